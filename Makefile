@@ -1,0 +1,95 @@
+# make          what there is
+# make demo     a whole class graded, from nothing
+# make test     every test, as CI runs them
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+# The first Python that is new enough; `make PYTHON=...` takes another.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys, venv, ensurepip; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+# nbgrader starts alembic by name, so the environment's bin must be on PATH.
+export PATH := $(abspath $(BIN)):$(PATH)
+
+# What pip cannot bring: a command that shows it is there, and Debian's package.
+SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge \
+	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux
+
+.PHONY: help install system demo test test-fast build lectures verify benchmarks bundle lint format doctor clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed (Debian: apt-get install python3 python3-venv)." >&2; exit 2; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the kit and what it needs into $(VENV) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev]" </dev/null
+	@touch $@
+
+install: $(STAMP)  ## .venv with the kit in it
+
+# Missing system packages are installed where we may, and named where we may not:
+# then only the tests that need them are skipped, each with its reason.
+system:  ## bubblewrap, Slurm, Chromium from Debian's packages
+	@missing=""; \
+	for pair in $(SYSTEM); do \
+		PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; \
+	done; \
+	missing="$$(echo $$missing | tr ' ' '\n' | sort -u | tr '\n' ' ')"; \
+	[ -n "$${missing// /}" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ]; then as=""; \
+	elif sudo -n true 2>/dev/null; then as="sudo -n"; \
+	else as=none; fi; \
+	if [ "$$as" != none ] && command -v apt-get >/dev/null; then \
+		echo "Installing: $$missing"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		$$as apt-get update -qq </dev/null >/dev/null \
+			&& $$as apt-get install -y -qq --no-install-recommends $$missing </dev/null >/dev/null && exit 0; \
+		echo "apt-get did not succeed." >&2; \
+	fi; \
+	printf '%s\n' "" "NOT INSTALLED: $$missing" \
+		"The tests that need them will be SKIPPED. To run them too:" \
+		"    sudo apt-get update && sudo apt-get install --no-install-recommends $$missing" "" >&2
+
+demo: $(STAMP) system  ## a class of submissions through nbgrader: table, feedback, CSV
+	@$(PY) -m autograder demo
+
+test: $(STAMP) system  ## every test
+	@$(PY) -m pytest $(PYTEST_ARGS)
+
+test-fast: $(STAMP)  ## what needs no Slurm, no browser, no patience
+	@$(PY) -m pytest -m "not slow and not slurm and not browser" $(PYTEST_ARGS)
+
+build: $(STAMP)  ## solutions/ -> assignments/
+	@$(PY) -m autograder build
+
+lectures: $(STAMP)  ## execute the lectures whose source changed
+	@$(PY) -m ringside.lectures build
+
+verify: $(STAMP) system  ## reference, stub, mutants, alternatives and red team against the suites
+	@$(PY) -m autograder verify
+
+benchmarks: $(STAMP)  ## the figures of benchmarks/
+	@set -e; for file in benchmarks/*.py; do $(PY) "$$file"; done
+
+bundle: $(STAMP)  ## the students' tree, in build/
+	@$(PY) -m autograder bundle
+
+lint: $(STAMP)  ## ruff and mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+format: $(STAMP)  ## let ruff format and mend
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+doctor: $(STAMP)  ## what works on this machine
+	@$(PY) -m ringside doctor
+
+clean:  ## remove what is generated (not .venv)
+	@rm -rf build .pytest_cache .mypy_cache .ruff_cache
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

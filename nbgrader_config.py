@@ -1,0 +1,48 @@
+"""nbgrader's settings for this course; every nbgrader command run here reads them.
+
+Generated things lie under build/ (git-ignored), except the release, assignments/.
+"""
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821
+
+# -- the course --------------------------------------------------------------------------------
+c.CourseDirectory.course_id = "ringside"
+c.CourseDirectory.source_directory = "build/source"  # written by `autograder build`
+c.CourseDirectory.release_directory = "assignments"
+c.CourseDirectory.submitted_directory = "build/submitted"
+c.CourseDirectory.autograded_directory = "build/autograded"
+c.CourseDirectory.feedback_directory = "build/feedback"
+c.CourseDirectory.solution_directory = "build/instructor"
+c.CourseDirectory.db_url = "sqlite:///build/gradebook.db"
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store"]
+
+# -- the release: what stands where a solution stood ---------------------------------------------
+c.ClearSolutions.code_stub = {"python": "raise NotImplementedError"}
+c.ClearSolutions.text_stub = "*Your text here.*"
+
+# -- collecting: the time of a submission is the server's, not the student's ---------------------
+c.ExchangeFactory.collect = "autograder.receipt.ReceiptCollect"
+
+# -- autograde: quarantine, rebuild, and stored results in the place of a kernel ------------------
+c.Autograde.pre_convert_hook = "autograder.bridge.quarantine_submission"
+c.Autograde.exporter_class = "autograder.bridge.RebuildExporter"
+c.Autograde.autograde_preprocessors = [
+    "autograder.bridge.WriteResults",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "autograder.bridge.SaveExtraCredit",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+# 10 % of the score for each day begun, at most half; the first 15 minutes are free.
+c.AssignLatePenalties.plugin_class = "autograder.receipt.LatePenalty"
+c.LatePenalty.percent_per_day = 10.0
+c.LatePenalty.max_percent = 50.0
+c.LatePenalty.grace_s = 900.0
+
+# -- feedback: one page of ours per submission ---------------------------------------------------
+c.GenerateFeedback.exporter_class = "autograder.bridge.FeedbackExporter"
+c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades"]
+
+# -- export: a CSV that a spreadsheet can't be made to execute -----------------------------------
+c.ExportApp.plugin_class = "autograder.gradebook.SafeCsvExport"
