@@ -1,0 +1,9 @@
+"""``python -m ringside`` is ``ringside``."""
+
+from __future__ import annotations
+
+import sys
+
+from ringside.cli import main
+
+sys.exit(main())

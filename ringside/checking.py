@@ -1,0 +1,375 @@
+"""What a test asserts about a run, in sentences that a student can act on.
+
+Public tests and hidden suites use the same checks. A check that fails raises ``Verdict``: an
+author's sentence with both values, and one line that reproduces it::
+
+    all_reduce on 5 ranks, n = 11, float64: rank 3 sent 880 bytes; at most 192 are allowed.
+      ringside run ring.py:all_reduce --ranks 5 -- --n 11
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ringside.errors import DeadlineError, DeadlockError, RankError
+from ringside.machine import Machine
+from ringside.replay import replay
+from ringside.trace import Kind
+
+if TYPE_CHECKING:
+    from ringside.world import Result
+
+Array = npt.NDArray[Any]
+
+EAGER_BYTES = 65536
+LATENCY_SEEDS = (1, 2, 3)
+
+
+class Verdict(AssertionError):
+    """A check that failed, or that gives part of the points."""
+
+    def __init__(
+        self, sentence: str, *, reproduce: str = "", fraction: float = 0.0, detail: str = ""
+    ) -> None:
+        self.sentence = sentence
+        self.reproduce = reproduce
+        self.fraction = fraction
+        self.detail = detail
+        shown = [sentence, *(f"  {line}" for line in (*detail.splitlines(), reproduce) if line)]
+        super().__init__("\n".join(shown))
+
+
+def verify(condition: bool, sentence: str, *, reproduce: str = "", detail: str = "") -> None:
+    """Raise a verdict unless the condition holds."""
+    if not condition:
+        raise Verdict(sentence, reproduce=reproduce, detail=detail)
+
+
+def award(fraction: float, sentence: str, *, reproduce: str = "") -> None:
+    """End the test with a fraction of its points; 1 and more go on."""
+    if fraction < 1:
+        raise Verdict(sentence, reproduce=reproduce, fraction=max(0.0, fraction))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a student's function on p ranks: its inputs, its name, its command line."""
+
+    target: str
+    world_size: int
+    n: int
+    dtype: str = "float64"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""  # options of `ringside run` beside the ranks, such as "--seed 1"
+
+    @property
+    def function(self) -> str:
+        """The function's name, without its module."""
+        return self.target.partition(":")[2]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole vector."""
+        return self.n * np.dtype(self.dtype).itemsize
+
+    @property
+    def shard_nbytes(self) -> int:
+        """Bytes of the longest shard: ceil(n / p) elements."""
+        return -(-self.n // self.world_size) * np.dtype(self.dtype).itemsize
+
+    @property
+    def reproduce(self) -> str:
+        """The line that runs this case."""
+        module, _, function = self.target.partition(":")
+        words = ["ringside run", f"{module}.py:{function}", "--ranks", self.world_size]
+        words += [self.where] if self.where else []
+        words += ["--", "--n", self.n]
+        words += [] if self.dtype == "float64" else ["--dtype", self.dtype]
+        for name, value in self.options.items():
+            words += [f"--{name.replace('_', '-')}", value]
+        return " ".join(str(word) for word in words)
+
+    def __str__(self) -> str:
+        more = "".join(f", {name} = {value}" for name, value in self.options.items())
+        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+        return f"{self.function} on {ranks}, n = {self.n}, {self.dtype}{more}"
+
+    def vectors(self, rng: np.random.Generator) -> list[Array]:
+        """Different data for every rank; whole numbers too large for a float64 if integers."""
+        shape = (self.world_size, self.n)
+        if np.dtype(self.dtype).kind == "i":
+            limit = 2**62 // max(1, self.world_size)
+            drawn: Array = rng.integers(-limit, limit, size=shape, dtype=np.int64)
+        else:
+            drawn = rng.standard_normal(shape) * (1 + rng.integers(0, 9, size=(self.world_size, 1)))
+        return [np.ascontiguousarray(row.astype(self.dtype)) for row in drawn]
+
+    def arguments(self, vectors: Sequence[Array]) -> list[tuple[Any, ...]]:
+        """What each rank's call gets after ``comm``."""
+        return [(vector, *self.options.values()) for vector in vectors]
+
+    def seen_in(self, result: Result) -> Case:
+        """This case with the permuted latencies and the machine of a run, where they matter."""
+        seed = getattr(result, "seed", None)  # real ranks have none
+        return self if seed is None else self.on(result.machine, f"--seed {seed}")
+
+    def on(self, machine: Machine, *options: str) -> Case:
+        """This case on a machine."""
+        named = machine.spelled()
+        words = [] if named == "textbook" else [f"--machine {named}"]
+        return dataclasses.replace(self, where=" ".join([*words, *options]))
+
+    def fail(self, sentence: str, detail: str = "") -> Verdict:
+        """A verdict on this case."""
+        return Verdict(f"{self}: {sentence}", reproduce=self.reproduce, detail=detail)
+
+
+def total(vectors: Sequence[Array]) -> Array:
+    """The serial sum, in the vectors' dtype; floats are added in double precision."""
+    exact = vectors[0].dtype if vectors[0].dtype.kind == "i" else np.dtype("float64")
+    summed: Array = np.sum(np.array(vectors, dtype=exact), axis=0, dtype=exact)
+    return summed.astype(vectors[0].dtype)
+
+
+def buffered() -> Machine:
+    """A machine that buffers short messages, as real MPI libraries do."""
+    return Machine.load("textbook").with_(name="buffered", eager_threshold_bytes=EAGER_BYTES)
+
+
+def rendezvous() -> Machine:
+    """A machine on which every send waits for its receive."""
+    return Machine.load("textbook").with_(name="rendezvous", eager_threshold_bytes=0)
+
+
+def long_wire() -> Machine:
+    """A machine for long vectors: 10,000 bytes take 100 alpha."""
+    return Machine("long wire", alpha_s=1e-6, beta_s_per_byte=1e-8)
+
+
+def short_wire() -> Machine:
+    """A machine for short vectors: 10,000 bytes take a tenth of alpha."""
+    return Machine("short wire", alpha_s=1e-3, beta_s_per_byte=1e-8)
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """Text from student code, made safe to stand in a sentence: one line, printable, short."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+
+
+def _shown(line: str) -> str:
+    """A line of a report with its columns kept, and nothing in it that a terminal would obey."""
+    return "".join(c if c.isprintable() else " " for c in line)[:200]
+
+
+def assert_ran(result: Result, case: Case) -> None:
+    """The run ended on all ranks, without an exception, a deadlock or a broken limit."""
+    error, case = result.error, case.seen_in(result)
+    if error is None:
+        return
+    detail = "\n".join(_shown(line) for line in str(error).splitlines()[:24])
+    if isinstance(error, RankError):
+        what = f"rank {error.rank} raised {one_line(error.type_name, 60)} at {error.where}"
+        said = f": {one_line(error.message)}" if error.message else "."
+        raise case.fail(f"{one_line(what)}{said}", detail)
+    if isinstance(error, DeadlockError):
+        raise case.fail(one_line(error.headline), detail)
+    if isinstance(error, DeadlineError):
+        raise case.fail(f"did not end within {error.timeout_s:g} s.", detail)
+    raise case.fail(one_line(str(error)), detail)
+
+
+def assert_array(value: Any, expected: Array, scale: Array | None, case: Case, what: str) -> None:
+    """One array: its type, dtype, shape and elements.
+
+    Args:
+        scale: per element, the sum of absolute values that rounding errors grow with.
+        what: what the sentence calls it, like ``"rank 3's result"``.
+    """
+    if not isinstance(value, np.ndarray):
+        raise case.fail(f"{what} is {_kind(value)}; it must be a NumPy array.")
+    if value.dtype != expected.dtype:
+        raise case.fail(f"{what} has dtype {value.dtype}; it must be {expected.dtype}.")
+    if value.shape != expected.shape:
+        raise case.fail(f"{what} has shape {value.shape}; it must be {expected.shape}.")
+    wrong = _differs(value, expected, scale, case.world_size)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise case.fail(
+            f"{what} is wrong in {int(wrong.sum())} of {value.size} elements: "
+            f"element {at} is {value[at]!s}; it must be {expected[at]!s}."
+        )
+
+
+def _differs(
+    value: Array, expected: Array, scale: Array | None, world_size: int
+) -> npt.NDArray[np.bool_]:
+    if expected.dtype.kind != "f":
+        return np.asarray(value != expected)
+    size = np.abs(expected) if scale is None else scale
+    allowed = 2 * (world_size + 1) * np.finfo(expected.dtype).eps * size.astype("float64")
+    difference = np.abs(value.astype("float64") - expected.astype("float64"))
+    within: npt.NDArray[np.bool_] = difference <= allowed
+    return ~within  # a NaN differs
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def magnitude(vectors: Sequence[Array]) -> Array:
+    """Per element, the sum of absolute values over all ranks: what rounding errors grow with."""
+    summed: Array = np.sum(np.abs(np.array(vectors, dtype="float64")), axis=0)
+    return summed
+
+
+def assert_values(
+    result: Result,
+    expected: Sequence[Array],
+    case: Case,
+    *,
+    scales: Sequence[Array] | None = None,
+) -> None:
+    """Every rank returned what it must; ``scales`` are parts of ``magnitude``, one per rank."""
+    assert_ran(result, case)
+    case = case.seen_in(result)
+    for rank, (value, wanted) in enumerate(zip(result.values, expected, strict=True)):
+        scale = None if scales is None else scales[rank]
+        assert_array(value, wanted, scale, case, f"rank {rank}'s result")
+
+
+def assert_sum(result: Result, vectors: Sequence[Array], case: Case) -> None:
+    """Every rank returned the sum of all ranks' vectors."""
+    ranks = case.world_size
+    assert_values(result, [total(vectors)] * ranks, case, scales=[magnitude(vectors)] * ranks)
+
+
+def assert_inputs_kept(result: Result, case: Case) -> None:
+    """No rank changed its input."""
+    for rank, changed in enumerate(result.inputs_changed):
+        if changed:
+            raise case.fail(f"rank {rank} changed its input; it must stay as it was.")
+
+
+def assert_bytes(
+    result: Result, allowed: Sequence[int], case: Case, members: Sequence[int] | None = None
+) -> None:
+    """Each rank sent and received at most so many bytes."""
+    sent, received = result.sent_bytes(), result.received_bytes()
+    for rank, bound in enumerate(allowed):
+        world_rank = rank if members is None else members[rank]
+        for did, counted in (("sent", sent), ("received", received)):
+            if counted[world_rank] > bound:
+                raise case.fail(
+                    f"rank {rank} {did} {counted[world_rank]} bytes; at most {bound} are allowed."
+                )
+
+
+def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
+    """Each rank sent each other rank at most so many bytes: ``allowed[source, dest]``."""
+    sent = np.asarray(result.bytes_matrix())
+    over = np.argwhere(sent > allowed)
+    if len(over):
+        source, dest = (int(index) for index in over[0])
+        raise case.fail(
+            f"rank {source} sent {int(sent[source, dest])} bytes to rank {dest}; "
+            f"at most {int(allowed[source, dest])} are allowed."
+        )
+
+
+def assert_messages(result: Result, allowed: Sequence[int], case: Case) -> None:
+    """Each rank sent at most so many messages."""
+    for rank, (count, bound) in enumerate(zip(result.sent_messages(), allowed, strict=True)):
+        if count > bound:
+            raise case.fail(f"rank {rank} sent {count} messages; at most {bound} are allowed.")
+
+
+def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: str) -> None:
+    """Each rank exchanged messages with some ranks only."""
+    for rank, peers in enumerate(allowed):
+        strangers = sorted(set(result.peers(rank)) - peers)
+        if strangers:
+            raise case.fail(f"rank {rank} exchanged messages with rank {strangers[0]}; {rule}.")
+
+
+def assert_own_messages(result: Result, case: Case) -> None:
+    """No library collective, no message to oneself; communicators within the docstrings' bound."""
+    if result.collectives:
+        used = result.collectives[0].name
+        raise case.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
+    allowed = case.world_size * (4 + 2 * math.ceil(math.log2(max(2, case.world_size))))
+    made = len(result.comm_calls)
+    if made > allowed:
+        raise case.fail(
+            f"the ranks made {made} communicators; at most {allowed} are allowed in one call."
+        )
+    for rank in range(result.trace.world_size):
+        if rank in result.peers(rank):
+            raise case.fail(f"rank {rank} sent a message to itself; none is allowed.")
+
+
+def assert_requests_complete(result: Result, case: Case) -> None:
+    """Every send and receive that a rank started was waited for, or tested until it was done."""
+    for rank, ops in enumerate(result.trace.ops):
+        done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
+        for op in ops:
+            if op.kind in (Kind.ISEND, Kind.IRECV) and op.request not in done:
+                what = "a call"
+                if op.site >= 0:
+                    site = result.trace.sites[op.site]
+                    what = f"{one_line(site.call, 60)} at {one_line(site.where, 60)}"
+                raise case.fail(
+                    f"rank {rank} returned before {what} was complete: "
+                    "wait for every send and receive, or test until it is done."
+                )
+
+
+def assert_makespan(
+    result: Result,
+    bound_s: float,
+    case: Case,
+    *,
+    full: float = 1.05,
+    half: float = 1.5,
+    beside: str = "",
+) -> None:
+    """The virtual time is at most ``full`` times the bound; half the points up to ``half``.
+
+    Making communicators counts as no time.
+    """
+    taken_s, case = message_time_s(result), case.on(result.machine)
+    verify(taken_s > 0, f"{case}: no time passed, so nothing was sent.", reproduce=case.reproduce)
+    ratio = taken_s / bound_s
+    award(
+        1.0 if ratio <= full + 1e-9 else 0.5 if ratio <= half + 1e-9 else 0.0,
+        f"{case} on machine {result.machine.name!r}: took {microseconds(taken_s)}, "
+        f"{ratio:.2f} times {microseconds(bound_s)}; at most {full:g} times is asked for"
+        f"{' (half the points)' if full < ratio <= half else ''}.{beside}",
+        reproduce=case.reproduce,
+    )
+
+
+def message_time_s(result: Result) -> float:
+    """The makespan without the collectives that make communicators."""
+    if not result.comm_calls or result.collectives:
+        return result.makespan_s
+    ops = []
+    for own in result.trace.ops:
+        made = {op.request for op in own if op.kind == Kind.COLLECTIVE}
+        waits = [op for op in own if op.kind == Kind.WAIT and set(op.detail) <= made]
+        left_out = {id(op) for op in waits} | {id(op) for op in own if op.request in made}
+        ops.append([op for op in own if id(op) not in left_out])
+    rest = dataclasses.replace(result.trace, ops=ops)
+    return replay(rest, result.machine, latency_seed=result.seed).makespan_s
+
+
+def microseconds(time_s: float) -> str:
+    """A time for a sentence: ``1234.5 µs``."""
+    return f"{time_s * 1e6:.1f} µs"

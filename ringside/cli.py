@@ -1,0 +1,358 @@
+"""The student's command line.
+
+Exit status 0: done; 1: the student's code failed; 2: asked wrongly, or this kit failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside.errors import RingsideError, RunError, TargetError
+
+_CHECK = """\
+examples:
+  ringside check                 all modules of the assignment's folder
+  ringside check ring star       these two
+  ringside check --json
+"""
+_RUN = """\
+examples:
+  ringside run ring.py:all_reduce --ranks 8
+  ringside run ring.py:all_reduce --ranks 5 --machine zaratan -- --n 11 --dtype float32
+  ringside run hello.py --ranks 4 -- any words     as `mpiexec -n 4 python hello.py any words`
+
+A function gets (comm, ...): x is a vector of --n whole numbers, different on each rank
+(--n 16 --dtype float64 --seed 0); any other parameter is given as --NAME VALUE.
+"""
+_LAUNCH = """\
+examples:
+  ringside launch ring.py:all_reduce --site local --nodes 2
+  ringside launch ring.py:all_reduce --site zaratan --nodes 2 --account NAME --dry-run
+  ringside launch ring.py:all_reduce --site zaratan --nodes 2 --set time=00:05:00 -- --n 1000000
+
+Leaves run.json and run.trace.gz in the current folder. Lengths: --n, several times if you like.
+"""
+_HANDIN = """\
+examples:
+  ringside handin                    validate, then hand in (nbgrader's exchange, else a zip)
+  ringside handin --from-notebook    first write the files from the notebook's cells
+  ringside handin --from-files       first write the notebook's cells from the files
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="ringside",
+        description="Write a parallel scheme, run it on simulated or real ranks, hand it in.",
+        epilog="`ringside COMMAND --help` has examples. Exit status 0: done; 1: your code failed; "
+        "2: the command was wrong, or something on this machine is.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_check(commands)
+    _add_run(commands)
+    _add_launch(commands)
+    _add_handin(commands)
+    _add(
+        commands,
+        "doctor",
+        "what works on this machine, and how to mend what doesn't",
+        "examples:\n  ringside doctor\n  ringside doctor --json\n",
+    )
+    return parser
+
+
+def _add(
+    commands: Any, name: str, summary: str, examples: str, *, words: bool = False
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        usage=f"ringside {name} [OPTIONS] FILE[:FUNCTION] [-- ARGUMENTS]" if words else None,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return parser
+
+
+def _add_sync(parser: argparse.ArgumentParser) -> None:
+    sync = parser.add_mutually_exclusive_group()
+    sync.add_argument(
+        "--from-notebook",
+        action="store_true",
+        help="first write the files from the notebook's cells",
+    )
+    sync.add_argument(
+        "--from-files", action="store_true", help="first write the notebook's cells from the files"
+    )
+
+
+def _add_check(commands: Any) -> None:
+    parser = _add(commands, "check", "run the public tests of the modules here", _CHECK)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as ring; none: all")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), help="the assignment's folder (default: here)"
+    )
+    _add_sync(parser)
+
+
+def _add_run(commands: Any) -> None:
+    parser = _add(
+        commands, "run", "run a function or a script on simulated ranks", _RUN, words=True
+    )
+    parser.add_argument("target", metavar="FILE[:FUNCTION]")
+    parser.add_argument(
+        "--ranks", type=int, default=4, metavar="P", help="number of ranks (default 4)"
+    )
+    parser.add_argument(
+        "--machine",
+        default="textbook",
+        help="textbook, laptop, zaratan, a TOML file, or numbers such as alpha_s=1e-3,ports=peer",
+    )
+    parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
+    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="save the trace")
+    parser.add_argument(
+        "--perfetto", type=Path, metavar="FILE", help="save JSON for ui.perfetto.dev"
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="save the timeline's picture")
+
+
+def _add_launch(commands: Any) -> None:
+    parser = _add(
+        commands, "launch", "run on real ranks, here or on a cluster", _LAUNCH, words=True
+    )
+    parser.add_argument("target", metavar="FILE[:FUNCTION]", nargs="?")
+    parser.add_argument(
+        "--site", default="local", help="local, zaratan or a TOML file (default local)"
+    )
+    parser.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help="number of nodes (default 1)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"
+    )
+    for name in ("account", "partition", "reservation"):
+        parser.add_argument(f"--{name}", help=f"the same as --set {name}=...")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="where run.json goes (default: here)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the job script, submit nothing"
+    )
+    parser.add_argument("--no-wait", action="store_true", help="submit and come back at once")
+    parser.add_argument("--variables", action="store_true", help="list the site's variables")
+
+
+def _add_handin(commands: Any) -> None:
+    parser = _add(commands, "handin", "validate, and hand the assignment in", _HANDIN)
+    parser.add_argument(
+        "--folder", type=Path, default=Path(), help="the assignment's folder (default: here)"
+    )
+    parser.add_argument(
+        "--zip", action="store_true", help="make the zip even if an exchange is configured"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="validate only")
+    _add_sync(parser)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit status."""
+    given = list(sys.argv[1:] if words is None else words)
+    cut = given.index("--") if "--" in given else len(given)
+    asked, unknown = build_parser().parse_known_args(given[:cut])
+    asked.words = given[cut + 1 :]
+    if unknown:
+        print(f"ringside {asked.command}: {_unknown(asked, unknown)}", file=sys.stderr)
+        return 2
+    handlers = {
+        "check": _check,
+        "run": _run,
+        "launch": _launch,
+        "handin": _handin,
+        "doctor": _doctor,
+    }
+    try:
+        return handlers[asked.command](asked)
+    except RunError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader, such as `head`, had enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # nothing more can be said
+        return 0
+    except (RingsideError, OSError) as error:
+        print(f"ringside: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _unknown(asked: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """What to do about options that the command doesn't have."""
+    words = " ".join(unknown)
+    if asked.command in ("run", "launch") and asked.target:
+        return (
+            f"it has no {words}. What the function or script is given stands after ` -- `: "
+            f"`ringside {asked.command} {asked.target} -- {words}`."
+        )
+    return f"it has no {words}; `ringside {asked.command} --help` lists what it has."
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def _sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
+    """Make notebook and files agree as asked; False: they differ and nothing was asked."""
+    from ringside import notebook
+
+    found = notebook.differences(asked.folder, modules)
+    if not found:
+        return True
+    if not (asked.from_notebook or asked.from_files):
+        print(notebook.refusal(found, f"ringside {asked.command}"), file=sys.stderr)
+        return False
+    done = notebook.write_files(found) if asked.from_notebook else notebook.write_cells(found)
+    for line in done:
+        print(line, file=sys.stderr)
+    return True
+
+
+def _check(asked: argparse.Namespace) -> int:
+    from ringside import public_tests
+
+    public_tests.find(asked.folder)  # before anything is said about notebooks
+    modules = [name.removesuffix(".py") for name in asked.modules]
+    if not _sync(asked, modules):
+        return 2
+    report = public_tests.run(asked.folder, modules)
+    if asked.json:
+        _print_json(report.as_json())
+    else:
+        print(public_tests.text(report))
+    return 0 if report.passed and report.modules else 1
+
+
+def _run(asked: argparse.Namespace) -> int:
+    from ringside import inputs, perfetto, run_report
+    from ringside.machine import Machine
+    from ringside.world import Session, Target
+
+    if not asked.timeout > 0:
+        raise TargetError(f"--timeout ({asked.timeout:g}) must be more than 0 seconds.")
+    target = Target.parse(asked.target)
+    options = inputs.parse_options(asked.words) if target.function else None
+    args: Any = list(asked.words)
+    if target.function and options:
+        args = inputs.arguments(target.folder / target.file, target.function, asked.ranks, options)
+    name = f"{target.file}:{target.function}" if target.function else target.file
+    with Session(target.folder, machine=Machine.load(asked.machine)) as session:
+        result = session.call(name, asked.ranks, args, seed=asked.seed, timeout_s=asked.timeout)
+    values = run_report.verdict(result, target.function, options)
+    if asked.json:
+        _print_json(run_report.as_json(result, name, values))
+    else:
+        print(run_report.text(result, name, values, options))
+        if target.function is None and run_report.nothing_happened(result):
+            functions = ", ".join(inputs.functions(target.folder / target.file)) or "none"
+            print(
+                f"{name} was run as a script: it printed and sent nothing. To call a function of "
+                f"it: `ringside run {name}:FUNCTION` (functions of comm: {functions})."
+            )
+    if asked.trace:
+        result.trace.save(asked.trace)
+    if asked.perfetto:
+        perfetto.export(result.timeline, asked.perfetto)
+    if asked.svg:
+        from ringside.draw import timeline_svg
+
+        asked.svg.write_text(timeline_svg(result.timeline), encoding="utf-8")
+    return 1 if result.error or values == "wrong" else 0
+
+
+def _launch(asked: argparse.Namespace) -> int:
+    from ringside import launch
+    from ringside.sites import Site
+    from ringside.world import Target
+
+    site = Site.load(asked.site)
+    if asked.nodes < 1:
+        raise launch.LaunchError(f"--nodes ({asked.nodes}) must be at least 1.")
+    shortcuts = [
+        f"{name}={getattr(asked, name)}"
+        for name in ("account", "partition", "reservation")
+        if getattr(asked, name) is not None
+    ]
+    settings = site.settings([*shortcuts, *asked.set])
+    if asked.variables:
+        for name, variable in site.variables.items():
+            print(f"{name} = {settings[name]}\n    {variable.help}")
+        return 0
+    if asked.target is None:
+        raise TargetError("what to launch is missing: `ringside launch ring.py:all_reduce`.")
+    lengths, dtype, words = launch.options_of(asked.words)
+    script = Target.parse(asked.target).function is None
+    job = launch.Launch(
+        Target.parse(asked.target),
+        site,
+        settings,
+        asked.nodes,
+        lengths or launch.LENGTHS,
+        dtype,
+        asked.words if script else words,
+        asked.out,
+    )
+    if asked.dry_run:
+        job.check()
+        print(job.script() if site.scheduler != "none" else launch.shown_command(job))
+        return 0
+    # What ranks print stands on standard output, unless a program reads that.
+    printed = sys.stderr if asked.json else sys.stdout
+    outcome = launch.run(job, _say_to_stderr, wait=not asked.no_wait, printed=printed)
+    if asked.json:
+        _print_json(outcome.as_json())
+    else:
+        print(outcome.text())
+    return outcome.exit_status
+
+
+def _say_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _handin(asked: argparse.Namespace) -> int:
+    from ringside import handin
+
+    if not _sync(asked, ()):
+        return 2
+    receipt = handin.hand_in(asked.folder, force_zip=asked.zip, dry_run=asked.dry_run)
+    if asked.json:
+        _print_json(receipt.as_json())
+    else:
+        print(receipt.text())
+    return 0
+
+
+def _doctor(asked: argparse.Namespace) -> int:
+    from ringside import doctor
+
+    findings = doctor.examine()
+    if asked.json:
+        _print_json([finding.as_json() for finding in findings])
+    else:
+        print(doctor.text(findings))
+    return 0 if all(finding.works for finding in findings if finding.needed) else 2

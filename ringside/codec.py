@@ -1,0 +1,244 @@
+"""Values as bytes: what may travel between ranks and the network, and nothing else.
+
+A value is one tag byte and its content::
+
+    N none   T true   F false   i int64   I big int   f float   c complex   s text   b bytes
+    t tuple  l list   d dict    a array   o registered frozen dataclass
+
+Arrays carry a dtype from an allow-list, their shape and their raw bytes. Nothing is ever executed
+to read a value, so bytes written by student code are safe to decode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ringside.errors import CodecError
+
+DTYPES = [
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+]
+_CODE_OF = {np.dtype(name): code for code, name in enumerate(DTYPES)}
+_DTYPE_OF = [np.dtype(name) for name in DTYPES]
+_MAX_DEPTH = 24
+_MAX_ITEMS = 2_000_000
+
+_I64 = struct.Struct("<q")
+_U32 = struct.Struct("<I")
+_F64 = struct.Struct("<d")
+_C128 = struct.Struct("<dd")
+
+_registered: dict[str, type[Any]] = {}
+T = TypeVar("T")
+
+
+def register(cls: type[T]) -> type[T]:
+    """Let a frozen dataclass travel by value; usable as a decorator.
+
+    Raises:
+        CodecError: the class isn't a frozen dataclass.
+    """
+    params = getattr(cls, "__dataclass_params__", None)
+    if params is None or not params.frozen:
+        raise CodecError(f"{cls.__name__} must be a frozen dataclass to travel between ranks.")
+    _registered[cls.__name__] = cls
+    return cls
+
+
+def encode(value: Any) -> bytes:
+    """Return ``value`` as bytes.
+
+    Raises:
+        CodecError: the value, or something in it, is of a type that may not travel.
+    """
+    out = bytearray()
+    _encode(value, out, 0)
+    return bytes(out)
+
+
+def _encode(value: Any, out: bytearray, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise CodecError(f"a value may be nested {_MAX_DEPTH} deep at most.")
+    kind = type(value)
+    if value is None:
+        out += b"N"
+    elif kind is bool or kind is np.bool_:
+        out += b"T" if value else b"F"
+    elif kind is int:
+        _encode_int(value, out)
+    elif kind is float:
+        out += b"f" + _F64.pack(value)
+    elif kind is str:
+        _encode_sized(b"s", value.encode("utf-8", "surrogatepass"), out)
+    elif isinstance(value, (bytes, bytearray, memoryview)):
+        data = value if isinstance(value, (bytes, bytearray)) else value.tobytes()
+        _encode_sized(b"b", data, out)
+    elif isinstance(value, np.ndarray):
+        _encode_array(value, out)
+    elif isinstance(value, np.generic):
+        _encode_array(np.asarray(value), out)
+    elif kind is complex:
+        out += b"c" + _C128.pack(value.real, value.imag)
+    elif dataclasses.is_dataclass(value) and kind.__name__ in _registered:
+        _encode_sized(b"o", kind.__name__.encode(), out)
+        _encode(tuple(getattr(value, f.name) for f in dataclasses.fields(value)), out, depth + 1)
+    elif isinstance(value, (tuple, list)):
+        out += (b"t" if isinstance(value, tuple) else b"l") + _U32.pack(len(value))
+        for item in value:
+            _encode(item, out, depth + 1)
+    elif isinstance(value, dict):
+        out += b"d" + _U32.pack(len(value))
+        for key, item in value.items():
+            _encode(key, out, depth + 1)
+            _encode(item, out, depth + 1)
+    elif isinstance(value, (int, float, str)):  # subclasses, such as IntEnum, travel as their base
+        base = int if isinstance(value, int) else float if isinstance(value, float) else str
+        _encode(base(value), out, depth)
+    else:
+        raise CodecError(
+            f"a value of type {kind.__module__}.{kind.__qualname__} can't travel between ranks; "
+            "use numbers, text, tuples, lists, dicts and numpy arrays."
+        )
+
+
+def _encode_int(value: int, out: bytearray) -> None:
+    if -(1 << 63) <= value < 1 << 63:
+        out += b"i" + _I64.pack(value)
+    else:
+        _encode_sized(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True), out)
+
+
+def _encode_sized(tag: bytes, data: bytes | bytearray, out: bytearray) -> None:
+    out += tag + _I64.pack(len(data))
+    out += data
+
+
+def _encode_array(array: np.ndarray[Any, Any], out: bytearray) -> None:
+    dtype = array.dtype.newbyteorder("=")
+    code = _CODE_OF.get(dtype)
+    if code is None:
+        raise CodecError(
+            f"an array of dtype {array.dtype} can't travel; one of {', '.join(DTYPES)} can."
+        )
+    data = np.asarray(array, dtype=dtype)
+    data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
+    out += b"a" + bytes((code, data.ndim))
+    for extent in data.shape:
+        out += _I64.pack(extent)
+    out += data.reshape(-1).view(np.uint8).data if data.size else b""
+
+
+def decode(data: bytes | bytearray | memoryview) -> Any:
+    """Return the value that ``data`` holds; arrays are copies.
+
+    Raises:
+        CodecError: the bytes are cut short, too long, or hold something not allowed.
+    """
+    reader = _Reader(memoryview(data))
+    try:
+        value = reader.value(0)
+    except (struct.error, IndexError, UnicodeDecodeError, ValueError, OverflowError) as error:
+        raise CodecError(f"damaged value: {error}") from None
+    if reader.at != len(reader.data):
+        raise CodecError(f"damaged value: {len(reader.data) - reader.at} bytes too many")
+    return value
+
+
+class _Reader:
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.at = 0
+        self.items = 0
+
+    def take(self, count: int) -> memoryview:
+        if count < 0 or self.at + count > len(self.data):
+            raise CodecError(
+                f"damaged value: {count} bytes wanted, {len(self.data) - self.at} left"
+            )
+        piece = self.data[self.at : self.at + count]
+        self.at += count
+        return piece
+
+    def i64(self) -> int:
+        return int(_I64.unpack(self.take(8))[0])
+
+    def count(self) -> int:
+        count = int(_U32.unpack(self.take(4))[0])
+        self.items += count
+        if self.items > _MAX_ITEMS:
+            raise CodecError(f"a value may hold {_MAX_ITEMS} items at most.")
+        return count
+
+    def value(self, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            raise CodecError(f"a value may be nested {_MAX_DEPTH} deep at most.")
+        tag = bytes(self.take(1))
+        if tag == b"N":
+            return None
+        if tag in b"TF":
+            return tag == b"T"
+        if tag == b"i":
+            return self.i64()
+        if tag == b"I":
+            return int.from_bytes(self.take(self.i64()), "little", signed=True)
+        if tag == b"f":
+            return float(_F64.unpack(self.take(8))[0])
+        if tag == b"c":
+            return complex(*_C128.unpack(self.take(16)))
+        if tag == b"s":
+            return bytes(self.take(self.i64())).decode("utf-8", "surrogatepass")
+        if tag == b"b":
+            return bytes(self.take(self.i64()))
+        if tag == b"a":
+            return self.array()
+        if tag == b"t":
+            return tuple(self.value(depth + 1) for _ in range(self.count()))
+        if tag == b"l":
+            return [self.value(depth + 1) for _ in range(self.count())]
+        if tag == b"d":
+            return self.mapping(depth)
+        if tag == b"o":
+            return self.record(depth)
+        raise CodecError(f"damaged value: unknown tag {tag!r}")
+
+    def mapping(self, depth: int) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        for _ in range(self.count()):
+            key = self.value(depth + 1)
+            try:
+                result[key] = self.value(depth + 1)
+            except TypeError:
+                raise CodecError("damaged value: a dict key that can't be hashed") from None
+        return result
+
+    def record(self, depth: int) -> Any:
+        name = bytes(self.take(self.i64())).decode()
+        cls = _registered.get(name)
+        if cls is None:
+            raise CodecError(f"a {name} may not travel: it isn't registered on this side.")
+        fields = self.value(depth + 1)
+        names = [f.name for f in dataclasses.fields(cls)]
+        if not isinstance(fields, tuple) or len(fields) != len(names):
+            raise CodecError(f"damaged value: a {name} has the fields {', '.join(names)}")
+        record = object.__new__(cls)  # no student or constructor code runs while decoding
+        for field_name, item in zip(names, fields, strict=True):
+            object.__setattr__(record, field_name, item)
+        return record
+
+    def array(self) -> np.ndarray[Any, Any]:
+        code, ndim = self.take(2)
+        if code >= len(_DTYPE_OF) or ndim > 8:
+            raise CodecError("damaged value: unknown dtype or too many dimensions")
+        dtype = _DTYPE_OF[code]
+        shape = tuple(self.i64() for _ in range(ndim))
+        size = 1
+        for extent in shape:
+            if extent < 0:
+                raise CodecError("damaged value: a negative extent")
+            size *= extent
+        return np.frombuffer(self.take(size * dtype.itemsize), dtype=dtype).reshape(shape).copy()

@@ -1,0 +1,289 @@
+"""Library collectives: what the members must agree on, and what each of them gets.
+
+The network computes predefined reductions itself; for a user's operation it hands out the
+contributions and every member reduces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ringside.wire import ENVELOPE_BYTES
+
+Array = np.ndarray[Any, Any]
+
+REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "SUM": np.add,
+    "PROD": np.multiply,
+    "MAX": np.maximum,
+    "MIN": np.minimum,
+    "LAND": lambda a, b: np.logical_and(a, b).astype(a.dtype),
+    "LOR": lambda a, b: np.logical_or(a, b).astype(a.dtype),
+    "LXOR": lambda a, b: np.logical_xor(a, b).astype(a.dtype),
+    "BAND": np.bitwise_and,
+    "BOR": np.bitwise_or,
+    "BXOR": np.bitwise_xor,
+}
+TIMED_AS = {
+    "dup": "allgather",
+    "split": "allgather",
+    "create": "allgather",
+    "create_group": "allgather",
+}
+NAMES = frozenset(
+    {
+        *("barrier", "bcast", "reduce", "allreduce", "reduce_scatter", "allgather", "gather"),
+        *("scatter", "alltoall", "scan", "exscan", "dup", "split", "create", "create_group"),
+    }
+)
+_ROOTED = {"bcast": 0, "reduce": 0, "gather": 0, "scatter": 0}
+_OP_AT = {"reduce": 1, "allreduce": 0, "scan": 0, "exscan": 0, "reduce_scatter": 0}
+
+
+class BadSpec(Exception):
+    """A member's contribution that no front end of ours would send."""
+
+
+@dataclass(eq=False)
+class Gathering:
+    """One collective on one communicator while its members come in."""
+
+    name: str
+    sequence: int
+    size: int
+    specs: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    requests: dict[int, Any] = field(default_factory=dict)
+
+    def join(self, member: int, name: str, spec: tuple[Any, ...], request: Any) -> None:
+        """Take a member's contribution.
+
+        Raises:
+            BadSpec: the contribution is malformed.
+        """
+        _check_form(name, spec, self.size)
+        self.requests[member] = request
+        self.specs[member] = spec
+        self.names[member] = name
+
+    @property
+    def complete(self) -> bool:
+        """Whether every member has come, and all agree."""
+        return len(self.specs) == self.size and self.disagreement() is None
+
+    def disagreement(self) -> str | None:
+        """What the members that have come don't agree on; None if they do."""
+        members = sorted(self.specs)
+        first = members[0]
+        expected = _agreed(self.names[first], self.specs[first])
+        for member in members[1:]:
+            if self.names[member] != self.names[first]:
+                return (
+                    f"rank {member} calls {self.names[member]} "
+                    f"where rank {first} calls {self.names[first]}"
+                )
+            given = _agreed(self.names[member], self.specs[member])
+            for (what, value), (_, other) in zip(given, expected, strict=True):
+                if value != other:
+                    return (
+                        f"in {self.names[first]}, rank {member} gives {what} {value} "
+                        f"and rank {first} {what} {other}"
+                    )
+        return None
+
+    @property
+    def root(self) -> int:
+        """The root, or 0 where there is none."""
+        return int(next(iter(self.specs.values()))[0]) if self.name in _ROOTED else 0
+
+    def sizes(self) -> tuple[int, ...]:
+        """Counted bytes, in the form that ``ringside.lowering`` wants."""
+        p, specs, name = self.size, self.specs, self.name
+        if name == "barrier":
+            return (0,)
+        if name in TIMED_AS:
+            return (8,) * p
+        if name == "bcast":
+            return (_nbytes(specs[self.root][1]),)
+        if name in ("reduce", "allreduce", "scan", "exscan"):
+            return (_nbytes(specs[0][-1]),)
+        if name == "reduce_scatter":
+            array, counts = specs[0][1], specs[0][2]
+            return tuple(int(count) * _itemsize(array) for count in counts)
+        if name == "allgather":
+            return tuple(_nbytes(specs[r][0]) for r in range(p))
+        if name == "gather":
+            return tuple(_nbytes(specs[r][1]) for r in range(p))
+        if name == "scatter":
+            return tuple(_nbytes(part) for part in specs[self.root][1])
+        return tuple(_nbytes(part) for r in range(p) for part in specs[r][0])
+
+    def values(self) -> list[Any]:
+        """What each member gets, communicators excepted."""
+        p, specs, name, root = self.size, self.specs, self.name, self.root
+        if name == "barrier":
+            return [None] * p
+        if name == "bcast":
+            return [specs[root][1]] * p
+        if name == "allgather":
+            parts = [specs[r][0] for r in range(p)]
+            return [parts] * p
+        if name == "gather":
+            gathered = [specs[r][1] for r in range(p)]
+            return [gathered if r == root else None for r in range(p)]
+        if name == "scatter":
+            return list(specs[root][1])
+        if name == "alltoall":
+            return [[specs[s][0][r] for s in range(p)] for r in range(p)]
+        return self._reduced()
+
+    def _reduced(self) -> list[Any]:
+        p, name = self.size, self.name
+        op = self.specs[0][_OP_AT[name]]
+        data = [self.specs[r][-2 if name == "reduce_scatter" else -1] for r in range(p)]
+        if op == "USER":  # the members reduce the contributions themselves
+            prefixes: list[Any] = [data[: r + 1] for r in range(p)]
+        else:
+            prefixes = _prefixes(op, data)
+        whole = prefixes[-1]
+        if name == "allreduce":
+            return [whole] * p
+        if name == "reduce":
+            return [whole if r == self.root else None for r in range(p)]
+        if name == "scan":
+            return list(prefixes)
+        if name == "exscan":
+            return [None, *prefixes[:-1]]
+        counts = self.specs[0][2]
+        if op == "USER":
+            return [data] * p
+        bounds = np.cumsum([0, *counts])
+        return [whole[bounds[r] : bounds[r + 1]] for r in range(p)]
+
+
+def _prefixes(op: str, data: list[Array]) -> list[Array]:
+    """Running reductions in rank order."""
+    result = [np.array(data[0])]
+    for item in data[1:]:
+        with np.errstate(all="ignore"):
+            if op in ("MAXLOC", "MINLOC"):
+                result.append(_located(op, result[-1], item))
+            else:
+                result.append(REDUCTIONS[op](result[-1], item).astype(item.dtype, copy=False))
+    return result
+
+
+def _located(op: str, a: Array, b: Array) -> Array:
+    """Pairs (value, index), one after the other: the better value, the lower index if equal."""
+    left, right = a.reshape(-1, 2), b.reshape(-1, 2)
+    better = right[:, 0] > left[:, 0] if op == "MAXLOC" else right[:, 0] < left[:, 0]
+    tie = (right[:, 0] == left[:, 0]) & (right[:, 1] < left[:, 1])
+    return np.where((better | tie)[:, None], right, left).reshape(a.shape)
+
+
+def _is_object(data: Any) -> bool:
+    return isinstance(data, tuple) and len(data) == 3 and data[0] == "object"
+
+
+def _nbytes(data: Any) -> int:
+    """Counted bytes of a contribution; an object's claim holds within the envelope."""
+    if data is None:
+        return 0
+    if isinstance(data, np.ndarray):
+        return int(data.nbytes)
+    if _is_object(data):
+        claimed, real = data[1], len(data[2])
+        return int(claimed) if real - ENVELOPE_BYTES <= claimed <= real else real
+    return len(data)
+
+
+def _itemsize(data: Any) -> int:
+    return int(data.itemsize) if isinstance(data, np.ndarray) else 1
+
+
+def _agreed(name: str, spec: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    """What all members must give alike."""
+    agreed: list[tuple[str, Any]] = []
+    if name in _ROOTED:
+        agreed.append(("root", spec[_ROOTED[name]]))
+    if name in _OP_AT:
+        agreed.append(("op", spec[_OP_AT[name]]))
+        data = spec[-2] if name == "reduce_scatter" else spec[-1]
+        if isinstance(data, np.ndarray):
+            agreed.append(("dtype", str(data.dtype)))
+            agreed.append(("count", int(data.size)))
+        else:
+            agreed += [("dtype", "object"), ("count", 1)]
+    if name == "reduce_scatter":
+        agreed.append(("counts", tuple(spec[2])))
+    return agreed
+
+
+def _is_data(data: Any) -> bool:
+    if isinstance(data, (bytes, np.ndarray)):
+        return True
+    return _is_object(data) and isinstance(data[1], int) and isinstance(data[2], bytes)
+
+
+def _check_form(name: str, spec: Any, size: int) -> None:
+    """Refuse what a front end of ours would never send; specs are written by student processes."""
+    if not isinstance(spec, tuple) or name not in NAMES:
+        raise BadSpec(f"unknown collective {name!r}")
+    good = {
+        "barrier": lambda: len(spec) == 0,
+        "dup": lambda: len(spec) == 0,
+        "split": lambda: len(spec) == 2 and all(x is None or isinstance(x, int) for x in spec),
+        "create": lambda: len(spec) == 1 and _is_members(spec[0]),
+        "create_group": lambda: len(spec) >= 1 and _is_members(spec[0]),
+        "bcast": lambda: len(spec) == 2 and (spec[1] is None or _is_data(spec[1])),
+        "allgather": lambda: len(spec) == 1 and _is_data(spec[0]),
+        "gather": lambda: len(spec) == 2 and _is_data(spec[1]),
+        "scatter": lambda: len(spec) == 2 and (spec[1] is None or _is_parts(spec[1], size)),
+        "alltoall": lambda: len(spec) == 1 and _is_parts(spec[0], size),
+        "reduce": lambda: len(spec) == 3 and _is_reducible(spec[1], spec[2]),
+        "allreduce": lambda: len(spec) == 2 and _is_reducible(spec[0], spec[1]),
+        "scan": lambda: len(spec) == 2 and _is_reducible(spec[0], spec[1]),
+        "exscan": lambda: len(spec) == 2 and _is_reducible(spec[0], spec[1]),
+        "reduce_scatter": lambda: (
+            len(spec) == 3
+            and _is_reducible(spec[0], spec[1])
+            and _is_counts(spec[2], spec[1], size)
+        ),
+    }[name]()
+    if good and name in _ROOTED:
+        root = spec[0]
+        good = type(root) is int and 0 <= root < size
+    if good and name == "create_group":
+        good = len(spec[0]) == size
+    if not good:
+        raise BadSpec(f"malformed contribution to {name}")
+
+
+def _is_members(value: Any) -> bool:
+    return isinstance(value, tuple) and all(type(m) is int and m >= 0 for m in value)
+
+
+def _is_parts(value: Any, size: int) -> bool:
+    return isinstance(value, list) and len(value) == size and all(_is_data(part) for part in value)
+
+
+def _is_reducible(op: Any, data: Any) -> bool:
+    if op == "USER":
+        return _is_data(data)
+    if op in ("MAXLOC", "MINLOC"):
+        return isinstance(data, np.ndarray) and data.size % 2 == 0
+    if not isinstance(data, np.ndarray) or op not in REDUCTIONS:
+        return False
+    return not (op in ("BAND", "BOR", "BXOR") and data.dtype.kind in "fc")
+
+
+def _is_counts(counts: Any, data: Any, size: int) -> bool:
+    if not isinstance(counts, tuple) or len(counts) != size:
+        return False
+    if not all(type(count) is int and count >= 0 for count in counts):
+        return False
+    return not isinstance(data, np.ndarray) or sum(counts) == data.size

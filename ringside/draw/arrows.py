@@ -1,0 +1,98 @@
+"""What joins the rows of a timeline's picture: messages and the critical path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+from ringside.draw.layout import Layout
+from ringside.draw.page import num
+from ringside.draw.palette import LIGHT
+from ringside.draw.units import format_bytes, format_interval
+
+if TYPE_CHECKING:
+    from ringside.draw.drawable import Drawable
+    from ringside.timeline import Message
+
+MOST_RANKS_WITH_ARROWS = 16
+MOST_ARROWS = 500
+MOST_FAINT_LINES = 12_000  # a line without hover text takes some 25 bytes
+
+
+def _ends(message: Message, layout: Layout) -> tuple[float, float, float, float]:
+    """A message's line, from the edge of the sender's bar to the facing edge of the receiver's."""
+    down = layout.y(message.dest) > layout.y(message.source)
+    y1 = layout.y(message.source) + (layout.bar if down else 0)
+    y2 = layout.y(message.dest) + (0 if down else layout.bar)
+    return layout.x(message.start_s), y1, layout.x(message.end_s), y2
+
+
+def _arrow(message: Message, layout: Layout, unit: tuple[float, str]) -> str:
+    x1, y1, x2, y2 = _ends(message, layout)
+    length = max(1e-6, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
+    ux, uy = (x2 - x1) / length, (y2 - y1) / length
+    head, half = 6.0, 2.6
+    bx, by = x2 - head * ux, y2 - head * uy
+    site = f" · {message.site}" if message.site else ""
+    said = (
+        f"message from rank {message.source} to rank {message.dest}, tag {message.tag}, "
+        f"{format_bytes(message.nbytes)}{site}\n"
+        f"on the wire {format_interval(message.start_s, message.end_s, unit)}"
+    )
+    line = f"M{num(x1)} {num(y1)}L{num(bx)} {num(by)}"
+    tip = (
+        f"M{num(x2)} {num(y2)}L{num(bx - half * uy)} {num(by + half * ux)}"
+        f"L{num(bx + half * uy)} {num(by - half * ux)}z"
+    )
+    return (
+        f'<g class="rs-message"><title>{escape(said, quote=False)}</title>'
+        f'<path d="{line}" stroke="#000" stroke-opacity="0" stroke-width="7"/>'
+        f'<path class="rs-muted-line" d="{line}" stroke="{LIGHT.muted}" stroke-width="1.1" '
+        f'opacity=".75"/><path class="rs-muted" d="{tip}" fill="{LIGHT.muted}" opacity=".85"/></g>'
+    )
+
+
+def draws_arrows(timeline: Drawable, num_rows: int) -> bool:
+    """Whether each message gets an arrow with hover text, or all of them faint lines."""
+    return num_rows <= MOST_RANKS_WITH_ARROWS and len(timeline.messages) <= MOST_ARROWS
+
+
+def messages(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
+    shown = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
+    shown = [m for m in shown if m.source != m.dest]
+    if draws_arrows(timeline, len(layout.rows)):
+        yield "".join(_arrow(message, layout, unit) for message in shown)
+    elif len(shown) <= MOST_FAINT_LINES:
+        lines = []
+        for message in shown:
+            x1, y1, x2, y2 = _ends(message, layout)
+            lines.append(f"M{num(x1)} {num(y1)}L{num(x2)} {num(y2)}")
+        opacity = max(0.05, min(0.35, 120 / (len(shown) + 1)))
+        yield (
+            f'<path class="rs-ink-line rs-quiet" d="{"".join(lines)}" fill="none" '
+            f'stroke="{LIGHT.ink}" stroke-width=".7" opacity="{opacity:.2f}"/>'
+        )
+
+
+def critical_path(timeline: Drawable, layout: Layout) -> Iterable[str]:
+    """A line along the lower edge of the bars that decide the makespan, on a clear halo."""
+    points: list[str] = []
+    for span in timeline.critical_path:
+        if span.rank not in layout.rows:
+            continue
+        y = num(layout.y(span.rank) + layout.bar - 1)
+        start = f"{num(layout.x(span.start_s))} {y}"
+        points.append(f"{'L' if points else 'M'}{start}H{num(layout.x(span.end_s))}")
+    if not points:
+        return
+    line = "".join(points)
+    thick = 2.2 if layout.pitch >= 16 else 1.5
+    for name, stroke, stroke_width in (
+        ("paper", LIGHT.paper, thick + 2),
+        ("ink", LIGHT.ink, thick),
+    ):
+        yield (
+            f'<path class="rs-{name}-line rs-quiet" d="{line}" fill="none" stroke="{stroke}" '
+            f'stroke-width="{num(stroke_width)}" stroke-linejoin="round"/>'
+        )

@@ -1,0 +1,148 @@
+"""Cut a rank's spans into blocks that can be seen, and say what happened in each.
+
+    spans   |c|c|c|c|.idle.........|c|c|     twelve hundred calls on nine hundred pixels
+    blocks  |  4 c  |     idle     | 2c|     what a reader can tell apart, and hover over
+
+Spans wider than a threshold stay alone. Narrower neighbours of one kind become one block; what is
+still narrower after that is gathered whatever its kind and takes the kind that fills most of it.
+No time is lost: the blocks cover exactly what the spans cover.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ringside.draw.palette import KINDS
+from ringside.draw.units import format_bytes, format_interval
+
+if TYPE_CHECKING:
+    from ringside.timeline import Message, Span
+
+
+@dataclass(frozen=True)
+class Block:
+    """Successive spans of a rank that are drawn as one bar."""
+
+    rank: int
+    start_s: float
+    end_s: float
+    spans: tuple[Span, ...]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of each kind in it."""
+        total = dict.fromkeys(KINDS, 0.0)
+        for span in self.spans:
+            total[span.kind] += span.end_s - span.start_s
+        return total
+
+    @property
+    def kind(self) -> str:
+        """The kind that fills most of it."""
+        seconds = self.seconds
+        return max(KINDS, key=lambda kind: (seconds[kind], -KINDS.index(kind)))
+
+
+def _gather(blocks: Sequence[Block], narrow_s: float, *, same_kind: bool) -> list[Block]:
+    """Join neighbours while both are narrower than `narrow_s`."""
+    joined: list[Block] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.end_s - last.start_s < narrow_s
+            and block.end_s - block.start_s < narrow_s
+            and last.end_s >= block.start_s
+            and (last.kind == block.kind or not same_kind)
+        ):
+            spans = last.spans + block.spans
+            joined[-1] = Block(block.rank, last.start_s, block.end_s, spans)
+        else:
+            joined.append(block)
+    return joined
+
+
+def cut(spans: Iterable[Span], narrow_s: float) -> list[Block]:
+    """The blocks of one rank; `narrow_s` is the duration below which a span can't be seen."""
+    blocks = [
+        Block(span.rank, span.start_s, span.end_s, (span,))
+        for span in spans
+        if span.end_s > span.start_s
+    ]
+    return _gather(_gather(blocks, narrow_s, same_kind=True), narrow_s, same_kind=False)
+
+
+def cut_all(
+    spans: Sequence[Sequence[Span]], narrow_s: float, *, most: int
+) -> tuple[list[list[Block]], float]:
+    """The blocks of every rank, at most about `most` of them, and the threshold that it took."""
+    while True:
+        blocks = [cut(row, narrow_s) for row in spans]
+        if narrow_s <= 0 or sum(len(row) for row in blocks) <= most:
+            return blocks, narrow_s
+        narrow_s *= 1.5
+
+
+class Traffic:
+    """The messages of every rank in order of completion, to be asked for by interval."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._ends: dict[tuple[int, str], list[float]] = defaultdict(list)
+        self._messages: dict[tuple[int, str], list[Message]] = defaultdict(list)
+        for message in sorted(messages, key=lambda m: (m.end_s, m.start_s, m.source, m.dest)):
+            for key in ((message.source, "sent"), (message.dest, "received")):
+                self._ends[key].append(message.end_s)
+                self._messages[key].append(message)
+
+    def during(self, rank: int, way: str, start_s: float, end_s: float) -> list[Message]:
+        """What `rank` has "sent" or "received" that was complete in the interval (start, end]."""
+        ends = self._ends.get((rank, way), [])
+        first, stop = bisect.bisect_right(ends, start_s), bisect.bisect_right(ends, end_s)
+        return self._messages.get((rank, way), [])[first:stop]
+
+
+def _peers(ranks: Iterable[int]) -> str:
+    peers = sorted(set(ranks))
+    if len(peers) == 1:
+        return f"rank {peers[0]}"
+    if len(peers) > 4 and all(b - a == 1 for a, b in pairwise(peers)):
+        return f"ranks {peers[0]} to {peers[-1]}"
+    names = ", ".join(str(rank) for rank in peers[:6])
+    return f"ranks {names}" + (f" and {len(peers) - 6} more" if len(peers) > 6 else "")
+
+
+def _traffic_line(messages: Sequence[Message], way: str) -> str:
+    nbytes = format_bytes(sum(message.nbytes for message in messages))
+    peers = _peers(m.dest if way == "sent" else m.source for m in messages)
+    number = f" in {len(messages)} messages" if len(messages) > 1 else ""
+    return f"{way} {nbytes}{number} {'to' if way == 'sent' else 'from'} {peers}"
+
+
+def hover_text(block: Block, traffic: Traffic, unit: tuple[float, str]) -> str:
+    """What a reader sees over a block: rank, call, line of the student's file, times, bytes."""
+    calls = Counter((span.label, span.site) for span in block.spans)
+    named = [
+        " · ".join(part for part in (f"{n} × {label}" if n > 1 else label, site) if part)
+        for (label, site), n in calls.most_common(3)
+    ]
+    more = f" and {len(calls) - 3} other calls" if len(calls) > 3 else ""
+    seconds = block.seconds
+    kinds = [kind for kind in KINDS if seconds[kind] > 0]
+    what = ", ".join(
+        kind if len(kinds) == 1 else f"{kind} {100 * seconds[kind] / sum(seconds.values()):.0f} %"
+        for kind in kinds
+    )
+    lines = [
+        f"rank {block.rank} · " + "; ".join(name for name in named if name) + more,
+        f"{what}, {format_interval(block.start_s, block.end_s, unit)}",
+    ]
+    for way in ("sent", "received"):
+        messages = traffic.during(block.rank, way, block.start_s, block.end_s)
+        if messages:
+            lines.append(_traffic_line(messages, way))
+    return "\n".join(lines)

@@ -1,0 +1,50 @@
+"""What the pictures read of a timeline, simulated or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ringside.timeline import Message, Span
+
+
+class Drawable(Protocol):
+    """The attributes of `ringside.timeline.Timeline` that every timeline has.
+
+    Two more are read where they exist: ``unfinished``, the ranks that never returned (with
+    ``trace`` and ``end_s``), and ``time_label``, the words at the time axis.
+    """
+
+    world_size: int
+    machine_name: str
+
+    @property
+    def makespan_s(self) -> float: ...
+    @property
+    def exposed_comm_s(self) -> float: ...
+    @property
+    def spans(self) -> Sequence[Sequence[Span]]: ...
+    @property
+    def messages(self) -> Sequence[Message]: ...
+    @property
+    def critical_path(self) -> Sequence[Span]: ...
+    @property
+    def bytes_matrix(self) -> Any: ...
+
+
+def time_label(timeline: Drawable, unit: str) -> str:
+    """The words at the time axis."""
+    return f"{getattr(timeline, 'time_label', 'virtual time')} ({unit})"
+
+
+def blocked_calls(timeline: Drawable) -> dict[int, tuple[float, str]]:
+    """Of a run that could not end: rank -> since when it is blocked, and in which call and line."""
+    calls = {}
+    for rank in getattr(timeline, "unfinished", ()):
+        trace, end_s = timeline.trace, timeline.end_s[rank]  # type: ignore[attr-defined]
+        site = trace.ops[rank][-1].site if trace.ops[rank] else -1
+        known = 0 <= site < len(trace.sites)
+        words = f"{trace.sites[site].call} · {trace.sites[site].where}" if known else "unknown call"
+        calls[rank] = (end_s, words)
+    return calls

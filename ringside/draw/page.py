@@ -1,0 +1,118 @@
+"""What every SVG picture needs: the root element with its style, text, and text that fits.
+
+The style follows the page. Presentation attributes repeat the light colours, so that a picture
+stays readable where a page strips `<style>`. Nothing has an id, so that any number of pictures can
+stand on one page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from ringside.draw.palette import DARK, KINDS, LIGHT, Theme
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def text_width(text: str, size: float) -> float:
+    """An upper estimate of the width of `text` in pixels; fonts differ, so it is generous."""
+    return sum(0.36 if c in " .,:;|!'il·()" else 0.62 for c in text) * size
+
+
+def num(value: float) -> str:
+    """A coordinate, to a tenth of a pixel and without needless characters."""
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
+
+
+def svg_style(theme: str = "auto") -> str:
+    """The `<style>` of the pictures, which every picture carries.
+
+    A page that strips styles from what it embeds puts this into its own head.
+
+    Args:
+        theme: "auto" follows the theme of the page, "light" and "dark" don't.
+    """
+
+    def declare(colours: Theme) -> str:
+        return "".join(
+            f"--{name.replace('_', '-')}:{value};" for name, value in vars(colours).items()
+        )
+
+    both = "".join(
+        f"--{name.replace('_', '-')}:light-dark({value},{getattr(DARK, name)});"
+        for name, value in vars(LIGHT).items()
+    )
+    dark_pages = ",".join(
+        f"{page} .ringside-auto"
+        for page in ("[data-jp-theme-light=false]", "[data-theme=dark]", ".vscode-dark")
+    )
+    rules = {
+        "light": f".ringside-light{{{declare(LIGHT)}}}",
+        "dark": f".ringside-dark{{{declare(DARK)}}}",
+        "auto": f".ringside-auto{{{declare(LIGHT)}}}"
+        f"@supports (color:light-dark(red,red)){{.ringside-auto{{{both}}}}}"
+        f"{dark_pages}{{{declare(DARK)}}}",
+    }
+    if theme not in rules:
+        raise ValueError(f"theme ({theme!r}) must be auto, light or dark.")
+    fills = "".join(
+        f".rs-{name}{{fill:var(--{name})}}"
+        for name in ("paper", "ink", "muted", *KINDS, *(f"on-{kind}" for kind in KINDS))
+    )
+    strokes = "".join(
+        f".rs-{name}-line{{stroke:var(--{name})}}" for name in ("paper", "ink", "muted", "grid")
+    )
+    return (
+        f"<style>{rules[theme]}{fills}{strokes}"
+        ".rs-bar:hover{stroke:var(--ink);stroke-width:1.5}"
+        ".rs-row:hover .rs-strip{fill:var(--ink);fill-opacity:.08}"
+        ".rs-row:hover text{font-weight:600}"
+        ".rs-message:hover .rs-muted-line{stroke:var(--ink);stroke-width:2.5;opacity:1}"
+        ".rs-message:hover .rs-muted{fill:var(--ink);opacity:1}"
+        ".rs-quiet{pointer-events:none}</style>"
+    )
+
+
+def open_svg(width: float, height: float, alt: str, theme: str) -> str:
+    """The root element with its alternative text and style, and the background."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="ringside ringside-{theme}" '
+        f'role="img" aria-label="{escape(alt)}" viewBox="0 0 {num(width)} {num(height)}" '
+        f'width="{num(width)}" height="{num(height)}" font-family="{FONT}" '
+        f'style="max-width:100%;height:auto">{svg_style(theme)}'
+        f'<rect class="rs-paper" width="{num(width)}" height="{num(height)}" rx="6" '
+        f'fill="{LIGHT.paper}"/>'
+    )
+
+
+def text(x: float, y: float, words: str, size: float, *, role: str = "ink", extra: str = "") -> str:
+    """One line of text; `role` names its colour."""
+    fill = getattr(LIGHT, role.replace("-", "_"))
+    extra = f" {extra}" if extra else ""
+    return (
+        f'<text class="rs-{role}" x="{num(x)}" y="{num(y)}" font-size="{num(size)}" '
+        f'fill="{fill}"{extra}>{escape(words, quote=False)}</text>'
+    )
+
+
+def fit_lines(parts: Sequence[str], room: float, size: float) -> list[str]:
+    """Join `parts` with dots into as few lines as fit in `room` pixels."""
+    lines: list[str] = []
+    for part in parts:
+        longer = f"{lines[-1]} · {part}" if lines else part
+        if lines and text_width(longer, size) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return [shorten(line, room, size) for line in lines]
+
+
+def shorten(words: str, room: float, size: float) -> str:
+    """Cut `words` to `room` pixels, with an ellipsis where something is missing."""
+    if text_width(words, size) <= room:
+        return words
+    while words and text_width(words + "…", size) > room:
+        words = words[:-1]
+    return words.rstrip() + "…"

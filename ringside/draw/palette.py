@@ -1,0 +1,91 @@
+"""One set of colours for every picture of Ringside, so that a colour means one thing everywhere.
+
+The hues are those of Okabe and Ito (2008), which people with any common colour blindness can
+tell apart; besides hue, the kinds differ in lightness, so that a grey print stays readable.
+
+    compute        blue          a rank works
+    communication  orange        bytes of a rank are on the wire
+    idle           light grey    a rank waits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+KINDS = ("compute", "communication", "idle")
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of one background, as hexadecimal RGB."""
+
+    paper: str
+    ink: str  # text, critical path
+    muted: str  # labels, arrows
+    grid: str
+    compute: str
+    communication: str
+    idle: str
+    on_compute: str  # text on a compute bar
+    on_communication: str
+    on_idle: str
+
+
+LIGHT = Theme(
+    paper="#ffffff",
+    ink="#1b1f24",
+    muted="#57606a",
+    grid="#e6e9ed",
+    compute="#0072b2",
+    communication="#e69f00",
+    idle="#d3d9e0",
+    on_compute="#ffffff",
+    on_communication="#1b1f24",
+    on_idle="#424a53",
+)
+
+DARK = Theme(
+    paper="#14171b",
+    ink="#f0f2f4",
+    muted="#a3acb8",
+    grid="#272d35",
+    compute="#2f8dc9",
+    communication="#e69f00",
+    idle="#434d5a",
+    on_compute="#0b0d10",
+    on_communication="#14171b",
+    on_idle="#c3cad3",
+)
+
+# Schemes keep their colour and marker through the whole course. Hues of the three kinds of
+# time are left out, so that a curve is never mistaken for one of them.
+_SCHEMES = {
+    "star": ("#d55e00", "o"),
+    "sharded_server": ("#a8438c", "s"),
+    "ring": ("#009e73", "D"),
+    "recursive_doubling": ("#56b4e9", "^"),
+    "halving_doubling": ("#1b1f24", "v"),
+    "tree": ("#8a7a00", "P"),
+}
+_SPARE = (("#7f5539", "X"), ("#5c4d9a", "<"), ("#b56576", ">"), ("#6b7280", "*"))
+
+
+def colour(kind: str, theme: Theme = LIGHT) -> str:
+    """The colour of a kind of time: "compute", "communication" or "idle"."""
+    if kind not in KINDS:
+        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(KINDS)}.")
+    return str(getattr(theme, kind))
+
+
+def scheme_styles(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Colour and marker for each scheme: fixed for the course's own, in turn for others."""
+    styles: dict[str, tuple[str, str]] = {}
+    spare = 0
+    for name in names:
+        if name in _SCHEMES:
+            styles[name] = _SCHEMES[name]
+        else:
+            styles[name] = _SPARE[spare % len(_SPARE)]
+            spare += 1
+    return styles

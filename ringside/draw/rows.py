@@ -1,0 +1,145 @@
+"""The rows of a timeline's picture: each rank's bars, what it is blocked in, and its shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from ringside.draw import blocks as cutting
+from ringside.draw.drawable import blocked_calls
+from ringside.draw.layout import SHARE_WIDTH, Layout
+from ringside.draw.page import num, shorten, text, text_width
+from ringside.draw.palette import KINDS, LIGHT
+from ringside.draw.units import format_time
+
+if TYPE_CHECKING:
+    from ringside.draw.drawable import Drawable
+
+MOST_BLOCKS = 4000  # bars with hover text: some 200 bytes each
+
+
+def _fitting(label: str, room: float) -> str:
+    """The call with its arguments, or without, or nothing: what fits in `room` pixels."""
+    for words in (label, label.partition("(")[0]):
+        if text_width(words, 10.5) <= room:
+            return words
+    return ""
+
+
+def _bars(row: Sequence[cutting.Block], layout: Layout, hover: Sequence[str]) -> Iterable[str]:
+    """The blocks of one rank: a group for each kind keeps the elements short."""
+    if not row:
+        return
+    y, gap = layout.y(row[0].rank), 0.5 if layout.pitch > 8 else 0.3
+    words: list[str] = []
+    for kind in KINDS:
+        drawn = [
+            (block, said) for block, said in zip(row, hover, strict=True) if block.kind == kind
+        ]
+        if not drawn:
+            continue
+        # Messages lie beneath the bars; through an idle rank they show.
+        seen_through = ' fill-opacity=".72"' if kind == "idle" else ""
+        yield f'<g class="rs-{kind}" fill="{getattr(LIGHT, kind)}"{seen_through}>'
+        for block, said in drawn:
+            x, end = layout.x(block.start_s), layout.x(block.end_s)
+            # The gap shows where a call ends; bars that stand for many calls have none.
+            wide = max(end - x - (gap if len(block.spans) == 1 and end - x > 2 else 0), 0.3)
+            path = f"M{num(x)} {num(y)}h{wide:.1f}v{num(layout.bar)}h-{wide:.1f}z"
+            title = f"<title>{escape(said, quote=False)}</title>"
+            yield f'<path class="rs-bar" d="{path}">{title}</path>'
+            label = _fitting(block.spans[0].label, wide - 8) if len(block.spans) == 1 else ""
+            if label and layout.bar >= 15:
+                words.append(
+                    text(
+                        x + wide / 2,
+                        y + layout.bar / 2 + 3.7,
+                        label,
+                        10.5,
+                        role=f"on-{kind}",
+                        extra='text-anchor="middle"',
+                    )
+                )
+        yield "</g>"
+    if words:
+        yield '<g class="rs-quiet">' + "".join(words) + "</g>"
+
+
+def rank_rows(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
+    pixel_s = layout.makespan_s / max(1.0, layout.right - layout.left)
+    blocked = blocked_calls(timeline)
+    ranks = list(layout.rows)
+    spans = [timeline.spans[rank] for rank in ranks]
+    rows, narrow_s = cutting.cut_all(spans, pixel_s, most=MOST_BLOCKS)
+    if any(len(block.spans) > 1 for row in rows for block in row):
+        words = f"calls shorter than {format_time(narrow_s)} are joined"
+        end = layout.width - 16
+        yield text(end, layout.bottom + 35, words, 10.5, role="muted", extra='text-anchor="end"')
+    traffic = cutting.Traffic(timeline.messages)
+    every = next(n for n in (1, 4, 8, 16, 32, 64) if n * layout.pitch >= (15, 32)[n > 1] or n == 64)
+    for rank, row in zip(ranks, rows, strict=True):
+        y, middle = layout.y(rank), layout.y(rank) + layout.bar / 2
+        strip = y - (layout.pitch - layout.bar) / 2
+        yield (
+            f'<g class="rs-row" data-rank="{rank}">'
+            f'<rect class="rs-strip rs-quiet" x="6" y="{num(strip)}" '
+            f'width="{num(layout.width - 12)}" height="{num(layout.pitch)}" fill-opacity="0"/>'
+        )
+        if rank % every == 0:
+            yield text(
+                layout.left - 8,
+                middle + 3.7,
+                f"rank {rank}" if every == 1 or rank == 0 else str(rank),
+                11 if layout.pitch >= 13 else 10,
+                role="muted",
+                extra='text-anchor="end"',
+            )
+        yield from _bars(row, layout, [cutting.hover_text(b, traffic, unit) for b in row])
+        if rank in blocked:
+            yield from _blocked_bar(rank, *blocked[rank], layout)
+        yield from _share_bar(timeline, rank, layout)
+        yield "</g>"
+
+
+def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterable[str]:
+    """An open bar from the rank's last event on: it waits for ever."""
+    x, y = layout.x(since_s), layout.y(rank)
+    yield (
+        f'<path class="rs-ink-line" d="M{num(layout.edge)} {num(y)}H{num(x + 1)}v{num(layout.bar)}'
+        f'H{num(layout.edge)}" stroke="{LIGHT.ink}" stroke-dasharray="4 3" fill="#000" '
+        f'fill-opacity="0"><title>rank {rank} never returns from\n'
+        f"{escape(call, quote=False)}</title></path>"
+    )
+    if layout.bar >= 12:
+        said = shorten(f"blocked in {call}", layout.edge - x - 14, 10.5)
+        yield text(x + 9, y + layout.bar / 2 + 3.7, said, 10.5, extra='pointer-events="none"')
+
+
+def _share_bar(timeline: Drawable, rank: int, layout: Layout) -> Iterable[str]:
+    """At the right: how the rank spent the makespan, in all."""
+    part = shares(timeline, rank)
+    said = f"rank {rank} in all\n" + "\n".join(
+        f"{kind} {100 * part[kind]:.1f} % of the makespan" for kind in KINDS
+    )
+    x, y = layout.edge + 18, layout.y(rank)
+    high = min(layout.bar, 12.0)
+    y += (layout.bar - high) / 2
+    yield f"<g><title>{said}</title>"
+    for kind in KINDS:
+        wide = SHARE_WIDTH * part[kind]
+        if wide >= 0.05:
+            yield (
+                f'<path class="rs-{kind}" fill="{getattr(LIGHT, kind)}" '
+                f'd="M{num(x)} {num(y)}h{num(wide)}v{num(high)}h-{num(wide)}z"/>'
+            )
+        x += wide
+    yield "</g>"
+
+
+def shares(timeline: Drawable, rank: int) -> dict[str, float]:
+    """Each kind's share of the makespan on one rank, 0 to 1."""
+    total = dict.fromkeys(KINDS, 0.0)
+    for span in timeline.spans[rank]:
+        total[span.kind] += span.end_s - span.start_s
+    return {kind: seconds / (timeline.makespan_s or 1.0) for kind, seconds in total.items()}

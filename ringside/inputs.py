@@ -1,0 +1,225 @@
+"""Inputs for a function that is tried out: every rank its own, the same each time.
+
+``ringside run ring.py:all_reduce --ranks 5 -- --n 11`` gives rank r the arguments
+``(comm, vector(11, "float64", r, seed=0))``. Parameters are filled by their names::
+
+    x                 vector(n, dtype, rank, seed)
+    shard             this rank's part of the vector of rank 0, cut as numpy.array_split cuts
+    n                 the vector's length
+    any other name    --name VALUE after the --, else the parameter's default
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ringside.errors import NotPythonError, TargetError
+
+Array = npt.NDArray[Any]
+
+DTYPES = ("float64", "float32", "int64")
+# Where a name has a usual value, nobody needs to give it.
+USUAL = {"num_chunks": 4}
+# For functions that are not written as a plain `def` at the top of their file.
+SIGNATURES = {"all_gather": ("shard", "n")}
+
+
+def vector(n: int, dtype: str = "float64", rank: int = 0, seed: int = 0) -> Array:
+    """Return rank ``rank``'s input of length ``n``.
+
+    Whole numbers between -1000 and 1000, so that a sum is exact in any order and dtype.
+
+    >>> vector(3, "int64", rank=0).tolist() == vector(3, "float32", rank=0).tolist()
+    True
+    >>> vector(3, rank=0).tolist() == vector(3, rank=1).tolist()
+    False
+    """
+    drawn = np.random.default_rng([seed, rank]).integers(-1000, 1001, size=n)
+    return drawn.astype(dtype)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for after ``--``."""
+
+    n: int = 16
+    dtype: str = "float64"
+    seed: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_options(words: Sequence[str]) -> Options:
+    """Read ``--n 11 --dtype float32 --seed 3 --num-chunks 4``.
+
+    Raises:
+        TargetError: a word that is no option, a length below 0 or a dtype that is not offered.
+    """
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--n", type=int, default=16)
+    parser.add_argument("--dtype", choices=DTYPES, default="float64")
+    parser.add_argument("--seed", type=int, default=0)
+    try:
+        known, rest = parser.parse_known_args(list(words))
+    except argparse.ArgumentError as error:
+        raise TargetError(f"after `--`: {error}") from None
+    if known.n < 0:
+        raise TargetError(f"after `--`: --n ({known.n}) must be at least 0.")
+    return Options(known.n, known.dtype, known.seed, _pairs(rest))
+
+
+def _pairs(words: Sequence[str]) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
+        name, sign, text = word.partition("=")
+        if not name.startswith("--") or not (sign or remaining):
+            raise TargetError(f"after `--`: {word!r} is not of the form --name VALUE.")
+        value = text if sign else remaining.pop(0)
+        try:
+            pairs[name[2:].replace("-", "_")] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            pairs[name[2:].replace("-", "_")] = value
+    return pairs
+
+
+def arguments(
+    path: Path, function: str, world_size: int, options: Options
+) -> list[tuple[Any, ...]]:
+    """Return what each rank gets after ``comm``; the file is read, never executed.
+
+    Raises:
+        TargetError: the file has no such function, or a parameter has no value.
+    """
+    names = _given(path, function, options)
+    return [
+        tuple(_value(name, function, world_size, rank, options) for name in names)
+        for rank in range(world_size)
+    ]
+
+
+def arguments_of_rank(
+    path: Path, function: str, world_size: int, rank: int, options: Options
+) -> tuple[Any, ...]:
+    """Return what one rank gets after ``comm``, without building the others' inputs."""
+    names = _given(path, function, options)
+    return tuple(_value(name, function, world_size, rank, options) for name in names)
+
+
+def _given(path: Path, function: str, options: Options) -> list[str]:
+    """The parameters that get a value; a default may stay only if nothing after it is given."""
+    names = parameters(path, function)
+    unknown = sorted(set(options.others) - {name for name, _ in names})
+    if unknown:
+        known = ", ".join(name for name, _ in names) or "none"
+        raise TargetError(
+            f"{function} has no parameter {unknown[0]!r}; its parameters are: {known}."
+        )
+    wanted = [index for index, (name, default) in enumerate(names) if name in options.others]
+    last = max(wanted, default=-1)
+    return [name for index, (name, default) in enumerate(names) if index <= last or not default]
+
+
+def _value(name: str, function: str, world_size: int, rank: int, options: Options) -> Any:
+    if name in options.others:
+        return options.others[name]
+    if name == "x":
+        return vector(options.n, options.dtype, rank, options.seed)
+    if name == "shard":
+        whole = vector(options.n, options.dtype, 0, options.seed)
+        return np.array_split(whole, world_size)[rank].copy()
+    if name == "n":
+        return options.n
+    if name in USUAL:
+        return USUAL[name]
+    raise TargetError(f"{function} needs a value for {name!r}: add `-- --{name} VALUE`.")
+
+
+def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
+    """Return name and "has a default" of each parameter after ``comm``.
+
+    Raises:
+        TargetError: the file is missing, has no such function, or the function's first
+            parameter is not ``comm``.
+        NotPythonError: Python can't read the file.
+    """
+    definition = _definition(path, function)
+    if definition is None:
+        return [(name, False) for name in SIGNATURES.get(function, ("x",))]
+    listed = [*definition.args.posonlyargs, *definition.args.args]
+    if not listed or listed[0].arg != "comm":
+        shown = ", ".join(argument.arg for argument in listed)
+        raise TargetError(
+            f"{function}({shown}) can't be run on ranks: its first parameter must be comm."
+        )
+    first_default = len(listed) - len(definition.args.defaults)
+    return [(item.arg, index >= first_default) for index, item in enumerate(listed)][1:]
+
+
+def functions(path: Path) -> list[str]:
+    """Names of a file's functions whose first parameter is ``comm``; the file is only read."""
+    return [
+        node.name
+        for node in ast.parse(path.read_bytes()).body
+        if isinstance(node, ast.FunctionDef)
+        and [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]][:1] == ["comm"]
+    ]
+
+
+def _definition(path: Path, function: str) -> ast.FunctionDef | None:
+    """The function's ``def``, or None where the name is bound in another way."""
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except OSError as error:
+        raise TargetError(f"{path}: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise NotPythonError(path.name, error) from None
+    bound = False
+    names = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+            if node.name == function:
+                return node
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.ImportFrom | ast.Import):
+            bound |= any(_binds(part, function) for part in ast.walk(node))
+    if bound:
+        return None
+    listed = f"; it has {', '.join(names)}" if names else ""
+    raise TargetError(f"{path.name} has no function {function!r}{listed}.")
+
+
+def _binds(part: ast.AST, name: str) -> bool:
+    """Whether a part of an assignment or an import gives something this name."""
+    if isinstance(part, ast.alias):
+        return name == (part.asname or part.name)
+    return isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
+
+
+def expected(function: str, world_size: int, rank: int, options: Options) -> Array | None:
+    """Return what rank ``rank`` should get from a collective of this name; None for other names."""
+    if function == "all_gather":
+        return vector(options.n, options.dtype, 0, options.seed)
+    if function not in ("all_reduce", "recursive_doubling", "halving_doubling", "reduce_scatter"):
+        return None
+    total = np.zeros(options.n, options.dtype)
+    for peer in range(world_size):
+        total += vector(options.n, options.dtype, peer, options.seed)
+    return np.array_split(total, world_size)[rank] if function == "reduce_scatter" else total
+
+
+def matches(value: Any, wanted: Array) -> bool:
+    """Whether a rank's result has the wanted dtype, shape and, inputs being whole, every bit."""
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype == wanted.dtype
+        and np.array_equal(value, wanted)
+    )

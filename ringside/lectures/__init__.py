@@ -1,0 +1,31 @@
+"""Lectures: text in, executed notebooks out, and a check that finds stale ones.
+
+    lectures/03_allreduce.py  --execute-->  lectures/03_allreduce.ipynb  --render-->  page, slides
+      the source, percent format              cells as in the source, with outputs
+
+A build is reproducible: cell names follow from their place, times and widget identities are left
+out, and the notebook records the hash of what its outputs depend on: the text, its data, the kit's
+modules and the machine files. ``check`` compares that record with the files of today.
+"""
+
+from ringside.lectures.build import build, cells, execute, problems, read, render
+from ringside.lectures.exhibits import show, table
+from ringside.lectures.inputs import digest, inputs, loaded
+from ringside.lectures.lecture import Lecture, LectureError, find
+
+__all__ = [
+    "Lecture",
+    "LectureError",
+    "build",
+    "cells",
+    "digest",
+    "execute",
+    "find",
+    "inputs",
+    "loaded",
+    "problems",
+    "read",
+    "render",
+    "show",
+    "table",
+]

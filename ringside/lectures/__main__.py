@@ -1,0 +1,63 @@
+"""The command that builds, checks and renders lectures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ringside.lectures.build import build, problems, render
+from ringside.lectures.lecture import Lecture, LectureError, find
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build, check or render; 0: done, 1: a lecture is wrong or stale, 2: asked wrongly."""
+    parser = argparse.ArgumentParser(
+        prog="python -m ringside.lectures",
+        description="Execute the lectures' text sources into notebooks, and find stale ones.",
+        epilog="example: python -m ringside.lectures build 03_allreduce",
+    )
+    parser.add_argument("action", choices=["build", "check", "render"])
+    parser.add_argument("names", nargs="*", help="lectures by name or number; all if none is given")
+    parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
+    parser.add_argument("--force", action="store_true", help="build: also what is up to date")
+    parser.add_argument("--out", type=Path, default=Path("build/lectures"), help="render: where to")
+    asked = parser.parse_intermixed_args(arguments)
+    try:
+        lectures = find(asked.folder, asked.names)
+        if not lectures:
+            raise LectureError(f"no lectures in {asked.folder}: start in the tree's root.")
+    except LectureError as error:
+        print(f"LectureError: {error}", file=sys.stderr)
+        return 2
+    failed = False
+    for lecture in lectures:
+        try:
+            failed |= not act(lecture, asked)
+        except LectureError as error:
+            print(f"LectureError: {error}", file=sys.stderr)
+            failed = True
+    return 1 if failed else 0
+
+
+def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
+    """Do what was asked for one lecture; return whether all is well with it."""
+    if asked.action == "build":
+        done = build(lecture, force=asked.force)
+        print(f"{lecture.name}: {'executed' if done else 'up to date'}")
+        return True
+    if asked.action == "render":
+        for path in render(lecture, asked.out):
+            print(path)
+        return True
+    found = problems(lecture)
+    for problem in found:
+        print(f"{lecture.name}: {problem} Run: python -m ringside.lectures build {lecture.name}")
+    if not found:
+        print(f"{lecture.name}: up to date")
+    return not found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

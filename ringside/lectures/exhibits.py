@@ -1,0 +1,50 @@
+"""What lectures show: tables that they ship as data, and figures with a description."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def table(path: str | Path) -> dict[str, np.ndarray]:
+    """Return a CSV file's columns; ``#`` opens a comment line, an empty cell is nan."""
+    text = Path(path).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    return {name: column([row[name] for row in rows]) for name in rows[0]}
+
+
+def column(values: list[str]) -> np.ndarray:
+    """Return numbers as integers if all are, else as floats; anything else stays text."""
+    try:
+        return np.array([int(value) for value in values])
+    except ValueError:
+        pass
+    try:
+        return np.array([float(value or "nan") for value in values])
+    except ValueError:
+        return np.array(values)
+
+
+def show(figure: Figure, alt: str) -> None:
+    """Display a Matplotlib figure as a picture with a description for those who cannot see it."""
+    from IPython.core.display_functions import publish_display_data
+    from matplotlib import pyplot
+
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=144, bbox_inches="tight", metadata={"Software": None})
+    width = int.from_bytes(picture.getvalue()[16:20], "big") * 2 // 3  # 96 of 144 dots an inch
+    encoded = base64.b64encode(picture.getvalue()).decode()
+    publish_display_data(  # type: ignore[no-untyped-call]
+        {"image/png": encoded, "text/plain": alt},
+        metadata={"image/png": {"alt": alt, "width": width}},
+    )
+    pyplot.close(figure)

@@ -1,0 +1,217 @@
+"""Recorded calls of a real run, put together: a trace, and a timeline with the real times.
+
+The trace is the same kind of file as that of simulated ranks and can be replayed on a
+modelled machine; the time between two calls stands in it as computation of that length.
+Clocks start at a barrier, so times of different ranks agree to about one message's latency.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ringside.timeline import Message, Span
+from ringside.trace import Kind, Op, Site, Trace
+
+PS = 10**12
+# Collectives whose cost depends on every member's part; the others have one size for all.
+_BY_PART = ("allgather", "gather", "scatter", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class RecordedCall:
+    """One MPI call of one rank; `ops` as in `ringside.recording`."""
+
+    name: str
+    file: str
+    line: int
+    start_s: float
+    end_s: float
+    ops: Sequence[Sequence[Any]]
+
+
+class MeasuredTimeline:
+    """The real times of a run, with the names of `ringside.timeline.Timeline`.
+
+    A rank is "communication" inside an MPI call and "compute" between calls: what it
+    waited for in a call can't be seen from outside the MPI library.
+    """
+
+    def __init__(self, world_size: int, machine_name: str) -> None:
+        self.world_size = world_size
+        self.machine_name = machine_name
+        self.spans: list[list[Span]] = [[] for _ in range(world_size)]
+        self.messages: list[Message] = []
+        self.critical_path: list[Span] = []
+
+    @property
+    def makespan_s(self) -> float:
+        return max((spans[-1].end_s for spans in self.spans if spans), default=0.0)
+
+    @property
+    def end_s(self) -> list[float]:
+        return [spans[-1].end_s if spans else 0.0 for spans in self.spans]
+
+    def _total(self, kind: str) -> list[float]:
+        return [sum(s.end_s - s.start_s for s in spans if s.kind == kind) for spans in self.spans]
+
+    @property
+    def busy_s(self) -> list[float]:
+        return self._total("compute")
+
+    @property
+    def communication_s(self) -> list[float]:
+        return self._total("communication")
+
+    @property
+    def idle_s(self) -> list[float]:
+        return [self.makespan_s - end for end in self.end_s]
+
+    @property
+    def exposed_comm_s(self) -> float:
+        return max(self.communication_s, default=0.0)
+
+    @property
+    def bytes_matrix(self) -> npt.NDArray[np.int64]:
+        matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
+        for message in self.messages:
+            matrix[message.source, message.dest] += message.nbytes
+        return matrix
+
+    def _repr_html_(self) -> str:
+        from ringside.draw import timeline_svg
+
+        return timeline_svg(self)
+
+
+def assemble(
+    calls: Sequence[Sequence[RecordedCall]], machine_name: str
+) -> tuple[Trace, MeasuredTimeline]:
+    """Return the trace and the timeline of a run.
+
+    Args:
+        calls: per rank, in order.
+        machine_name: where it ran, for the headings.
+    """
+    builder = _Builder(len(calls))
+    timeline = MeasuredTimeline(len(calls), machine_name)
+    for rank, own in enumerate(calls):
+        at_s = 0.0
+        for call in own:
+            if call.start_s > at_s:
+                gap_ps = round((call.start_s - at_s) * PS)
+                builder.add(rank, Op(Kind.COMPUTE, detail=(0, 0, gap_ps, "between calls")), at_s)
+                timeline.spans[rank].append(Span(rank, at_s, call.start_s, "compute", "", ""))
+            site = Site(call.name, call.file, call.line)
+            for op in call.ops:
+                builder.add_recorded(rank, op, site, call)
+            timeline.spans[rank].append(
+                Span(rank, call.start_s, call.end_s, "communication", call.name, site.where)
+            )
+            at_s = call.end_s
+    trace = builder.finish(machine_name)
+    timeline.messages = builder.messages(trace)
+    return trace, timeline
+
+
+class _Builder:
+    def __init__(self, world_size: int) -> None:
+        self.ops: list[list[Op]] = [[] for _ in range(world_size)]
+        self.times_s: list[list[float]] = [[] for _ in range(world_size)]
+        self.sites: dict[Site, int] = {}
+        self.done_s: dict[tuple[int, int], float] = {}  # (rank, request): when the wait ended
+
+    def add(self, rank: int, op: Op, time_s: float) -> None:
+        self.ops[rank].append(op)
+        self.times_s[rank].append(time_s)
+
+    def add_recorded(self, rank: int, op: Sequence[Any], site: Site, call: RecordedCall) -> None:
+        number = self.sites.setdefault(site, len(self.sites))
+        kind, *fields = op
+        if kind == "isend":
+            comm, peer, tag, nbytes, request, mode = fields
+            made = Op(Kind.ISEND, peer, tag, nbytes, comm, request, -1, (mode,), number)
+        elif kind == "irecv":
+            comm, peer, tag, nbytes, request, asked = fields[:6]
+            made = Op(Kind.IRECV, peer, tag, nbytes, comm, request, -1, tuple(asked), number)
+        elif kind == "wait":
+            made = Op(Kind.WAIT, detail=tuple(fields[0]), site=number)
+            for request in fields[0]:
+                self.done_s[rank, request] = call.end_s
+        else:
+            comm, request, name, root, sequence, members, nbytes = fields
+            detail = (name, sequence, root, tuple(members), (nbytes,))
+            made = Op(Kind.COLLECTIVE, -1, 0, nbytes, comm, request, -1, detail, number)
+        self.add(rank, made, call.start_s)
+
+    def finish(self, machine_name: str) -> Trace:
+        self._pair()
+        self._complete_collectives()
+        return Trace(len(self.ops), self.ops, list(self.sites), machine_name)
+
+    def _pair(self) -> None:
+        """Number each message at both ends: MPI keeps the order between two ranks with one tag."""
+        sends: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
+        for rank, ops in enumerate(self.ops):
+            for index, op in enumerate(ops):
+                if op.kind == Kind.ISEND:
+                    sends[op.comm, rank, op.peer, op.tag].append((rank, index))
+        number = 0
+        for rank, ops in enumerate(self.ops):
+            for index, op in enumerate(ops):
+                waiting = sends.get((op.comm, op.peer, rank, op.tag))
+                if op.kind == Kind.IRECV and waiting:
+                    source, at = waiting.pop(0)
+                    sent = self.ops[source][at]
+                    self.ops[source][at] = sent._replace(message=number)
+                    # A lower-case receive sees pickled bytes; the sender knows the payload.
+                    ops[index] = op._replace(message=number, nbytes=sent.nbytes)
+                    number += 1
+        for source, at in sorted(place for places in sends.values() for place in places):
+            self.ops[source][at] = self.ops[source][at]._replace(message=number)  # never received
+            number += 1
+
+    def _complete_collectives(self) -> None:
+        """Give every member the sizes of all members' parts, and one name to each collective."""
+        parts: dict[tuple[str, tuple[int, ...], int], dict[int, int]] = defaultdict(dict)
+        places = []
+        for rank, ops in enumerate(self.ops):
+            for index, op in enumerate(ops):
+                if op.kind == Kind.COLLECTIVE:
+                    _, sequence, _, members, _ = op.detail
+                    parts[op.comm, members, sequence][members.index(rank)] = op.nbytes
+                    places.append((rank, index))
+        for rank, index in places:
+            op = self.ops[rank][index]
+            name, sequence, root, members, _ = op.detail
+            sizes = [parts[op.comm, members, sequence].get(m, 0) for m in range(len(members))]
+            if name == "alltoall":
+                sizes = [size // len(members) for size in sizes for _ in members]
+            elif name not in _BY_PART:
+                sizes = [sizes[root]]
+            detail = (name, sequence, root, members, tuple(sizes))
+            self.ops[rank][index] = op._replace(detail=detail)
+
+    def messages(self, trace: Trace) -> list[Message]:
+        """Each message from the call that sent it to the end of the call that received it."""
+        sent: dict[int, tuple[int, Op, float]] = {}
+        for rank, ops in enumerate(trace.ops):
+            for op, time_s in zip(ops, self.times_s[rank], strict=True):
+                if op.kind == Kind.ISEND and op.message >= 0:
+                    sent[op.message] = (rank, op, time_s)
+        result = []
+        for rank, ops in enumerate(trace.ops):
+            for op in ops:
+                if op.kind == Kind.IRECV and op.message in sent:
+                    source, send, start_s = sent[op.message]
+                    end_s = max(self.done_s.get((rank, op.request), start_s), start_s)
+                    where = trace.sites[send.site].where
+                    result.append(
+                        Message(source, rank, op.tag, op.nbytes, start_s, start_s, end_s, where)
+                    )
+        return sorted(result, key=lambda message: (message.start_s, message.source, message.dest))

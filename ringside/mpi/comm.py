@@ -1,0 +1,281 @@
+"""Comm and Intracomm: the ranks that exchange messages, and the ways to make new such sets."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ringside.link import Call, CommInfo, Link
+from ringside.mpi import errhandler
+from ringside.mpi.collectives import Collectives
+from ringside.mpi.constants import (
+    APPNUM,
+    CONGRUENT,
+    ERR_ARG,
+    ERR_COMM,
+    ERR_KEYVAL,
+    ERROR_STRINGS,
+    IDENT,
+    IO,
+    LARGEST_TAG,
+    LASTUSEDCODE,
+    SIMILAR,
+    TAG_UB,
+    UNDEFINED,
+    UNEQUAL,
+    UNIVERSE_SIZE,
+    WTIME_IS_GLOBAL,
+)
+from ringside.mpi.errhandler import Errhandler
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.group import Group, as_ranks
+from ringside.mpi.membership import NO_COMM, as_int
+from ringside.mpi.offered import expect
+from ringside.mpi.pickling import named
+
+
+class Comm(Collectives):
+    """A communicator."""
+
+    __slots__ = ()
+
+    def __init__(self, comm: Comm | None = None) -> None:
+        expect(comm, Comm)
+        if comm is None or comm._id == NO_COMM:
+            self._become_null()
+        else:
+            self._set(comm._link, CommInfo(comm._id, comm._members, comm._rank), comm._name)
+
+    def _set(self, link: Link, info: CommInfo, name: str) -> None:
+        self._link = link
+        self._id, self._members, self._rank = info
+        self._size = len(info.members)
+        self._name = name
+
+    def _become_null(self) -> None:
+        self._id = NO_COMM
+        self._members = ()
+        self._rank = -1
+        self._size = 0
+        self._name = "MPI_COMM_NULL"
+
+    @classmethod
+    def _of(cls, link: Link, info: CommInfo, name: str = "") -> Any:
+        self = object.__new__(cls)
+        self._set(link, info, name)
+        return self
+
+    def __eq__(self, other: object, /) -> bool:
+        if not isinstance(other, Comm):
+            return NotImplemented
+        return self._id == other._id
+
+    def __bool__(self) -> bool:
+        return self._id != NO_COMM
+
+    def __reduce__(self) -> Any:
+        names = {"MPI_COMM_WORLD": "COMM_WORLD", "MPI_COMM_SELF": "COMM_SELF"}
+        if self._id == NO_COMM:
+            return named(self, "COMM_NULL")
+        if self._name in names:
+            return named(self, names[self._name])
+        raise ValueError("cannot pickle a communicator that isn't predefined")
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    def Get_rank(self) -> int:
+        """Return our rank in it."""
+        self._check_comm()
+        return self._rank
+
+    def Get_size(self) -> int:
+        """Return the number of its ranks."""
+        self._check_comm()
+        return self._size
+
+    @property
+    def rank(self) -> int:
+        """Our rank in it."""
+        return self.Get_rank()
+
+    @property
+    def size(self) -> int:
+        """The number of its ranks."""
+        return self.Get_size()
+
+    def Get_group(self) -> Group:
+        """Return the group of its ranks."""
+        self._check_comm()
+        return Group._make(self._members, self._members[self._rank])
+
+    @property
+    def group(self) -> Group:
+        """The group of its ranks."""
+        return self.Get_group()
+
+    def Compare(self, comm: Comm) -> int:
+        """Return IDENT, CONGRUENT (same ranks), SIMILAR (another order) or UNEQUAL."""
+        self._check_comm()
+        comm._check_comm()
+        if self._id == comm._id:
+            return IDENT
+        if self._members == comm._members:
+            return CONGRUENT
+        return SIMILAR if sorted(self._members) == sorted(comm._members) else UNEQUAL
+
+    def Get_name(self) -> str:
+        """Return the name."""
+        return self._name
+
+    def Set_name(self, name: str) -> None:
+        """Set the name."""
+        self._check_comm()
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.Get_name()
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self.Set_name(value)
+
+    def Is_inter(self) -> bool:
+        """Tell whether it joins two groups; here none does."""
+        self._check_comm()
+        return False
+
+    def Is_intra(self) -> bool:
+        """Tell whether it has one group."""
+        self._check_comm()
+        return True
+
+    @property
+    def is_inter(self) -> bool:
+        """Whether it joins two groups."""
+        return self.Is_inter()
+
+    @property
+    def is_intra(self) -> bool:
+        """Whether it has one group."""
+        return self.Is_intra()
+
+    def Get_topology(self) -> int:
+        """Return CART for a grid of ranks, UNDEFINED otherwise."""
+        self._check_comm()
+        return UNDEFINED
+
+    @property
+    def topology(self) -> int:
+        """CART for a grid of ranks, UNDEFINED otherwise."""
+        return self.Get_topology()
+
+    @property
+    def is_topo(self) -> bool:
+        """Whether its ranks form a grid."""
+        return self.Get_topology() != UNDEFINED
+
+    def Get_attr(self, keyval: int) -> Any:
+        """Return a predefined attribute, such as TAG_UB."""
+        self._check_comm()
+        values = {
+            TAG_UB: LARGEST_TAG,
+            WTIME_IS_GLOBAL: False,
+            UNIVERSE_SIZE: None,
+            APPNUM: 0,
+            IO: 0,
+            LASTUSEDCODE: max(ERROR_STRINGS),
+        }
+        if keyval not in values:
+            raise MPIException(ERR_KEYVAL, "only predefined attributes are offered")
+        return values[keyval]
+
+    def Get_errhandler(self) -> Errhandler:
+        """Return the error handler: errors are exceptions."""
+        self._check_comm()
+        return errhandler.current()
+
+    def Set_errhandler(self, handler: Errhandler) -> None:
+        """Accept ERRORS_RETURN, which is in force already."""
+        self._check_comm()
+        errhandler.check(handler)
+
+    # -- making new ones ---------------------------------------------------------------------------
+
+    def Dup(self, info: Any = None) -> Any:
+        """Return a communicator of the same ranks, whose messages stay apart."""
+        made = self._join("dup", (), ("Dup", ()))
+        return type(self)._of(self._link, made)
+
+    def Clone(self) -> Any:
+        """As Dup."""
+        return self.Dup()
+
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        """Return the communicator of the ranks that give the same color, ordered by key."""
+        color, key = as_int(color), as_int(key)
+        shown: Any = "UNDEFINED" if color == UNDEFINED else color
+        call: Call = ("Split", (("color", shown), ("key", key)))
+        return self._intra(self._join("split", (None if color == UNDEFINED else color, key), call))
+
+    def Create(self, group: Group) -> Any:
+        """Return the communicator of a group; COMM_NULL on ranks outside it. All ranks call it."""
+        self._check_comm()
+        ranks = as_ranks(group, self._members)
+        return self._intra(self._join("create", (ranks,), ("Create", (("group", ranks),))))
+
+    def _intra(self, made: CommInfo | None) -> Any:
+        return Intracomm() if made is None else Intracomm._of(self._link, made)
+
+    def Free(self) -> None:
+        """Give the communicator back."""
+        self._check_comm()
+        if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
+            raise MPIException(ERR_COMM, f"{self._name} can't be freed")
+        self._link.free(self._id, call=("Free", ()))
+        self._become_null()
+
+    def free(self) -> None:
+        """Give the communicator back if it may be."""
+        if self and self._name not in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
+            self.Free()
+
+    Disconnect = Free
+
+    def Abort(self, errorcode: int = 0) -> NoReturn:
+        """End the run for all ranks."""
+        self._check_comm()
+        self._link.abort(as_int(errorcode))
+
+
+class Intracomm(Comm):
+    """A communicator of one group of ranks."""
+
+    __slots__ = ()
+
+    def Create_group(self, group: Group, tag: int = 0) -> Any:
+        """Return the communicator of a group; only its members call it."""
+        self._check_comm()
+        ranks = as_ranks(group, self._members)
+        if self._rank not in ranks:
+            return Intracomm()
+        call: Call = ("Create_group", (("group", ranks), ("tag", tag)))
+        return self._intra(self._join("create_group", (ranks, as_int(tag)), call))
+
+    def Create_cart(self, dims: Any, periods: Any = None, reorder: bool = False) -> Any:
+        """Return the ranks as a grid with these extents; COMM_NULL on ranks left over."""
+        from ringside.mpi.topology import Cartcomm, checked_grid
+
+        self._check_comm()
+        dims, periods = checked_grid(dims, periods)
+        count = 1
+        for extent in dims:
+            count *= extent
+        if count > self._size:
+            raise MPIException(
+                ERR_ARG, f"a grid {dims} needs {count} ranks, there are {self._size}"
+            )
+        call: Call = ("Create_cart", (("dims", tuple(dims)),))
+        inside = 0 if self._rank < count else None
+        made = self._join("split", (inside, self._rank), call)
+        return Cartcomm() if made is None else Cartcomm._grid(self._link, made, dims, periods)

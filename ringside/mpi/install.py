@@ -1,0 +1,111 @@
+"""Putting our mpi4py in the place of the real one, in this process."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import ringside.link
+from ringside.link import CommInfo
+from ringside.mpi.comm import Intracomm
+from ringside.mpi.environment import COMM_WORLD, attach
+from ringside.mpi.namespace import build
+
+_VERSION = "4.1.2"  # the mpi4py whose behaviour is followed
+
+
+class _Rc:
+    """``mpi4py.rc``: options that are read when MPI starts; none of them changes anything here."""
+
+    initialize = True
+    threads = True
+    thread_level = "multiple"
+    finalize: bool | None = None
+    fast_reduce = True
+    recv_mprobe = True
+    irecv_bufsz = 32768
+    errors = "exception"
+
+    def __init__(self, **options: Any) -> None:
+        self(**options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(self, name):
+            raise TypeError(f"object has no attribute {name!r}")
+        super().__setattr__(name, value)
+
+    def __call__(self, **options: Any) -> None:
+        for name in options:
+            if not hasattr(self, name):
+                raise TypeError(f"unexpected argument {name!r}")
+        for name, value in options.items():
+            setattr(self, name, value)
+
+
+class _NoSubmodules(importlib.abc.MetaPathFinder):
+    """Says which part of mpi4py is missing, instead of finding the real package's."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.startswith("mpi4py."):
+            raise ImportError(
+                f"{fullname} is not offered on Ringside's network; it works under mpiexec. "
+                "`from mpi4py import MPI` is offered.",
+                name=fullname,
+            )
+        return None
+
+
+class _Package(types.ModuleType):
+    """``mpi4py`` itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in (
+            "bench",
+            "futures",
+            "get_config",
+            "get_include",
+            "profile",
+            "run",
+            "typing",
+            "util",
+        ):
+            raise ImportError(
+                f"mpi4py.{name} is not offered on Ringside's network; it works under mpiexec. "
+                "`from mpi4py import MPI` is offered."
+            )
+        raise AttributeError(f"module 'mpi4py' has no attribute {name!r}")
+
+
+_installed: list[types.ModuleType] = []
+
+
+def install() -> None:
+    """Make ``from mpi4py import MPI`` give our module, on this process's link."""
+    if not _installed:
+        package = _Package("mpi4py", "mpi4py, on Ringside's network")
+        package.__path__ = []
+        vars(package).update(__version__=_VERSION, __author__="Ringside", rc=_Rc(), MPI=build())
+        _installed.append(package)
+        sys.meta_path.insert(0, _NoSubmodules())
+    sys.modules["mpi4py"] = _installed[0]
+    sys.modules["mpi4py.MPI"] = _installed[0].MPI
+    if ringside.link.inside_rank():
+        attach(ringside.link.current())
+
+
+def communicator(info: CommInfo) -> Intracomm:
+    """Begin a call of a student's function: return the communicator that it is given."""
+    link = ringside.link.current()
+    attach(link)
+    if info.id == COMM_WORLD._id:
+        return COMM_WORLD
+    comm: Intracomm = Intracomm._of(link, info)
+    return comm

@@ -1,0 +1,116 @@
+"""What every communicator is made of: its number on the network, its members, and our rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringside.link import Call, Link, format_call
+from ringside.mpi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    ERR_COMM,
+    ERR_RANK,
+    ERR_ROOT,
+    ERR_TAG,
+    LARGEST_TAG,
+    PROC_NULL,
+)
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.offered import Handle
+
+NO_COMM = -1
+
+
+class Membership(Handle):
+    """The ranks that belong together, and the checks that all calls share."""
+
+    __slots__ = ("_id", "_link", "_members", "_name", "_rank", "_size")
+
+    _id: int
+    _link: Link
+    _members: tuple[int, ...]  # world ranks
+    _name: str
+    _rank: int
+    _size: int
+
+    def _check_comm(self) -> None:
+        if self._id == NO_COMM:
+            raise MPIException(
+                ERR_COMM, "the communicator is COMM_NULL: it was freed, or isn't ours"
+            )
+
+    def _check_root(self, given: Any, name: str) -> int:
+        self._check_comm()
+        root = as_int(given)
+        if not 0 <= root < self._size:
+            raise MPIException(
+                ERR_ROOT, f"{name}(root={root}), but {self._who()} has the ranks {self._ranks()}"
+            )
+        return root
+
+    def _sending(self, name: str, dest: Any, tag: Any) -> tuple[int, int, Call]:
+        """The peer and tag on the wire (PROC_NULL: nothing to do), and the call as it reads."""
+        if type(dest) is not int or type(tag) is not int:
+            dest, tag = as_int(dest), as_int(tag)
+        call = (name, (("dest", dest), ("tag", tag)))
+        if 0 <= dest < self._size and 0 <= tag <= LARGEST_TAG:
+            return dest, tag, call
+        self._check_comm()
+        self._check_tag(tag, call)
+        if dest != PROC_NULL:
+            raise self._bad_rank(dest, call)
+        return dest, tag, call
+
+    def _receiving(self, name: str, source: Any, tag: Any) -> tuple[int, int, Call]:
+        """As ``_sending``; wildcards are -1 on the wire."""
+        if type(source) is not int or type(tag) is not int:
+            source, tag = as_int(source), as_int(tag)
+        call: Call = (name, (("source", source), ("tag", tag)))
+        if 0 <= source < self._size and 0 <= tag <= LARGEST_TAG:
+            return source, tag, call
+        self._check_comm()
+        shown_source: Any = source
+        shown_tag: Any = tag
+        if tag == ANY_TAG:
+            tag, shown_tag = -1, "ANY_TAG"
+        if source == ANY_SOURCE:
+            source, shown_source = -1, "ANY_SOURCE"
+        call = (name, (("source", shown_source), ("tag", shown_tag)))
+        if tag != -1 or shown_tag == -1:
+            self._check_tag(tag, call)
+        if not 0 <= source < self._size and source != PROC_NULL and shown_source != "ANY_SOURCE":
+            raise self._bad_rank(source, call)
+        return source, tag, call
+
+    def _check_tag(self, tag: int, call: Call) -> None:
+        if not 0 <= tag <= LARGEST_TAG:
+            raise MPIException(
+                ERR_TAG, f"{format_call(call)}: a tag is a number from 0 to {LARGEST_TAG}"
+            )
+
+    def _bad_rank(self, rank: int, call: Call) -> MPIException:
+        hint = " For no partner write MPI.PROC_NULL." if rank in (-1, self._size) else ""
+        return MPIException(
+            ERR_RANK, f"{format_call(call)}, but {self._who()} has the ranks {self._ranks()}.{hint}"
+        )
+
+    def _who(self) -> str:
+        return self._name or "the communicator"
+
+    def _ranks(self) -> str:
+        return f"0 to {self._size - 1}" if self._size > 1 else "0 alone"
+
+
+def as_int(value: Any) -> int:
+    """Return a number as mpi4py takes it.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    if isinstance(value, int):
+        return int(value)
+    if hasattr(value, "__index__"):
+        return int(value.__index__())
+    if isinstance(value, float):
+        return int(value)
+    raise TypeError("an integer is required")

@@ -1,0 +1,99 @@
+"""The module that stands in ``mpi4py.MPI``'s place inside a rank."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ringside.mpi import (
+    attached,
+    basic_types,
+    buffers,
+    constants,
+    datatypes,
+    environment,
+    errhandler,
+    exception,
+    group,
+    op,
+    request,
+    topology,
+)
+from ringside.mpi.comm import Comm, Intracomm
+from ringside.mpi.offered import missing
+from ringside.mpi.pickling import Pickle, pickle
+from ringside.mpi.status import Status
+from ringside.mpi.topology import Cartcomm, Topocomm
+
+_FUNCTIONS: list[Any] = [
+    attached.Attach_buffer,
+    attached.Detach_buffer,
+    environment.Alloc_mem,
+    environment.Finalize,
+    environment.Free_mem,
+    environment.Get_library_version,
+    environment.Get_processor_name,
+    environment.Get_version,
+    environment.Init,
+    environment.Init_thread,
+    environment.Is_finalized,
+    environment.Is_initialized,
+    environment.Is_thread_main,
+    environment.Pcontrol,
+    environment.Query_thread,
+    environment.Wtick,
+    environment.Wtime,
+    environment.get_vendor,
+    exception.Get_error_class,
+    exception.Get_error_string,
+    topology.Compute_dims,
+]
+_CLASSES: list[type[Any]] = [
+    Cartcomm,
+    Comm,
+    Intracomm,
+    Pickle,
+    Status,
+    Topocomm,
+    datatypes.Datatype,
+    errhandler.Errhandler,
+    exception.BufferRaceError,
+    exception.Exception,
+    group.Group,
+    op.Op,
+    request.Prequest,
+    request.Request,
+]
+
+
+class Namespace(types.ModuleType):
+    """``mpi4py.MPI``; a name that isn't here is named in the error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing("MPI", name)
+
+
+def build() -> Namespace:
+    """Return the module with all its names."""
+    module = Namespace("mpi4py.MPI", __doc__)
+    names: dict[str, Any] = {
+        name: value for name, value in vars(constants).items() if type(value) is int
+    }
+    names |= constants.OTHER_ERRORS | basic_types.PREDEFINED | errhandler.PREDEFINED | op.PREDEFINED
+    for item in [*_FUNCTIONS, *_CLASSES]:
+        item.__module__ = "mpi4py.MPI"
+        names[item.__name__] = item
+    names |= {
+        "BOTTOM": buffers.BOTTOM,
+        "COMM_NULL": environment.COMM_NULL,
+        "COMM_SELF": environment.COMM_SELF,
+        "COMM_WORLD": environment.COMM_WORLD,
+        "GROUP_EMPTY": group.GROUP_EMPTY,
+        "GROUP_NULL": group.GROUP_NULL,
+        "IN_PLACE": buffers.IN_PLACE,
+        "REQUEST_NULL": request.REQUEST_NULL,
+        "_typedict": dict(basic_types.OF_CODE),
+        "pickle": pickle,
+    }
+    vars(module).update(names)
+    return module

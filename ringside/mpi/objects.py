@@ -1,0 +1,243 @@
+"""Python objects as messages: the lower-case calls."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ringside.link import Call
+from ringside.mpi.attached import check_attached
+from ringside.mpi.basic_types import BYTE
+from ringside.mpi.buffers import byte_view
+from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_OTHER, PROC_NULL
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.op import SUM, Op
+from ringside.mpi.operation import NoOperation, ObjectReceive, Operation, check_length
+from ringside.mpi.pickling import loads, packed
+from ringside.mpi.point_to_point import PointToPoint
+from ringside.mpi.request import Request
+from ringside.mpi.status import Status
+
+_IRECV_BYTES = 32_768  # mpi4py's own default for irecv without a buffer
+
+Reduction = Op | Callable[[Any, Any], Any]
+
+
+class Objects(PointToPoint):
+    """send, recv, and collectives of objects."""
+
+    __slots__ = ()
+
+    # -- point to point ----------------------------------------------------------------------------
+
+    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object."""
+        self._send_object("send", "standard", obj, dest, tag)
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object; returns when the receive has begun."""
+        self._send_object("ssend", "sync", obj, dest, tag)
+
+    def bsend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object through the buffer given to Attach_buffer."""
+        self._send_object("bsend", "buffered", obj, dest, tag)
+
+    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
+        """Begin to send an object."""
+        return Request._of(self._post_object("isend", "standard", obj, dest, tag))
+
+    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
+        """Begin to send an object; complete when the receive has begun."""
+        return Request._of(self._post_object("issend", "sync", obj, dest, tag))
+
+    def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request:
+        """Begin to send an object through the buffer given to Attach_buffer."""
+        return Request._of(self._post_object("ibsend", "buffered", obj, dest, tag))
+
+    def recv(
+        self,
+        buf: Any = None,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Any:
+        """Receive an object and return it."""
+        source, tag, call = self._receiving("recv", source, tag)
+        if buf is not None:
+            warnings.warn("the 'buf' argument is deprecated", UserWarning, stacklevel=2)
+        if source == PROC_NULL:
+            if status is not None:
+                status.fill(PROC_NULL, ANY_TAG, 0)
+            return None
+        number = self._link.irecv(self._id, source, tag, _capacity(buf, -1), call=call)
+        completion = self._link.wait((number,), "all", call=call)[0]
+        return ObjectReceive(self._link, number, call, _capacity(buf, -1)).finish(
+            completion, status
+        )
+
+    def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        """Begin to receive an object; ``buf`` says how long it may be, 32 KiB by default."""
+        source, tag, call = self._receiving("irecv", source, tag)
+        if source == PROC_NULL:
+            return Request._of(NoOperation(self._link, call, receives=True))
+        capacity = _capacity(buf, _IRECV_BYTES)
+        number = self._link.irecv(self._id, source, tag, capacity, call=call)
+        return Request._of(ObjectReceive(self._link, number, call, capacity))
+
+    def sendrecv(
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Any:
+        """Send one object and receive another, at the same time."""
+        sent = self._post_object("sendrecv", "standard", sendobj, dest, sendtag)
+        source, recvtag, call = self._receiving("sendrecv", source, recvtag)
+        numbers = [sent.number] if sent.number else []
+        capacity = _capacity(recvbuf, -1)
+        if source != PROC_NULL:
+            numbers.append(self._link.irecv(self._id, source, recvtag, capacity, call=call))
+            call = ("sendrecv", (sent.call[1][0], call[1][0]))
+        completions = self._link.wait(numbers, "all", call=call)
+        if source == PROC_NULL:
+            if status is not None:
+                status.fill(PROC_NULL, ANY_TAG, 0)
+            return None
+        completion = completions[-1]
+        check_length(completion, capacity, call)
+        if status is not None:
+            status.fill(completion.source, completion.tag, completion.nbytes)
+        return loads(completion.payload)
+
+    def probe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Literal[True]:
+        """Block until a message could be received."""
+        self._probe("probe", source, tag, status, blocking=True)
+        return True
+
+    def iprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> bool:
+        """Tell whether a message could be received now."""
+        return self._probe("iprobe", source, tag, status, blocking=False)
+
+    def _send_object(self, name: str, mode: str, obj: Any, dest: int, tag: int) -> None:
+        operation = self._post_object(name, mode, obj, dest, tag)
+        if operation.number:
+            self._link.wait((operation.number,), "all", call=operation.call)
+
+    def _post_object(self, name: str, mode: str, obj: Any, dest: int, tag: int) -> Operation:
+        dest, tag, call = self._sending(name, dest, tag)
+        if dest == PROC_NULL:
+            return NoOperation(self._link, call, receives=False)
+        data, claimed = packed(obj)
+        if mode == "buffered":
+            check_attached(len(data), call)
+        number = self._link.isend(self._id, dest, tag, data, mode, claimed=claimed, call=call)
+        return Operation(self._link, number, call)
+
+    # -- collectives -------------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """Wait until all ranks have come here."""
+        self._join("barrier", (), ("barrier", ()))
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """Return the root's object on all ranks."""
+        root = self._check_root(root, "bcast")
+        data = _contribution(obj) if self._rank == root else None
+        return _object(self._join("bcast", (root, data), ("bcast", (("root", root),))))
+
+    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
+        """Return the objects of all ranks in a list, at the root."""
+        root = self._check_root(root, "gather")
+        call: Call = ("gather", (("root", root),))
+        parts = self._join("gather", (root, _contribution(sendobj)), call)
+        return None if parts is None else [_object(part) for part in parts]
+
+    def scatter(self, sendobj: Sequence[Any] | None, root: int = 0) -> Any:
+        """Return this rank's item of the root's sequence."""
+        root = self._check_root(root, "scatter")
+        parts = self._parts(sendobj) if self._rank == root else None
+        return _object(self._join("scatter", (root, parts), ("scatter", (("root", root),))))
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        """Return the objects of all ranks in a list."""
+        parts = self._join("allgather", (_contribution(sendobj),), ("allgather", ()))
+        return [_object(part) for part in parts]
+
+    def alltoall(self, sendobj: Sequence[Any]) -> list[Any]:
+        """Give item r of the sequence to rank r; return what all ranks gave to this one."""
+        parts = self._join("alltoall", (self._parts(sendobj),), ("alltoall", ()))
+        return [_object(part) for part in parts]
+
+    def reduce(self, sendobj: Any, op: Reduction = SUM, root: int = 0) -> Any | None:
+        """Return the reduction of all ranks' objects, at the root."""
+        root = self._check_root(root, "reduce")
+        call: Call = ("reduce", (("op", _op_name(op)), ("root", root)))
+        parts = self._join("reduce", (root, "USER", _contribution(sendobj)), call)
+        return None if parts is None else _reduced(op, parts)
+
+    def allreduce(self, sendobj: Any, op: Reduction = SUM) -> Any:
+        """Return the reduction of all ranks' objects."""
+        return self._reduce_object("allreduce", sendobj, op)
+
+    def scan(self, sendobj: Any, op: Reduction = SUM) -> Any:
+        """Return the reduction of the objects of ranks 0 to this one."""
+        return self._reduce_object("scan", sendobj, op)
+
+    def exscan(self, sendobj: Any, op: Reduction = SUM) -> Any:
+        """Return the reduction of the objects of the ranks before this one; None on rank 0."""
+        return self._reduce_object("exscan", sendobj, op)
+
+    def _reduce_object(self, name: str, sendobj: Any, op: Reduction) -> Any:
+        call: Call = (name, (("op", _op_name(op)),))
+        parts = self._join(name, ("USER", _contribution(sendobj)), call)
+        return None if parts is None else _reduced(op, parts)
+
+    def _join(self, name: str, spec: tuple[Any, ...], call: Call) -> Any:
+        self._check_comm()
+        return self._link.collective(self._id, name, spec, call=call)
+
+    def _parts(self, items: Sequence[Any] | None) -> list[Any]:
+        self._check_comm()
+        given = [None] * self._size if items is None else list(items)
+        if len(given) != self._size:
+            raise ValueError(f"expecting {self._size} items, got {len(given)}")
+        return [_contribution(item) for item in given]
+
+
+def _capacity(buf: Any, default: int) -> int:
+    if buf is None:
+        return default
+    return int(buf) if hasattr(buf, "__index__") else len(byte_view(buf, True, BYTE)[0])
+
+
+def _contribution(obj: Any) -> tuple[str, int, bytes]:
+    data, claimed = packed(obj)
+    return "object", claimed, data
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        raise MPIException(
+            ERR_OTHER,
+            "this rank calls the lower-case form of a collective and another rank the upper-case "
+            "one. Use the same on all ranks.",
+        )
+    return loads(value[2])
+
+
+def _reduced(op: Reduction, parts: Sequence[Any]) -> Any:
+    return functools.reduce(op, [_object(part) for part in parts])
+
+
+def _op_name(op: Reduction) -> str:
+    return op._name if isinstance(op, Op) else "a function"

@@ -1,0 +1,308 @@
+"""What each collective gives to the network, and what it does with the value that comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ringside.link import Call
+from ringside.mpi.buffers import Array, Region, is_in_place, region, vector
+from ringside.mpi.constants import ERR_BUFFER, ERR_OTHER, ERR_TRUNCATE
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.objects import Objects
+from ringside.mpi.op import Op
+
+
+class Prepared(NamedTuple):
+    """A collective before it is posted."""
+
+    name: str
+    spec: tuple[Any, ...]
+    call: Call
+    done: Callable[[Any], None]
+    sent: Sequence[Region] = ()
+    received: Sequence[Region] = ()
+
+
+class Preparation(Objects):
+    """Every collective on buffers, ready to be posted."""
+
+    __slots__ = ()
+
+    # -- moving data -------------------------------------------------------------------------------
+
+    def _barrier(self, name: str) -> Prepared:
+        self._check_comm()
+        return Prepared("barrier", (), (name, ()), _nothing)
+
+    def _bcast(self, name: str, buf: Any, root: int) -> Prepared:
+        root = self._check_root(root, name)
+        call: Call = (name, (("root", root),))
+        if self._rank == root:
+            data = region(buf, False)
+            return Prepared("bcast", (root, data.read()), call, _nothing, sent=[data])
+        target = region(buf, True)
+
+        def done(value: Any) -> None:
+            _check_sizes(value, target.nbytes, f"{name}: rank {root} (the root)")
+            target.write(value)
+
+        return Prepared("bcast", (root, None), call, done, received=[target])
+
+    def _gather(
+        self, name: str, sendbuf: Any, recvbuf: Any, root: int, by_counts: bool
+    ) -> Prepared:
+        root = self._check_root(root, name)
+        call: Call = (name, (("root", root),))
+        if self._rank != root:
+            data = region(sendbuf, False)
+            return Prepared("gather", (root, data.read()), call, _nothing, sent=[data])
+        blocks = self._blocks(recvbuf, True, by_counts)
+        data, sent = self._own(sendbuf, blocks)
+        return Prepared("gather", (root, data.read()), call, _filler(name, blocks), sent, blocks)
+
+    def _allgather(self, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
+        self._check_comm()
+        blocks = self._blocks(recvbuf, True, by_counts)
+        data, sent = self._own(sendbuf, blocks)
+        return Prepared(
+            "allgather", (data.read(),), (name, ()), _filler(name, blocks), sent, blocks
+        )
+
+    def _scatter(
+        self, name: str, sendbuf: Any, recvbuf: Any, root: int, by_counts: bool
+    ) -> Prepared:
+        root = self._check_root(root, name)
+        call: Call = (name, (("root", root),))
+        blocks = self._blocks(sendbuf, False, by_counts) if self._rank == root else []
+        parts = [block.read() for block in blocks] if self._rank == root else None
+        if is_in_place(recvbuf) and self._rank == root:
+            return Prepared("scatter", (root, parts), call, _nothing, sent=blocks)
+        target = region(recvbuf, True)
+
+        def done(value: Any) -> None:
+            _check_length(value, target.nbytes, f"{name}: the root")
+            target.write(value)
+
+        return Prepared("scatter", (root, parts), call, done, blocks, [target])
+
+    def _alltoall(self, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
+        self._check_comm()
+        blocks = self._blocks(recvbuf, True, by_counts)
+        in_place = is_in_place(sendbuf)
+        given = blocks if in_place else self._blocks(sendbuf, False, by_counts)
+        parts = [bytes(block.read()) for block in given]
+        sent = [] if in_place else given
+        return Prepared("alltoall", (parts,), (name, ()), _filler(name, blocks), sent, blocks)
+
+    def _blocks(self, spec: Any, writable: bool, by_counts: bool) -> list[Region]:
+        """One region a rank."""
+        if by_counts:
+            return vector(spec, writable, self._size)[0]
+        whole = region(spec, writable, self._size)
+        return [whole.part(i * whole.count, whole.count) for i in range(self._size)]
+
+    def _own(self, sendbuf: Any, blocks: list[Region]) -> tuple[Region, list[Region]]:
+        """This rank's contribution, and what of it must stay unchanged."""
+        if is_in_place(sendbuf):
+            return blocks[self._rank], []
+        data = region(sendbuf, False)
+        return data, [data]
+
+    # -- reducing ----------------------------------------------------------------------------------
+
+    def _reduce(self, name: str, sendbuf: Any, recvbuf: Any, op: Op, root: int) -> Prepared:
+        root = self._check_root(root, name)
+        _check_op(op)
+        at_root = self._rank == root
+        target = region(recvbuf, True) if at_root else None
+        data, sent = _reducible(sendbuf, target)
+        op.check(data)
+        array, wire = _on_the_wire(op, data)
+
+        def done(value: Any) -> None:
+            if target is not None:
+                target.write(_result(op, value, target))
+
+        call: Call = (name, (("op", op._name), ("root", root)))
+        received = [target] if target is not None else []
+        return Prepared("reduce", (root, wire, array), call, done, sent, received)
+
+    def _reduce_to_all(self, name: str, sendbuf: Any, recvbuf: Any, op: Op) -> Prepared:
+        """Allreduce, Scan and Exscan: every member gets a vector of the same length."""
+        self._check_comm()
+        _check_op(op)
+        target = region(recvbuf, True)
+        data, sent = _reducible(sendbuf, target)
+        op.check(data)
+        array, wire = _on_the_wire(op, data)
+
+        def done(value: Any) -> None:
+            if value is not None:  # Exscan leaves rank 0's buffer as it was
+                target.write(_result(op, value, target))
+
+        kind = name.removeprefix("I").removesuffix("_init").lower()
+        received = [] if kind == "exscan" and self._rank == 0 else [target]
+        return Prepared(kind, (wire, array), (name, (("op", op._name),)), done, sent, received)
+
+    def _reduce_scatter_block(self, name: str, sendbuf: Any, recvbuf: Any, op: Op) -> Prepared:
+        self._check_comm()
+        _check_op(op)
+        if is_in_place(sendbuf):
+            target = region(recvbuf, True, self._size)
+            data, sent = Region(target.view, target.count * self._size, target.datatype), []
+        else:
+            target = region(recvbuf, True)
+            block = region(sendbuf, False, self._size)
+            _check_alike(block, target)
+            data = Region(block.view, block.count * self._size, block.datatype)
+            sent = [data]
+        counts = [target.count] * self._size
+        return self._scattered(name, op, data, target, counts, sent)
+
+    def _reduce_scatter(
+        self, name: str, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None, op: Op
+    ) -> Prepared:
+        self._check_comm()
+        _check_op(op)
+        target = region(recvbuf, True)
+        in_place = is_in_place(sendbuf)
+        data = target if in_place else region(sendbuf, False)
+        if recvcounts is None and not in_place:
+            counts = self._all_counts(name, target.count)
+        else:
+            counts = [int(count) for count in recvcounts or ()]
+            if len(counts) != self._size:
+                raise ValueError(f"expecting {self._size} items, got {len(counts)}")
+        if not in_place and data.datatype != target.datatype:
+            raise ValueError("mismatch in send and receive MPI datatypes")
+        if data.count != sum(counts):
+            side = "receive" if in_place else "send"
+            raise ValueError(f"mismatch in {side} count {data.count} and sum(counts) {sum(counts)}")
+        if not in_place and target.count != counts[self._rank]:
+            raise ValueError(
+                f"mismatch in receive count {target.count} "
+                f"and counts[{self._rank}] {counts[self._rank]}"
+            )
+        target = Region(target.view, counts[self._rank], target.datatype)
+        return self._scattered(name, op, data, target, counts, [] if in_place else [data])
+
+    def _all_counts(self, name: str, count: int) -> list[int]:
+        call: Call = (name, (("recvcounts", None),))
+        parts = self._link.collective(
+            self._id, "allgather", (count.to_bytes(8, "little"),), call=call
+        )
+        return [int.from_bytes(part, "little") for part in parts]
+
+    def _scattered(
+        self, name: str, op: Op, data: Region, target: Region, counts: list[int], sent: list[Region]
+    ) -> Prepared:
+        op.check(data)
+        array, wire = _on_the_wire(op, data)
+        unit = array.size // data.count if data.count else 1  # array items to an entry
+        low = sum(counts[: self._rank]) * unit
+        high = low + counts[self._rank] * unit
+
+        def done(value: Any) -> None:
+            parts = [item[low:high] for item in value] if isinstance(value, list) else value
+            target.write(_result(op, parts, target))
+
+        spec = (wire, array, tuple(count * unit for count in counts))
+        return Prepared("reduce_scatter", spec, (name, (("op", op._name),)), done, sent, [target])
+
+
+def _nothing(value: Any) -> None:
+    """Do nothing with what came back."""
+
+
+def _filler(name: str, blocks: list[Region]) -> Callable[[Any], None]:
+    def done(parts: Any) -> None:
+        for rank, (block, part) in enumerate(zip(blocks, parts, strict=True)):
+            _check_length(part, block.nbytes, f"{name}: rank {rank}")
+            block.write(part)
+
+    return done
+
+
+def _check_length(part: Any, nbytes: int, who: str) -> None:
+    _check_upper(part)
+    if len(part) > nbytes:
+        raise MPIException(
+            ERR_TRUNCATE, f"{who} sends {len(part)} bytes, the place for them has {nbytes}"
+        )
+
+
+def _check_sizes(part: Any, nbytes: int, who: str) -> None:
+    _check_length(part, nbytes, who)
+    if len(part) != nbytes:
+        raise MPIException(
+            ERR_OTHER,
+            f"{who} sends {len(part)} bytes, this rank expects {nbytes}. "
+            "All ranks must give buffers of the same length.",
+        )
+
+
+def _check_upper(part: Any) -> None:
+    if isinstance(part, tuple):
+        raise MPIException(
+            ERR_OTHER,
+            "this rank calls the upper-case form of a collective and another rank the lower-case "
+            "one. Use the same on all ranks.",
+        )
+
+
+def _check_op(op: Any) -> None:
+    if not isinstance(op, Op):
+        raise TypeError(
+            f"Argument 'op' has incorrect type (expected mpi4py.MPI.Op, got {type(op).__name__})"
+        )
+
+
+def _check_alike(data: Region, target: Region) -> None:
+    if data.datatype != target.datatype:
+        raise ValueError("mismatch in send and receive MPI datatypes")
+    if data.count != target.count:
+        raise ValueError(f"mismatch in send count {data.count} and receive count {target.count}")
+
+
+def _reducible(sendbuf: Any, target: Region | None) -> tuple[Region, list[Region]]:
+    """The vector to reduce, and what of it must stay unchanged."""
+    if is_in_place(sendbuf) and target is not None:
+        return target, []
+    data = region(sendbuf, False)
+    if target is not None:
+        _check_alike(data, target)
+        if data.nbytes and _address(data) == _address(target):
+            raise MPIException(
+                ERR_BUFFER,
+                "the send buffer is the receive buffer; pass MPI.IN_PLACE to send from it",
+            )
+    return data, [data]
+
+
+def _address(data: Region) -> int:
+    address: int = np.frombuffer(data.view, np.uint8).__array_interface__["data"][0]
+    return address
+
+
+def _on_the_wire(op: Op, data: Region) -> tuple[Array, str]:
+    """The contribution, and the network's name of the operation."""
+    array = data.array()
+    if (
+        array.dtype.kind not in "iufcb" or array.dtype.char in "gG"
+    ):  # the network knows no such type
+        return array.view(np.uint8), "USER"
+    return array, op.wire_name(array)
+
+
+def _result(op: Op, value: Any, target: Region) -> bytes:
+    """The bytes of a reduction: the network's own, or the fold of all contributions."""
+    if isinstance(value, list):
+        for part in value:
+            _check_upper(part)
+        return op.fold([part.tobytes() for part in value], target)
+    _check_upper(value)
+    result: bytes = value.tobytes()
+    return result

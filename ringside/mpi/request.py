@@ -1,0 +1,267 @@
+"""Request and Prequest: handles of operations that were posted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from ringside.link import Call
+from ringside.mpi.completion import (
+    Active,
+    finish_all,
+    finish_any,
+    finish_some,
+    some,
+    test_all,
+    wait_all,
+)
+from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, UNDEFINED
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.offered import expect
+from ringside.mpi.operation import Operation
+from ringside.mpi.pickling import named
+from ringside.mpi.status import Status
+
+
+class Request(Active):
+    """An operation that was posted; null once it is complete."""
+
+    __slots__ = ()
+
+    def __init__(self, request: Request | None = None) -> None:
+        expect(request, Request)
+        self._operation = request._operation if request is not None else None
+
+    @classmethod
+    def _of(cls, operation: Operation) -> Request:
+        self = object.__new__(cls)
+        self._operation = operation
+        return self
+
+    def __eq__(self, other: object, /) -> bool:
+        if not isinstance(other, Request):
+            return NotImplemented
+        return self._identity() is other._identity()
+
+    def _identity(self) -> object:
+        return self._operation
+
+    def __bool__(self) -> bool:
+        return self._identity() is not None
+
+    def __reduce__(self) -> Any:
+        if self._identity() is None:
+            return named(self, "REQUEST_NULL")
+        raise ValueError("cannot pickle an active Request")
+
+    # -- one request -------------------------------------------------------------------------------
+
+    def Wait(self, status: Status | None = None) -> Literal[True]:
+        """Block until the operation is complete."""
+        self._wait(("Wait", ()), status)
+        return True
+
+    def wait(self, status: Status | None = None) -> Any:
+        """Block until the operation is complete; return the object received, if any."""
+        return self._wait(("wait", ()), status)
+
+    def Test(self, status: Status | None = None) -> bool:
+        """Tell whether the operation is complete, and complete it if so."""
+        return self._test(("Test", ()), status)[0]
+
+    def test(self, status: Status | None = None) -> tuple[bool, Any | None]:
+        """Tell whether the operation is complete; also return the object received, if any."""
+        return self._test(("test", ()), status)
+
+    def Get_status(self, status: Status | None = None) -> bool:
+        """Tell whether the operation is complete, and leave it to be completed."""
+        operation = self._operation
+        if status is not None:
+            status.fill(ANY_SOURCE, ANY_TAG, 0)
+        if operation is None:
+            return True
+        if operation.number and operation.completion is None:
+            answer = operation.link.test([operation.number], "all", call=("Get_status", ()))
+            if answer is None:
+                return False
+            operation.completion = answer[0]
+        completion = operation.completion
+        if status is not None and completion is not None and completion.payload is not None:
+            status.fill(completion.source, completion.tag, completion.nbytes)
+        return True
+
+    get_status = Get_status
+
+    def Free(self) -> None:
+        """Give the request back; its operation still takes place."""
+        if self._identity() is None:
+            raise MPIException(ERR_REQUEST, "the request is REQUEST_NULL")
+        self._operation = None
+
+    def free(self) -> None:
+        """Give the request back if there is one."""
+        if self:
+            self.Free()
+
+    def _wait(self, call: Call, status: Status | None) -> Any:
+        operation = self._operation
+        if operation is None:
+            if status is not None:
+                status.fill(ANY_SOURCE, ANY_TAG, 0)
+            return None
+        completion = operation.completion
+        if completion is None and operation.number:
+            completion = operation.link.wait([operation.number], "all", call=call)[0]
+        self._release()
+        return operation.finish(completion, status)
+
+    def _test(self, call: Call, status: Status | None) -> tuple[bool, Any | None]:
+        operation = self._operation
+        if operation is not None and operation.completion is None and operation.number:
+            answer = operation.link.test([operation.number], "all", call=call)
+            if answer is None:
+                return False, None
+            operation.completion = answer[0]
+        return True, self._wait(call, status)
+
+    # -- many requests -----------------------------------------------------------------------------
+
+    @classmethod
+    def Waitall(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> Literal[True]:
+        """Block until all operations are complete."""
+        finish_all(requests, wait_all(requests, "Waitall"), statuses)
+        return True
+
+    @classmethod
+    def waitall(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> list[Any]:
+        """Block until all operations are complete; return the objects received."""
+        return finish_all(requests, wait_all(requests, "waitall"), statuses)
+
+    @classmethod
+    def Testall(cls, requests: Sequence[Request], statuses: list[Status] | None = None) -> bool:
+        """Tell whether all operations are complete, and complete them if so."""
+        return cls.testall(requests, statuses, "Testall")[0]
+
+    @classmethod
+    def testall(
+        cls,
+        requests: Sequence[Request],
+        statuses: list[Status] | None = None,
+        _name: str = "testall",
+    ) -> tuple[bool, list[Any] | None]:
+        """Tell whether all operations are complete; also return the objects received."""
+        done = test_all(requests, _name)
+        return (False, None) if done is None else (True, finish_all(requests, done, statuses))
+
+    @classmethod
+    def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
+        """Block until one operation is complete and return its place in the list."""
+        return cls.waitany(requests, status, "Waitany")[0]
+
+    @classmethod
+    def waitany(
+        cls, requests: Sequence[Request], status: Status | None = None, _name: str = "waitany"
+    ) -> tuple[int, Any]:
+        """Block until one operation is complete; return its place and the object received."""
+        done = some(requests, "any", _name, blocking=True)
+        return finish_any(requests, done, status)
+
+    @classmethod
+    def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
+        """Return the place of an operation that is complete, and whether there is one."""
+        return cls.testany(requests, status, "Testany")[:2]
+
+    @classmethod
+    def testany(
+        cls, requests: Sequence[Request], status: Status | None = None, _name: str = "testany"
+    ) -> tuple[int, bool, Any | None]:
+        """As Testany; also return the object received."""
+        done = some(requests, "any", _name, blocking=False)
+        if done is None:
+            return UNDEFINED, False, None
+        place, obj = finish_any(requests, done, status)
+        return place, True, obj
+
+    @classmethod
+    def Waitsome(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> list[int] | None:
+        """Block until at least one operation is complete; return the places of all that are."""
+        return cls.waitsome(requests, statuses, "Waitsome")[0]
+
+    @classmethod
+    def waitsome(
+        cls,
+        requests: Sequence[Request],
+        statuses: list[Status] | None = None,
+        _name: str = "waitsome",
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """As Waitsome; also return the objects received."""
+        done = some(requests, "some", _name, blocking=True)
+        return finish_some(requests, done, statuses)
+
+    @classmethod
+    def Testsome(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> list[int] | None:
+        """Return the places of all operations that are complete."""
+        return cls.testsome(requests, statuses, "Testsome")[0]
+
+    @classmethod
+    def testsome(
+        cls,
+        requests: Sequence[Request],
+        statuses: list[Status] | None = None,
+        _name: str = "testsome",
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """As Testsome; also return the objects received."""
+        done = some(requests, "some", _name, blocking=False)
+        return ([], []) if done is None else finish_some(requests, done, statuses)
+
+
+class Prequest(Request):
+    """A persistent request: the same operation, started again and again."""
+
+    __slots__ = ("_post",)
+
+    def __init__(self, request: Request | None = None) -> None:
+        super().__init__(request)
+        self._post: Callable[[], Operation] | None = (
+            request._post if isinstance(request, Prequest) else None
+        )
+
+    @classmethod
+    def _persistent(cls, post: Callable[[], Operation]) -> Prequest:
+        self = object.__new__(cls)
+        self._operation = None
+        self._post = post
+        return self
+
+    def _identity(self) -> object:
+        return self._post
+
+    def Start(self) -> None:
+        """Post the operation."""
+        if self._post is None:
+            raise MPIException(ERR_REQUEST, "the request is REQUEST_NULL")
+        if self._operation is not None:
+            raise MPIException(ERR_REQUEST, "Start of a persistent request that is active already")
+        self._operation = self._post()
+
+    @classmethod
+    def Startall(cls, requests: list[Prequest]) -> None:
+        """Post all operations."""
+        for request in requests:
+            request.Start()
+
+    def Free(self) -> None:
+        """Give the request back."""
+        super().Free()
+        self._post = None
+
+
+REQUEST_NULL = Request()

@@ -1,0 +1,890 @@
+"""The network: the trusted process between the ranks of one run.
+
+It reads frames from every rank, matches messages by MPI's rules, delivers payloads, records the
+trace and sees when nobody can move. Ranks run student code, so no field of a frame is believed
+unchecked. Named receives are delivered at once and timed later; calls that observe time wait until
+every rank is blocked, and the engine answers the one with the smallest virtual time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringside import codec
+from ringside.collective import TIMED_AS, BadSpec, Gathering
+from ringside.engine import PS, Answer, Engine, Query, uncollected
+from ringside.errors import (
+    BlockedCall,
+    DeadlineError,
+    Frame,
+    LimitError,
+    RankError,
+    RunError,
+)
+from ringside.machine import Machine
+from ringside.matching import Mailbox, Pending, Posted, Sent
+from ringside.trace import Kind, Site, Trace
+from ringside.trace import Op as TraceOp
+from ringside.verdict import judge
+from ringside.wire import (
+    ANY_SOURCE,
+    BLOCKING,
+    COMPLETION,
+    DOWN,
+    ENVELOPE_BYTES,
+    OBJECT,
+    UP,
+    How,
+    Mode,
+    Op,
+    Reply,
+)
+
+_READ_BYTES = 1 << 18
+_MAX_PARTS, _JOIN_BYTES = 512, 4096
+_TRUNCATED = 15
+# Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
+_ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
+_NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
+_MAX_CLOCK_PS = 2**63
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may use; a rank that goes past a limit ends the run with a LimitError."""
+
+    ops_per_rank: int = 1_000_000
+    frame_bytes: int = 1 << 28
+    held_bytes: int = 1 << 30
+    output_bytes: int = 64 << 10
+    sites: int = 60_001
+
+
+@dataclass(eq=False)
+class Communicator:
+    """A group of ranks with its own messages."""
+
+    number: int
+    path: str
+    members: tuple[int, ...]
+    sequence: dict[Any, int] = field(default_factory=dict)
+    gatherings: dict[Any, Gathering] = field(default_factory=dict)
+    places: dict[int, int] = field(init=False)  # of each member's world rank in the communicator
+
+    def __post_init__(self) -> None:
+        self.places = {rank: place for place, rank in enumerate(self.members)}
+
+
+@dataclass(eq=False)
+class Peer:
+    """One rank as the network sees it."""
+
+    rank: int
+    sock: socket.socket
+    output: int
+    partial: bytearray = field(default_factory=bytearray)  # the start of a frame
+    needed: int = 0  # bytes of that frame
+    outbox: bytearray = field(default_factory=bytearray)
+    text: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+    ops: list[TraceOp] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    requests: dict[int, Pending] = field(default_factory=dict)
+    sent: int = 0
+    site: int = -1
+    called: bool = False
+    running: bool = False
+    gone: bool = False
+    waiting: tuple[Pending, ...] = ()
+    query: Query | None = None
+    body: bytes | None = None
+    failure: RankError | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the rank has called and waits for an answer."""
+        return self.called and not self.running
+
+
+@dataclass(frozen=True)
+class CollectiveRecord:
+    """One use of a library collective: on which communicator, by whom, how many bytes in all."""
+
+    name: str
+    comm: str
+    members: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run's operations as they were recorded: sites are numbered by every rank for itself."""
+
+    ops: list[list[TraceOp]]
+    sites: list[list[Site]]
+    machine: str
+
+    def trace(self) -> Trace:
+        """The trace, its sites numbered in order of first use by rank."""
+        numbers: dict[Site, int] = {}
+        ops = []
+        for recorded, sites in zip(self.ops, self.sites, strict=True):
+            place = [numbers.setdefault(site, len(numbers)) for site in sites]
+            mine = []
+            for op in recorded:
+                if op.kind == Kind.QUERY:  # never answered: the run was cut off here
+                    op = TraceOp(Kind.POLL, detail=(0,), site=op.site)
+                number = place[op.site] if 0 <= op.site < len(place) else -1
+                mine.append(TraceOp(*op[:8], number))
+            ops.append(mine)
+        return Trace(len(ops), ops, list(numbers), self.machine)
+
+
+@dataclass
+class Outcome:
+    """What a run left behind."""
+
+    recording: Recording
+    bodies: list[bytes | None]
+    error: RunError | None
+    output: list[str]
+    collectives: list[CollectiveRecord]
+    comm_calls: list[str]
+    unreceived: list[str]
+
+
+class Network:
+    """Carries one call of a function on connected ranks, from its arguments to its results."""
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        machine: Machine,
+        *,
+        seed: int | None = None,
+        limits: Limits | None = None,
+        first_comm: int = 1,
+    ) -> None:
+        self.peers = list(peers)
+        self.world_size = len(self.peers)
+        self.machine = machine
+        self.limits = limits or Limits()
+        self.seed = seed
+        self.next_comm = first_comm
+        everyone = tuple(range(self.world_size))
+        self.comms = {0: Communicator(0, "world", everyone)}
+        self.collectives: list[CollectiveRecord] = []
+        self.comm_calls: list[str] = []
+        self.error: RunError | None = None
+        self._mailboxes: dict[tuple[int, int], Mailbox] = {}
+        self._wildcards: dict[tuple[int, int], tuple[int, Posted]] = {}
+        self._by_number: dict[int, tuple[Mailbox, Sent]] = {}
+        self._engine: Engine | None = None
+        self._num_running = 0
+        self._held_bytes = 0
+        self._selector = selectors.DefaultSelector()
+
+    # -- a call ----------------------------------------------------------------------------------
+
+    def call(
+        self,
+        bodies: dict[int, bytes],
+        members: tuple[int, ...] | None,
+        timeout_s: float | None,
+    ) -> Outcome:
+        """Send every rank in ``bodies`` its call and carry messages until all are done."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        comm = self.comms[0] if members is None else self._new_comm("group", members)
+        for peer in self.peers:
+            self._reset(peer)
+            self._selector.register(peer.sock, selectors.EVENT_READ, (peer, True))
+            self._selector.register(peer.output, selectors.EVENT_READ, (peer, False))
+        try:
+            for rank, body in bodies.items():
+                peer = self.peers[rank]
+                peer.called = peer.running = True
+                self._num_running += 1
+                info = codec.encode((comm.number, comm.members, comm.members.index(rank)))
+                self._reply(peer, Reply.CALL, 0, struct.pack("<I", len(info)) + info + body)
+            with uncollected():
+                self._loop(deadline, timeout_s)
+        finally:
+            self._drain_output()
+            self._selector.close()
+        return self._outcome()
+
+    def _reset(self, peer: Peer) -> None:
+        peer.ops, peer.sites, peer.requests = [], [], {}
+        peer.sent, peer.site, peer.waiting, peer.query = 0, -1, (), None
+        peer.body, peer.failure = None, None
+        peer.called = peer.running = False
+        peer.text, peer.dropped = bytearray(), 0
+
+    def _loop(self, deadline: float | None, timeout_s: float | None) -> None:
+        while self.error is None:
+            if not self._num_running:
+                if not self._settle():
+                    return
+                continue  # one answer of several that a rank waits for frees nobody
+            wait = None if deadline is None else deadline - time.monotonic()
+            if wait is not None and wait <= 0:
+                self.error = DeadlineError(timeout_s or 0.0, self._whereabouts())
+                return
+            for key, events in self._selector.select(wait):
+                peer, is_socket = key.data
+                if not is_socket:
+                    self._read_output(peer)
+                    continue
+                if events & selectors.EVENT_WRITE:
+                    self._write(peer)
+                if events & selectors.EVENT_READ:
+                    self._read(peer)
+
+    def _settle(self) -> bool:
+        """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
+        open_queries = [p for p in self.peers if p.query is not None]
+        blocked = [p for p in self.peers if p.blocked and p.body is None and p.failure is None]
+        if not blocked:
+            return False
+        if open_queries or self._wildcards:
+            engine = self._clock()
+            answer = engine.advance() or engine.release_poll()
+            if answer is not None:
+                self._deliver(answer)
+                return True
+        failed = [peer.failure for peer in self.peers if peer.failure is not None]
+        if not failed:
+            self.error = judge(self)
+        return False
+
+    def _clock(self) -> Engine:
+        """The live engine, made when the first question about time is asked."""
+        if self._engine is None:
+            choose = random.Random(self.seed).randrange if self.seed is not None else None
+            self._engine = Engine(
+                self.machine,
+                self.world_size,
+                candidates=self._candidates,
+                choose=choose,
+                latency_seed=self.seed,
+            )
+            for thread, peer in zip(self._engine.threads, self.peers, strict=True):
+                thread.ops = peer.ops
+        return self._engine
+
+    def _outcome(self) -> Outcome:
+        error = self.error
+        failures = [peer.failure for peer in self.peers if peer.failure is not None]
+        if failures and not isinstance(error, LimitError):
+            error = failures[0]
+        unreceived = [
+            f"rank {sent.world_source} sent {sent.counted} bytes with tag {sent.tag} to rank {dest}"
+            for (_, dest), box in sorted(self._mailboxes.items(), key=lambda item: item[0])
+            for sent in sorted(box.unexpected, key=lambda s: s.number)
+        ]
+        output = []
+        for peer in self.peers:
+            text = peer.text.decode("utf-8", "replace")
+            output.append(text + (f"\n[{peer.dropped} bytes more]" if peer.dropped else ""))
+        bodies = [peer.body for peer in self.peers]
+        ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
+        recording = Recording(ops, sites, self.machine.name)
+        return Outcome(
+            recording, bodies, error, output, self.collectives, self.comm_calls, unreceived
+        )
+
+    # -- sockets ---------------------------------------------------------------------------------
+
+    def _read(self, peer: Peer) -> None:
+        if peer.gone:
+            return
+        try:
+            data = peer.sock.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost(peer)
+            return
+        if peer.partial:
+            peer.partial += data
+            if len(peer.partial) < peer.needed:
+                return
+            data = bytes(peer.partial)
+        inbox, at = data, 0
+        peer.needed = UP.size
+        try:
+            while len(inbox) - at >= UP.size:
+                op, flags, site, comm, to, tag, request, extra, nbytes = UP.unpack_from(inbox, at)
+                if nbytes > self.limits.frame_bytes:
+                    raise LimitError(peer.rank, f"a message of {nbytes} bytes is too large")
+                end = at + UP.size + nbytes
+                if len(inbox) < end:
+                    peer.needed = end - at
+                    break
+                body = inbox[at + UP.size : end]
+                at = end
+                self._handle(peer, op, flags, site, comm, to, tag, request, extra, body)
+        except LimitError as error:
+            self.error = error
+            return
+        except Exception as error:  # whatever a hostile frame leads to ends the run, never us
+            reason = f"sent a frame that the network can't read ({type(error).__name__}: {error})"
+            self.error = LimitError(peer.rank, reason)
+            return
+        peer.partial = bytearray(inbox[at:])
+
+    def _lost(self, peer: Peer) -> None:
+        """A rank's process ended."""
+        if not peer.gone:
+            peer.gone = True
+            self._selector.unregister(peer.sock)
+        if peer.running:
+            self._read_output(peer)
+            where = peer.sites[peer.site] if 0 <= peer.site < len(peer.sites) else None
+            frames = (Frame(where.file, where.line, where.call, ""),) if where else ()
+            peer.failure = RankError(
+                peer.rank,
+                "ProcessEnded",
+                "the process ended before its function returned (os._exit, a signal or a crash)",
+                frames,
+            )
+            peer.running = False
+            self._num_running -= 1
+
+    def _read_output(self, peer: Peer) -> None:
+        if peer.output not in self._selector.get_map():
+            return
+        try:
+            data = os.read(peer.output, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(peer.output)
+            return
+        room = max(0, self.limits.output_bytes - len(peer.text))
+        peer.text += data[:room]
+        peer.dropped += len(data) - len(data[:room])
+
+    def _drain_output(self) -> None:
+        for peer in self.peers:
+            before = -1
+            while before != (before := len(peer.text)):
+                self._read_output(peer)
+
+    def _reply(self, peer: Peer, kind: Reply, count: int, *parts: bytes) -> None:
+        header = DOWN.pack(kind, 0, 0, count, sum(map(len, parts)))
+        if peer.outbox or len(parts) > _MAX_PARTS:
+            peer.outbox += header + b"".join(parts)
+        else:
+            whole = header + b"".join(parts) if sum(map(len, parts)) < _JOIN_BYTES else None
+            sent = self._send(peer, [header, *parts] if whole is None else [whole])
+            for part in (header, *parts):  # what the socket didn't take waits in the outbox
+                if sent < len(part):
+                    peer.outbox += memoryview(part)[sent:]
+                sent = max(0, sent - len(part))
+        if len(peer.outbox) > self.limits.held_bytes:
+            self.error = LimitError(peer.rank, "doesn't read what it is sent")
+        if peer.outbox:
+            self._write(peer)
+
+    def _send(self, peer: Peer, parts: Sequence[bytes | bytearray]) -> int:
+        """Bytes that the rank's socket takes now."""
+        if peer.gone:
+            return 0
+        try:
+            return peer.sock.sendmsg(parts)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._lost(peer)
+            return 0
+
+    def _write(self, peer: Peer) -> None:
+        while peer.outbox:
+            sent = self._send(peer, [peer.outbox])
+            if not sent:
+                break
+            del peer.outbox[:sent]
+        if peer.gone:
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.outbox else 0)
+        if self._selector.get_key(peer.sock).events != events:
+            self._selector.modify(peer.sock, events, (peer, True))
+
+    # -- frames ----------------------------------------------------------------------------------
+
+    def _handle(
+        self, peer: Peer, op: int, flags: int, site: int, comm: int, to: int, tag: int,
+        request: int, extra: int, body: bytes,
+    ) -> None:  # fmt: skip
+        if not peer.running:
+            raise LimitError(peer.rank, "spoke to the network out of turn")
+        if op in _NO_CALLS:
+            if op == Op.SITE:
+                self._describe_site(peer, site, body)
+            elif op == Op.RESULT:
+                self._finish(peer, body, None)
+            else:
+                self._finish(peer, None, _failure(peer.rank, body))
+            return
+        if len(peer.ops) >= self.limits.ops_per_rank:
+            raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls")
+        peer.site = site
+        if op == _ISEND:
+            self._isend(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
+        elif op == _IRECV:
+            self._irecv(peer, site, self._comm(peer, comm), to, tag, request, extra)
+        elif op == _WAIT:
+            self._wait(peer, site, flags, struct.unpack(f"<{len(body) // 4}I", body))
+        elif op == Op.TEST:
+            numbers = struct.unpack(f"<{len(body) // 4}I", body)
+            self._pending(peer, numbers)
+            self._ask(peer, site, Query(
+                peer.rank, len(peer.ops), "test", numbers, flags, key=("test", flags, numbers)
+            ))  # fmt: skip
+        elif op == Op.PROBE:
+            self._comm(peer, comm)
+            self._ask(peer, site, Query(
+                peer.rank, len(peer.ops), "probe", blocking=bool(flags & BLOCKING),
+                key=("probe", comm, to, tag), probe=(comm, to, tag),
+            ))  # fmt: skip
+        elif op == Op.WTIME:
+            self._ask(peer, site, Query(peer.rank, len(peer.ops), "wtime", key=("wtime",)))
+        elif op == Op.COLLECTIVE:
+            self._collective(peer, site, self._comm(peer, comm), request, body)
+        elif op == Op.COMPUTE:
+            self._compute(peer, site, body)
+        elif op == Op.FREE:
+            self._comm(peer, comm)
+        elif op == Op.ABORT:
+            self.error = RankError(
+                peer.rank, "Abort", f"MPI_Abort was called with error code {extra}"
+            )
+        else:
+            raise LimitError(peer.rank, f"sent an unknown request ({op})")
+
+    def _describe_site(self, peer: Peer, site: int, body: bytes) -> None:
+        call, file, line = codec.decode(body)
+        if site > len(peer.sites) or site >= self.limits.sites:
+            raise LimitError(peer.rank, "numbered its calls wrongly")
+        entry = Site(str(call)[:200], str(file)[:200], int(line))
+        if site == len(peer.sites):
+            peer.sites.append(entry)
+        else:
+            peer.sites[site] = entry
+
+    def _finish(self, peer: Peer, body: bytes | None, failure: RankError | None) -> None:
+        peer.body, peer.failure = body, failure
+        peer.running = False
+        self._num_running -= 1
+
+    def _comm(self, peer: Peer, number: int) -> Communicator:
+        comm = self.comms.get(number)
+        if comm is None or peer.rank not in comm.places:
+            raise LimitError(peer.rank, "used a communicator that it is no member of")
+        return comm
+
+    def _new_request(self, peer: Peer, number: int) -> Pending:
+        if number in peer.requests:
+            raise LimitError(peer.rank, "numbered its requests wrongly")
+        request = peer.requests[number] = Pending(peer.rank, number, len(peer.ops))
+        return request
+
+    def _isend(
+        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
+        claimed: int, body: bytes,
+    ) -> None:  # fmt: skip
+        if not 0 <= to < len(comm.members):
+            raise LimitError(
+                peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
+            )
+        mode = flags & 0xF
+        if mode > Mode.READY:
+            raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
+        counted = len(body)
+        if flags >> 4 & OBJECT and counted - ENVELOPE_BYTES <= claimed <= counted:
+            counted = claimed
+        dest = comm.members[to]
+        message = peer.sent * self.world_size + peer.rank
+        peer.sent += 1
+        request = self._new_request(peer, number)
+        eager = mode == Mode.BUFFERED or (
+            mode != Mode.SYNC and counted < self.machine.eager_threshold_bytes
+        )
+        request.ready = eager
+        peer.ops.append(
+            TraceOp(Kind.ISEND, dest, tag, counted, comm.path, number, message, (mode,), site)
+        )
+        self._hold(peer, len(body))
+        source = comm.places[peer.rank]
+        sent = Sent(message, source, peer.rank, tag, body, counted, request, eager)
+        box = self._mailbox(comm, dest)
+        self._by_number[message] = (box, sent)
+        box.send(sent)
+
+    def _irecv(
+        self,
+        peer: Peer,
+        site: int,
+        comm: Communicator,
+        source: int,
+        tag: int,
+        number: int,
+        capacity: int,
+    ) -> None:
+        if source != ANY_SOURCE and not 0 <= source < len(comm.members):
+            raise LimitError(
+                peer.rank, f"receives from rank {source} of a communicator of {len(comm.members)}"
+            )
+        request = self._new_request(peer, number)
+        world_source = comm.members[source] if source != ANY_SOURCE else -1
+        peer.ops.append(
+            TraceOp(
+                Kind.IRECV, world_source, tag, 0, comm.path, number, -1, (world_source, tag), site
+            )
+        )
+        posted = Posted(source, tag, capacity, request)
+        if source == ANY_SOURCE:
+            self._wildcards[peer.rank, request.op] = (comm.number, posted)
+        self._mailbox(comm, peer.rank).receive(posted)
+
+    def _mailbox(self, comm: Communicator, rank: int) -> Mailbox:
+        box = self._mailboxes.get((comm.number, rank))
+        if box is None:
+            box = self._mailboxes[comm.number, rank] = Mailbox(self._matched)
+        return box
+
+    def _hold(self, peer: Peer, nbytes: int) -> None:
+        self._held_bytes += nbytes
+        if self._held_bytes > self.limits.held_bytes:
+            raise LimitError(
+                peer.rank, f"more than {self.limits.held_bytes} bytes wait to be received"
+            )
+
+    def _matched(self, message: Sent, receive: Posted) -> None:
+        request = receive.request
+        peer = self.peers[request.rank]
+        op = peer.ops[request.op]
+        known = self._engine is None  # otherwise the engine is told, for it may be waiting for it
+        peer.ops[request.op] = TraceOp(
+            op.kind, message.world_source, message.tag, message.counted, op.comm, op.request,
+            message.number if known else -1, op.detail, op.site,
+        )  # fmt: skip
+        if self._engine is not None:
+            self._engine.match(request.rank, request.op, message.number)
+        payload = message.payload
+        request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
+        if 0 <= receive.capacity < len(payload):
+            request.error, request.overflow = _TRUNCATED, True
+            payload = payload[: receive.capacity]
+        request.payload = payload
+        self._held_bytes -= len(message.payload)
+        message.payload = b""
+        self._ready(request)
+        if not message.request.ready:
+            self._ready(message.request)
+
+    def _ready(self, request: Pending) -> None:
+        request.ready = True
+        peer = self.peers[request.rank]
+        if peer.waiting and all(r.ready for r in peer.waiting):
+            self._complete(peer, peer.waiting)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def _pending(self, peer: Peer, numbers: tuple[int, ...]) -> tuple[Pending, ...]:
+        try:
+            return tuple(peer.requests[number] for number in numbers)
+        except KeyError:
+            raise LimitError(peer.rank, "waited for a request that it doesn't have") from None
+
+    def _wait(self, peer: Peer, site: int, how: int, numbers: tuple[int, ...]) -> None:
+        waiting = self._pending(peer, numbers)
+        if len(set(numbers)) < len(numbers):
+            raise LimitError(peer.rank, "waited for one request twice")
+        if how != How.ALL and len(numbers) > 1:
+            self._ask(peer, site, Query(
+                peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
+            ))  # fmt: skip
+            return
+        peer.ops.append(TraceOp(Kind.WAIT, detail=numbers, site=site))
+        if all(request.ready for request in waiting):
+            self._answer_completions(peer, waiting)
+        else:
+            peer.waiting = waiting
+            peer.running = False
+            self._num_running -= 1
+
+    def _complete(self, peer: Peer, waiting: tuple[Pending, ...]) -> None:
+        peer.waiting = ()
+        peer.running = True
+        self._num_running += 1
+        self._answer_completions(peer, waiting)
+
+    def _answer_completions(self, peer: Peer, requests: Sequence[Pending]) -> None:
+        parts = []
+        for request in requests:
+            del peer.requests[request.number]
+            payload = request.payload
+            size = len(payload) if payload is not None else 0
+            flags = (1 if request.overflow else 0) | (2 if payload is not None else 0)
+            parts.append(COMPLETION.pack(
+                request.number, request.source, request.tag, request.nbytes, request.error,
+                flags, 0, 0, size,
+            ))  # fmt: skip
+            if payload:
+                parts.append(payload)
+        self._reply(peer, Reply.DONE, len(requests), *parts)
+
+    def _ask(self, peer: Peer, site: int, query: Query) -> None:
+        """A call that observes time: the rank waits until the engine can answer."""
+        peer.query = query
+        peer.ops.append(TraceOp(Kind.QUERY, detail=(query,), site=site))
+        peer.running = False
+        self._num_running -= 1
+
+    def _candidates(self, query: Query) -> list[int]:
+        if query.kind == "wildcard":
+            comm, posted = self._wildcards[query.rank, query.op]
+            return [m.number for m in self._mailboxes[comm, query.rank].candidates(posted)]
+        comm, source, tag = query.probe
+        box = self._mailbox(self.comms[comm], query.rank)
+        return [m.number for m in box.visible(source, tag)]
+
+    def _deliver(self, answer: Answer) -> None:
+        query, value = answer
+        if query.kind == "wildcard":
+            _, posted = self._wildcards.pop((query.rank, query.op))
+            box, message = self._by_number[value]
+            box.choose(posted, message)
+            return
+        peer = self.peers[query.rank]
+        peer.query = None
+        peer.running = True
+        self._num_running += 1
+        if query.kind == "wtime":
+            self._reply(peer, Reply.TIME, 0, struct.pack("<Q", min(value, _MAX_CLOCK_PS)))
+        elif value is None:
+            self._reply(peer, Reply.EMPTY, 0)
+        elif query.kind == "probe":
+            message = self._by_number[value][1]
+            size = len(message.payload)
+            body = COMPLETION.pack(0, message.source, message.tag, size, 0, 0, 0, 0, 0)
+            self._reply(peer, Reply.DONE, 1, body)
+        else:
+            self._answer_completions(peer, [peer.requests[number] for number in value])
+
+    # -- collectives and computing ---------------------------------------------------------------
+
+    def _collective(
+        self, peer: Peer, site: int, comm: Communicator, number: int, body: bytes
+    ) -> None:
+        name, spec = codec.decode(body)
+        request = self._new_request(peer, number)
+        peer.ops.append(TraceOp(Kind.COLLECTIVE, comm=comm.path, request=number, site=site))
+        me = comm.places[peer.rank]
+        members = comm.members
+        if name == "create_group":
+            members = tuple(comm.members[m] for m in spec[0])
+            key: Any = (spec[0], comm.sequence.get((me, spec[0]), 0))  # a count for each group
+            comm.sequence[me, spec[0]] = key[1] + 1
+            me = spec[0].index(me)
+        else:
+            key = comm.sequence.get(me, 0)
+            comm.sequence[me] = key + 1
+        gathering = comm.gatherings.get(key)
+        if gathering is None:
+            sequence = key if isinstance(key, int) else key[1]
+            gathering = comm.gatherings[key] = Gathering(name, sequence, len(members))
+        self._hold(peer, len(body))
+        gathering.join(me, name, spec, request)
+        if gathering.complete:
+            del comm.gatherings[key]
+            self._conclude(comm, members, gathering)
+
+    def _conclude(self, comm: Communicator, members: tuple[int, ...], gathering: Gathering) -> None:
+        """Every member has come: reduce, time and hand out."""
+        name = gathering.name
+        sizes = gathering.sizes()
+        if name in TIMED_AS:
+            self.comm_calls += [name] * len(members)
+            values = self._communicators(comm, members, gathering)
+        else:
+            total = sum(sizes)
+            self.collectives.append(CollectiveRecord(name, comm.path, members, total))
+            values = gathering.values()
+        detail = (TIMED_AS.get(name, name), gathering.sequence, gathering.root, members, sizes)
+        encoded: dict[int, bytes] = {}
+        for member, value in enumerate(values):
+            request = gathering.requests[member]
+            data = encoded.get(id(value))
+            if data is None:
+                data = encoded[id(value)] = codec.encode(value)
+            request.payload = data
+            peer = self.peers[request.rank]
+            op = peer.ops[request.op]
+            peer.ops[request.op] = op._replace(nbytes=sum(sizes) if len(sizes) == 1 else max(sizes))
+            if self._engine is None:
+                peer.ops[request.op] = peer.ops[request.op]._replace(detail=detail)
+            else:
+                self._engine.define(request.rank, request.op, detail)
+        self._held_bytes = max(0, self._held_bytes - sum(sizes))
+        for member in range(len(members)):
+            self._ready(gathering.requests[member])
+
+    def _communicators(
+        self, comm: Communicator, members: tuple[int, ...], gathering: Gathering
+    ) -> list[Any]:
+        """The new communicators of a dup, split or create; None for members left out."""
+        prefix = f"{comm.path}/{gathering.sequence}"
+        groups: list[tuple[str, tuple[int, ...]]] = []
+        if gathering.name == "dup":
+            groups = [(prefix, members)]
+        elif gathering.name == "create_group":
+            groups = [(f"{prefix}g{'-'.join(map(str, members))}", members)]
+        elif gathering.name == "create":
+            chosen = gathering.specs[0][0]
+            if any(spec[0] != chosen for spec in gathering.specs.values()):
+                raise BadSpec("members of Create give different groups")
+            groups = [(prefix, tuple(comm.members[m] for m in chosen))]
+        else:
+            colors = sorted({s[0] for s in gathering.specs.values() if s[0] is not None})
+            for color in colors:
+                chosen = [m for m in sorted(gathering.specs) if gathering.specs[m][0] == color]
+                chosen.sort(key=lambda m: (gathering.specs[m][1] or 0, m))
+                groups.append((f"{prefix}.{color}", tuple(members[m] for m in chosen)))
+        values: list[Any] = [None] * len(members)
+        for path, ranks in groups:
+            if not ranks:
+                continue
+            new = self._new_comm(path, ranks)
+            for place, rank in enumerate(ranks):
+                values[members.index(rank)] = ("comm", new.number, ranks, place)
+        return values
+
+    def _new_comm(self, path: str, members: tuple[int, ...]) -> Communicator:
+        comm = Communicator(self.next_comm, path, members)
+        self.comms[self.next_comm] = comm
+        self.next_comm += 1
+        return comm
+
+    def _compute(self, peer: Peer, site: int, body: bytes) -> None:
+        flops, nbytes, seconds, label = codec.decode(body)
+        for amount in (flops, nbytes, 0.0 if seconds is None else seconds):
+            if not isinstance(amount, float) or not 0 <= amount < 1e18:
+                raise LimitError(peer.rank, f"declared impossible work ({amount})")
+        if seconds is not None and seconds > 1e6:
+            raise LimitError(peer.rank, f"declared {seconds} s of work")
+        picoseconds = -1 if seconds is None else round(seconds * PS)
+        detail = (flops, nbytes, picoseconds, str(label)[:80])
+        peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))
+
+    # -- who is where ----------------------------------------------------------------------------
+
+    def whereabouts(self, peer: Peer) -> tuple[str, str]:
+        """The call a rank is in, or was in last, and its place."""
+        if 0 <= peer.site < len(peer.sites):
+            site = peer.sites[peer.site]
+            return site.call, site.where
+        return "", ""
+
+    def _whereabouts(self) -> tuple[str, ...]:
+        lines = []
+        for peer in self.peers:
+            if not peer.called:
+                continue
+            call, place = self.whereabouts(peer)
+            if peer.running:
+                after = f" after {call} at {place}" if call else " before its first call"
+                lines.append(f"rank {peer.rank} is computing{after}")
+            elif peer.failure is not None:
+                lines.append(f"rank {peer.rank} raised {peer.failure.type_name}")
+            elif peer.body is None:
+                lines.append(f"rank {peer.rank} is blocked in {call} at {place}")
+            else:
+                lines.append(f"rank {peer.rank} has returned")
+        return tuple(lines)
+
+    def blocked_calls(self) -> tuple[BlockedCall, ...]:
+        """Every called rank's state at a deadlock, for the verdict."""
+        entries = []
+        for peer in self.peers:
+            if not peer.called:
+                continue
+            if peer.body is not None:
+                entries.append(BlockedCall(peer.rank, "(has returned)", ""))
+                continue
+            call, place = self.whereabouts(peer)
+            entries.append(BlockedCall(peer.rank, call, place, self.waits_for(peer)))
+        return tuple(entries)
+
+    def open_requests(self, peer: Peer) -> tuple[Pending, ...]:
+        """The requests that keep a rank where it is."""
+        if peer.waiting:
+            return tuple(r for r in peer.waiting if not r.ready)
+        if peer.query is not None and peer.query.requests:
+            return tuple(
+                peer.requests[n] for n in peer.query.requests if not peer.requests[n].ready
+            )
+        return ()
+
+    def waits_for(self, peer: Peer) -> tuple[int, ...]:
+        """The ranks that a blocked rank waits for."""
+        found: list[int] = []
+        for request in self.open_requests(peer):
+            op = peer.ops[request.op]
+            if op.kind == Kind.COLLECTIVE:
+                for _, gathering, members in self.open_gatherings():
+                    if request in gathering.requests.values():
+                        found += [m for i, m in enumerate(members) if i not in gathering.specs]
+            elif op.peer >= 0:
+                found.append(op.peer)
+        if peer.query is not None and peer.query.kind == "probe" and peer.query.probe[1] >= 0:
+            comm, source, _ = peer.query.probe
+            found.append(self.comms[comm].members[source])
+        return tuple(dict.fromkeys(found))
+
+    def open_gatherings(self) -> list[tuple[str, Gathering, tuple[int, ...]]]:
+        """Collectives that some members haven't come to: communicator, state, members."""
+        result = []
+        for comm in self.comms.values():
+            for key, gathering in comm.gatherings.items():
+                members = (
+                    comm.members if isinstance(key, int) else tuple(comm.members[m] for m in key[0])
+                )
+                result.append((comm.path, gathering, members))
+        return result
+
+    def unexpected(self, rank: int) -> list[tuple[Sent, str]]:
+        """Messages that wait for a rank unreceived, each with its communicator's path."""
+        return [
+            (message, self.comms[number].path)
+            for (number, owner), box in self._mailboxes.items()
+            if owner == rank
+            for message in box.unexpected
+        ]
+
+
+def _failure(rank: int, body: bytes) -> RankError:
+    type_name, message, frames, hint = codec.decode(body)
+    return RankError(
+        rank,
+        str(type_name)[:100],
+        str(message)[:2000],
+        tuple(
+            Frame(str(f)[:200], int(n), str(w)[:100], str(t)[:300]) for f, n, w, t in frames[-12:]
+        ),
+        str(hint)[:300],
+    )

@@ -1,0 +1,257 @@
+"""Run the public tests that lie beside the modules, and say what they earned: `ringside check`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringside.errors import RingsideError
+
+TESTS = "test_public.py"
+TIMELINES = ".ringside"
+_TIMEOUT_S = 300.0
+_NO_TESTS = 5  # pytest's exit status where nothing was collected
+_NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '(\w+)'")
+
+
+class CheckError(RingsideError):
+    """The public tests could not be run."""
+
+
+@dataclass(frozen=True)
+class ModuleReport:
+    """What one module's public tests earned."""
+
+    name: str
+    tests: list[dict[str, Any]]
+    timeline: Path | None = None
+
+    @property
+    def earned(self) -> float:
+        return float(sum(test["earned"] for test in self.tests))
+
+    @property
+    def points(self) -> float:
+        return float(sum(test["points"] for test in self.tests))
+
+    @property
+    def passed(self) -> bool:
+        return all(test["earned"] >= test["points"] for test in self.tests)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What all modules' public tests earned."""
+
+    folder: Path
+    modules: list[ModuleReport]
+    counts: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    not_written: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return all(module.passed for module in self.modules)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        modules = {
+            module.name: {
+                "earned": module.earned,
+                "points": module.points,
+                "tests": module.tests,
+                "timeline": str(module.timeline) if module.timeline else None,
+            }
+            for module in self.modules
+        }
+        return {
+            "modules": modules,
+            "counts": self.counts,
+            "not_written": self.not_written,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def run(folder: Path, modules: Sequence[str] = ()) -> Report:
+    """Run the public tests of a folder in a fresh process.
+
+    Args:
+        folder: holds ``test_public.py`` and the modules.
+        modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
+
+    Raises:
+        CheckError: no tests in the folder, an unknown module, or tests that can't be run.
+    """
+    find(folder)
+    wanted = [name.removesuffix(".py") for name in modules]
+    missing = [name for name in wanted if not (folder / f"{name}.py").is_file()]
+    if missing:
+        alike = difflib.get_close_matches(missing[0], [path.stem for path in folder.glob("*.py")])
+        meant = f" Did you mean {alike[0]}?" if alike else ""
+        raise CheckError(
+            f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
+        )
+    started = time.monotonic()
+    record = _record(folder, wanted)
+    reports: list[ModuleReport] = []
+    not_written: list[str] = []
+    for name in dict.fromkeys(test["module"] for test in record["tests"]):
+        tests = [test for test in record["tests"] if test["module"] == name]
+        if not (folder / f"{name}.py").is_file():
+            not_written.append(name)
+            continue
+        reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
+    unknown = [name for name in wanted if name not in {report.name for report in reports}]
+    if unknown:
+        raise CheckError(f"{TESTS} has no tests of {unknown[0]}.")
+    return Report(folder, reports, record["counts"], time.monotonic() - started, not_written)
+
+
+def find(folder: Path) -> Path:
+    """The folder's public tests.
+
+    Raises:
+        CheckError: there are none.
+    """
+    if not (folder / TESTS).is_file():
+        raise CheckError(
+            f"there is no {TESTS} in {folder.resolve()}: go to the assignment's folder."
+        )
+    return folder / TESTS
+
+
+def _record(folder: Path, modules: Sequence[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
+        path = Path(scratch) / "record.json"
+        command = [sys.executable, "-m", "pytest", "-p", "ringside.pytest_plugin", "-q"]
+        # An empty configuration: nothing that lies above the folder matters.
+        command += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
+        command += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}", TESTS]
+        kit = str(Path(__file__).resolve().parent.parent)
+        environment = {
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [kit, os.environ.get("PYTHONPATH")])),
+        }
+        environment.pop("PYTEST_ADDOPTS", None)
+        try:
+            result = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise CheckError(f"the tests did not end within {_TIMEOUT_S:g} s.") from None
+        if not path.is_file() or result.returncode not in (0, 1, _NO_TESTS):
+            printed = (result.stdout + result.stderr).splitlines()
+            missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
+            if missing is not None:
+                raise CheckError(
+                    f"{TESTS} needs {missing}.py, which comes with the assignment: put it back "
+                    f"beside {TESTS}."
+                )
+            raise CheckError("\n".join(["the tests could not be run:", *printed[-15:]]))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
+
+
+def _leave_timeline(folder: Path, module: str, record: dict[str, Any]) -> Path | None:
+    svg = record["timelines"].get(module)
+    if not svg:
+        return None
+    path = folder / TIMELINES / f"{module}.html"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"<!doctype html>\n<meta charset='utf-8'>\n<title>{module}</title>\n{svg}\n")
+    return path
+
+
+def text(report: Report) -> str:
+    """What a person reads."""
+    lines: list[str] = []
+    for module in report.modules:
+        lines.append(f"{module.name}: {module.earned:g} of {module.points:g} public points")
+        width = max(len(_sentence(test["name"])) for test in module.tests)
+        explained = False
+        for test in module.tests:
+            full = test["earned"] >= test["points"]
+            mark = "ok  " if full else "part" if test["earned"] else "FAIL"
+            mark = "skip" if test["skipped"] else mark
+            points = f"{test['earned']:g}/{test['points']:g}"
+            lines.append(f"  {mark}  {_sentence(test['name']):<{width}}  {points:>7}")
+            if not full or test["skipped"]:
+                lines += [f"          {line}" for line in _reason(test, whole=not explained)]
+                explained = not full or explained
+        if module.timeline:
+            lines.append(f"  timeline: {module.timeline}")
+    for name in report.not_written:
+        lines.append(f"{name}: not written yet")
+    lines += _counts(report)
+    lines.append(
+        f"{report.seconds:.1f} s. Hidden tests ask the same on other sizes, values and machines."
+    )
+    return "\n".join(lines)
+
+
+def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:
+    """Why a test gave no full points; later failures of a module get one line, not a table each."""
+    sentence, *detail = test["message"].splitlines() or [""]
+    shown = [line for line in detail if line.strip() not in sentence][:30] if whole else []
+    return [sentence, *shown, *([f"try: {test['reproduce']}"] if test["reproduce"] else [])]
+
+
+def check(*modules: str) -> None:
+    """Run the public tests of modules from a notebook's cell, and show what they earned.
+
+    The tests run in fresh processes on the files beside the notebook, so nothing stale is
+    tested: run the %%writefile cell first.
+    """
+    report = run(Path(), modules)
+    print(text(report))
+    shown = next((module.timeline for module in report.modules if module.timeline), None)
+    if shown is not None:
+        from IPython.display import HTML, display
+
+        display(HTML(shown.read_text(encoding="utf-8")))  # type: ignore[no-untyped-call]
+
+
+def _sentence(name: str) -> str:
+    """A test's name as it reads.
+
+    >>> _sentence("test_sum_on_four_ranks[ring:all_reduce]")
+    'sum on four ranks (all_reduce)'
+    """
+    words, _, case = name.removeprefix("test_").partition("[")
+    shown = words.replace("_", " ")
+    return f"{shown} ({case.rstrip(']').rpartition(':')[2]})" if case else shown
+
+
+def _counts(report: Report) -> list[str]:
+    if not report.counts:
+        return []
+    lines = ["counted by the network (largest of any rank):"]
+    for entry in report.counts:
+        bounds = [f"{name} at most {_largest(bound)}" for name, bound in entry["allowed"].items()]
+        allowed = f" ({'; '.join(bounds)})" if bounds else ""
+        sent = f"{max(entry['sent_bytes'])} bytes in {max(entry['sent_messages'])} messages sent"
+        time_us = entry["makespan_s"] * 1e6
+        lines.append(f"  {entry['case']}: {sent}, {time_us:.1f} µs{allowed}")
+    return lines
+
+
+def _largest(bound: Any) -> Any:
+    return max(map(_largest, bound)) if isinstance(bound, list) and bound else bound

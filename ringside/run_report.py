@@ -1,0 +1,129 @@
+"""What `ringside run` says about a run on simulated ranks, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ringside import inputs
+from ringside.draw.units import format_bytes, format_time
+from ringside.world import Result
+
+
+def verdict(result: Result, function: str | None, options: inputs.Options | None) -> str:
+    """Return "right", "wrong" or "not compared" with the serial computation."""
+    if function is None or options is None or result.error is not None:
+        return "not compared"
+    for rank, value in enumerate(result.values):
+        wanted = inputs.expected(function, len(result.values), rank, options)
+        if wanted is None:
+            return "not compared"
+        if not inputs.matches(value, wanted):
+            return "wrong"
+    return "right"
+
+
+def nothing_happened(result: Result) -> bool:
+    """Whether the ranks ended well without a word, a message or a computation."""
+    return result.error is None and not any(result.output) and not any(result.trace.ops)
+
+
+def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
+    """For programs; times in seconds of virtual time."""
+    timeline = result.timeline
+    return {
+        "target": target,
+        "machine": result.machine.name,
+        "world_size": result.world_size,
+        "error": str(result.error) if result.error else None,
+        "error_type": type(result.error).__name__ if result.error else None,
+        "values": values,
+        "makespan_s": result.makespan_s,
+        "sent_bytes": result.sent_bytes(),
+        "sent_messages": result.sent_messages(),
+        "busy_s": timeline.busy_s,
+        "communication_s": timeline.communication_s,
+        "idle_s": timeline.idle_s,
+        "exposed_comm_s": timeline.exposed_comm_s,
+        "collectives": [record.name for record in result.collectives],
+        "output": result.output,
+        "unreceived": result.unreceived,
+    }
+
+
+def text(result: Result, target: str, values: str, options: inputs.Options | None) -> str:
+    """For people: what each rank printed, returned, sent and waited."""
+    lines: list[str] = []
+    for rank, printed in enumerate(result.output):
+        lines += [f"[{rank}] {line}" for line in printed.splitlines()]
+    if result.error is not None:
+        lines += [f"{type(result.error).__name__}: {result.error}", ""]
+    given = f", n = {options.n}, {options.dtype}" if options else ""
+    lines.append(f"{target} on {result.world_size} ranks of machine {result.machine.name!r}{given}")
+    if any(result.sent_messages()) or result.collectives:
+        lines += _table(result)
+    lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
+    if result.collectives:
+        names = sorted({record.name for record in result.collectives})
+        lines.append(f"library collectives used: {', '.join(names)}")
+    if result.unreceived:
+        lines.append(f"sent and never received: {result.unreceived[0]}")
+    if values != "not compared":
+        lines.append(f"values: {values}" + _first_wrong(result, target, options, values))
+    elif result.error is None and options is not None:
+        lines += [
+            f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
+        ]
+    if any(result.inputs_changed):
+        lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
+    return "\n".join(lines)
+
+
+def _table(result: Result) -> list[str]:
+    timeline = result.timeline
+    rows: list[tuple[str, ...]] = [
+        # Where messages were left lying, what was sent to a rank isn't what it received.
+        ("rank", "sent", "messages", "sent to it" if result.unreceived else "received",
+         "compute", "communication", "idle")
+    ]  # fmt: skip
+    shown = (
+        range(result.world_size) if result.world_size <= 16 else (*range(8), result.world_size - 1)
+    )
+    sent, received = result.sent_bytes(), result.received_bytes()
+    messages = result.sent_messages()
+    for rank in shown:
+        times = (timeline.busy_s[rank], timeline.communication_s[rank], timeline.idle_s[rank])
+        rows.append(
+            (
+                str(rank),
+                format_bytes(sent[rank]),
+                str(messages[rank]),
+                format_bytes(received[rank]),
+                *(format_time(time_s) for time_s in times),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+
+
+def _first_wrong(result: Result, target: str, options: inputs.Options | None, values: str) -> str:
+    if values != "wrong" or options is None:
+        return ", equal to the serial computation on every rank"
+    function = target.rpartition(":")[2]
+    for rank, value in enumerate(result.values):
+        wanted = inputs.expected(function, len(result.values), rank, options)
+        if wanted is not None and not inputs.matches(value, wanted):
+            return f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}"
+    return ""
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
+        return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
+    shown = repr(value)
+    return shown if len(shown) <= 100 else f"{shown[:97]}..."

@@ -1,0 +1,177 @@
+"""A trace: what every rank did, in order, with no times.
+
+The file is gzipped JSON lines. Line 1 is the header::
+
+    {"format": "ringside-trace", "version": 1, "world_size": 4, "machine": "textbook",
+     "sites": [["Sendrecv(dest=1, source=3)", "ring.py", 14], ...]}
+
+and every other line is one operation, ranks in order::
+
+    [rank, kind, peer, tag, nbytes, comm, request, message, detail, site]
+
+kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective; a blocking call is two of them
+peer     world rank of the other side; -1: none
+nbytes   counted payload of a message or collective
+comm     the communicator's path: "world", "world/2.1" is colour 1 of the 2nd collective on "world"
+request  number of the request on its rank, which a wait names
+message  number of the message, the same at send and receive; -1: never received
+detail   compute [flops, nbytes, picoseconds or -1, phase]; isend [mode];
+         irecv [source, tag] as asked; wait [requests]; poll [picoseconds it took];
+         collective [name, sequence, root, members, sizes]
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ringside.errors import TraceError
+
+FORMAT = "ringside-trace"
+VERSION = 1
+
+
+class Kind(IntEnum):
+    """What an operation is."""
+
+    COMPUTE = 0
+    ISEND = 1
+    IRECV = 2
+    WAIT = 3
+    POLL = 4
+    COLLECTIVE = 5
+    QUERY = 6  # a call that observes time, until the live network has answered it; never in a file
+
+
+class Op(NamedTuple):
+    """One operation of one rank; the module's docstring explains the fields."""
+
+    kind: int
+    peer: int = -1
+    tag: int = 0
+    nbytes: int = 0
+    comm: str = "world"
+    request: int = -1
+    message: int = -1
+    detail: tuple[Any, ...] = ()
+    site: int = -1
+
+
+class Site(NamedTuple):
+    """A call and the line of the student's file that made it."""
+
+    call: str
+    file: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """The place, as ``ring.py:14``."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+
+@dataclass(eq=True)
+class Trace:
+    """Per rank, the ordered operations; see the module's docstring for the file."""
+
+    world_size: int
+    ops: list[list[Op]]
+    sites: list[Site] = field(default_factory=list)
+    machine: str = ""
+
+    @property
+    def num_ops(self) -> int:
+        """Operations of all ranks together."""
+        return sum(len(ops) for ops in self.ops)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trace; the file appears whole or not at all."""
+        path = Path(path)
+        buffer = io.BytesIO()
+        with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as packed:
+            header = {
+                "format": FORMAT,
+                "version": VERSION,
+                "world_size": self.world_size,
+                "machine": self.machine,
+                "sites": [list(site) for site in self.sites],
+            }
+            packed.write(json.dumps(header, separators=(",", ":")).encode() + b"\n")
+            for rank, ops in enumerate(self.ops):
+                for op in ops:
+                    packed.write(json.dumps([rank, *op], separators=(",", ":")).encode() + b"\n")
+        write_atomically(path, buffer.getvalue())
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read a trace file.
+
+        Raises:
+            TraceError: no such file, not a trace, another version, or damaged; names the line.
+        """
+        path = Path(path)
+        number = 0
+        try:
+            with gzip.open(path, "rt", encoding="utf-8") as lines:
+                header = json.loads(next(lines))
+                if not isinstance(header, dict) or header.get("format") != FORMAT:
+                    raise TraceError(f"{path}: not a {FORMAT} file")
+                if header.get("version") != VERSION:
+                    raise TraceError(
+                        f"{path}: version {header.get('version')} of the format; "
+                        f"this kit reads {VERSION}."
+                    )
+                world_size = int(header["world_size"])
+                trace = cls(
+                    world_size,
+                    [[] for _ in range(world_size)],
+                    [Site(*site) for site in header["sites"]],
+                    str(header["machine"]),
+                )
+                for number, line in enumerate(lines, start=2):  # noqa: B007 - named in the error below
+                    rank, *fields = json.loads(line)
+                    fields[7] = _as_tuple(fields[7])
+                    trace.ops[rank].append(Op(*fields))
+        except FileNotFoundError:
+            raise TraceError(f"{path}: no such trace file") from None
+        except (
+            OSError,
+            EOFError,
+            ValueError,
+            KeyError,
+            IndexError,
+            TypeError,
+            StopIteration,
+        ) as error:
+            if isinstance(error, TraceError):
+                raise
+            raise TraceError(f"{path}: damaged at line {number or 1}: {error}") from None
+        return trace
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(_as_tuple(item) for item in value) if isinstance(value, list) else value
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` under a temporary name, then rename: nobody ever sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

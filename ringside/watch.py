@@ -1,0 +1,117 @@
+"""A deadline for a real run: when it passes, every rank says where it is, then the run ends.
+
+On simulated ranks the network sees a deadlock at once. A real MPI library sees nothing:
+its ranks wait for ever, each in its own process. So each rank has a thread that looks
+at the main thread when the time is up and writes one line; rank 0 prints all of them::
+
+    the run did not end within 30 s.
+      rank 0  Recv(source=1, tag=0)  ring.py:14
+      rank 1  Recv(source=0, tag=0)  ring.py:14
+      On simulated ranks `ringside run` says who waits for whom.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import linecache
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringside.errors import DeadlineError
+from ringside.trace import write_atomically
+
+if TYPE_CHECKING:
+    from ringside.recording import Recorder
+
+_GRACE_S = 1.0  # for all ranks to have written their line
+
+
+class Watch:
+    """Ends this rank's process when the deadline passes; `close` calls it off."""
+
+    def __init__(
+        self, deadline_s: float, rank: int, world_size: int, folder: Path, recorder: Recorder
+    ) -> None:
+        self.deadline_s = deadline_s
+        self.rank = rank
+        self.world_size = world_size
+        self.folder = folder
+        self.recorder = recorder
+        self.at_end: Callable[[], None] = lambda: None  # what os._exit would leave undone
+        self._main = threading.get_ident()
+        self._closed = threading.Event()
+        threading.Thread(target=self._wait, name="deadline", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _wait(self) -> None:
+        if self._closed.wait(self.deadline_s):
+            return
+        write_atomically(self.folder / f"where-{self.rank}", self.where().encode())
+        time.sleep(_GRACE_S)
+        if self.rank == 0:
+            error = DeadlineError(self.deadline_s, tuple(self._everybody()))
+            report_failure(self.folder, "deadline", 0, str(error))
+            print(f"DeadlineError: {error}", file=sys.stderr, flush=True)
+            self.at_end()
+        else:
+            time.sleep(_GRACE_S)  # the launcher kills everybody when one rank ends like this
+        os._exit(1)
+
+    def where(self) -> str:
+        """What this rank is doing: the MPI call it is in, or the line it computes at."""
+        call = self.recorder.current
+        if call is not None:
+            return f"{call.name}  {call.file}:{call.line}"
+        from ringside.recording import is_student_file
+
+        frame = sys._current_frames().get(self._main)
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if is_student_file(name):
+                text = linecache.getline(name, frame.f_lineno).strip()
+                return f"{text or '(computing)'}  {Path(name).name}:{frame.f_lineno}"
+            frame = frame.f_back
+        return "has returned from the function and waits for the others"
+
+    def _everybody(self) -> list[str]:
+        lines = []
+        for rank in range(self.world_size):
+            try:
+                where = (self.folder / f"where-{rank}").read_text()
+            except OSError:
+                where = "(no answer: it has ended, or is stopped)"
+            lines.append(f"rank {rank}  {where}")
+        return [*lines, "On simulated ranks `ringside run` says who waits for whom."]
+
+
+def watched(comm: Any, deadline_s: float) -> Any:
+    """Return real ``comm`` as one whose ranks all say where they are if they aren't done in time.
+
+    For scripts under ``mpiexec``; the watch ends with the process.
+    """
+    from ringside.recording import Recorder, record
+
+    folder = comm.bcast(tempfile.mkdtemp(prefix="ringside-watch-") if comm.rank == 0 else None)
+    recorder = Recorder()
+    recorder.enabled = False
+    watch = Watch(deadline_s, comm.rank, comm.size, Path(folder), recorder)
+    if comm.rank == 0:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        watch.at_end = lambda: shutil.rmtree(folder, ignore_errors=True)
+    return record(comm, recorder)
+
+
+def report_failure(folder: Path, kind: str, rank: int, message: str) -> None:
+    """Leave word for `ringside launch` why a run has no result."""
+    record = {"kind": kind, "rank": rank, "message": message}
+    write_atomically(folder / f"failure-{rank}.json", json.dumps(record).encode())

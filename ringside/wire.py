@@ -1,0 +1,74 @@
+"""Frames between a rank and the network: a fixed header, then raw bytes.
+
+rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body
+network -> rank    kind, flags, count, nbytes | body
+
+``site`` numbers a pair (call, line of the student's file) that a SITE frame described before.
+Both sides are written so that the network never trusts a field: ranks run student code.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+
+UP = struct.Struct("<BBHiiiIqQ")
+DOWN = struct.Struct("<BBHIQ")
+COMPLETION = struct.Struct(
+    "<IiiqBBHIQ"
+)  # request, source, tag, counted, error, overflow, -, -, nbytes
+
+ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
+
+ANY_SOURCE = -1
+ANY_TAG = -1
+
+
+class Op(enum.IntEnum):
+    """What a rank asks of the network."""
+
+    SITE = 1
+    ISEND = 2
+    IRECV = 3
+    WAIT = 4
+    TEST = 5
+    PROBE = 6
+    COLLECTIVE = 7
+    COMPUTE = 8
+    WTIME = 9
+    ABORT = 10
+    RESULT = 11
+    FAILURE = 12
+    FREE = 14
+
+
+class Reply(enum.IntEnum):
+    """What the network answers."""
+
+    CALL = 1
+    DONE = 2
+    EMPTY = 3
+    TIME = 4
+
+
+class How(enum.IntEnum):
+    """Which of several requests a wait or test is about."""
+
+    ALL = 0
+    ANY = 1
+    SOME = 2
+
+
+class Mode(enum.IntEnum):
+    """MPI's send modes."""
+
+    STANDARD = 0
+    SYNC = 1
+    BUFFERED = 2
+    READY = 3
+
+
+OBJECT = (
+    1  # flag of ISEND: a lower-case message; ``extra`` holds the bytes its sender claims to count
+)
+BLOCKING = 2  # flag of PROBE

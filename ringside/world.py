@@ -1,0 +1,526 @@
+"""Running a function or a script on ranks: sessions, worlds and results."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside import codec
+from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
+from ringside.machine import Machine
+from ringside.network import CollectiveRecord, Limits, Network, Outcome, Peer, Recording
+from ringside.replay import time_trace
+from ringside.timeline import Timeline
+from ringside.trace import Kind, Trace
+
+Launcher = Callable[[list[str], tuple[int, ...], dict[str, str]], "subprocess.Popen[bytes]"]
+
+_KIT = Path(__file__).resolve().parent.parent
+_BOOTSTRAP = "import sys; sys.path.insert(0, {kit!r}); from ringside.zygote import main; main({fd})"
+MAX_RANKS = 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to run: a file in a folder, and a function of it (None: the file as a script)."""
+
+    folder: Path
+    file: str
+    function: str | None
+
+    @classmethod
+    def parse(cls, target: str | Callable[..., Any], folder: Path | None = None) -> Target:
+        """Read ``"ring.py:all_reduce"``, ``"ring:all_reduce"``, ``"script.py"`` or a function.
+
+        Raises:
+            TargetError: no such file, or a function that lives in a notebook or another function.
+        """
+        if callable(target):
+            return cls._of_function(target)
+        name, _, function = str(target).partition(":")
+        path = Path(name if name.endswith(".py") else f"{name}.py")
+        if folder is not None and not path.is_absolute():
+            path = folder / path
+        path = path.resolve() if folder is None else path
+        if not path.is_file():
+            raise TargetError(
+                f"there is no file {path}: write it first, for instance with %%writefile."
+            )
+        if function and not function.isidentifier():
+            raise TargetError(f"{function!r} is no function's name; write FILE:FUNCTION.")
+        if folder is not None and path.is_relative_to(folder):
+            return cls(folder, str(path.relative_to(folder)), function or None)
+        return cls(path.parent, path.name, function or None)
+
+    @classmethod
+    def _of_function(cls, function: Callable[..., Any]) -> Target:
+        code = getattr(function, "__code__", None)
+        module = sys.modules.get(getattr(function, "__module__", ""), None)
+        file = code.co_filename if code is not None else getattr(module, "__file__", None)
+        name = getattr(function, "__qualname__", "")
+        in_file = file is not None and Path(file).is_file()  # a notebook's cells are no files
+        if not in_file or not name.isidentifier():
+            where = "another function" if in_file else "a notebook or an interactive session"
+            raise TargetError(
+                f"{name or function!r} was defined in {where}, and ranks are fresh processes "
+                "that don't have it. Put it in a file with %%writefile and name it as "
+                "FILE:FUNCTION, or run a cell on ranks with %%ranks."
+            )
+        path = Path(str(file)).resolve()
+        return cls(path.parent, path.name, name)
+
+
+@dataclass
+class Result:
+    """What a run on ranks gave.
+
+    Attributes:
+        values: what the function returned, per rank of ``comm``; None where it didn't return.
+        error: why the run failed, or None.
+        output: per rank of the world, what it printed (bounded).
+        machine: the machine that the run was timed on.
+        inputs_changed: per rank of ``comm``, whether an array that was passed in was modified.
+        aliased: per rank of ``comm``, whether a returned array shares memory with one passed in.
+        collectives: library collectives that were used, I-forms included.
+        comm_calls: calls that made communicators.
+        unreceived: messages that were sent and never received.
+    """
+
+    values: list[Any]
+    error: RunError | None
+    output: list[str]
+    recording: Recording
+    machine: Machine
+    inputs_changed: list[bool]
+    aliased: list[bool]
+    collectives: list[CollectiveRecord]
+    comm_calls: list[str]
+    unreceived: list[str]
+    seed: int | None = None
+    members: tuple[int, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
+        from ringside.draw.units import format_bytes, format_time
+
+        failed = f", {type(self.error).__name__}" if self.error is not None else ""
+        return (
+            f"Result({self.world_size} ranks on {self.machine.name}, "
+            f"makespan {format_time(self.makespan_s)}, "
+            f"{format_bytes(sum(self.sent_bytes()))} in {sum(self.sent_messages())} messages"
+            f"{failed})"
+        )
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the world, members of ``comm`` or not."""
+        return len(self.recording.ops)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """Every rank's operations."""
+        return self.recording.trace()
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The run's virtual times."""
+        return time_trace(self.trace, self.machine, latency_seed=self.seed)
+
+    @property
+    def makespan_s(self) -> float:
+        """Virtual time from the start to the last rank's end."""
+        return self.timeline.makespan_s
+
+    def raise_for_error(self) -> Result:
+        """Raise the run's error, if there is one; return the result otherwise."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    @cached_property
+    def _traffic(self) -> tuple[np.ndarray, np.ndarray]:
+        """Point-to-point bytes and messages from row to column, counted by the network."""
+        nbytes = np.zeros((self.world_size, self.world_size), dtype=np.int64)
+        counts = np.zeros_like(nbytes)
+        for rank, ops in enumerate(self.recording.ops):
+            for op in ops:
+                if op.kind == Kind.ISEND:
+                    nbytes[rank, op.peer] += op.nbytes
+                    counts[rank, op.peer] += 1
+        return nbytes, counts
+
+    def bytes_matrix(self) -> np.ndarray:
+        """Shape (world_size, world_size): point-to-point payload bytes from row to column."""
+        return self._traffic[0].copy()
+
+    def messages_matrix(self) -> np.ndarray:
+        """Shape (world_size, world_size): point-to-point messages from row to column."""
+        return self._traffic[1].copy()
+
+    def sent_bytes(self) -> list[int]:
+        """Per rank of the world, payload bytes sent point to point."""
+        return [int(n) for n in self._traffic[0].sum(axis=1)]
+
+    def received_bytes(self) -> list[int]:
+        """Per rank of the world, payload bytes sent to it point to point."""
+        return [int(n) for n in self._traffic[0].sum(axis=0)]
+
+    def sent_messages(self) -> list[int]:
+        """Per rank of the world, messages sent point to point."""
+        return [int(n) for n in self._traffic[1].sum(axis=1)]
+
+    def received_messages(self) -> list[int]:
+        """Per rank of the world, messages sent to it point to point."""
+        return [int(n) for n in self._traffic[1].sum(axis=0)]
+
+    def peers(self, rank: int) -> set[int]:
+        """World ranks that a rank exchanged messages with."""
+        counts = self._traffic[1]
+        return {int(r) for r in np.flatnonzero(counts[rank] + counts[:, rank])}
+
+
+class Session:
+    """A zygote, and the worlds of ranks forked from it.
+
+    Args:
+        folder: where the modules lie; ranks see no other file of the caller's.
+        launcher: starts the zygote; the default starts it as a plain child process.
+        folder_inside: the same folder as the ranks see it (in a sandbox); default: ``folder``.
+        kit_inside: the kit's root as the zygote sees it; default: where this package lies.
+        machine: the default machine of calls.
+        preload: library modules that the zygote imports before it forks.
+        strict: confine ranks as in grading.
+        spawn: start every rank by exec instead of forking it; the default on macOS.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        launcher: Launcher | None = None,
+        folder_inside: str | None = None,
+        kit_inside: str | None = None,
+        machine: Machine | str = "textbook",
+        preload: Sequence[str] = (),
+        strict: bool = False,
+        spawn: bool = sys.platform == "darwin",
+        limits: Limits | None = None,
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.machine = Machine.load(machine)
+        self.limits = limits or Limits()
+        self._folder_inside = folder_inside or str(self.folder)
+        self._strict = strict
+        self._spawn = spawn
+        self._worlds: dict[int, _World] = {}
+        self._num_worlds = 0
+        ours, theirs = socket.socketpair()
+        bootstrap = _BOOTSTRAP.format(kit=kit_inside or str(_KIT), fd=theirs.fileno())
+        argv = [sys.executable, "-I", "-c", bootstrap]
+        environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": os.defpath}
+        try:
+            self._process = (launcher or _plain_launcher)(argv, (theirs.fileno(),), environment)
+        finally:
+            theirs.close()
+        self._control = ours
+        self._listen(60.0)
+        if preload:
+            self._command({"do": "preload", "modules": list(preload)}, timeout_s=120.0)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all ranks and the zygote."""
+        for world in self._worlds.values():
+            world.close()
+        self._worlds.clear()
+        self._control.close()
+        kill = getattr(self._process, "kill", None)
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            if kill is not None:
+                kill()
+            self._process.wait()
+
+    def call(
+        self,
+        target: str | Callable[..., Any],
+        world_size: int,
+        args: Any = (),
+        *,
+        members: Sequence[int] | None = None,
+        machine: Machine | str | None = None,
+        seed: int | None = None,
+        timeout_s: float | None = 60.0,
+        comm: bool = True,
+        kwargs: dict[str, Any] | None = None,
+    ) -> Result:
+        """Call a function on ranks; student failures come back in ``Result.error``.
+
+        Args:
+            target: ``"ring:all_reduce"`` (a module of the session's folder), or a file: a script.
+            world_size: ranks to start.
+            args: a list with a tuple of arguments per rank of ``comm``, or one tuple for all;
+                for a script its command-line words.
+            members: world ranks that make up ``comm``, in its order; the others take no part.
+            machine: a machine other than the session's.
+            seed: permute latencies and draw wildcard choices.
+            timeout_s: real seconds after which the run ends with a DeadlineError.
+            comm: pass ``comm`` as the first argument.
+            kwargs: keyword arguments for all ranks.
+
+        Raises:
+            TargetError: no such file, or impossible sizes.
+            CodecError: an argument that can't travel.
+        """
+        if not 1 <= world_size <= MAX_RANKS:
+            raise TargetError(f"world_size ({world_size}) must be between 1 and {MAX_RANKS}.")
+        where = Target.parse(target, self.folder)
+        everyone = tuple(range(world_size))
+        group = tuple(members) if members is not None else everyone
+        if len(set(group)) != len(group) or not set(group) <= set(everyone) or not group:
+            raise TargetError(
+                f"members {group} must be distinct ranks below world_size ({world_size})."
+            )
+        per_rank = _per_rank(args, len(group), where)
+        bodies = {}
+        for place, rank in enumerate(group):
+            call = {
+                "file": where.file,
+                "function": where.function,
+                "args": per_rank[place],
+                "kwargs": kwargs or {},
+                "comm": comm,
+            }
+            bodies[rank] = codec.encode(call)
+        used = Machine.load(machine) if machine is not None else self.machine
+        world = self._world(world_size)
+        outcome = world.call(
+            bodies, group if members is not None else None, used, seed, timeout_s, self.limits
+        )
+        if outcome.error is not None:
+            self._discard(world_size)
+        return _result(outcome, group, used, seed)
+
+    # -- worlds ----------------------------------------------------------------------------------
+
+    def _world(self, world_size: int) -> _World:
+        world = self._worlds.get(world_size)
+        if world is None:
+            self._num_worlds += 1
+            world = self._worlds[world_size] = _World(self._num_worlds, self._fork(world_size))
+        return world
+
+    def _discard(self, world_size: int) -> None:
+        world = self._worlds.pop(world_size, None)
+        if world is not None:
+            world.close()
+            with contextlib.suppress(RingsideError):
+                self._command({"do": "kill", "world": world.number}, timeout_s=20.0)
+
+    def _fork(self, world_size: int) -> list[Peer]:
+        peers = []
+        for rank in range(world_size):
+            ours, theirs = socket.socketpair()
+            read, write = os.pipe()
+            command = {
+                "do": "start",
+                "spawn": self._spawn,
+                "world": self._num_worlds,
+                "rank": rank,
+                "world_size": world_size,
+                "folder": self._folder_inside,
+                "confine": True,
+                "strict": self._strict,
+            }
+            try:
+                socket.send_fds(self._control, [_line(command)], [theirs.fileno(), write])
+            except OSError as error:
+                raise RingsideError(f"the process that starts ranks has ended ({error}).") from None
+            finally:
+                theirs.close()
+                os.close(write)
+            ours.setblocking(False)
+            os.set_blocking(read, False)
+            peers.append(Peer(rank, ours, read))
+        return peers
+
+    def _command(self, command: dict[str, Any], timeout_s: float) -> None:
+        try:
+            self._control.sendall(_line(command))
+        except OSError as error:
+            raise RingsideError(f"the process that starts ranks has ended ({error}).") from None
+        self._listen(timeout_s)
+
+    def _listen(self, timeout_s: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ)
+            if not selector.select(timeout_s):
+                raise RingsideError("the process that starts ranks doesn't answer.")
+        if not self._control.recv(1024):
+            raise RingsideError(
+                "the process that starts ranks has ended; `ringside doctor` says what works here."
+            )
+
+
+class _World:
+    """Connected ranks that take one call after another."""
+
+    def __init__(self, number: int, peers: list[Peer]) -> None:
+        self.number = number
+        self.peers = peers
+        self.next_comm = 1
+
+    def call(
+        self,
+        bodies: dict[int, bytes],
+        members: tuple[int, ...] | None,
+        machine: Machine,
+        seed: int | None,
+        timeout_s: float | None,
+        limits: Limits,
+    ) -> Outcome:
+        network = Network(self.peers, machine, seed=seed, limits=limits, first_comm=self.next_comm)
+        outcome = network.call(bodies, members, timeout_s)
+        self.next_comm = network.next_comm
+        return outcome
+
+    def close(self) -> None:
+        for peer in self.peers:
+            peer.sock.close()
+            os.close(peer.output)
+
+
+def run(
+    target: str | Callable[..., Any],
+    world_size: int,
+    args: Any = (),
+    *,
+    machine: Machine | str = "textbook",
+    members: Sequence[int] | None = None,
+    seed: int | None = None,
+    timeout_s: float | None = 60.0,
+    check: bool = True,
+    comm: bool = True,
+    kwargs: dict[str, Any] | None = None,
+) -> Result:
+    """Run a module's function, or a script, on simulated ranks and return what happened.
+
+    Args:
+        target: ``"ring.py:all_reduce"``, a function imported from a file, or ``"script.py"``.
+        world_size: number of ranks.
+        args: a list with one tuple of arguments per rank, or one tuple for all ranks; the
+            function is called as ``function(comm, *args)``. For a script, its command-line words.
+        machine: a preset's name ("textbook", "laptop", "zaratan"), a TOML file or a Machine.
+        members: world ranks that make up ``comm``, in its order.
+        seed: permute latencies and draw wildcard choices.
+        timeout_s: real seconds that the run may take; None: no limit.
+        check: raise the run's error; with False it is in ``Result.error``.
+
+    Raises:
+        DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
+        TargetError: nothing there to run.
+    """
+    where = Target.parse(target)
+    name = where.file if where.function is None else f"{where.file}:{where.function}"
+    with Session(where.folder, machine=machine) as session:
+        result = session.call(
+            name,
+            world_size,
+            args,
+            members=members,
+            seed=seed,
+            timeout_s=timeout_s,
+            comm=comm,
+            kwargs=kwargs,
+        )
+    return result.raise_for_error() if check else result
+
+
+def _line(command: dict[str, Any]) -> bytes:
+    return json.dumps(command).encode() + b"\n"
+
+
+def _plain_launcher(
+    argv: list[str], fds: tuple[int, ...], env: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv, pass_fds=fds, env=env, stdin=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+    )
+
+
+def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
+    if where.function is None:
+        return [[str(word) for word in args]] * size
+    if isinstance(args, tuple):
+        return [args] * size
+    if isinstance(args, np.ndarray):  # would be cut into one number, or one row, per rank
+        raise TargetError(
+            "args is an array: give a tuple for all ranks, such as (x,), or a list with one "
+            "tuple per rank."
+        )
+    per_rank = [item if isinstance(item, tuple) else (item,) for item in args]
+    if len(per_rank) != size:
+        raise TargetError(
+            f"args has {len(per_rank)} entries for {size} ranks: give one tuple per rank."
+        )
+    return per_rank
+
+
+def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
+    values: list[Any] = []
+    changed, aliased = [], []
+    error = outcome.error
+    for rank in group:
+        body, value, attested = outcome.bodies[rank], None, {}
+        if body is not None:
+            try:
+                (length,) = struct.unpack_from("<I", body)
+                attested = dict(codec.decode(body[4 : 4 + length]))
+                value = codec.decode(memoryview(body)[4 + length :])
+            except (CodecError, TypeError, ValueError, struct.error) as bad:
+                attested, value = {}, None
+                error = error or RankError(rank, "CodecError", f"the result can't be read: {bad}")
+        values.append(value)
+        changed.append(bool(attested.get("changed")))
+        aliased.append(bool(attested.get("aliased")))
+    return Result(
+        values, error, outcome.output, outcome.recording, machine, changed, aliased,
+        outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
+    )  # fmt: skip
+
+
+def compute(
+    *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
+) -> None:
+    """Declare work of this rank, so that virtual time passes for it; no-op outside a rank.
+
+    Args:
+        num_flops: floating-point operations.
+        nbytes: bytes moved to and from memory.
+        seconds: the time itself, in place of the machine's roofline.
+        phase: what timelines call it.
+    """
+    from ringside import link
+
+    if link.inside_rank():
+        link.current().compute(num_flops, nbytes, seconds, phase or "compute")

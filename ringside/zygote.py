@@ -1,0 +1,112 @@
+"""The zygote: a process that holds only libraries and forks ranks.
+
+It is started by exec, so that nothing of the caller (a notebook kernel with threads, a grader with
+secrets) is in its memory, and it never reads a student's file. Commands come as JSON lines on a
+Unix socket; a rank's socket and output pipe come with its command (SCM_RIGHTS). Where forking is
+unsafe (macOS) every rank is started by exec instead, which costs its imports again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ringside.confine import harden_zygote
+
+_KIT = str(Path(__file__).resolve().parent.parent)
+_RANK = "import sys; sys.path.insert(0, {kit!r}); from ringside.rank import main; main()"
+_READ_BYTES = 1 << 16
+_FDS_PER_RANK = 2
+
+
+def main(fd: int) -> None:
+    """Serve commands on the socket ``fd`` until it closes."""
+    control = socket.socket(fileno=fd)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _preload([])
+    harden_zygote()
+    gc.collect()
+    gc.freeze()  # objects made so far stay in pages that all ranks share
+    control.sendall(b"ready\n")
+    worlds: dict[int, list[int]] = {}
+    try:
+        for command, fds in _commands(control):
+            if command["do"] == "start":
+                start = _spawn if command["spawn"] else _fork
+                with contextlib.suppress(OSError):  # no process to be had: the rank's socket closes
+                    worlds.setdefault(command["world"], []).append(start(control, command, fds))
+                for number in fds:
+                    os.close(number)
+                continue
+            if command["do"] == "preload":
+                _preload(command["modules"])
+            elif command["do"] == "kill":
+                _kill(worlds.pop(command["world"], []))
+            control.sendall(b"done\n")
+    finally:
+        for pids in worlds.values():
+            _kill(pids)
+
+
+def _commands(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int]]]:
+    """Commands and the descriptors that came with them; the bytes may come in any pieces."""
+    text, held = b"", []
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, _READ_BYTES, 8)
+        if not data:
+            return
+        text += data
+        held += fds
+        while b"\n" in text:
+            line, text = text.split(b"\n", 1)
+            command = json.loads(line)
+            count = _FDS_PER_RANK if command["do"] == "start" else 0
+            yield command, held[:count]
+            held = held[count:]
+
+
+def _preload(modules: list[str]) -> None:
+    for module in ["numpy", "ringside.mpi", "ringside.rank", *modules]:
+        importlib.import_module(module)
+
+
+def _fork(control: socket.socket, command: dict[str, Any], fds: list[int]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        control.close()
+        from ringside.rank import serve
+
+        serve(command, *fds)
+    except BaseException as error:  # the fork must never return into the zygote's loop
+        if not isinstance(error, SystemExit):
+            with contextlib.suppress(OSError):
+                os.write(2, f"the rank could not start: {error!r}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def _spawn(control: socket.socket, command: dict[str, Any], fds: list[int]) -> int:
+    words = [json.dumps(command), *map(str, fds)]
+    argv = [sys.executable, "-I", "-c", _RANK.format(kit=_KIT), *words]
+    return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL).pid
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
