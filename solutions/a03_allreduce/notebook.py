@@ -1,0 +1,307 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # All-reduce, five ways
+#
+# Every rank holds a vector; every rank needs the sum. That is what data-parallel training does
+# with gradients in each step, and it decides how far training scales. In this assignment you
+# write the sum five times, each time faster on some machine, and you measure when each one wins.
+#
+# At the end you will have
+#
+# - five (or six) modules that run unchanged on simulated ranks and under `mpiexec` on a cluster;
+# - seen the timeline of every rank, and counted every byte that your code sent;
+# - a plot of predicted against replayed time, with the sizes at which the lead changes;
+# - measured your ring on a real machine, and said in a paragraph why it differs.
+
+# %%
+# {{plan}}
+
+# %% [markdown]
+# Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent,
+# 10 for safety, 15 for speed in virtual time. All that the hidden suite asks stands in the
+# module's docstring, and the public tests in `test_public.py` ask for the same kinds of things.
+# `shards.py` is supplied: `shard_bounds(n, p, rank)` says where a rank's shard begins and ends.
+#
+# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
+# check` and `ringside handin` compare the two and offer to bring them together.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ringside
+from ringside import Machine
+
+# %load_ext ringside
+
+P = 4
+textbook = Machine.load("textbook")
+
+
+def vectors(n, world_size=P):
+    """One argument tuple a rank: rank r holds r + 1 everywhere."""
+    return [(np.full(n, rank + 1.0),) for rank in range(world_size)]
+
+
+# %% [markdown]
+# ## 1. Two minutes of point-to-point
+#
+# `%%ranks 4` runs a cell on four ranks. Each is a process of its own: it sees the files beside
+# this notebook, not its variables. The network between them is simulated, so it can count, time
+# and tell you who waits for whom.
+
+# %%
+# %%ranks 4
+import numpy
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, p = comm.Get_rank(), comm.Get_size()
+mine, theirs = numpy.full(1000, float(rank)), numpy.empty(1000)
+comm.Sendrecv(mine, dest=(rank + 1) % p, recvbuf=theirs, source=(rank - 1) % p)
+print("rank", rank, "got", theirs[0])
+
+# %% [markdown]
+# **Predict.** On the `textbook` machine a message of b bytes takes `alpha + b beta` with
+# alpha = 1 µs and beta = 1 ns. How long is the cell above, with 8000 bytes a message and all
+# ranks at once? Write the number down, then look at the timeline's right end.
+#
+# **Predict.** Replace `Sendrecv` by `Send` and then `Recv`. What happens? On this machine a send
+# waits for its receive, whatever its size. Run it and read the verdict: it names every rank's
+# call, and the cycle that they wait in.
+
+# %%
+# %%ranks 4
+import numpy
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, p = comm.Get_rank(), comm.Get_size()
+mine, theirs = numpy.full(1000, float(rank)), numpy.empty(1000)
+comm.Send(mine, dest=(rank + 1) % p)
+comm.Recv(theirs, source=(rank - 1) % p)
+
+# %% [markdown]
+# Under a real MPI this works while messages are small, because the library buffers them, and
+# hangs on the day when they grow. Your modules must not depend on it.
+
+# %% [markdown]
+# ## 2. A star
+#
+# The plainest way: everybody sends to rank 0, which adds and sends the sum back.
+#
+# **Predict** before you write: with p ranks, blocking calls and vectors of n bytes, how many
+# messages pass through rank 0's port one after another? How long does that take?
+
+# %%
+# {{module star}}
+
+# %%
+# {{check star}}
+
+# %% [markdown]
+# Now look at it. A bar is time inside an MPI call, a line is a message.
+
+# %%
+star_run = ringside.run("star.py:all_reduce", P, vectors(100_000))
+print(f"{star_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {star_run.sent_bytes()}")
+star_run.timeline
+
+# %% [markdown]
+# **Explain.** Which ranks are idle, and for how long? What is the makespan at 64 ranks, and how
+# much of it would a network of twice the bandwidth save? Compare with your prediction:
+# `2 (p - 1) (alpha + n beta)`.
+
+# %% [markdown]
+# ## 3. A server on every rank
+#
+# Rank 0's port is the bottleneck while p - 1 others rest. So let every rank be the server of one
+# shard. By *range* of elements, not by layer: in VGG-16 one layer holds 411 of 553 MB.
+#
+# **Predict.** How many bytes does each rank send now? And suppose that every rank sends its
+# shards in the order 0, 1, 2, ...: which port is busy first, and who waits?
+
+# %%
+# {{module sharded_server}}
+
+# %%
+# {{check sharded_server}}
+
+# %%
+server_run = ringside.run("sharded_server.py:all_reduce", P, vectors(100_000))
+print(f"{server_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {server_run.sent_bytes()}")
+server_run.timeline
+
+# %% [markdown]
+# **Explain.** The total of bytes is that of the star. Why is it faster? Each rank talks to all
+# p - 1 others: what would that mean on a real network of 1000 nodes, which the model forgets?
+
+# %% [markdown]
+# ## 4. A ring, in two halves
+#
+# Each rank talks to its two neighbours only. In p - 1 steps partial sums travel round the ring
+# and grow (reduce-scatter), in p - 1 more the finished shards travel round (all-gather). Each
+# rank sends `2 (p - 1) / p` of its vector, however many ranks there are.
+#
+# Draw it for p = 3 on paper before you write: who holds which partial sum after each step?
+
+# %%
+# {{module ring}}
+
+# %%
+# {{check ring}}
+
+# %%
+ring_run = ringside.run("ring.py:all_reduce", P, vectors(100_000))
+print(f"{ring_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {ring_run.sent_bytes()}")
+ring_run.timeline
+
+# %% [markdown]
+# **Predict, run, explain.** "The time of a ring doesn't depend on the number of ranks", a slide
+# says. For which vectors is that so? The cell below doubles the ranks at 80 bytes and at 8 MB.
+
+# %%
+for n in (10, 1_000_000):
+    times = {p: ringside.run("ring.py:all_reduce", p, vectors(n, p)).makespan_s for p in (2, 4, 8)}
+    print(f"{8 * n:>9} bytes:", {p: f"{time_s * 1e6:.1f} µs" for p, time_s in times.items()})
+
+# %% [markdown]
+# ## 5. In log2(p) steps
+#
+# A ring of p ranks starts 2 (p - 1) messages one after another: for short vectors that is all it
+# does. Exchange with ever more distant partners instead, and log2(p) steps suffice; either with
+# whole vectors (few steps, many bytes) or with halves of halves (twice the steps, few bytes).
+
+# %%
+# {{module recursive}}
+
+# %%
+# {{check recursive}}
+
+# %%
+doubling_run = ringside.run("recursive.py:recursive_doubling", 8, vectors(100_000, 8))
+print(f"recursive doubling: {doubling_run.makespan_s * 1e6:.0f} µs")
+doubling_run.timeline
+
+# %%
+halving_run = ringside.run("recursive.py:halving_doubling", 8, vectors(100_000, 8))
+print(f"halving-doubling: {halving_run.makespan_s * 1e6:.0f} µs")
+halving_run.timeline
+
+# %% [markdown]
+# **Explain.** Both do their steps in pairs of ranks. In which of the two does the thickness of
+# the steps change, and why? Run both on 7 ranks: what does the fold cost, and who waits?
+
+# %% [markdown]
+# ## 6. What each one costs, and which to take
+#
+# Put the five makespans into closed forms. Then `choose` can name the fastest without running
+# anything, which is what MPI libraries and NCCL do at each call.
+
+# %%
+# {{module cost}}
+
+# %%
+# {{check cost}}
+
+# %% [markdown]
+# **Predict** the crossovers for 8 ranks on the textbook machine: below which size is recursive
+# doubling the fastest, and what wins above? Then draw: lines are your formulas, dots are your
+# modules, run on the network and timed on the same machine.
+
+# %%
+from importlib import import_module, invalidate_caches
+
+from ringside.draw import crossover_axes
+
+TARGETS = {
+    "star": "star.py:all_reduce",
+    "sharded_server": "sharded_server.py:all_reduce",
+    "ring": "ring.py:all_reduce",
+    "recursive_doubling": "recursive.py:recursive_doubling",
+    "halving_doubling": "recursive.py:halving_doubling",
+}
+invalidate_caches()
+cost = import_module("cost")
+sizes = [64 * 8**k for k in range(6)]  # bytes: 64 B to 2 MB
+predicted = {
+    name: [getattr(cost, f"{name}_s")(size, 8, textbook) for size in sizes] for name in TARGETS
+}
+replayed = {
+    name: [ringside.run(target, 8, vectors(size // 8, 8)).makespan_s for size in sizes]
+    for name, target in TARGETS.items()
+}
+crossover_axes(sizes, replayed, predicted, title="All-reduce on 8 ranks, textbook machine")
+plt.show()
+
+# %%
+for size in sizes:
+    best = min(replayed, key=lambda name: replayed[name][sizes.index(size)])
+    print(f"{size:>8} bytes: choose says {cost.choose(size, 8, textbook)}, replay says {best}")
+
+# %% [markdown]
+# **Explain.** Where dots and lines differ, which of the model's assumptions did your program not
+# keep? Change `textbook` to `Machine.load("zaratan")` and to 7 ranks: who wins now?
+
+# %% [markdown]
+# ## 7. Two trees at once (extra)
+#
+# A binary tree needs 2 log2(p) steps and lets half of the ranks, its leaves, rest. Two trees,
+# each with half of the vector, whose leaves are the other's inner nodes, keep every port busy;
+# cut into chunks, the halves flow. NCCL has used this for large machines since version 2.4.
+
+# %%
+# {{module tree}}
+
+# %%
+# {{check tree}}
+
+# %% [markdown]
+# **Explore.** With one chunk nothing flows; with very many each pays alpha. Where is the best?
+
+# %%
+# for num_chunks in (1, 2, 4, 8, 16, 32):
+#     arguments = [(x, num_chunks) for (x,) in vectors(100_000, 8)]
+#     tree_run = ringside.run("tree.py:all_reduce", 8, arguments)
+#     print(f"{num_chunks:>3} chunks: {tree_run.makespan_s * 1e6:.0f} µs")
+
+# %% [markdown]
+# ## 8. On a cluster
+#
+# The same `ring.py`, unchanged, on real nodes. In a terminal, in this folder:
+#
+# ```
+# ringside launch ring.py:all_reduce --site zaratan --nodes 2 -- --n 1000 --n 10000000
+# ```
+#
+# (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and
+# a trace here, which are handed in with the notebook. The run counts if it is complete and was
+# made with the `ring.py` that you hand in.
+
+# %%
+# {{run ring_cluster points=5}}
+
+# %% [markdown]
+# **Your paragraph.** Compare three times for each size: what `cost.ring_s` predicts on
+# `Machine.load("zaratan")`, what the replay of your program says, and what you measured. Which
+# of them differ by more than a fifth, in which direction, and which assumption of the model is
+# the likely reason? Name one measurement that would tell. (About 150 words.)
+
+# %%
+# {{paragraph cluster_report points=5}}
+
+# %% [markdown]
+# ## Hand in
+#
+# `ringside handin` checks that notebook and files agree, runs the public tests, and submits.
