@@ -1,0 +1,264 @@
+"""Puts graded results into nbgrader: no kernel runs, and nothing a student wrote is executed.
+
+nbgrader's own commands call, by ``nbgrader_config.py``:
+
+    autograde          quarantine_submission   before any file is copied
+                       RebuildExporter         reads the submission, gives a notebook of ours
+                       WriteResults            in the place of Execute: outputs of the grade cells
+                       SaveAutoGrades          nbgrader's: outputs -> gradebook
+                       SaveExtraCredit         extra modules, which have no points of their own
+    generate_feedback  FeedbackExporter        our page, from the autograded notebook
+
+nbgrader reads a grade cell's first ``execute_result`` as its score; no output, text, a negative
+number and NaN are full marks, more than the maximum fails the submission. So each grade cell gets
+one escaped table as ``display_data``, then one finite, clamped number.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from nbconvert.exporters import Exporter, NotebookExporter
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from autograder import assignment as plans
+from autograder import cluster_run, feedback, notebooks, pipeline, receipt
+from autograder.assignment import Assignment, ModuleSpec
+from autograder.build import cell_points
+from autograder.course import Course
+from autograder.outcome import Outcome, clamp
+from autograder.quarantine import Rejected, read_regular, sweep
+from autograder.rebuild import Rebuilt, modules_of, rebuild, release_notebook
+
+MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
+
+
+def course_of(root: str | Path) -> Course:
+    """The course whose data lies under nbgrader's course directory `root`."""
+    return Course(kit=Course.here().kit, root=Path(root))
+
+
+def quarantine_submission(assignment: str, student: str, notebooks: list[str]) -> None:
+    """nbgrader's hook before it copies a submission's files and believes its time.
+
+    What may not be read is moved to ``build/quarantine/<student>/<assignment>/``.
+    """
+    for folder in {Path(name).parent for name in notebooks}:
+        root = folder.parents[3]  # root/build/submitted/<student>/<assignment>
+        quarantine_folder(course_of(root), folder)
+
+
+def quarantine_folder(course: Course, folder: Path) -> None:
+    """Sweep one folder of the submitted tree, and stamp it with our receipt."""
+    student, assignment = folder.parent.name, folder.name
+    shelf = course.build / "quarantine" / student / assignment
+    refused = sweep(folder, shelf)
+    moment = receipt.received(course, assignment).get(student)
+    claimed = receipt.stamp(folder, moment)
+    if claimed is not None:
+        refused["timestamp.txt"] = f"said {claimed.strip()[:60]!r}; our receipt counts"
+    if refused:
+        shelf.mkdir(parents=True, exist_ok=True)
+        listing = json.dumps(refused, indent=1, sort_keys=True)
+        (shelf / "refused.json").write_text(listing + "\n", encoding="utf-8")
+
+
+def refused_files(course: Course, student: str, assignment: str) -> dict[str, str]:
+    """What the quarantine took out of a submission."""
+    path = course.build / "quarantine" / student / assignment / "refused.json"
+    if not path.is_file():
+        return {}
+    return {str(k): str(v) for k, v in json.loads(path.read_text(encoding="utf-8")).items()}
+
+
+class RebuildExporter(NotebookExporter):
+    """Reads a submitted notebook through quarantine and rebuild, for `nbgrader autograde`."""
+
+    def from_filename(
+        self, filename: str, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        resources = resources or {}
+        path = Path(filename)
+        converter: Any = self.parent
+        sanitizing = converter._sanitizing
+        notebook = self._rebuilt(path, resources) if sanitizing else notebooks.read(path)
+        output, resources = super().from_notebook_node(  # type: ignore[no-untyped-call]
+            notebook, resources=resources, **kw
+        )
+        return output, resources
+
+    def _rebuilt(self, path: Path, resources: dict[str, Any]) -> NotebookNode:
+        plan = plans.load(resources["nbgrader"]["assignment"])
+        converter: Any = self.parent
+        course = course_of(converter.coursedir.root)
+        release = release_notebook(plan, course.release(plan.name))
+        notes = [
+            f"{name} {why}."
+            for name, why in refused_files(
+                course, resources["nbgrader"]["student"], plan.name
+            ).items()
+        ]
+        try:
+            rebuilt = rebuild(plan, release, read_regular(path))
+            rejected = ""
+        except Rejected as error:
+            rebuilt, rejected = Rebuilt(notebook=release), str(error)
+        rebuilt.notebook.metadata[MARK] = {"notes": notes + rebuilt.notes, "rejected": rejected}
+        return rebuilt.notebook
+
+
+class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
+    """Writes each grade cell's outputs from the stored result, grading first where it is new."""
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        plan = plans.load(resources["nbgrader"]["assignment"])
+        student = resources["nbgrader"]["student"]
+        course = course_of(self.parent.parent.coursedir.root)
+        outcome = self._outcome(plan, student, course, nb)
+        if outcome.status == "grader_error":
+            raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
+        run_results = self._runs(plan, course, student, outcome)
+        for cell in nb.cells:
+            write_outputs(plan, cell, outcome, run_results)
+        nb.metadata[MARK] = {
+            "student": student,
+            "assignment": plan.name,
+            "outcome": asdict(outcome),
+            "runs": {name: asdict(run) for name, run in run_results.items()},
+        }
+        return nb, resources
+
+    def _outcome(self, plan: Assignment, student: str, course: Course, nb: NotebookNode) -> Outcome:
+        mark = nb.metadata.get(MARK, {})
+        if mark.get("rejected"):
+            return Outcome(student, "rejected", message=mark["rejected"], notes=mark["notes"])
+        release = release_notebook(plan, course.release(plan.name))
+        modules, untouched = modules_of(plan, nb, release)
+        rebuilt = Rebuilt(nb, modules, untouched, list(mark.get("notes", [])))
+        grader = pipeline.suite_grader(course)
+        session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
+        return session.outcome(student, rebuilt)
+
+    def _runs(
+        self, plan: Assignment, course: Course, student: str, outcome: Outcome
+    ) -> dict[str, cluster_run.RunCheck]:
+        folder = course.submitted(student, plan.name)
+        return {
+            run.name: cluster_run.check(run, folder, outcome.modules.get(run.module))
+            for run in plan.runs
+        }
+
+
+def write_outputs(
+    plan: Assignment,
+    cell: NotebookNode,
+    outcome: Outcome,
+    runs: dict[str, cluster_run.RunCheck],
+) -> None:
+    """Give one code cell the outputs that its grade is read from; other outputs are removed."""
+    if cell.cell_type != "code":
+        return
+    cell.outputs, cell.execution_count = [], None
+    marks = notebooks.marks(cell)
+    if not marks.get("grade"):
+        return
+    grade_id = marks["grade_id"]
+    module = _module_of(plan, grade_id)
+    if module is not None:
+        points = min(outcome.points(module), cell_points(module))
+        table = feedback.module_table(module, outcome)
+    elif grade_id in runs:
+        points, table = runs[grade_id].points, feedback.run_table(runs[grade_id])
+    else:
+        points, table = 0.0, "<p>Nothing grades this cell.</p>"
+    points = clamp(points, float(marks["points"]))
+    cell.execution_count = 1
+    cell.outputs = [notebooks.display(table, "(a table of tests)"), notebooks.number(points)]
+
+
+def _module_of(plan: Assignment, grade_id: str) -> ModuleSpec | None:
+    for module in plan.modules:
+        if grade_id == f"check_{module.name}":
+            return module
+    return None
+
+
+class SaveExtraCredit(NbGraderPreprocessor):  # type: ignore[misc]
+    """Records extra modules as nbgrader's extra credit, after SaveAutoGrades.
+
+    A grade cell of 0 points leaves the assignment's maximum as it is. nbgrader keeps extra credit
+    over re-autograding, so it is written each time; where a person has set the cell's manual
+    score, the cell is theirs, extra credit included.
+    """
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        names = resources["nbgrader"]
+        plan = plans.load(names["assignment"])
+        outcome = outcome_of(nb)
+        with Gradebook(names["db_url"]) as book:
+            for module in plan.modules:
+                if not module.extra:
+                    continue
+                grade = book.find_grade(
+                    f"check_{module.name}", names["notebook"], plan.name, names["student"]
+                )
+                if grade.manual_score is None:
+                    grade.extra_credit = clamp(outcome.points(module), module.weight)
+            book.db.commit()
+        return nb, resources
+
+
+def outcome_of(nb: NotebookNode) -> Outcome:
+    """The outcome that WriteResults left in an autograded notebook."""
+    stored = nb.metadata[MARK]["outcome"]
+    return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
+
+
+class FeedbackExporter(Exporter):
+    """Our page in the place of nbgrader's, which shows what students wrote unsanitised."""
+
+    def _file_extension_default(self) -> str:
+        return ".html"
+
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        # The preprocessors (GetGrades) bring scores and comments that people gave.
+        nb, resources = super().from_notebook_node(nb, resources, **kw)
+        plan = plans.load(nb.metadata[MARK]["assignment"])
+        totals = resources["nbgrader"]
+        page = feedback.page_of(
+            plan,
+            outcome_of(nb),
+            runs={
+                name: cluster_run.RunCheck(**stored)
+                for name, stored in nb.metadata[MARK]["runs"].items()
+            },
+            cells=feedback.graded_cells(nb, self._unread(plan, totals)),
+            totals=feedback.Totals(
+                score=totals["score"],
+                max_score=totals["max_score"],
+                late_penalty=totals["late_penalty"],
+            ),
+        )
+        return feedback.render(page), resources
+
+    def _unread(self, plan: Assignment, names: dict[str, Any]) -> set[str]:
+        """The paragraphs that wait for a person."""
+        with Gradebook(names["db_url"]) as book:
+            return {
+                paragraph.name
+                for paragraph in plan.paragraphs
+                if book.find_grade(
+                    paragraph.name, names["notebook"], plan.name, names["student"]
+                ).needs_manual_grade
+            }

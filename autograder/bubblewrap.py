@@ -1,0 +1,184 @@
+"""The arguments that make bubblewrap show a process an interpreter, the kit and the modules.
+
+Inside::
+
+    /usr/lib, /usr/bin, ...    read-only, the parts that a program needs to run
+    the interpreter            read-only, at its own paths: bin, lib, pyvenv.cfg
+    /kit/ringside              read-only, a copy of the students' toolkit
+    /modules                   read-only, a copy of the planned modules
+    /job                       read-only, what one run brings besides
+    /tmp, /dev/shm             fresh, private, of limited size
+    everything else            not there: no home, no course, no gradebook, no network
+
+Started as root there is no user namespace (its root could read root's home): bubblewrap binds as
+root, and setpriv then becomes a user that owns nothing. Started as anybody else a user namespace
+gives the right to bind.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.confine import interpreter_paths
+
+__all__ = ["Limits", "arguments", "limiter"]
+
+_SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/share/zoneinfo")
+_LINKS = ("/bin", "/lib", "/lib32", "/lib64", "/libx32")
+_HIDDEN = ("autograder", "solutions")  # packages of ours, where the course was pip-installed
+_UID_INSIDE = 1000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one sandbox may use.
+
+    Attributes:
+        memory_bytes: of all its processes together, shared pages once; the watchdog kills above.
+        address_bytes: address space of each process.
+        nproc: processes and threads of its user.
+        cpu_s: CPU time of each process.
+        fsize: size of a file.
+        nofile: open descriptors of each process.
+        tmp_bytes, shm_bytes: size of /tmp and of /dev/shm.
+        output_bytes: how much of its output is kept.
+    """
+
+    memory_bytes: int = 1 << 30
+    address_bytes: int = 16 << 30
+    nproc: int = 512
+    cpu_s: int = 600
+    fsize: int = 64 << 20
+    nofile: int = 1024
+    tmp_bytes: int = 64 << 20
+    shm_bytes: int = 256 << 20
+    output_bytes: int = 1 << 20
+
+
+def arguments(
+    *,
+    binds: Mapping[str, Path],
+    env: Mapping[str, str],
+    limits: Limits,
+    as_root: bool,
+    newest_options: bool = True,
+) -> list[str]:
+    """bubblewrap's options, without the command.
+
+    Args:
+        binds: path inside -> folder or file outside, all read-only.
+        env: the whole environment inside.
+        as_root: whether bubblewrap is run by root.
+        newest_options: whether this bubblewrap knows ``--disable-userns`` (0.8).
+    """
+    options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+    options += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
+    options += ["--hostname", "ringside", "--cap-drop", "ALL", "--clearenv"]
+    if as_root:
+        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+            options += ["--cap-add", capability]
+    else:
+        options += ["--unshare-user", "--uid", str(_UID_INSIDE), "--gid", str(_UID_INSIDE)]
+        options += ["--disable-userns"] if newest_options else []
+    for name, value in env.items():
+        options += ["--setenv", name, value]
+    options += _mounts({**_system_binds(), **binds})
+    options += ["--proc", "/proc", "--dev", "/dev"]
+    options += ["--size", str(limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
+    options += ["--remount-ro", "/dev"]
+    options += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
+    return [*options, "--remount-ro", "/", "--chdir", "/tmp"]
+
+
+def limiter(limits: Limits, *, nproc: int, uid: int | None) -> list[str]:
+    """The commands between bubblewrap and the program: set limits, and leave root for ``uid``."""
+    command = ["/usr/bin/prlimit", f"--nproc={nproc}", f"--cpu={limits.cpu_s}", "--core=0"]
+    command += [f"--as={limits.address_bytes}", f"--fsize={limits.fsize}"]
+    command += [f"--nofile={limits.nofile}", "--"]
+    if uid is not None:
+        command += ["/usr/bin/setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        command += ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"]
+    return command
+
+
+def _system_binds() -> dict[str, Path | str]:
+    """Path inside -> path outside, or as a string the target of a symbolic link."""
+    binds: dict[str, Path | str] = {}
+    for path in map(Path, _SYSTEM):
+        if path.is_dir() and not path.is_symlink():
+            binds[str(path)] = path
+    for link in map(Path, _LINKS):
+        if link.is_symlink():
+            binds[str(link)] = os.readlink(link)
+        elif link.is_dir():
+            binds[str(link)] = link
+    for name in ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives"):
+        if Path(name).exists():
+            binds[name] = Path(name).resolve()
+    for path in [*interpreter_paths(), *(p.resolve() for p in interpreter_paths())]:
+        if not _covered(path, binds):
+            binds[str(path)] = path
+    for path in _loaded_libraries():
+        if not _covered(path, binds):
+            binds[str(path)] = path
+    binds.update(_links_to_interpreter(binds))
+    return binds
+
+
+def _links_to_interpreter(binds: Mapping[str, Path | str]) -> dict[str, Path | str]:
+    """The links from sys.executable to the real program that no bind shows yet."""
+    links: dict[str, Path | str] = {}
+    path = Path(sys.executable)
+    while path.is_symlink():
+        target = os.readlink(path)
+        if not _covered(path, binds):
+            links[str(path)] = target
+        path = Path(os.path.normpath(path.parent / target))
+    if not _covered(path, binds):
+        links[str(path)] = path
+    return links
+
+
+def _loaded_libraries() -> list[Path]:
+    """Shared libraries that this process has loaded: some sites keep them in odd places."""
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    names = {fields[5] for line in lines if len(fields := line.split(maxsplit=5)) == 6}
+    return sorted(Path(name) for name in names if name.startswith("/") and ".so" in name)
+
+
+def _covered(path: Path, binds: Iterable[str]) -> bool:
+    return any(path.is_relative_to(bound) for bound in binds)
+
+
+def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
+    """Options for the binds, outer folders first, and for hiding our own packages below them."""
+    options: list[str] = []
+    made: set[Path] = {Path("/")}
+    for inside in sorted(binds):
+        for parent in reversed(Path(inside).parents):
+            # bubblewrap would make parents that only root may enter.
+            if parent not in made and not _covered(parent, binds):
+                options += ["--perms", "0755", "--dir", str(parent)]
+            made.add(parent)
+        outside = binds[inside]
+        link = isinstance(outside, str)
+        options += ["--symlink" if link else "--ro-bind", str(outside), inside]
+    for folder in _site_folders():
+        for name in _HIDDEN:
+            hidden = folder / name
+            if hidden.is_dir() and _covered(hidden, binds):
+                options += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
+    return options
+
+
+def _site_folders() -> Sequence[Path]:
+    folders = [*site.getsitepackages(), *(path for path in sys.path if "site-packages" in path)]
+    return [Path(folder) for folder in dict.fromkeys(folders)]

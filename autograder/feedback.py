@@ -1,0 +1,430 @@
+"""The page that a student reads: what each test says, how to see it again, and the picture.
+
+One HTML file without scripts, links or anything to load. Whatever a student wrote (code, text,
+exception messages, names) is escaped, capped and shown as plain text.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+from nbformat import NotebookNode
+
+from autograder import notebooks, svg
+from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder.cluster_run import RunCheck
+from autograder.outcome import Outcome, clamp
+from autograder.rebuild import plain_text
+
+TEMPLATES = Path(__file__).parent / "templates"
+MAX_TEXT = 4_000
+MAX_LINES = 40
+MAX_COUNTS = 12
+INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+NUMBER = re.compile(r"\d+")
+# "all_reduce on 5 ranks, n = 11, float64: rank 3 sent ...": what stands before the reason
+CASE = re.compile(r"(?:not run under mpiexec[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")
+LOCATION = re.compile(r"\b(\w+)\.py(?::|\", line )(\d+)")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the gradebook says of the submission as a whole."""
+
+    score: float
+    max_score: float
+    late_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class TestRow:
+    """One test, as the page shows it."""
+
+    name: str
+    kind: str
+    points: float
+    earned: float
+    message: str  # the suite's author says what is wrong
+    detail: str  # what the student's code said: an exception with its line, a deadlock
+    reproduce: str
+
+    @property
+    def state(self) -> str:
+        if self.earned >= self.points - 1e-9:
+            return "full"
+        return "none" if self.earned <= 0 else "part"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that failed, and others that failed for the same reason."""
+
+    test: TestRow
+    others: tuple[TestRow, ...]
+
+    @property
+    def lost(self) -> float:
+        return sum(each.points for each in self.others)
+
+
+@dataclass(frozen=True)
+class CountRow:
+    """A measured count against its bound."""
+
+    what: str
+    measured: str
+    bound: str
+    share: float  # measured / bound
+    within: bool
+
+
+@dataclass(frozen=True)
+class ModuleSection:
+    """One module's part of the page."""
+
+    name: str
+    title: str
+    weight: float
+    extra: bool
+    points: float
+    untouched: bool
+    missing: bool
+    tests: tuple[TestRow, ...]
+    failures: tuple[Failure, ...]
+    counts: tuple[CountRow, ...]
+    timeline: str
+    caption: str
+    lines: tuple[tuple[int, str, bool], ...]  # number, text, whether a message names it
+
+    @property
+    def filename(self) -> str:
+        return f"{self.name}.py"
+
+    @property
+    def state(self) -> str:
+        if self.points >= self.weight - 1e-9:
+            return "full"
+        return "none" if self.points <= 0 else "part"
+
+
+@dataclass(frozen=True)
+class GradedCell:
+    """A cell that a person grades or comments."""
+
+    grade_id: str
+    score: float
+    points: float
+    comment: str
+    text: str
+    unread: bool = False  # it waits for a person
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything on the page; the template only lays it out."""
+
+    title: str
+    student: str
+    message: str
+    notes: tuple[str, ...]
+    late_seconds: float
+    totals: Totals
+    modules: tuple[ModuleSection, ...]
+    runs: tuple[RunCheck, ...]
+    paragraphs: tuple[tuple[str, GradedCell], ...]
+    comments: tuple[tuple[str, str], ...]
+    sandbox: str
+    kit_version: str
+    key: str
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.totals.score / self.totals.max_score if self.totals.max_score else 0.0
+
+
+def shown(text: object, max_text: int = MAX_TEXT, max_lines: int = MAX_LINES) -> str:
+    """`text` without invisible characters, cut to what a reader can take in."""
+    clean = INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", str(text).replace("\r\n", "\n"))
+    lines = clean[:max_text].split("\n")
+    if len(lines) > max_lines:
+        half = max_lines // 2
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
+    return "\n".join(lines) + (" ..." if len(clean) > max_text else "")
+
+
+def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:
+    """The tests of one module."""
+    return tuple(
+        TestRow(
+            name=sentence(shown(test.get("name", ""), 200, 1)),
+            kind=shown(test.get("kind") or "", 40),
+            points=clamp(test.get("points"), SUITE_POINTS),
+            earned=clamp(test.get("earned"), clamp(test.get("points"), SUITE_POINTS)),
+            message=shown(test.get("message") or ""),
+            detail=shown(test.get("detail") or ""),
+            reproduce=shown(test.get("reproduce") or "", 500, 4),
+        )
+        for test in outcome.tests(module.name)
+    )
+
+
+def sentence(name: str) -> str:
+    """A test's name as it is read: `sentence("test_sum_on_3_ranks")` is "sum on 3 ranks"."""
+    return name.removeprefix("test_").replace("_", " ")
+
+
+def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
+    """The tests that lose points; one reason is told once, however many tests it fails.
+
+    The reason is the sentence without the case that it begins with, and without numbers.
+    """
+    groups: dict[str, list[TestRow]] = {}
+    for test in tests:
+        if test.state == "full":
+            continue
+        reason = NUMBER.sub("#", CASE.sub("", test.message, count=1))
+        told = reason if test.state == "none" and test.message else f"{test.name}: alone"
+        groups.setdefault(told, []).append(test)
+    return tuple(Failure(first, tuple(rest)) for first, *rest in groups.values())
+
+
+def module_table(module: ModuleSpec, outcome: Outcome) -> str:
+    """The table that stands under a check cell in nbgrader's notebooks, escaped."""
+    points = outcome.points(module)
+    head = f"{module.filename}: {points:g} of {module.weight:g} points"
+    if module.extra:
+        head += " (extra credit)"
+    rows = "".join(
+        f"<tr><td>{row.earned:g} / {row.points:g}</td><td>{_text(row.name)}</td>"
+        f"<td><code>{_text(row.message)}</code>{_detail(row.detail)}</td></tr>"
+        for row in test_rows(outcome, module)
+    )
+    message = f"<p>{_text(shown(outcome.message))}</p>" if outcome.message else ""
+    table = f"<table><tr><th>of 100</th><th>test</th><th>what it says</th></tr>{rows}</table>"
+    # MathJax would turn a student's words into links; these classes keep it away.
+    return (
+        f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
+        f"{message}{table if rows else ''}</div>"
+    )
+
+
+def _detail(text: str) -> str:
+    return f"<pre>{html.escape(text)}</pre>" if text else ""
+
+
+def run_table(run: RunCheck) -> str:
+    """The same for the cell of a cluster run."""
+    rows = "".join(
+        f"<tr><td>{'yes' if ok else 'no'}</td>"
+        f"<td><code>{_text(shown(sentence, 400))}</code></td></tr>"
+        for ok, sentence in run.findings
+    )
+    head = f"run.json of {run.module}.py: {run.points:g} of {run.max_points:g} points"
+    return (
+        f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
+        f"<table>{rows}</table></div>"
+    )
+
+
+def _text(text: str) -> str:
+    return html.escape(text).replace("\n", "<br>")
+
+
+def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedCell]:
+    """What people gave, from the metadata that nbgrader's GetGrades fills in.
+
+    `unread` are the cells that still wait for a person.
+    """
+    found = []
+    for cell in nb.cells:
+        marks = notebooks.marks(cell)
+        if not marks.get("solution"):
+            continue
+        found.append(
+            GradedCell(
+                grade_id=str(marks.get("grade_id", "")),
+                score=float(marks.get("score") or 0.0),
+                points=float(marks.get("points") or 0.0),
+                comment=shown(marks.get("comment") or ""),
+                text=shown(plain_text(cell.source), 20_000, 400) if marks.get("grade") else "",
+                unread=marks.get("grade_id") in unread,
+            )
+        )
+    return found
+
+
+def page_of(
+    plan: Assignment,
+    outcome: Outcome,
+    *,
+    runs: dict[str, RunCheck] | None = None,
+    cells: list[GradedCell] | None = None,
+    totals: Totals | None = None,
+) -> Page:
+    """Gather everything that the page shows; without a gradebook the modules alone count."""
+    by_name = {cell.grade_id: cell for cell in cells or []}
+    return Page(
+        title=plan.title,
+        student=shown(outcome.student, 100, 1),
+        message=shown(outcome.message),
+        notes=tuple(shown(note, 400, 4) for note in outcome.notes[:50]),
+        late_seconds=outcome.late_seconds,
+        totals=totals or Totals(outcome.score(plan), plan.max_score),
+        modules=tuple(_section(module, outcome) for module in plan.modules),
+        runs=tuple((runs or {}).values()),
+        paragraphs=tuple(
+            (paragraph.title, by_name[paragraph.name])
+            for paragraph in plan.paragraphs
+            if paragraph.name in by_name
+        ),
+        comments=tuple(
+            (cell.grade_id, cell.comment)
+            for cell in cells or []
+            if cell.comment and cell.grade_id not in {p.name for p in plan.paragraphs}
+        ),
+        sandbox=shown(outcome.result.get("sandbox") or "", 200, 1),
+        kit_version=kit_version(),
+        key=outcome.key[:12],
+    )
+
+
+def _section(module: ModuleSpec, outcome: Outcome) -> ModuleSection:
+    entry = outcome.result.get("modules", {}).get(module.name, {})
+    tests = test_rows(outcome, module)
+    source = outcome.modules.get(module.name, "")
+    named = {
+        int(line)
+        for row in tests
+        if row.state != "full"
+        for name, line in LOCATION.findall(f"{row.message} {row.detail}")
+        if name == module.name
+    }
+    return ModuleSection(
+        name=module.name,
+        title=module.title,
+        weight=module.weight,
+        extra=module.extra,
+        points=outcome.points(module),
+        untouched=module.name in outcome.untouched,
+        missing=module.name not in outcome.modules,
+        tests=tests,
+        failures=failures(tests),
+        counts=_counts(entry.get("counts")),
+        timeline=svg.clean(str(entry.get("timeline_svg") or "")),
+        caption=shown(entry.get("timeline_caption") or "", 300, 2),
+        lines=tuple(
+            (number, shown(line, 400), number in named)
+            for number, line in enumerate(source.split("\n")[:800], start=1)
+        ),
+    )
+
+
+COUNTED = {
+    "sent_bytes": ("rank {rank} sent", "B"),
+    "sent_messages": ("rank {rank}, messages sent", ""),
+}
+
+
+def _counts(entries: object) -> tuple[CountRow, ...]:
+    """Of each run that was counted, the rank nearest to its bound or farthest over it."""
+    rows: list[CountRow] = []
+    for entry in entries if isinstance(entries, list) else []:
+        for name, bounds in entry.get("allowed", {}).items():
+            measured = entry.get(name)
+            if name not in COUNTED or not isinstance(measured, list):
+                continue
+            if not isinstance(bounds, list):
+                bounds = [bounds] * len(measured)
+            pairs = [(float(m), float(b)) for m, b in zip(measured, bounds, strict=False)]
+            if pairs:
+                rows.append(_worst(str(entry.get("case", "")), name, pairs))
+    return tuple(rows[:MAX_COUNTS])
+
+
+def _worst(case: str, name: str, pairs: list[tuple[float, float]]) -> CountRow:
+    shares = [m / b if b else 2.0 * (m > 0) for m, b in pairs]
+    rank = max(range(len(pairs)), key=lambda each: shares[each])
+    measured, bound = pairs[rank]
+    label, unit = COUNTED[name]
+    return CountRow(
+        what=f"{shown(case, 160, 1)}: {label.format(rank=rank)}",
+        measured=quantity(measured, unit),
+        bound=quantity(bound, unit),
+        share=min(shares[rank], 2.0),
+        within=measured <= bound * (1 + 1e-9),
+    )
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number for a reader: `quantity(1536, "B")` is "1.5 KiB"."""
+    if unit == "B":
+        for prefix, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if value >= size:
+                return f"{value / size:.3g} {prefix}"
+    if unit == "s":
+        for prefix, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+            if value * factor >= 1:
+                return f"{value * factor:.4g} {prefix}"
+    return f"{value:,.6g} {unit}".strip()
+
+
+def duration(seconds: float) -> str:
+    """`duration(93784)` is "1 day 2 h 3 min"."""
+    minutes = int(seconds // 60)
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [f"{days} day{'s' if days > 1 else ''}"] if days else []
+    parts += [f"{hours} h"] if hours else []
+    return " ".join([*parts, f"{minutes} min"])
+
+
+def kit_version() -> str:
+    """The version that stands in reports."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ringside")
+    except PackageNotFoundError:
+        return "source tree"
+
+
+def _visible(value: object) -> object:
+    """What is printed on the page, whatever it is: no control or direction characters."""
+    if not isinstance(value, str):
+        return value
+    return type(value)(INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", value))
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = duration
+    return environment
+
+
+def render(page: Page) -> str:
+    """The page as one HTML document."""
+    return _environment().get_template("feedback.html.j2").render(page=page)
+
+
+def write_pages(folder: Path, plan: Assignment, outcomes: list[Outcome]) -> list[Path]:
+    """One page per submission, for courses that don't use nbgrader's feedback."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for outcome in outcomes:
+        path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', outcome.student)}.html"
+        path.write_text(render(page_of(plan, outcome)), encoding="utf-8")
+        written.append(path)
+    return written

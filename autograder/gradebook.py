@@ -1,0 +1,288 @@
+"""Drives nbgrader: its release, its gradebook, its feedback, its export.
+
+nbgrader is used as a library, in one process: starting its command line costs two seconds a
+time. What runs is the same as its commands run, with the same ``nbgrader_config.py``.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.plugins import ExportPlugin
+from nbgrader.utils import capture_log, parse_utc, temp_attrs
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from autograder.assignment import Assignment
+from autograder.course import Course
+from ringside.trace import write_atomically
+
+CONFIG = "nbgrader_config.py"
+COLUMNS = (
+    "assignment", "student", "last_name", "first_name", "submitted", "late_seconds",
+    "raw_score", "late_penalty", "score", "max_score", "needs_manual_grade",
+)  # fmt: skip
+
+
+class GradebookError(RuntimeError):
+    """nbgrader refused; the message is its own."""
+
+
+@contextmanager
+def tools_on_path() -> Iterator[None]:
+    """nbgrader starts `alembic` by name, so the environment's bin must be on PATH."""
+    before = os.environ.get("PATH", "")
+    bin_folder = str(Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join(filter(None, [bin_folder, before]))
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = before
+
+
+def configuration(course: Course) -> Config:
+    """The course's nbgrader settings, with absolute folders."""
+    config = PyFileConfigLoader(CONFIG, path=str(course.kit)).load_config()
+    config.CourseDirectory.root = str(course.root)
+    config.CourseDirectory.db_url = f"sqlite:///{course.database}"
+    config.CourseDirectory.release_directory = os.path.relpath(
+        course.kit / "assignments", course.root
+    )
+    return config
+
+
+def _call(action: Callable[[], dict[str, Any]]) -> str:
+    """Run one nbgrader step quietly; its log is returned, or raised where it failed."""
+    with tools_on_path():
+        answer = action()
+    log = str(answer.get("log") or "")
+    if not answer["success"]:
+        raise GradebookError((log + "\n" + str(answer.get("error") or "")).strip())
+    return log
+
+
+@contextmanager
+def _quiet(level: int = logging.CRITICAL) -> Iterator[None]:
+    """Keep nbgrader's log off the terminal; `capture_log` still hears it."""
+    logger = logging.getLogger("traitlets")
+    before, propagate = list(logger.handlers), logger.propagate
+    logger.handlers, logger.propagate = [logging.NullHandler()], False
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before, propagate
+
+
+def _directory(course: Course, **changes: Any) -> tuple[Config, CourseDirectory]:
+    config = configuration(course)
+    for name, value in changes.items():
+        setattr(config.CourseDirectory, name, value)
+    return config, CourseDirectory(config=config)
+
+
+def generate_release(assignment: str, course: Course, scratch: Path) -> Path:
+    """nbgrader's release of `scratch`/source/`assignment`, made in `scratch`."""
+    config, coursedir = _directory(
+        course,
+        root=str(scratch),
+        source_directory="source",
+        release_directory="release",
+        db_url=f"sqlite:///{scratch / 'gradebook.db'}",
+    )
+    _generate(assignment, config, coursedir)
+    return scratch / "release" / assignment
+
+
+def register(assignment: Assignment, course: Course, scratch: Path) -> None:
+    """Tell the course's gradebook of the assignment's cells; the release stays as it is."""
+    course.build.mkdir(parents=True, exist_ok=True)
+    config, coursedir = _directory(
+        course,
+        release_directory=os.path.relpath(scratch / "release", course.root),
+    )
+    _generate(assignment.name, config, coursedir)
+    if assignment.due is not None and _recorded_due(course, assignment.name) is None:
+        set_due(course, assignment.name, assignment.due)
+
+
+def _generate(assignment: str, config: Config, coursedir: CourseDirectory) -> None:
+    coursedir.assignment_id = assignment
+    converter = GenerateAssignment(coursedir=coursedir, config=config)
+    converter.force = True
+    with _quiet():
+        _call(lambda: capture_log(converter))
+
+
+@contextmanager
+def open_gradebook(course: Course) -> Iterator[Any]:
+    """The course's gradebook, opened and closed."""
+    with tools_on_path(), Gradebook(f"sqlite:///{course.database}", "ringside") as book:
+        yield book
+
+
+def autograde(course: Course, assignment: str, student: str = "*") -> str:
+    """nbgrader's autograde, for one student or all; gives its log."""
+    return _convert(Autograde, course, assignment, student)
+
+
+def generate_feedback(course: Course, assignment: str, student: str = "*") -> str:
+    """nbgrader's generate_feedback, for one student or all; gives its log."""
+    return _convert(GenerateFeedback, course, assignment, student)
+
+
+def _convert(converter: Any, course: Course, assignment: str, student: str) -> str:
+    config, coursedir = _directory(course)
+    with temp_attrs(coursedir, assignment_id=assignment, student_id=student), _quiet():
+        step = converter(coursedir=coursedir, config=config)
+        step.force = True
+        return _call(lambda: capture_log(step))
+
+
+def api(course: Course) -> NbGraderAPI:
+    """nbgrader's own view of the course: what its formgrader shows."""
+    config, coursedir = _directory(course)
+    with _quiet():
+        return NbGraderAPI(coursedir=coursedir, config=config)
+
+
+def due_date(course: Course, assignment: Assignment) -> datetime.datetime | None:
+    """When the assignment is due (naive UTC, as nbgrader keeps it): the gradebook goes first."""
+    recorded = _recorded_due(course, assignment.name)
+    if recorded is not None or assignment.due is None:
+        return recorded
+    return assignment.due.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
+    if not course.database.is_file():
+        return None
+    with open_gradebook(course) as book:
+        try:
+            due: datetime.datetime | None = book.find_assignment(assignment).duedate
+        except MissingEntry:
+            return None
+    return due
+
+
+def set_due(course: Course, assignment: str, due: datetime.datetime) -> None:
+    """Write the due date into the gradebook, where nbgrader and its formgrader keep it."""
+    with open_gradebook(course) as book:
+        book.update_or_create_assignment(assignment, duedate=parse_utc(due.isoformat()))
+
+
+def name_students(course: Course, names: Mapping[str, tuple[str, str]]) -> None:
+    """Write each student's first and last name into the gradebook."""
+    with open_gradebook(course) as book:
+        for student, (first, last) in names.items():
+            book.update_or_create_student(student, first_name=first, last_name=last)
+
+
+def cell_scores(book: Any, assignment: str, student: str) -> dict[str, float]:
+    """A submission's points by grade cell, extra credit included."""
+    try:
+        submission = book.find_submission(assignment, student)
+    except MissingEntry:
+        return {}
+    return {
+        grade.name: float(grade.score or 0.0)
+        for notebook in submission.notebooks
+        for grade in notebook.grades
+    }
+
+
+def rows(book: Any, assignments: list[str], students: list[str]) -> list[dict[str, object]]:
+    """One row per student and assignment, for the CSV and the tables."""
+    found: list[dict[str, object]] = []
+    for assignment in book.assignments:
+        if assignments and assignment.name not in assignments:
+            continue
+        for student in book.students:
+            if students and student.id not in students:
+                continue
+            found.append(_row(book, assignment, student))
+    return found
+
+
+def _row(book: Any, assignment: Any, student: Any) -> dict[str, object]:
+    row: dict[str, object] = dict.fromkeys(COLUMNS, "")
+    row |= {
+        "assignment": assignment.name,
+        "student": student.id,
+        "last_name": student.last_name or "",
+        "first_name": student.first_name or "",
+        "max_score": assignment.max_score,
+        "raw_score": 0.0,
+        "late_penalty": 0.0,
+        "score": 0.0,
+    }
+    try:
+        submission = book.find_submission(assignment.name, student.id)
+    except MissingEntry:
+        return row
+    penalty = submission.late_submission_penalty or 0.0
+    return row | {
+        "submitted": "" if submission.timestamp is None else submission.timestamp.isoformat(),
+        "late_seconds": int(submission.total_seconds_late),
+        "raw_score": round(submission.score, 4),
+        "late_penalty": round(penalty, 4),
+        "score": round(max(0.0, submission.score - penalty), 4),
+        "needs_manual_grade": "yes" if submission.needs_manual_grade else "no",
+    }
+
+
+def safe_cell(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula: text that looks like one is quoted.
+
+    >>> safe_cell("=1+1"), safe_cell("ada"), safe_cell(-1.5)
+    ("'=1+1", 'ada', -1.5)
+    """
+    if isinstance(value, int | float):
+        return value
+    text = str(value).replace("\x00", "")
+    return (
+        f"'{text}"
+        if text.lstrip()[:1] in ("=", "+", "-", "@", "|", "%") or text[:1] in ("\t", "\r", "\n")
+        else text
+    )
+
+
+def write_csv(path: Path, columns: tuple[str, ...], table: list[dict[str, object]]) -> None:
+    """Write `table` with `columns`, every cell made safe."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(columns)
+    writer.writerows([safe_cell(row.get(column, "")) for column in columns] for row in table)
+    write_atomically(path, stream.getvalue().encode())
+
+
+class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
+    """`nbgrader export`: grades as CSV, safe to open in a spreadsheet."""
+
+    def export(self, gradebook: Any) -> None:
+        path = Path(self.to or "grades.csv")
+        self.log.info("Exporting grades to %s", path)
+        table = rows(
+            gradebook, [str(each) for each in self.assignment], [str(s) for s in self.student]
+        )
+        write_csv(path, COLUMNS, table)
+
+
+def export(course: Course, assignment: str, path: Path) -> Path:
+    """nbgrader's export through our plugin."""
+    plugin = SafeCsvExport(to=str(path), assignment=[assignment])
+    with _quiet(), open_gradebook(course) as book:
+        plugin.export(book)
+    return path

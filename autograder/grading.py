@@ -1,0 +1,196 @@
+"""Run an assignment's hidden suite over a folder of modules.
+
+One pytest process a module, trusted, outside the sandbox; a module that breaks its process, or
+makes it time out, takes nothing from the others::
+
+    folder/ring.py, star.py, ...  ->  stage/ + supplied files  ->  pytest test_ring.py  ->  record
+                                                                   pytest test_star.py  ->  record
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autograder import assignment as assignments
+from autograder.assignment import SUITE_POINTS, Assignment
+from autograder.course import Course
+from autograder.plugin import Job
+
+HERE = Path(__file__).resolve().parent
+MODULE_TIMEOUT_S = 400.0
+
+
+def grade_modules(
+    assignment: str,
+    folder: Path,
+    *,
+    secret: str,
+    sandbox: bool = True,
+    modules: Iterable[str] | None = None,
+    jobs: int | None = None,
+) -> dict[str, Any]:
+    """Run the suite on every planned module of a folder.
+
+    Args:
+        assignment: its name, like ``"a03_allreduce"``.
+        folder: holds some of the modules; others score 0 and say so.
+        secret: the course's; hidden inputs are drawn from it.
+        sandbox: False runs submissions with the rights of this account.
+        modules: only these, None for all.
+        jobs: modules graded at once; None for as many as there are cores, 2 at most.
+
+    Returns:
+        ``{"modules": {name: {"score", "max_score", "tests"}}, "sandbox", "counts",
+        "timeline_svg", "error"}``; an error is ours, and then no score counts.
+    """
+    plan = assignments.load(assignment)
+    wanted = [spec.name for spec in plan.modules if modules is None or spec.name in set(modules)]
+    with staged(plan, folder) as stage:
+        present = [name for name in wanted if (stage / f"{name}.py").is_file()]
+        workers = jobs or min(2, len(os.sched_getaffinity(0)))
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            order = present[::-1]  # the plan's later modules take longest: begin with them
+            records = pool.map(
+                lambda name: run_suite(plan, name, stage, secret=secret, sandbox=sandbox), order
+            )
+            by_name = dict(zip(order, records, strict=True))
+    return _report(plan, wanted, by_name)
+
+
+@contextlib.contextmanager
+def staged(plan: Assignment, folder: Path) -> Iterator[Path]:
+    """A fresh folder with the planned modules, regular files only, and our supplied files."""
+    outer = Path(tempfile.mkdtemp(prefix="ringside-suite-"))
+    try:
+        stage = outer / "modules"
+        stage.mkdir()
+        for spec in plan.modules:
+            path = folder / spec.filename
+            if path.is_file() and not path.is_symlink():
+                shutil.copyfile(path, stage / spec.filename)
+        for name in plan.supplied:
+            shutil.copyfile(Course.here().solution(plan.name) / name, stage / name)
+        yield stage
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+def run_suite(
+    plan: Assignment,
+    module: str,
+    stage: Path,
+    *,
+    secret: str,
+    sandbox: bool,
+    call_timeout_s: float = 20.0,
+) -> dict[str, Any]:
+    """One module's record; a record that is not there is an error of ours."""
+    outer = Path(tempfile.mkdtemp(prefix="ringside-record-"))
+    try:
+        job = Job(
+            module=module,
+            folder=str(stage),
+            record=str(outer / "record.json"),
+            secret=secret,
+            module_hash=hashlib.sha256((stage / f"{module}.py").read_bytes()).hexdigest(),
+            sandbox=sandbox,
+            call_timeout_s=call_timeout_s,
+        )
+        output = _run_pytest(plan.name, job, outer)
+        try:
+            record: dict[str, Any] = json.loads(Path(job.record).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {"error": f"{module}: the suite left no record.\n{output[-1500:]}"}
+        return record
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
+    suite = HERE / "suites" / assignment / f"test_{job.module}.py"
+    job_path = outer / "job.json"
+    job_path.touch(mode=0o600)  # it holds the course's secret
+    job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "autograder.plugin", "--job", str(job_path)]
+    command += ["-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
+    kit = str(HERE.parent)
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [kit, os.environ.get("PYTHONPATH", "")])),
+    }
+    process = subprocess.Popen(
+        command,
+        cwd=outer,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=MODULE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        output += f"\nkilled after {MODULE_TIMEOUT_S:g} s"
+    return output
+
+
+def _report(
+    plan: Assignment, wanted: list[str], records: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    report: dict[str, Any] = {
+        "modules": {},
+        "sandbox": "",
+        "counts": {},
+        "timeline_svg": None,
+        "error": None,
+    }
+    for name in wanted:
+        record = records.get(name)
+        if record is None:
+            report["modules"][name] = _missing(name)
+            continue
+        tests = record.get("tests", [])
+        earned = sum(test["earned"] for test in tests)
+        report["modules"][name] = {
+            "score": round(min(earned, SUITE_POINTS), 4),
+            "max_score": SUITE_POINTS,
+            "tests": tests,
+            "timeline_svg": record.get("timeline_svg"),
+        }
+        report["sandbox"] = record.get("sandbox") or report["sandbox"]
+        report["counts"][name] = record.get("counts", [])
+        if record.get("error") and not report["error"]:
+            report["error"] = f"{plan.name}/{name}: {record['error']}"
+    pictures = [
+        report["modules"][name].get("timeline_svg")
+        for name in ("ring", *wanted)
+        if name in report["modules"]
+    ]
+    report["timeline_svg"] = next((picture for picture in pictures if picture), None)
+    return report
+
+
+def _missing(name: str) -> dict[str, Any]:
+    sentence = f"{name}.py is not there: write the cell that begins with %%writefile {name}.py."
+    test = {"name": "module_is_there", "kind": "values", "points": SUITE_POINTS, "earned": 0.0}
+    test |= {"message": sentence, "detail": "", "seconds": 0.0, "reproduce": ""}
+    return {"score": 0.0, "max_score": SUITE_POINTS, "tests": [test], "timeline_svg": None}

@@ -1,0 +1,42 @@
+"""What runs under a real ``mpiexec`` in grading: the student's functions, call after call.
+
+The inputs are a codec list of ``(target, [arguments of each rank])``. Each rank
+sends back one frame a call, its length and ``codec(("value", v))`` or ``("error", text)``; an
+error is its last. ``autograder.mpi_job`` says where inputs and results go.
+"""
+
+import os
+import struct
+import sys
+from importlib import import_module
+
+
+def main() -> None:
+    """Make all calls, each on a communicator of its own."""
+    sys.path[:0] = [os.environ["RINGSIDE_JOB_KIT"], os.environ["RINGSIDE_JOB_MODULES"]]
+    from mpi4py import MPI
+
+    from ringside import codec
+
+    with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as stream:
+        calls = codec.decode(stream.read())
+    world = MPI.COMM_WORLD
+    pipe = os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], f"pipe{world.rank}")
+    with open(pipe, "wb") as results:
+        for target, arguments in calls:
+            comm = world.Dup()
+            module, _, function = target.partition(":")
+            try:
+                call = getattr(import_module(module), function)
+                frame = codec.encode(("value", call(comm, *arguments[world.rank])))
+            except BaseException as error:
+                frame = codec.encode(("error", f"{type(error).__name__}: {error}"[:300]))
+            results.write(struct.pack("<I", len(frame)) + frame)
+            results.flush()
+            if codec.decode(frame)[0] == "error":  # the other ranks may wait for this one
+                world.Abort(1)
+            comm.Free()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Run a student's modules under real ``mpiexec``, the whole job in one sandbox.
+
+    outcome = run_mpi(["mpiexec", "-n", "4", "python", "-I", "driver.py"], folder, inputs, 60.0,
+                      driver=DRIVER)
+    outcome.results[2]          # the bytes that rank 2 sent back
+
+Real ranks share memory and files, so only values are taken from such a run, never counts. What
+the driver finds in its environment:
+
+    RINGSIDE_JOB_INPUTS     a file with the given bytes
+    RINGSIDE_JOB_RESULTS    a folder of named pipes ``pipe0``, ``pipe1``, ...: each rank opens its
+                            own for writing, once, writes what it has to say, and closes it
+    RINGSIDE_JOB_MODULES    the folder of the student's modules
+    RINGSIDE_JOB_KIT        the folder that holds the package ringside
+
+A pipe takes no room on a disk, and can't be a link to something else.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder.sandbox import Limits, Process, Sandbox, Tier
+
+__all__ = ["MpiOutcome", "run_mpi"]
+
+_TICK_S = 0.02
+# What each rank runs: a daemon of its own would keep mpiexec from ending, so none is started.
+_RANK = b"""
+import os, runpy, sys
+kit = os.environ["RINGSIDE_JOB_KIT"]
+sys.path.insert(0, kit)
+from mpi4py import MPI
+from ringside import seccomp
+sys.path.remove(kit)
+seccomp.refuse_processes(os.getpid())
+runpy.run_path(os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], "driver.py"), run_name="__main__")
+"""
+
+
+@dataclass(frozen=True)
+class MpiOutcome:
+    """How an MPI job ended.
+
+    Attributes:
+        status: "ok" (exit status 0), "failed", "timeout", "limit" (too much memory or too many
+            bytes sent back), or "unavailable" (no sandbox here can hold an MPI job).
+        results: per rank the bytes that it sent back.
+        output: the first bytes of what the ranks wrote, or the reason why nothing ran.
+        seconds: wall time.
+    """
+
+    status: str
+    results: list[bytes]
+    output: str
+    seconds: float
+    survivors: tuple[int, ...] = ()
+
+
+def run_mpi(
+    argv: Sequence[str],
+    modules_folder: Path,
+    inputs: bytes,
+    timeout_s: float,
+    *,
+    driver: str = "",
+    files: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    max_result_bytes: int = 64 << 20,
+    trust_submissions: bool = False,
+) -> MpiOutcome:
+    """Run one job and wait for it.
+
+    Args:
+        argv: ``mpiexec -n P PROGRAM...``. "mpiexec" and "python" alone stand for this
+            environment's, "driver.py" for ``driver`` inside the sandbox. Ranks may start threads,
+            and no processes.
+        inputs: given to every rank.
+        driver: source of the program that each rank runs.
+        files: names of the modules to take from the folder; None for all ``*.py``.
+        max_result_bytes: of all ranks together; the job is killed above.
+    """
+    world_size = int(argv[argv.index("-n") + 1])
+    extra = {"inputs": inputs, "driver.py": driver.encode(), "rank.py": _RANK}
+    with Sandbox(
+        modules_folder,
+        files=files,
+        extra=extra,
+        pipes=world_size,
+        limits=limits,
+        trust_submissions=trust_submissions,
+    ) as sandbox:
+        if sandbox.tier == Tier.LANDLOCK:
+            reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"
+            return MpiOutcome("unavailable", [], reason, 0.0)
+        started = time.monotonic()
+        pipes = [sandbox.open_pipe(number) for number in range(world_size)]
+        try:
+            process = sandbox.popen(_inside(argv, sandbox), env=_environment(sandbox))
+            results, status = _collect(process, pipes, started + timeout_s, max_result_bytes)
+        finally:
+            sandbox.kill()
+            for pipe in pipes:
+                os.close(pipe)
+        return MpiOutcome(
+            status=status,
+            results=results,
+            output=process.output(),
+            seconds=time.monotonic() - started,
+            survivors=tuple(sandbox.survivors()),
+        )
+
+
+def _inside(argv: Sequence[str], sandbox: Sandbox) -> list[str]:
+    """The command as it is inside."""
+    mpiexec = str(Path(sandbox.python).parent / "mpiexec")
+    names = {
+        "mpiexec": mpiexec if os.path.exists(mpiexec) else shutil.which("mpiexec") or mpiexec,
+        "python": sandbox.python,
+        "driver.py": str(sandbox.job_path / "rank.py"),
+    }
+    return [names.get(word, word) for word in argv]
+
+
+def _environment(sandbox: Sandbox) -> dict[str, str]:
+    return {
+        "RINGSIDE_JOB_INPUTS": str(sandbox.job_path / "inputs"),
+        "RINGSIDE_JOB_RESULTS": str(sandbox.job_path),
+        "RINGSIDE_JOB_MODULES": str(sandbox.modules_path),
+        "RINGSIDE_JOB_KIT": str(sandbox.kit_path),
+    }
+
+
+def _collect(
+    process: Process, pipes: Sequence[int], deadline: float, max_bytes: int
+) -> tuple[list[bytes], str]:
+    """Read all pipes until the job has ended, the deadline is met or it has said too much."""
+    results = [bytearray() for _ in pipes]
+    with selectors.DefaultSelector() as selector:
+        for rank, pipe in enumerate(pipes):
+            selector.register(pipe, selectors.EVENT_READ, rank)
+        while True:
+            ended = process.poll() is not None  # asked first, so that the last read sees all
+            # A pipe without a writer, before the first or after the last, is always readable.
+            if not _read_ready(selector, results, 0 if ended else _TICK_S):
+                if ended:
+                    break
+                time.sleep(_TICK_S)
+            if sum(map(len, results)) > max_bytes:
+                return _ended(results, "limit")
+            if time.monotonic() > deadline:
+                return _ended(results, "timeout")
+    if process.killed_for is not None:
+        return _ended(results, "limit")
+    return _ended(results, "ok" if process.returncode == 0 else "failed")
+
+
+def _read_ready(selector: selectors.BaseSelector, results: list[bytearray], wait_s: float) -> bool:
+    """Whether any bytes came."""
+    came = False
+    for key, _ in selector.select(wait_s):
+        try:
+            piece = os.read(key.fd, 1 << 16)
+        except BlockingIOError:
+            continue
+        results[key.data] += piece
+        came = came or bool(piece)
+    return came
+
+
+def _ended(results: list[bytearray], status: str) -> tuple[list[bytes], str]:
+    return [bytes(result) for result in results], status

@@ -1,0 +1,101 @@
+"""Groups of two and three where they fit, the fold elsewhere."""
+
+import numpy as np
+from shards import shard_bounds
+
+
+def largest(p):
+    return 1 << (p.bit_length() - 1)
+
+
+def fold(comm, total, core):
+    rank, extra = comm.Get_rank(), comm.Get_size() - core
+    if rank >= core:
+        comm.Send(total, rank - core)
+        comm.Recv(total, rank - core)
+        return False
+    if rank < extra:
+        incoming = np.empty_like(total)
+        comm.Recv(incoming, rank + core)
+        total += incoming
+    return True
+
+
+def unfold(comm, total, core):
+    rank, extra = comm.Get_rank(), comm.Get_size() - core
+    if rank < extra:
+        comm.Send(total, rank + core)
+
+
+def recursive_doubling(comm, x):
+    """Groups of two and of three where p allows it, whole exchanges in each group."""
+    rank, p = comm.Get_rank(), comm.Get_size()
+    rest, _threes = p, 0
+    while rest % 2 == 0:
+        rest //= 2
+    if rest not in (1, 3):
+        return by_fold(comm, x)
+    total = np.array(x)
+    stride, left = 1, p
+    while left > 1:
+        radix = 2 if left % 2 == 0 else 3
+        digit = rank // stride % radix
+        base = rank - digit * stride
+        mine = total.copy()
+        for k in range(1, radix):
+            got = np.empty_like(total)
+            dest, source = base + (digit + k) % radix * stride, base + (digit - k) % radix * stride
+            comm.Sendrecv(mine, dest, recvbuf=got, source=source)
+            total += got
+        stride *= radix
+        left //= radix
+    return total
+
+
+def by_fold(comm, x):
+    rank, p = comm.Get_rank(), comm.Get_size()
+    core = largest(p)
+    total = np.array(x)
+    if not fold(comm, total, core):
+        return total
+    incoming = np.empty_like(total)
+    distance = 1
+    while distance < core:
+        partner = rank ^ distance
+        comm.Sendrecv(total, partner, recvbuf=incoming, source=partner)
+        total += incoming
+        distance *= 2
+    unfold(comm, total, core)
+    return total
+
+
+def halving_doubling(comm, x):
+    rank, p = comm.Get_rank(), comm.Get_size()
+    core = largest(p)
+    total = np.array(x)
+    if not fold(comm, total, core):
+        return total
+
+    def shards(first, count):
+        lo, _ = shard_bounds(len(total), core, first)
+        _, hi = shard_bounds(len(total), core, first + count - 1)
+        return total[lo:hi]
+
+    distance = core // 2
+    while distance >= 1:
+        partner = rank ^ distance
+        mine, theirs = rank & -distance, partner & -distance
+        incoming = np.empty_like(shards(mine, distance))
+        comm.Sendrecv(shards(theirs, distance), partner, recvbuf=incoming, source=partner)
+        shards(mine, distance)[:] += incoming
+        distance //= 2
+    distance = 1
+    while distance < core:
+        partner = rank ^ distance
+        mine, theirs = rank & -distance, partner & -distance
+        comm.Sendrecv(
+            shards(mine, distance), partner, recvbuf=shards(theirs, distance), source=partner
+        )
+        distance *= 2
+    unfold(comm, total, core)
+    return total

@@ -1,0 +1,87 @@
+"""Trees by the lowest set bit, mirrored or shifted, as NCCL builds them."""
+
+import numpy as np
+from mpi4py import MPI
+from shards import shard_bounds
+
+
+def parent_by_bits(rank, world_size):
+    """Rank 0 is the root; others climb by their lowest set bit."""
+    if rank == 0:
+        return -1
+    bit = rank & -rank
+    up = (rank ^ bit) | (bit << 1)
+    return up if up < world_size else rank ^ bit
+
+
+def double_tree(world_size):
+    first = [parent_by_bits(rank, world_size) for rank in range(world_size)]
+    if world_size % 2 == 0:
+        rename = [world_size - 1 - rank for rank in range(world_size)]
+    else:
+        rename = [(rank + 1) % world_size for rank in range(world_size)]
+    second = [-1] * world_size
+    for rank, parent in enumerate(first):
+        second[rename[rank]] = -1 if parent < 0 else rename[parent]
+    return first, second
+
+
+def all_reduce(comm, x, num_chunks):
+    rank, world_size = comm.Get_rank(), comm.Get_size()
+    total = np.array(x)  # a contiguous copy, where sums grow
+    if world_size == 1:
+        return total
+    result = np.empty_like(total)
+    requests, actions = [], []  # what is in flight, and what to do when it has come
+
+    def start(request, action, *words):
+        requests.append(request)
+        actions.append((action, words))
+
+    def join(half, parents):
+        parent = parents[rank]
+        children = [child for child, its_parent in enumerate(parents) if its_parent == rank]
+        lo, hi = shard_bounds(len(total), 2, half)
+        sums = np.array_split(total[lo:hi], num_chunks)
+        results = np.array_split(result[lo:hi], num_chunks)
+        missing = [len(children)] * num_chunks
+
+        def add(index, incoming):
+            sums[index][:] += incoming
+            missing[index] -= 1
+            if missing[index] == 0:
+                send_up(index)
+
+        def send_up(index):
+            if parent < 0:
+                results[index][:] = sums[index]
+                send_down(index)
+            else:
+                start(comm.Isend(sums[index], parent, tag=half), sent_up, index)
+
+        def sent_up(index):
+            # A leaf has two chunks in flight: with all of them its port would have no room
+            # left for what it passes on in the other tree.
+            if not children and index + 2 < num_chunks:
+                send_up(index + 2)
+
+        def send_down(index):
+            for child in children:
+                start(comm.Isend(results[index], child, tag=half), lambda: None)
+
+        for index in range(num_chunks):
+            for child in children:
+                incoming = np.empty_like(sums[index])
+                start(comm.Irecv(incoming, child, tag=half), add, index, incoming)
+            if parent >= 0:
+                start(comm.Irecv(results[index], parent, tag=half), send_down, index)
+        if not children:
+            for index in range(min(2, num_chunks)):
+                send_up(index)
+
+    for half, parents in enumerate(double_tree(world_size)):
+        join(half, parents)
+    while (position := MPI.Request.Waitany(requests)) != MPI.UNDEFINED:
+        action, words = actions[position]
+        action(*words)
+    return result

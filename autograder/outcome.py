@@ -1,0 +1,96 @@
+"""What came of one submission: its status, its points, and what is to be said.
+
+A suite's result is data from our own process, but numbers in it are read as if it were not:
+a score is finite and between nothing and the maximum, whatever stands there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
+
+Status = Literal["graded", "rejected", "grader_error"]
+
+
+def clamp(value: object, most: float) -> float:
+    """`value` as a number from 0 to `most`; what is no finite number is 0."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return 0.0
+    return min(max(number, 0.0), most) if math.isfinite(number) else 0.0
+
+
+@dataclass
+class Outcome:
+    """One submission after grading; `result` is what `autograder.grading` gave."""
+
+    student: str
+    status: Status
+    message: str = ""  # why it is not graded
+    result: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    untouched: tuple[str, ...] = ()
+    modules: dict[str, str] = field(default_factory=dict)  # name -> source text
+    late_seconds: float = 0.0
+    key: str = ""
+
+    def tests(self, module: str) -> list[dict[str, Any]]:
+        """The tests of one module, in the suite's order."""
+        tests = self.result.get("modules", {}).get(module, {}).get("tests", [])
+        return list(tests) if isinstance(tests, list) else []
+
+    def percent(self, module: str) -> float:
+        """What the suite gave a module, of 100."""
+        entry = self.result.get("modules", {}).get(module, {})
+        return clamp(entry.get("score"), SUITE_POINTS)
+
+    def points(self, module: ModuleSpec) -> float:
+        """What a module earns in the assignment, of its weight."""
+        return round(module.weight * self.percent(module.name) / SUITE_POINTS, 4)
+
+    def score(self, assignment: Assignment) -> float:
+        """The submission's score: core modules and extra ones; 0 where it is not graded."""
+        if self.status != "graded":
+            return 0.0
+        return round(sum(self.points(module) for module in assignment.modules), 4)
+
+    def as_json(self, assignment: Assignment) -> dict[str, Any]:
+        """The submission in the form that `autograder grade --json` writes."""
+        report: dict[str, Any] = {
+            "student": self.student,
+            "status": self.status,
+            "score": self.score(assignment),
+            "max_score": assignment.max_score,
+            "late_seconds": self.late_seconds,
+            "modules": {
+                module.name: {
+                    "score": self.percent(module.name),
+                    "max_score": SUITE_POINTS,
+                    "tests": [_public(test) for test in self.tests(module.name)],
+                }
+                for module in assignment.modules
+            }
+            if self.status == "graded"
+            else {},
+        }
+        if self.message:
+            report["message"] = self.message
+        return report
+
+
+def _public(test: dict[str, Any]) -> dict[str, Any]:
+    """A test as the report gives it; the line that reproduces a failure follows the sentence."""
+    message = str(test.get("message") or "")
+    if message and test.get("reproduce"):
+        message += f"\n{test['reproduce']}"
+    return {
+        "name": test.get("name"),
+        "points": test.get("points"),
+        "earned": test.get("earned"),
+        "message": message,
+        "seconds": test.get("seconds"),
+    }

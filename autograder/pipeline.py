@@ -1,0 +1,304 @@
+"""submission -> quarantine -> rebuild -> grade (parallel, cached, resumable).
+
+A path given to ``autograder grade`` is one of
+
+    FOLDER/ring.py ...                   a folder of modules, a submission named after it
+    NAME.ipynb, FOLDER/*.ipynb           a notebook
+    NAME.zip                             either of these, packed
+    SUBMITTED/<student>/<assignment>/    nbgrader's tree, a submission each
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder import cache, receipt
+from autograder.assignment import Assignment
+from autograder.cache import Result
+from autograder.course import Course
+from autograder.gradebook import due_date
+from autograder.outcome import Outcome
+from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
+from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_notebook
+
+Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
+Progress = Callable[[int, int], None]  # (modules graded, modules in all)
+MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
+IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
+
+
+class PathError(ValueError):
+    """A path in which there is nothing to grade."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's hand-in, found but not read."""
+
+    student: str
+    path: Path  # a notebook, an archive, or a folder of modules
+
+
+def find(assignment: Assignment, paths: Iterable[Path]) -> list[Submission]:
+    """The submissions under `paths`, in the order given.
+
+    Raises:
+        PathError: a path isn't there, or two submissions have one name.
+    """
+    found: list[Submission] = []
+    for path in paths:
+        found += _find(assignment, path)
+    names = [submission.student for submission in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise PathError(f"More than one submission is named {', '.join(twice)}.")
+    return found
+
+
+def _find(assignment: Assignment, path: Path) -> list[Submission]:
+    if not os.path.lexists(path):
+        raise PathError(f"{path} does not exist.")
+    if not path.is_dir() or path.is_symlink():
+        if path.suffix not in (".ipynb", ".zip"):
+            raise PathError(f"{path} is neither a folder nor a notebook nor a zip archive.")
+        in_tree = path.parent.name == assignment.name
+        return [Submission(path.parent.parent.name if in_tree else path.stem, path)]
+    path = path.resolve()
+    in_tree = path.name == assignment.name
+    if notebook := _notebook_in(assignment, path):
+        return [Submission(path.parent.name if in_tree else path.name, notebook)]
+    students = sorted(
+        child for child in path.iterdir() if not child.is_symlink() and child.is_dir()
+    )
+    tree = [child / assignment.name for child in students if (child / assignment.name).is_dir()]
+    if tree:
+        return [
+            Submission(folder.parent.name, _notebook_in(assignment, folder) or folder)
+            for folder in tree
+        ]
+    return [Submission(path.name, path)]
+
+
+def _notebook_in(assignment: Assignment, folder: Path) -> Path | None:
+    """The assignment's notebook in `folder`; a single one under another name counts."""
+    planned = folder / assignment.notebook
+    if os.path.lexists(planned):
+        return planned
+    others = sorted(folder.glob("*.ipynb"))
+    return others[0] if len(others) == 1 else None
+
+
+def prepare(assignment: Assignment, submission: Submission, course: Course) -> Rebuilt:
+    """Quarantine and rebuild one submission.
+
+    Raises:
+        Rejected: it can't be read; the message is for the student.
+    """
+    if submission.path.suffix == ".zip":
+        with tempfile.TemporaryDirectory(prefix="ringside-zip-") as scratch:
+            extract_zip(submission.path, Path(scratch))
+            inner = _find(assignment, Path(scratch))[0]
+            return prepare(assignment, inner, course)
+    if submission.path.suffix == ".ipynb":
+        release = release_notebook(assignment, course.release(assignment.name))
+        rebuilt = rebuild(assignment, release, read_regular(submission.path))
+        if submission.path.name != assignment.notebook:
+            rebuilt.notes.append(
+                f"The notebook is named {submission.path.name[:80]!r}: it was taken."
+            )
+        return rebuilt
+    inspection = inspect(submission.path)
+    rebuilt = modules_in_folder(assignment, submission.path)
+    planned = {module.filename for module in assignment.modules}
+    rebuilt.notes += [f"{n} {why}." for n, why in inspection.refused.items() if n not in planned]
+    return rebuilt
+
+
+@dataclass(frozen=True)
+class Job:
+    """One module to grade: its source, and those of its author's modules that it imports."""
+
+    module: str
+    sources: Mapping[str, str]
+    key: str
+
+
+@dataclass
+class Session:
+    """Grades submissions of one assignment; results are looked up before they are computed.
+
+    What is graded and stored is a module, so a class of untouched stubs is graded once, and a
+    regrade after one changed module grades one module.
+    """
+
+    assignment: Assignment
+    course: Course
+    grader: Grader
+    jobs: int = 1
+    trusted: bool = False
+
+    def __post_init__(self) -> None:
+        self.store = cache.Store(self.course.results)
+
+    def outcome(self, student: str, rebuilt: Rebuilt) -> Outcome:
+        """The outcome of one rebuilt submission, from the store or by grading it now."""
+        outcome = self._pending(student, rebuilt)
+        jobs = self._jobs_of(outcome)
+        self._collect(outcome, jobs, self._results(jobs, None))
+        return outcome
+
+    def grade(
+        self, submissions: Sequence[Submission], progress: Progress | None = None
+    ) -> list[Outcome]:
+        """Grade all submissions, `jobs` modules at a time; equal modules once."""
+        outcomes = [self._read(submission) for submission in submissions]
+        due = due_date(self.course, self.assignment)
+        receipts = receipt.received(self.course, self.assignment.name)
+        for outcome in outcomes:
+            outcome.late_seconds = receipt.late_seconds(receipts.get(outcome.student), due)
+        plans = [self._jobs_of(outcome) for outcome in outcomes]
+        wanted = {job.key: job for jobs in plans for job in jobs}
+        results = self._results(list(wanted.values()), progress)
+        for outcome, jobs in zip(outcomes, plans, strict=True):
+            self._collect(outcome, jobs, results)
+        return outcomes
+
+    def _results(self, jobs: Sequence[Job], progress: Progress | None) -> dict[str, Result]:
+        found: dict[str, Result] = {}
+        with ThreadPoolExecutor(max_workers=max(1, self.jobs)) as pool:
+            futures = {pool.submit(self._result, job): job for job in jobs}
+            try:
+                for future in as_completed(futures):
+                    found[futures[future].key] = future.result()
+                    if progress:
+                        progress(len(found), len(jobs))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return found
+
+    def _result(self, job: Job) -> Result:
+        """A module's result, stored or new. A fault of ours is an error in it, never a zero."""
+        stored = self.store.get(job.key)
+        if stored is not None:
+            return stored
+        try:
+            with module_folder(job.sources) as folder:
+                result = self.grader(self.assignment.name, folder, job.module)
+        except Exception as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+        if not result.get("error"):
+            self.store.put(job.key, result)
+        return result
+
+    def _read(self, submission: Submission) -> Outcome:
+        try:
+            rebuilt = prepare(self.assignment, submission, self.course)
+        except (Rejected, PathError) as rejected:
+            return Outcome(submission.student, "rejected", message=str(rejected))
+        return self._pending(submission.student, rebuilt)
+
+    def _pending(self, student: str, rebuilt: Rebuilt) -> Outcome:
+        return Outcome(
+            student,
+            "graded",
+            notes=list(rebuilt.notes),
+            untouched=rebuilt.untouched,
+            modules=rebuilt.modules,
+        )
+
+    def _jobs_of(self, outcome: Outcome) -> list[Job]:
+        if outcome.status != "graded":
+            return []
+        return [
+            self._job(module.name, imported(module.name, outcome.modules))
+            for module in self.assignment.modules
+        ]
+
+    def _job(self, module: str, sources: Mapping[str, str]) -> Job:
+        name = self.assignment.name
+        key = cache.key(name, module, sources, self.course, trusted=self.trusted)
+        return Job(module, sources, key)
+
+    def _collect(self, outcome: Outcome, jobs: list[Job], results: Mapping[str, Result]) -> None:
+        parts = {job.module: results[job.key] for job in jobs}
+        faults = [
+            f"{name}: {str(part['error'])[:MAX_FAULT]}"
+            for name, part in parts.items()
+            if part.get("error")
+        ]
+        if faults:
+            outcome.status = "grader_error"
+            outcome.message = "The grader failed. " + "; ".join(faults)
+        outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
+        outcome.result = {
+            "modules": parts,
+            "sandbox": next((p["sandbox"] for p in parts.values() if p.get("sandbox")), ""),
+        }
+
+
+def cores() -> int:
+    """The cores that this process may use: how many modules are graded at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
+    """`module` and those of its author's modules that it imports, directly or through others.
+
+    Only these are put beside it, so that its result depends on nothing else.
+    """
+    wanted, found = [module], dict[str, str]()
+    while wanted:
+        name = wanted.pop()
+        if name in found or name not in modules:
+            continue
+        found[name] = modules[name]
+        words = set(re.findall(r"\w+", " ".join(IMPORT.findall(modules[name]))))
+        wanted += sorted(words & modules.keys())
+    return found
+
+
+@contextmanager
+def module_folder(sources: Mapping[str, str]) -> Iterator[Path]:
+    """A folder that holds these modules and nothing else, for one grading."""
+    outer = Path(tempfile.mkdtemp(prefix="ringside-grade-"))
+    try:
+        folder = outer / "modules"
+        folder.mkdir()
+        for name, text in sources.items():
+            (folder / f"{name}.py").write_text(text, encoding="utf-8")
+        yield folder
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+
+
+def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
+    """The real grader: the hidden suite over sandboxed ranks."""
+    from autograder import grading
+
+    def grade(assignment: str, folder: Path, module: str) -> Result:
+        report = grading.grade_modules(
+            assignment,
+            folder,
+            secret=course.secret(),
+            sandbox=not trusted,
+            modules=[module],
+            jobs=1,
+        )
+        return {
+            **report["modules"][module],
+            "counts": report["counts"].get(module, []),
+            "sandbox": report["sandbox"],
+            "error": report["error"],
+        }
+
+    return grade

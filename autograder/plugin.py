@@ -1,0 +1,284 @@
+"""The pytest plugin that runs a hidden suite over one submission and writes down the points.
+
+pytest runs trusted and outside; student modules run in the sandboxed ranks of one ``Session``.
+
+    python -m pytest -p autograder.plugin --job JOB.json suites/a03_allreduce/test_ring.py
+
+``JOB.json`` (``Job``) says where the modules lie and where the record goes. The record is
+written at the end, whole or not at all; without it, whatever the exit status, nothing is graded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
+from ringside.checking import Case, Verdict, buffered, one_line, rendezvous
+from ringside.errors import DeadlineError
+from ringside.machine import Machine
+from ringside.trace import write_atomically
+from ringside.world import Result, Session
+
+KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
+RETRY_FACTOR = 2.0
+MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run of the suite is about."""
+
+    module: str
+    folder: str  # the student's modules and the supplied ones
+    record: str  # where the record is written
+    secret: str
+    module_hash: str
+    sandbox: bool
+    call_timeout_s: float = 20.0
+
+
+@dataclass
+class TestRecord:
+    """One test's result; ``message`` holds author's sentences only."""
+
+    __test__ = False  # for pytest, which looks for classes named Test...
+
+    name: str
+    kind: str
+    points: float
+    earned: float = 0.0
+    message: str = ""
+    detail: str = ""
+    reproduce: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Record:
+    """What the suite found about one module."""
+
+    module: str
+    tests: list[TestRecord] = field(default_factory=list)
+    counts: list[dict[str, Any]] = field(default_factory=list)
+    timeline_svg: str | None = None
+    sandbox: str = "none"
+    flags: list[str] = field(default_factory=list)
+    error: str | None = None  # a fault of ours: then nothing counts
+
+
+class Ranks:
+    """The fixture ``ranks``: calls into the student's module, within a budget of strikes."""
+
+    def __init__(self, session: Session, record: Record, timeout_s: float) -> None:
+        self._session = session
+        self._record = record
+        self._timeout_s = timeout_s
+        self._struck = ""  # the call that did not end
+
+    def call(
+        self,
+        target: str,
+        world_size: int,
+        args: Any,
+        *,
+        members: Sequence[int] | None = None,
+        machine: Machine | str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """Call ``module:function`` on every rank; never raises for what student code does.
+
+        A call that does not end is tried once more with twice the time, since the machine may
+        have been busy. If that ends no better, later calls are not made at all: one hang must
+        not cost its time-out again in every test.
+        """
+        if self._struck:
+            raise Verdict(f"not run: an earlier call did not end ({self._struck}).")
+        for timeout_s in (self._timeout_s, RETRY_FACTOR * self._timeout_s):
+            result = self._session.call(
+                target,
+                world_size,
+                args,
+                members=members,
+                machine=machine,
+                seed=seed,
+                timeout_s=timeout_s,
+            )
+            if not isinstance(result.error, DeadlineError):
+                return result
+        self._struck = f"{target} on {world_size} ranks"
+        return result
+
+    def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
+        """Put what was counted beside what is allowed, and keep the first timeline."""
+        entry = {
+            "case": str(case),
+            "sent_bytes": [int(count) for count in result.sent_bytes()],
+            "sent_messages": [int(count) for count in result.sent_messages()],
+            "makespan_s": float(result.makespan_s),
+            "allowed": {name: _plain(value) for name, value in allowed.items()},
+        }
+        self._record.counts.append(entry)
+        if self._record.timeline_svg is None:
+            self._record.timeline_svg = result.timeline._repr_html_()
+
+
+def _plain(value: Any) -> Any:
+    return [int(each) for each in value] if isinstance(value, list | tuple) else int(value)
+
+
+class Mpi:
+    """The fixture ``mpi``: the same module under a real ``mpiexec``, in one go."""
+
+    def __init__(self, real: RealRanks, ranks: Ranks) -> None:
+        self._real = real
+        self._ranks = ranks
+
+    def call_all(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
+        """Make the calls one after another under one ``mpiexec``; one result each.
+
+        What fails on our network is not tried; what hangs under ``mpiexec`` is the machine's
+        fault, unless it hangs on our network too where sends wait for their receives.
+        """
+        self._rehearse(calls, buffered())
+        try:
+            return self._real.call_all([Call(*call) for call in calls])
+        except RealityUnavailable as reason:
+            raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
+        except RealityError:
+            self._rehearse(calls, rendezvous())
+            raise
+
+    def _rehearse(
+        self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]], machine: Machine
+    ) -> None:
+        for target, world_size, args in calls:
+            result = self._ranks.call(target, world_size, args, machine=machine)
+            if result.error is not None:
+                headline = one_line(str(result.error).splitlines()[0])
+                raise Verdict(f"not run under mpiexec, since it fails on the network: {headline}")
+
+
+_RECORDER = pytest.StashKey["Recorder"]()
+
+
+@pytest.fixture(scope="session")
+def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
+    """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
+    recorder = pytestconfig.stash[_RECORDER]
+    folder = Path(recorder.job.folder)
+    with contextlib.ExitStack() as stack:
+        if recorder.job.sandbox:
+            from autograder.sandbox import Sandbox
+
+            place = stack.enter_context(Sandbox(folder))
+            recorder.record.sandbox = place.tier
+            session = Session(
+                folder,
+                launcher=place.popen,  # type: ignore[arg-type]
+                folder_inside=str(place.modules_path),
+                kit_inside=str(place.kit_path),
+                strict=True,
+            )
+        else:
+            recorder.record.sandbox = "none (submissions trusted)"
+            session = Session(folder)
+        stack.enter_context(session)
+        yield Ranks(session, recorder.record, recorder.job.call_timeout_s)
+
+
+@pytest.fixture(scope="session")
+def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
+    """Calls into the submission on real ranks."""
+    job = pytestconfig.stash[_RECORDER].job
+    return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox), ranks)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers from the course's secret, the test and the module: same on regrade."""
+    job = request.config.stash[_RECORDER].job
+    words = "\0".join((job.secret, request.node.name, job.module_hash))
+    digest = hashlib.sha256(words.encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--job FILE``."""
+    parser.addoption("--job", required=False, help="JSON file that describes the submission")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the job, and register the marker that carries points."""
+    config.addinivalue_line("markers", "points(number, kind, module): what a test is worth")
+    path = config.getoption("--job")
+    if path:
+        job = Job(**json.loads(Path(path).read_text(encoding="utf-8")))
+        config.stash[_RECORDER] = Recorder(job)
+        config.pluginmanager.register(config.stash[_RECORDER], "ringside-recorder")
+
+
+class Recorder:
+    """Takes the points of one run."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.record = Record(job.module)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        """Take points and sentence; any error that is no verdict is ours."""
+        report = yield
+        if call.when == "call":
+            self._note(item, call)
+        elif call.excinfo is not None:
+            self._fault(item.name, call.excinfo)
+        return report
+
+    def _note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        marker = item.get_closest_marker("points")
+        if marker is None or marker.kwargs.get("kind") not in KINDS:
+            self.record.error = f"{item.name} has no points marker with a known kind"
+            return
+        test = TestRecord(item.name, marker.kwargs["kind"], float(marker.args[0]))
+        test.seconds = round(call.duration, 3)
+        if call.excinfo is None:
+            test.earned = test.points
+        elif isinstance(call.excinfo.value, Verdict):
+            verdict = call.excinfo.value
+            test.earned = round(test.points * min(1.0, max(0.0, verdict.fraction)), 4)
+            test.message = verdict.sentence[:MESSAGE_LIMIT]
+            test.detail = verdict.detail[:DETAIL_LIMIT]
+            test.reproduce = verdict.reproduce[:MESSAGE_LIMIT]
+        else:
+            test.message = "the grader failed here; this is no fault of the submission."
+            self._fault(item.name, call.excinfo)
+        self.record.tests.append(test)
+
+    def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        lines = traceback.format_exception_only(excinfo.type, excinfo.value)
+        place = excinfo.traceback[-1]
+        self.record.error = (
+            f"{name}: {''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
+        )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A suite that can't be read is a fault of ours."""
+        if report.failed:
+            self.record.error = f"the suite cannot be read: {str(report.longrepr)[-600:]}"
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the record, whole."""
+        content = json.dumps(asdict(self.record), allow_nan=False)
+        write_atomically(Path(self.job.record), content.encode())

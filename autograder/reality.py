@@ -1,0 +1,119 @@
+"""A submission's functions under a real ``mpiexec``: values only.
+
+Real MPI's ranks can't be confined one from another, so nothing is counted here. All calls of a
+module on p ranks go through one ``mpiexec -n p`` (starting it takes longer than the calls), in
+one sandbox.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder import mpi_driver
+from autograder.mpi_job import MpiOutcome, run_mpi
+from ringside import codec
+from ringside.errors import CodecError, RankError, RunError
+
+TIMEOUTS_S = (30.0, 60.0)
+
+
+class RealityError(RuntimeError):
+    """Real MPI did not answer, and that is not known to be the submission's fault."""
+
+
+class RealityUnavailable(RealityError):
+    """No sandbox of this machine can hold an MPI job."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: the arguments of each rank, after ``comm``."""
+
+    target: str
+    world_size: int
+    args: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """What a call gave: a value per rank, or why there is none."""
+
+    values: list[Any]
+    error: RunError | None
+
+
+class RealRanks:
+    """Runs batches of calls under ``mpiexec``, one batch a world size."""
+
+    def __init__(self, folder: Path, *, sandbox: bool) -> None:
+        self._folder = folder
+        self._sandbox = sandbox
+
+    def call_all(self, calls: Sequence[Call]) -> list[RealRun]:
+        """One result a call.
+
+        Raises:
+            RealityUnavailable: real MPI can't be run here.
+            RealityError: it did not end in time, twice, or broke without a result.
+        """
+        runs: dict[int, RealRun] = {}
+        for world_size in dict.fromkeys(call.world_size for call in calls):
+            mine = {k: call for k, call in enumerate(calls) if call.world_size == world_size}
+            runs |= zip(mine, self._launch(list(mine.values()), world_size), strict=True)
+        return [runs[number] for number in range(len(calls))]
+
+    def _launch(self, calls: Sequence[Call], world_size: int) -> list[RealRun]:
+        """Calls of one world size, under one ``mpiexec``: comm and COMM_WORLD have equal ranks."""
+        job = codec.encode([(call.target, list(call.args)) for call in calls])
+        for timeout_s in TIMEOUTS_S:
+            outcome = run_mpi(
+                ["mpiexec", "-n", str(world_size), "python", "-I", "driver.py"],
+                self._folder,
+                job,
+                timeout_s,
+                driver=Path(mpi_driver.__file__).read_text(encoding="utf-8"),
+                trust_submissions=not self._sandbox,
+            )
+            if outcome.status == "unavailable":
+                raise RealityUnavailable(outcome.output)
+            if outcome.status != "timeout":
+                return _read(outcome, calls)
+        raise RealityError(
+            f"mpiexec -n {world_size} did not end within {TIMEOUTS_S[-1]:g} s, twice"
+        )
+
+
+def _read(outcome: MpiOutcome, calls: Sequence[Call]) -> list[RealRun]:
+    frames = [_frames(stream) for stream in outcome.results]
+    runs: list[RealRun] = []
+    for call in calls:
+        answers = [next(frames[rank], ("nothing", None)) for rank in range(call.world_size)]
+        bad = [rank for rank, (kind, _) in enumerate(answers) if kind != "value"]
+        if not bad:
+            runs.append(RealRun([value for _, value in answers], None))
+            continue
+        told = [rank for rank in bad if answers[rank][0] == "error"]
+        if not told:
+            tail = " ".join(outcome.output[-300:].split())
+            raise RealityError(f"{call.target} under mpiexec: {outcome.status}: {tail}")
+        error = RankError(told[0], "an exception", str(answers[told[0]][1]))
+        # Nothing was called after this one.
+        return runs + [RealRun([None], error)] * (len(calls) - len(runs))
+    return runs
+
+
+def _frames(stream: bytes) -> Iterator[tuple[str, Any]]:
+    """The frames that one rank sent back; what is cut off or damaged ends them."""
+    at = 0
+    while at + 4 <= len(stream):
+        (length,) = struct.unpack_from("<I", stream, at)
+        try:
+            kind, value = codec.decode(stream[at + 4 : at + 4 + length])
+        except (CodecError, TypeError, ValueError):
+            return
+        yield str(kind), value
+        at += 4 + length

@@ -1,0 +1,245 @@
+"""A fresh notebook from the release, with a student's solution cells in it.
+
+Only the source text of solution cells is moved over, by nbgrader's ``grade_id``. Everything else
+of the submitted notebook (outputs, metadata, flags, points, kernel, other cells) stays behind,
+and so do the tricks that live there. What is odd is said to the student, never guessed silently:
+
+    cell missing           by its first line `%%writefile ring.py` another cell may be found
+    cell there twice       the last one that was changed is taken, as running all cells would
+    flags or type changed  ignored
+    another file named     ignored: the file's name comes from the assignment's plan
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from autograder import notebooks
+from autograder.assignment import Assignment
+from autograder.quarantine import LIMITS, Rejected, read_regular
+
+WRITEFILE = re.compile(r"%%(?:writefile|file)\b[ \t]*(?:-a[ \t]+)?(\S*)[^\n]*(?:\n|\Z)")
+MAX_CELLS = 2_000
+
+
+@dataclass
+class Rebuilt:
+    """What is graded: a notebook of ours, and the modules in it."""
+
+    notebook: NotebookNode
+    modules: dict[str, str] = field(default_factory=dict)  # name -> source text
+    untouched: tuple[str, ...] = ()  # modules that are still as released
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One cell of the submitted notebook, as far as we read it."""
+
+    source: str
+    grade_id: str | None
+    kind: str
+    solution: bool
+
+
+def release_notebook(assignment: Assignment, release: Path) -> NotebookNode:
+    """The notebook as students got it."""
+    return notebooks.read(release / assignment.notebook)
+
+
+def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> Rebuilt:
+    """Move the solutions of the `submitted` notebook into a copy of the `release`.
+
+    Raises:
+        Rejected: it is no notebook.
+    """
+    cells = _parse(submitted)
+    rebuilt = Rebuilt(notebook=copy.deepcopy(release))
+    for cell in solution_cells(rebuilt.notebook):
+        grade_id = cell.metadata.nbgrader.grade_id
+        found = _choose(cells, grade_id, cell.source, rebuilt.notes)
+        if found is None and cell.cell_type == "code":
+            found = _by_first_line(cells, grade_id, cell.source, rebuilt.notes)
+        if found is None:
+            rebuilt.notes.append(f"The cell '{grade_id}' is missing: it counts as not done.")
+        elif cell.cell_type == "code":
+            cell.source = _module_cell(grade_id, found, rebuilt.notes)
+        elif found.source.strip() != cell.source.strip():
+            cell.source = as_plain_text(found.source)
+    _note_graded_cells(cells, release, rebuilt.notes)
+    rebuilt.modules, rebuilt.untouched = modules_of(assignment, rebuilt.notebook, release)
+    return rebuilt
+
+
+def solution_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that students fill in."""
+    return [cell for cell in notebook.cells if notebooks.marks(cell).get("solution", False)]
+
+
+def modules_of(
+    assignment: Assignment, notebook: NotebookNode, release: NotebookNode
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The planned modules in a notebook of ours, and which of them are as released."""
+    stubs = {cell.metadata.nbgrader.grade_id: cell.source for cell in solution_cells(release)}
+    modules: dict[str, str] = {}
+    untouched = []
+    names = {module.name for module in assignment.modules}
+    for cell in solution_cells(notebook):
+        name = cell.metadata.nbgrader.grade_id
+        if name not in names or cell.cell_type != "code":
+            continue
+        modules[name] = WRITEFILE.sub("", cell.source, count=1).rstrip("\n") + "\n"
+        if cell.source.strip() == stubs.get(name, "").strip():
+            untouched.append(name)
+    return modules, tuple(untouched)
+
+
+def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:
+    """The planned modules among the files of `folder`; other files are not looked at."""
+    rebuilt = Rebuilt(notebook=notebooks.notebook([]))
+    for module in assignment.modules:
+        path = folder / module.filename
+        if not path.exists() and not path.is_symlink():
+            continue
+        try:
+            text = read_regular(path).decode("utf-8")
+        except Rejected as rejected:
+            rebuilt.notes.append(f"{rejected} It counts as not handed in.")
+        except UnicodeDecodeError:
+            rebuilt.notes.append(
+                f"{module.filename} is not UTF-8 text: it counts as not handed in."
+            )
+        else:
+            rebuilt.modules[module.name] = text
+    return rebuilt
+
+
+def as_plain_text(text: str) -> str:
+    """A student's text as a markdown cell that can only show it.
+
+    nbgrader's pages render markdown with raw HTML, and MathJax follows links: an instructor's
+    session could be taken over. Inside a fence nothing is rendered.
+    """
+    lines = [
+        part
+        for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        for part in (textwrap.wrap(line, 100, break_on_hyphens=False) or [""])
+    ]
+    runs = [len(run) for run in re.findall(r"~+", text)]
+    fence = "~" * max(3, *(run + 1 for run in runs), 3) if runs else "~~~"
+    return "\n".join([f"{fence}text", *lines, fence])
+
+
+def plain_text(source: str) -> str:
+    """The text inside a cell that `as_plain_text` made."""
+    lines = source.split("\n")
+    if len(lines) >= 2 and lines[0].endswith("text") and lines[0][:-4] == lines[-1]:
+        return "\n".join(lines[1:-1])
+    return source
+
+
+def _parse(submitted: bytes) -> list[_Cell]:
+    if len(submitted) > LIMITS.notebook_bytes:
+        raise Rejected("The notebook is too large.")
+    try:
+        document = json.loads(submitted.decode("utf-8-sig"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, ValueError) as error:
+        where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise Rejected(f"The notebook is not valid JSON{where}: it can't be opened.") from error
+    cells = document.get("cells") if isinstance(document, dict) else None
+    if not isinstance(cells, list):
+        raise Rejected("The file is not a Jupyter notebook of format 4: it has no list of cells.")
+    if len(cells) > MAX_CELLS:
+        raise Rejected(f"The notebook has more than {MAX_CELLS} cells.")
+    return [_cell(each) for each in cells if isinstance(each, dict)]
+
+
+def _cell(raw: dict[str, Any]) -> _Cell:
+    source = raw.get("source", "")
+    if isinstance(source, list):
+        source = "".join(part for part in source if isinstance(part, str))
+    if not isinstance(source, str):
+        source = ""
+    metadata = raw.get("metadata")
+    marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    marks = marks if isinstance(marks, dict) else {}
+    grade_id = marks.get("grade_id")
+    # A lone surrogate is legal in JSON and in no file.
+    source = source.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+    return _Cell(
+        source=source[: LIMITS.module_bytes],
+        grade_id=grade_id if isinstance(grade_id, str) else None,
+        kind=str(raw.get("cell_type")),
+        solution=marks.get("solution") is True,
+    )
+
+
+def _choose(cells: list[_Cell], grade_id: str, stub: str, notes: list[str]) -> _Cell | None:
+    """The cell of this id; of several, the last that was changed."""
+    candidates = [cell for cell in cells if cell.grade_id == grade_id]
+    if not candidates:
+        return None
+    changed = [cell for cell in candidates if cell.source.strip() != stub.strip()]
+    chosen = (changed or candidates)[-1]
+    if len(candidates) > 1:
+        which = "the last one that was changed" if changed else "the last one"
+        notes.append(f"The cell '{grade_id}' is there {len(candidates)} times: {which} was taken.")
+    if not chosen.solution:
+        notes.append(f"The flags of the cell '{grade_id}' were changed: they were ignored.")
+    return chosen
+
+
+def _by_first_line(cells: list[_Cell], grade_id: str, stub: str, notes: list[str]) -> _Cell | None:
+    """A cell without id that writes this module's file, as some editors leave it."""
+    orphans = [
+        _Cell(cell.source, grade_id, cell.kind, True)
+        for cell in cells
+        if cell.grade_id is None
+        and cell.kind == "code"
+        and (match := WRITEFILE.match(cell.source.lstrip()))
+        and match[1].strip("\"'") == f"{grade_id}.py"
+    ]
+    chosen = _choose(orphans, grade_id, stub, notes)
+    if chosen is not None:
+        notes.append(f"The cell '{grade_id}' had lost its id: it was found by its first line.")
+    return chosen
+
+
+def _module_cell(name: str, cell: _Cell, notes: list[str]) -> str:
+    """The cell's source, with the first line that our plan gives."""
+    if cell.kind != "code":
+        notes.append(f"The cell '{name}' is no code cell any more: its text was taken as code.")
+    source = cell.source.replace("\r\n", "\n").lstrip("\n")
+    match = WRITEFILE.match(source)
+    if match is None:
+        notes.append(f"The cell '{name}' has lost its first line %%writefile {name}.py.")
+    elif match[1].strip("\"'") != f"{name}.py":
+        notes.append(f"The cell '{name}' names another file: it was taken as {name}.py.")
+    body = source[match.end() :] if match else source
+    return f"%%writefile {name}.py\n" + body.rstrip("\n")
+
+
+def _note_graded_cells(cells: list[_Cell], release: NotebookNode, notes: list[str]) -> None:
+    """Say which check cells were deleted or changed. It has no effect: they are ours."""
+    for cell in release.cells:
+        marks = notebooks.marks(cell)
+        if not marks.get("grade") or marks.get("solution"):
+            continue
+        submitted = [each for each in cells if each.grade_id == marks["grade_id"]]
+        if not submitted:
+            notes.append(f"The cell '{marks['grade_id']}' was deleted: it was put back.")
+        elif len(submitted) > 1:
+            notes.append(
+                f"The cell '{marks['grade_id']}' is there {len(submitted)} times: "
+                "the copies were ignored."
+            )
+        elif submitted[0].source.strip() != cell.source.strip():
+            notes.append(f"The cell '{marks['grade_id']}' was changed: it was put back.")

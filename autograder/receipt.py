@@ -1,0 +1,103 @@
+"""When a submission arrived, by the server's clock, and what lateness costs.
+
+A student's ``timestamp.txt``, a folder's name and a file's mtime can say anything. Believed is
+``build/receipts/<assignment>.csv`` (student, received), which the collecting side writes:
+`ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a learning
+platform's export, with the same two columns.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from nbgrader.exchange.default import ExchangeCollect
+from nbgrader.plugins import LateSubmissionPlugin
+from traitlets import Float
+
+from autograder.course import Course
+
+DAY_S = 86_400.0
+
+
+def received(course: Course, assignment: str) -> dict[str, datetime.datetime]:
+    """Each student's receipt, in UTC."""
+    path = course.receipts(assignment)
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        return {row["student"]: _utc(row["received"]) for row in csv.DictReader(stream)}
+
+
+def record(course: Course, assignment: str, student: str, moment: datetime.datetime) -> None:
+    """Write down that `student` handed in at `moment`; an earlier receipt is replaced."""
+    receipts = received(course, assignment) | {student: moment}
+    path = course.receipts(assignment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".tmp")
+    with fresh.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["student", "received"])
+        writer.writerows([name, moment.isoformat()] for name, moment in sorted(receipts.items()))
+    os.replace(fresh, path)
+
+
+def late_seconds(moment: datetime.datetime | None, due: datetime.datetime | None) -> float:
+    """How late a receipt is; without a receipt or a due date nothing is late.
+
+    `due` is naive UTC, as nbgrader keeps it.
+    """
+    if moment is None or due is None:
+        return 0.0
+    return max(0.0, (moment - due.replace(tzinfo=datetime.UTC)).total_seconds())
+
+
+def stamp(folder: Path, moment: datetime.datetime | None) -> str | None:
+    """Let nbgrader read our receipt: it believes ``timestamp.txt``. Gives what stood there."""
+    path = folder / "timestamp.txt"
+    wanted = "" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S.%f %Z")
+    before = path.read_bytes()[:200].decode("utf-8", "replace") if path.is_file() else None
+    if before is not None and before.strip() == wanted:
+        return None
+    path.unlink(missing_ok=True)
+    if moment is not None:
+        path.write_text(wanted + "\n", encoding="utf-8")
+    return before
+
+
+def _utc(text: str) -> datetime.datetime:
+    moment = datetime.datetime.fromisoformat(text)
+    return moment.replace(tzinfo=moment.tzinfo or datetime.UTC).astimezone(datetime.UTC)
+
+
+class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
+    """nbgrader's collect, which also writes each submission's receipt."""
+
+    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
+        super().do_copy(src, dest)
+        student, assignment = Path(dest).parent.name, Path(dest).name
+        moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
+        course = Course(kit=Course.here().kit, root=Path(self.coursedir.root))
+        record(course, assignment, student, moment)
+        stamp(Path(dest), moment)
+
+
+class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
+    """A share of the score for each day begun, after a grace time."""
+
+    percent_per_day = Float(10.0, help="Share of the score lost per day begun.").tag(config=True)
+    max_percent = Float(50.0, help="The largest share that can be lost.").tag(config=True)
+    grace_s = Float(900.0, help="Lateness that costs nothing, in seconds.").tag(config=True)
+
+    def late_submission_penalty(
+        self, student_id: str, score: float, total_seconds_late: float
+    ) -> float | None:
+        """The points to take off, or None."""
+        if total_seconds_late <= self.grace_s:
+            return None
+        days = math.ceil(total_seconds_late / DAY_S)
+        return float(score * min(self.max_percent, days * self.percent_per_day) / 100.0)

@@ -1,0 +1,3 @@
+"""Would be taken in place of ours."""
+
+open("@OUTSIDE@/mpi4py_was_shadowed", "w").close()

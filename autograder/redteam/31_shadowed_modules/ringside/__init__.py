@@ -1,0 +1,3 @@
+"""Would be taken in place of the kit."""
+
+open("@OUTSIDE@/ringside_was_shadowed", "w").close()

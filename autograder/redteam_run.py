@@ -1,0 +1,339 @@
+"""Hand in every attack of ``autograder/redteam/`` and see that nothing comes of it.
+
+    redteam/05_read_memory/attack.toml     what it would gain, and what is expected instead
+    redteam/05_read_memory/ring.py         the submission; or make.py, which makes it
+
+Expected is one of
+
+    no_points    graded, and the attacked module earns nothing (or ``max_percent`` at most)
+    limited      graded, at most ``max_percent``, and the tests of ``must_fail`` earn nothing
+    rejected     not read at all
+
+and of every attack that nothing outside has changed, that no secret is in what comes back, that
+nobody called at a port outside, and that no process is left. In a submission's text ``@OUTSIDE@``
+stands for a folder that anybody may write, ``@COURSE@`` for the course, ``@HOST@`` and ``@PORT@``
+for a listening socket: an attacker knows all that.
+
+``python -m autograder.redteam_run [NAME...]`` runs them from the shell, ``--json`` for programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import runpy
+import secrets
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autograder import assignment as assignments
+from autograder import feedback, pipeline
+from autograder.cache import Store
+from autograder.course import Course
+from autograder.watchdog import ProcessId, descendants
+
+__all__ = ["Attack", "AttackOutcome", "Outside", "full_grader", "load_attacks", "run_attacks"]
+
+ATTACKS = Path(__file__).resolve().parent / "redteam"
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One attacking submission, as its attack.toml tells."""
+
+    number: int
+    title: str
+    assignment: str
+    module: str
+    gain: str
+    expected: str
+    proof: str
+    folder: Path
+    max_percent: float = 0.0
+    must_fail: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    forbidden_in_page: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @classmethod
+    def load(cls, folder: Path) -> Attack:
+        table = tomllib.loads((folder / "attack.toml").read_text(encoding="utf-8"))
+        lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
+        return cls(folder=folder, **{**table, **lists})
+
+
+@dataclass(frozen=True)
+class AttackOutcome:
+    """What came of one attack; ``faults`` is empty where all is as expected."""
+
+    attack: Attack
+    status: str
+    percent: float
+    seconds: float
+    faults: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+def load_attacks(assignment: str | None = None, names: Iterable[str] | None = None) -> list[Attack]:
+    """The attacks in order, all or those on one assignment or of these names."""
+    wanted = None if names is None else set(names)
+    attacks = [Attack.load(path.parent) for path in sorted(ATTACKS.glob("*/attack.toml"))]
+    return [
+        attack
+        for attack in attacks
+        if assignment in (None, attack.assignment) and (wanted is None or attack.name in wanted)
+    ]
+
+
+@dataclass
+class Outside:
+    """What an attacker would like to touch, laid out where everybody may."""
+
+    folder: Path
+    course: Path
+    server: socket.socket
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    @classmethod
+    @contextlib.contextmanager
+    def laid_out(cls, course: Path) -> Iterator[Outside]:
+        """Make it, with the token in the environment, and take it away again."""
+        folder = Path(tempfile.mkdtemp(prefix="ringside-outside-"))
+        with socket.create_server(("", 0)) as server:
+            server.setblocking(False)
+            outside = cls(folder, course, server)
+            os.environ["RINGSIDE_SECRET_CANARY"] = outside.token
+            try:
+                outside._fill()
+                yield outside
+            finally:
+                del os.environ["RINGSIDE_SECRET_CANARY"]
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _fill(self) -> None:
+        (self.folder / "secret.txt").write_text(self.token)
+        with contextlib.closing(sqlite3.connect(self.folder / "gradebook.db")) as base:
+            base.execute("create table grade (student, auto_score, manual_score)")
+            base.execute("insert into grade values ('me', 0, 0)")
+            base.commit()
+        for path in self.folder.iterdir():
+            path.chmod(0o666)
+        self.folder.chmod(0o777)
+        self._before = self._content()
+
+    def filled_in(self, text: str) -> str:
+        """A submission's text with what the attacker knows."""
+        known = {
+            "@OUTSIDE@": str(self.folder),
+            "@COURSE@": str(self.course),
+            "@HOST@": socket.gethostname(),
+            "@PORT@": str(self.server.getsockname()[1]),
+        }
+        for name, value in known.items():
+            text = text.replace(name, value)
+        return text
+
+    def disturbances(self) -> list[str]:
+        """What has changed since it was laid out."""
+        now = self._content()
+        found = [f"{name} has appeared outside" for name in sorted(now.keys() - self._before)]
+        found += [f"{name} outside was changed" for name in self._before if self.changed(name, now)]
+        with contextlib.suppress(BlockingIOError):
+            connection, peer = self.server.accept()
+            connection.close()
+            found.append(f"{peer[0]} called at the port outside")
+        return found
+
+    def changed(self, name: str, now: dict[str, bytes]) -> bool:
+        return now.get(name) != self._before[name]
+
+    def _content(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+
+
+def run_attacks(
+    grade: Callable[[Path], dict[str, Any]],
+    *,
+    attacks: Iterable[Attack] | None = None,
+    progress: Callable[[AttackOutcome], None] | None = None,
+) -> list[AttackOutcome]:
+    """Hand in the attacks one after another.
+
+    Args:
+        grade: grades one path and returns the submission's entry of ``autograder grade --json``;
+            a text under ``"feedback"``, the page, is searched too.
+        progress: called after each attack.
+    """
+    outcomes = []
+    for attack in load_attacks() if attacks is None else attacks:
+        outcomes.append(run_attack(attack, grade))
+        if progress is not None:
+            progress(outcomes[-1])
+    return outcomes
+
+
+def run_attack(attack: Attack, grade: Callable[[Path], dict[str, Any]]) -> AttackOutcome:
+    """Hand in one attack and look at everything that it might have done."""
+    course = Course.here()
+    own = ProcessId.of(os.getpid())
+    _adopt_orphans()
+    before = set(descendants(own))
+    with (
+        Outside.laid_out(course.kit) as outside,
+        tempfile.TemporaryDirectory(prefix="ringside-redteam-") as scratch,
+    ):
+        path = _handed_in(attack, outside, Path(scratch), course.release(attack.assignment))
+        started = time.monotonic()
+        result = grade(path)
+        seconds = time.monotonic() - started
+        faults = _faults_of_result(attack, result)
+        faults += _leaks(attack, outside, result)
+        faults += outside.disturbances()
+        faults += _left_behind(own, before)
+    percent = _module(attack, result).get("score", 0.0)
+    return AttackOutcome(attack, result["status"], percent, seconds, tuple(faults))
+
+
+def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
+    """The whole path, from quarantine to the feedback page, without stored results."""
+    course = Course.here()
+    plan = assignments.load(assignment)
+
+    def grade(path: Path) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="ringside-results-") as results:
+            session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=1)
+            session.store = Store(Path(results) / "store")
+            outcomes = session.grade(pipeline.find(plan, [path]))
+            pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)
+            text = "".join(page.read_text(encoding="utf-8") for page in pages)
+        return {**outcomes[0].as_json(plan), "feedback": text}
+
+    return grade
+
+
+def _handed_in(attack: Attack, outside: Outside, scratch: Path, release: Path) -> Path:
+    """The submission, made or copied, with what the attacker knows filled in."""
+    target = scratch / "mallory"
+    script = attack.folder / "make.py"
+    if script.exists():
+        made = runpy.run_path(str(script))["make"](target, release, outside.folder)
+    else:
+        shutil.copytree(
+            attack.folder, target, ignore=shutil.ignore_patterns("__pycache__", "*.toml")
+        )
+        made = None
+    for path in target.rglob("*"):
+        small = path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20
+        if small and path.suffix in (".py", ".ipynb", ".txt"):
+            path.write_text(outside.filled_in(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return made or target
+
+
+def _module(attack: Attack, result: dict[str, Any]) -> dict[str, Any]:
+    module: dict[str, Any] = result.get("modules", {}).get(attack.module, {})
+    return module
+
+
+def _faults_of_result(attack: Attack, result: dict[str, Any]) -> list[str]:
+    status = "rejected" if attack.expected == "rejected" else "graded"
+    if result["status"] != status:
+        return [f"{result['status']}, not {status}: {result.get('message', '')}"]
+    faults = []
+    module = _module(attack, result)
+    percent = module.get("score", 0.0)
+    if percent > attack.max_percent:
+        faults.append(f"{attack.module} has {percent:g} %, at most {attack.max_percent:g} expected")
+    if attack.expected == "no_points" and result["score"] > 0:
+        faults.append(f"the submission has {result['score']:g} points")
+    for test in module.get("tests", []):
+        if test["name"] in attack.must_fail and test["earned"] > 0:
+            faults.append(f"{test['name']} earned {test['earned']:g}")
+    missing = set(attack.must_fail) - {test["name"] for test in module.get("tests", [])}
+    faults += [f"there is no test {name}" for name in sorted(missing)]
+    if result.get("late_seconds"):
+        faults.append("a timestamp of the student's was believed")
+    return faults
+
+
+def _leaks(attack: Attack, outside: Outside, result: dict[str, Any]) -> list[str]:
+    text = json.dumps(result)
+    forbidden = [outside.token, *map(outside.filled_in, attack.forbidden)]
+    faults = [f"{words!r} is in what came back" for words in forbidden if words in text]
+    page = result.get("feedback", "")
+    faults += [f"{words!r} is in the page" for words in attack.forbidden_in_page if words in page]
+    if len(text) > 4 << 20:
+        faults.append(f"what came back has {len(text) >> 20} MiB")
+    return faults
+
+
+def _left_behind(own: ProcessId, before: set[ProcessId]) -> list[str]:
+    """Processes that the grading has left; they would be our children now."""
+    end = time.monotonic() + 5.0
+    while left := [process for process in descendants(own) if process not in before]:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        left = [process for process in left if process.alive()]
+        if not left or time.monotonic() > end:
+            break
+        time.sleep(0.02)
+    return [f"process {process.pid} is left" for process in left]
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every process below whose own parent ends."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run attacks from the shell; 0 if all came to nothing, 1 if one did not."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    options = parser.parse_args(arguments)
+    attacks = load_attacks(names=options.names or None)
+    failed = 0
+    for attack in attacks:
+        outcome = run_attack(attack, full_grader(attack.assignment))
+        failed += not outcome.ok
+        print(_line(outcome, as_json=options.json), flush=True)
+    return 1 if failed or not attacks else 0
+
+
+def _line(outcome: AttackOutcome, *, as_json: bool) -> str:
+    fields = {
+        "attack": outcome.attack.name,
+        "ok": outcome.ok,
+        "status": outcome.status,
+        "percent": outcome.percent,
+        "seconds": round(outcome.seconds, 2),
+        "faults": list(outcome.faults),
+    }
+    if as_json:
+        return json.dumps(fields)
+    verdict = "came to nothing" if outcome.ok else "; ".join(outcome.faults)
+    return f"{outcome.attack.name:26} {outcome.status:8} {outcome.percent:5.1f} %  {verdict}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

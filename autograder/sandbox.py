@@ -1,0 +1,484 @@
+"""Start what holds student code where it sees nothing of the course and leaves nothing behind.
+
+    with Sandbox(folder, files=["ring.py"]) as sandbox:
+        process = sandbox.popen([sandbox.python, "-I", "-c", BOOTSTRAP, "5"], pass_fds=(5,))
+        ...
+        process.kill()
+        assert not sandbox.survivors()
+
+The best tier that this machine gives is used, and named in the report:
+
+    bubblewrap   namespaces of its own, resource limits, a watchdog on memory
+    landlock     no namespaces: resource limits and the watchdog; what each rank may do is held
+                 by ``ringside.confine`` alone, as it is inside bubblewrap too
+    none         the same without any promise, when told that submissions are trusted
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import os
+import platform
+import shutil
+import site
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from autograder.bubblewrap import Limits, arguments, limiter
+from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
+from ringside import landlock, seccomp
+
+__all__ = ["Limits", "Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier"]
+
+_ENVIRONMENT = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "TMPDIR": "/tmp",
+}
+_ENVIRONMENT_ALLOWED = ("RINGSIDE_", "OMP_", "OPENBLAS_", "MKL_", "UCX_", "MPIR_", "FI_", "HYDRA_")
+# What an MPI library complains of where there is no /sys and no network card.
+_QUIET_MPI = {"UCX_LOG_LEVEL": "fatal", "HWLOC_HIDE_ERRORS": "2"}
+_ENVIRONMENT_NEVER = ("RINGSIDE_COURSE", "RINGSIDE_SECRET", "RINGSIDE_KIT")
+_FIRST_UID, _NUM_UIDS = 61184, 4000  # a range that no distribution gives to people
+# bubblewrap's --die-with-parent holds only once it has set everything up. So the command waits
+# for a word, and ends where nobody is left to give it.
+_GATE = ["/bin/sh", "-c", 'echo ready; read -r go || exit 1; exec "$@" </dev/null', "gate"]
+_READY = b"ready\n"
+_counter = itertools.count()
+
+
+class SandboxUnavailable(RuntimeError):
+    """This machine can't confine submissions; the message says what to do."""
+
+
+class Tier:
+    """Names of the kinds of sandbox, best first."""
+
+    BUBBLEWRAP = "bubblewrap with rlimits and a watchdog"
+    LANDLOCK = "Landlock and seccomp with rlimits and a watchdog"
+    NONE = "none (submissions trusted)"
+
+
+def best_tier(*, trust_submissions: bool = False) -> str:
+    """The best tier that works here.
+
+    Raises:
+        SandboxUnavailable: none does, and submissions are not trusted.
+    """
+    reason = _bubblewrap_fails()
+    if reason is None:
+        return Tier.BUBBLEWRAP
+    landlock_reason = _landlock_fails()
+    if landlock_reason is None:
+        return Tier.LANDLOCK
+    if trust_submissions:
+        return Tier.NONE
+    raise SandboxUnavailable(
+        f"no sandbox works on this machine. bubblewrap: {reason}. Landlock: {landlock_reason}. "
+        "Install bubblewrap and allow user namespaces (Ubuntu: sysctl "
+        "kernel.apparmor_restrict_unprivileged_userns=0), or say --trust-submissions to run "
+        "submissions with the rights of this account."
+    )
+
+
+class Process:
+    """A process started in a sandbox, with the methods of ``subprocess.Popen`` that callers use."""
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        limits: Limits,
+        namespace: int | None = None,
+        said: bytes = b"",
+    ) -> None:
+        self.pid = popen.pid
+        self._root = ProcessId.of(popen.pid)
+        self.args = popen.args
+        self._namespace = namespace  # open, so that no later namespace gets its number
+        assert popen.stdout is not None
+        self.drain = Drain(popen.stdout, limits.output_bytes, said)
+        self.drain.start()
+        self.watchdog = Watchdog(self._root, limits.memory_bytes, self._kill_tree)
+        self.watchdog.start()
+        self._popen = popen
+
+    @property
+    def killed_for(self) -> str | None:
+        """Why the watchdog killed something, the first time that it did."""
+        return self.watchdog.killed_for
+
+    @property
+    def returncode(self) -> int | None:
+        return self._popen.returncode
+
+    def poll(self) -> int | None:
+        return self._popen.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self._popen.wait(timeout)
+
+    def kill(self) -> None:
+        """Kill it and everything below it, and wait until that is done."""
+        self.watchdog.stop()
+        self._kill_tree()
+
+    terminate = kill
+
+    def survivors(self) -> list[int]:
+        """Processes of this sandbox that still run; empty after ``kill``."""
+        known = self.watchdog.seen | self._members() | set(descendants(self._root))
+        return sorted(process.pid for process in known if process.alive())
+
+    def close(self) -> None:
+        """Kill it, and give back what it took to find its processes."""
+        self.kill()
+        if self._namespace is not None:
+            os.close(self._namespace)
+            self._namespace = None
+
+    def output(self) -> str:
+        """The first bytes of what it wrote; whole once it has ended."""
+        if self._popen.poll() is not None:
+            self.drain.join(timeout=5)
+        return self.drain.text()
+
+    def _kill_tree(self) -> None:
+        self.watchdog.look()
+        kill_all(self._root, known=self.watchdog.seen | self._members())
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(5)
+
+    def _members(self) -> set[ProcessId]:
+        return set() if self._namespace is None else members(self._namespace)
+
+
+class Sandbox:
+    """A place for one submission: its modules, the kit, an interpreter, and nothing else.
+
+    Args:
+        modules: the submission's folder.
+        files: the names that are taken from it, each a regular file, others are not there
+            inside; None takes all its ``*.py`` files.
+        extra: files that a run brings besides, name -> content; they are in ``job_path``.
+        pipes: how many named pipes ``pipe0``, ``pipe1``, ... lie beside them, to bring bytes out;
+            ``open_pipe`` gives their reading ends.
+        tier: None for the best one.
+        trust_submissions: whether to go on where no sandbox works.
+
+    The thread that starts a process must live as long as the process: bubblewrap ends with it.
+    """
+
+    def __init__(
+        self,
+        modules: Path,
+        *,
+        files: Sequence[str] | None = None,
+        extra: Mapping[str, bytes] | None = None,
+        pipes: int = 0,
+        limits: Limits | None = None,
+        tier: str | None = None,
+        trust_submissions: bool = False,
+    ) -> None:
+        self.tier = tier or best_tier(trust_submissions=trust_submissions)
+        self.limits = limits or Limits()
+        self.python = sys.executable
+        self._processes: list[Process] = []
+        self._stage = Path(tempfile.mkdtemp(prefix="ringside-"))
+        _copy_modules(modules, self._stage / "modules", files)
+        _write_all(self._stage / "job", extra or {})
+        for number in range(pipes):
+            os.mkfifo(self._stage / "job" / f"pipe{number}")
+            (self._stage / "job" / f"pipe{number}").chmod(0o666)  # whoever is inside writes
+        inside = self.tier == Tier.BUBBLEWRAP
+        self.kit_path = Path("/kit") if inside else _kit().parent
+        self.modules_path = Path("/modules") if inside else self._stage / "modules"
+        self.job_path = Path("/job") if inside else self._stage / "job"
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        pass_fds: Sequence[int] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        """Start ``argv`` inside, with no environment but ours and the harmless part of ``env``.
+
+        It has the shape of a zygote's launcher: pass it as ``launcher=sandbox.popen``.
+        """
+        environment = {**_ENVIRONMENT, **_QUIET_MPI, **_harmless(env or {})}
+        if self.tier == Tier.BUBBLEWRAP:
+            process = self._popen_bubblewrap(argv, pass_fds, environment)
+        else:
+            command = [*limiter(self.limits, nproc=self._nproc(), uid=None), *argv]
+            popen = _start(command, pass_fds, environment)
+            process = Process(popen, self.limits)
+        self._processes.append(process)
+        return process
+
+    def open_pipe(self, number: int) -> int:
+        """The reading end of a named pipe, not blocking; open it before the writer starts."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(self._stage / "job" / f"pipe{number}", flags)
+
+    def kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+    def survivors(self) -> list[int]:
+        return sorted({pid for process in self._processes for pid in process.survivors()})
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.close()
+        shutil.rmtree(self._stage, ignore_errors=True)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _popen_bubblewrap(
+        self, argv: Sequence[str], pass_fds: Sequence[int], env: Mapping[str, str]
+    ) -> Process:
+        binds = {
+            "/kit/ringside": _kit(),
+            "/modules": self._stage / "modules",
+            "/job": self._stage / "job",
+            "/etc/passwd": self._stage / "passwd",
+        }
+        uid = _free_uid() if os.geteuid() == 0 else None
+        passwd = f"student:x:{uid or 1000}:{uid or 1000}::/tmp:/bin/sh\n"
+        (self._stage / "passwd").write_text(passwd)
+        (self._stage / "passwd").chmod(0o644)
+        options = arguments(
+            binds=binds,
+            env=env,
+            limits=self.limits,
+            as_root=uid is not None,
+            newest_options=_has_disable_userns(),
+        )
+        command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
+        popen, namespace, said = _start_bubblewrap(options, command, pass_fds)
+        return Process(popen, self.limits, namespace, said)
+
+    def _nproc(self) -> int:
+        """The limit is on the user's processes; outside a namespace those of others count."""
+        counted_apart = self.tier == Tier.BUBBLEWRAP and _kernel() >= (5, 14)
+        if counted_apart or os.geteuid() == 0:
+            return self.limits.nproc
+        return self.limits.nproc + _tasks_of_user()
+
+
+def _start(
+    command: Sequence[str],
+    pass_fds: Sequence[int],
+    env: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(command),
+        pass_fds=tuple(pass_fds),
+        env=dict(env),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
+def _start_bubblewrap(
+    options: Sequence[str], command: Sequence[str], pass_fds: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], int | None, bytes]:
+    """Start it with options by descriptor, so that no host path stands in its command line."""
+    options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
+    filter_read = _pipe_holding(seccomp.pack(seccomp.assemble_outer(platform.machine())))
+    info_read, info_write = os.pipe()
+    ours = [options_read, filter_read, info_write]
+    program = [_bubblewrap(), "--args", str(options_read), "--seccomp", str(filter_read)]
+    program += ["--info-fd", str(info_write), "--", *_GATE]
+    try:
+        popen = _start([*program, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
+    finally:
+        for descriptor in ours:
+            os.close(descriptor)
+    with open(info_read, "rb") as stream:
+        info = stream.read()
+    try:
+        first = json.loads(info)["child-pid"]
+        namespace = os.open(f"/proc/{first}/ns/pid", os.O_RDONLY)
+    except (ValueError, KeyError, OSError):  # it ended at once; its output says why
+        namespace = None
+    return popen, namespace, _open_gate(popen)
+
+
+def _open_gate(popen: subprocess.Popen[bytes]) -> bytes:
+    """Let the command begin; returns what came in place of its being ready."""
+    assert popen.stdin is not None and popen.stdout is not None
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(popen.stdout.fileno(), 1)):
+        line += byte
+    with contextlib.suppress(BrokenPipeError), popen.stdin:
+        popen.stdin.write(b"go\n")
+    return b"" if line == _READY else line
+
+
+def _pipe_holding(data: bytes) -> int:
+    """The reading end of a pipe that holds ``data`` and then ends."""
+    read, write = os.pipe()
+    with open(write, "wb") as stream:
+        if len(data) > 60000:
+            raise ValueError(f"{len(data)} bytes of options: more than a pipe holds")
+        stream.write(data)
+    return read
+
+
+def _harmless(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in env.items()
+        if name.startswith(_ENVIRONMENT_ALLOWED) and not name.startswith(_ENVIRONMENT_NEVER)
+    }
+
+
+def _copy_modules(source: Path, target: Path, files: Sequence[str] | None) -> None:
+    """Copy the planned files, regular ones only, readable for any user."""
+    if files is None:
+        files = sorted(path.name for path in source.glob("*.py"))
+    target.mkdir(mode=0o755)
+    for name in files:
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} is not a plain file name")
+        path = source / name
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISREG(path.lstat().st_mode):
+                content = _read_regular(path)
+                (target / name).write_bytes(content)
+                (target / name).chmod(0o644)
+
+
+def _read_regular(path: Path) -> bytes:
+    """The content of a file that is no link, even if it has become one since it was looked at."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(descriptor, "rb") as stream:
+        return stream.read()
+
+
+def _write_all(folder: Path, content: Mapping[str, bytes]) -> None:
+    folder.mkdir(mode=0o755)
+    for name, data in content.items():
+        (folder / name).write_bytes(data)
+        (folder / name).chmod(0o644)
+
+
+@functools.cache
+def _kit() -> Path:
+    """A copy of the students' toolkit, readable for any user and compiled; once a process.
+
+    The checkout itself may lie in a folder that only root enters, beside the solutions.
+    """
+    import atexit
+    import compileall
+
+    source = Path(landlock.__file__).resolve().parent
+    stage = Path(tempfile.mkdtemp(prefix="ringside-kit-"))
+    stage.chmod(0o755)
+    atexit.register(shutil.rmtree, stage, ignore_errors=True)
+    target = stage / "ringside"
+    shutil.copytree(source, target, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(target, quiet=2)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return target
+
+
+def _bubblewrap() -> str:
+    return shutil.which("bwrap") or "bwrap"
+
+
+@functools.cache
+def _has_disable_userns() -> bool:
+    answer = subprocess.run([_bubblewrap(), "--help"], capture_output=True, text=True, check=False)
+    return "--disable-userns" in answer.stdout + answer.stderr
+
+
+@functools.cache
+def _bubblewrap_fails() -> str | None:
+    """Why bubblewrap can't be used here, found by using it; None if it can."""
+    if not sys.platform.startswith("linux"):
+        return f"not on {sys.platform}"
+    if shutil.which("bwrap") is None:
+        return "bwrap is not installed"
+    needed = ("/usr/bin/prlimit", "/usr/bin/setpriv")
+    if absent := [path for path in needed if not os.path.exists(path)]:
+        return f"{absent[0]} is not there (package util-linux)"
+    with tempfile.TemporaryDirectory() as empty:
+        sandbox = Sandbox(Path(empty), tier=Tier.BUBBLEWRAP)
+        with sandbox:
+            process = sandbox.popen(
+                [sandbox.python, "-I", "-c", "import os, ctypes; print('in', os.geteuid())"]
+            )
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                return "it does not come to an end"
+            output = process.output().strip()
+    if process.returncode == 0 and output.startswith("in ") and output != "in 0":
+        return None
+    return output.splitlines()[-1] if output else f"exit status {process.returncode}"
+
+
+@functools.cache
+def _landlock_fails() -> str | None:
+    """Why ranks can't be held by Landlock and seccomp alone; None if they can."""
+    if not sys.platform.startswith("linux"):
+        return f"not on {sys.platform}"
+    if os.geteuid() == 0:
+        return "it does not confine root; start the grader as another user"
+    if landlock.abi() < 1:
+        return "this kernel has none"
+    for folder in site.getsitepackages():
+        if (Path(folder) / "autograder" / "suites").is_dir():
+            return f"hidden suites lie in {folder}, which ranks must read"
+    return None
+
+
+def _free_uid() -> int:
+    """A user id that owns nothing; each sandbox its own, so that limits are its own too."""
+    return _FIRST_UID + (os.getpid() * 16 + next(_counter) % 16) % _NUM_UIDS
+
+
+def _kernel() -> tuple[int, int]:
+    major, minor, *_ = platform.release().split(".")
+    digits = "".join(itertools.takewhile(str.isdigit, minor))
+    return int(major), int(digits or 0)
+
+
+def _tasks_of_user() -> int:
+    total = 0
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.geteuid():
+                total += len(os.listdir(f"/proc/{name}/task"))
+    return total

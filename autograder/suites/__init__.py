@@ -1,0 +1,1 @@
+"""Hidden suites: one folder an assignment, one file a module."""

@@ -1,0 +1,1 @@
+"""The hidden suite of a03_allreduce."""

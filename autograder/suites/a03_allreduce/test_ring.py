@@ -1,0 +1,196 @@
+"""ring.py: neighbours only, shard by shard."""
+
+from functools import partial
+
+import pytest
+
+from autograder.suites.a03_allreduce import oracle, trial
+from ringside.checking import (
+    Case,
+    assert_bytes,
+    assert_inputs_kept,
+    assert_messages,
+    assert_own_messages,
+    assert_peers,
+    assert_requests_complete,
+    assert_values,
+    buffered,
+    long_wire,
+    magnitude,
+    rendezvous,
+    short_wire,
+    total,
+)
+from solutions.a03_allreduce.shards import shard_bounds
+
+TARGET = "ring:all_reduce"
+SCATTER = "ring:reduce_scatter"
+GATHER = "ring:all_gather"
+
+
+def points(number, kind):
+    return pytest.mark.points(number, kind=kind, module="ring")
+
+
+def cut(array, world_size):
+    """One shard per rank."""
+    bounds = [shard_bounds(len(array), world_size, rank) for rank in range(world_size)]
+    return [array[lo:hi].copy() for lo, hi in bounds]
+
+
+def scattered(case, vectors):
+    """Arguments, expected results and scales of a reduce-scatter."""
+    whole, scale = total(vectors), magnitude(vectors)
+    return case.arguments(vectors), cut(whole, case.world_size), cut(scale, case.world_size)
+
+
+def gathered(case, vectors):
+    """Arguments, expected results and scales of an all-gather of the first vector's shards."""
+    whole, ranks = vectors[0], case.world_size
+    arguments = [(shard, case.n) for shard in cut(whole, ranks)]
+    return arguments, [whole] * ranks, [abs(whole.astype("float64"))] * ranks
+
+
+def half(ranks, rng, case, values_only=False, machine=None):
+    """Run a reduce-scatter or an all-gather and check its values; returns the result."""
+    prepare = scattered if case.target == SCATTER else gathered
+    arguments, expected, scales = prepare(case, case.vectors(rng))
+    result = ranks.call(case.target, case.world_size, arguments, machine=machine or buffered())
+    assert_values(result, expected, case, scales=scales)
+    if not values_only:
+        assert_own_messages(result, case)
+    return result
+
+
+def neighbours(world_size):
+    return [{(r - 1) % world_size, (r + 1) % world_size} for r in range(world_size)]
+
+
+@points(9, "values")
+def test_reduce_scatter_gives_rank_r_shard_r(ranks, rng):
+    for world_size in (1, 2, 3, 4, 5, 7, 8):
+        for n in trial.lengths(world_size):
+            half(ranks, rng, Case(SCATTER, world_size, n), values_only=True)
+
+
+@points(7, "values")
+def test_all_gather_puts_shards_in_order(ranks, rng):
+    for world_size in (1, 2, 3, 4, 5, 7, 8):
+        for n in trial.lengths(world_size):
+            half(ranks, rng, Case(GATHER, world_size, n), values_only=True)
+
+
+@points(5, "values")
+def test_sum_on_2_4_and_8_ranks(ranks, rng):
+    trial.check_sums(ranks, rng, TARGET, trial.POWERS_OF_TWO)
+
+
+@points(5, "values")
+def test_sum_on_3_5_6_and_7_ranks(ranks, rng):
+    trial.check_sums(ranks, rng, TARGET, trial.OTHER_SIZES)
+
+
+@points(5, "values")
+def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
+    trial.check_sums(ranks, rng, TARGET, (1, 3, 4, 7), ("float32", "int64"))
+    for world_size in (1, 2, 5):
+        for dtype in ("float32", "int64"):
+            half(ranks, rng, Case(SCATTER, world_size, 13, dtype), values_only=True)
+            half(ranks, rng, Case(GATHER, world_size, 13, dtype), values_only=True)
+
+
+@points(3, "values")
+def test_strided_and_read_only_input(ranks, rng):
+    trial.check_strided(ranks, rng, [Case(TARGET, p, 11) for p in (1, 2, 5)], trial.summed)
+    trial.check_strided(ranks, rng, [Case(SCATTER, p, 11) for p in (1, 4)], scattered)
+    trial.check_strided(ranks, rng, [Case(GATHER, p, 11) for p in (1, 4)], gathered)
+
+
+@points(3, "values")
+def test_input_stays_as_it_was(ranks, rng):
+    trial.check_inputs_kept(ranks, rng, [Case(TARGET, p, 13) for p in (1, 2, 4, 5)])
+    for target in (SCATTER, GATHER):
+        for world_size in (1, 4, 5):
+            case = Case(target, world_size, 13)
+            assert_inputs_kept(half(ranks, rng, case, values_only=True), case)
+
+
+@points(3, "values")
+def test_second_call_is_independent(ranks, rng):
+    trial.check_second_call(ranks, rng, [Case(TARGET, p, n) for p in (1, 2, 4, 5) for n in (9, 0)])
+
+
+@points(5, "reality")
+def test_real_mpi(mpi, rng):
+    trial.check_real_mpi(mpi, rng, [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, 2003)])
+
+
+@points(10, "communication")
+def test_bytes_per_rank(ranks, rng):
+    sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003))
+    cases = [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET)
+    for case in cases:
+        result = trial.reduced(ranks, rng, case)
+        allowed = oracle.ring_bytes(case, rounds=2)
+        ranks.record(case, result, {"sent_bytes": allowed})
+        assert_bytes(result, allowed, case)
+        assert_messages(result, [128 * (case.world_size - 1)] * case.world_size, case)
+
+
+@points(5, "communication")
+def test_bytes_of_each_half(ranks, rng):
+    for target in (SCATTER, GATHER):
+        for case in (Case(target, 4, 40), Case(target, 6, 5003), *trial.sweep(target)):
+            assert_bytes(half(ranks, rng, case), oracle.ring_bytes(case, rounds=1), case)
+
+
+@points(7, "communication")
+def test_messages_go_to_neighbours_only(ranks, rng):
+    rule = "a rank talks to its two neighbours only"
+    for case in (Case(TARGET, 5, 203), Case(TARGET, 6, 5003), *trial.sweep(TARGET)):
+        assert_peers(trial.reduced(ranks, rng, case), neighbours(case.world_size), case, rule)
+    for target in (SCATTER, GATHER):
+        for case in (Case(target, 5, 23), Case(target, 6, 5003)):
+            assert_peers(half(ranks, rng, case), neighbours(case.world_size), case, rule)
+
+
+@points(4, "communication")
+def test_given_communicator_is_used(ranks, rng):
+    trial.check_given_communicator(ranks, rng, trial.of_each_dtype(TARGET))
+
+
+@points(4, "communication")
+def test_only_point_to_point_calls(ranks, rng):
+    trial.check_point_to_point(
+        ranks, rng, [Case(TARGET, 1, 10), Case(TARGET, 3, 0), *trial.sweep(TARGET)]
+    )
+    for target in (SCATTER, GATHER):
+        for case in (Case(target, 1, 11), Case(target, 4, 11), Case(target, 5, 2003)):
+            half(ranks, rng, case)
+
+
+@points(5, "safety")
+def test_sends_may_wait_for_their_receives(ranks, rng):
+    trial.check_rendezvous(ranks, rng, trial.sweep(TARGET))
+    for target in (SCATTER, GATHER):
+        for case in (Case(target, p, n) for p in (2, 3, 4) for n in (2, 40)):
+            assert_requests_complete(half(ranks, rng, case, machine=rendezvous()), case)
+
+
+@points(5, "safety")
+def test_messages_may_arrive_in_any_order(ranks, rng):
+    trial.check_any_order(ranks, rng, [Case(TARGET, 4, 21), Case(TARGET, 5, 3)])
+
+
+@points(10, "speed")
+def test_time_with_long_vectors(ranks, rng):
+    cases = [Case(TARGET, p, 1250 * p) for p in (7, 16)]
+    bound_s = partial(oracle.seconds, "ring")
+    trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+
+
+@points(5, "speed")
+def test_time_with_short_vectors(ranks, rng):
+    cases = [Case(TARGET, p, 4 * p) for p in (5, 16)]
+    bound_s = partial(oracle.seconds, "ring")
+    trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)

@@ -1,0 +1,250 @@
+"""Runs that the tests of every module share: draw inputs, run, check the values, give the result.
+
+Whatever a test is about, it asks for the values of its own run first, on two ranks or more:
+returning the input, or nothing, earns no points for sending little.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from autograder.suites.a03_allreduce import oracle
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Case,
+    Verdict,
+    assert_array,
+    assert_inputs_kept,
+    assert_makespan,
+    assert_own_messages,
+    assert_ran,
+    assert_requests_complete,
+    assert_sum,
+    buffered,
+    magnitude,
+    rendezvous,
+    total,
+)
+
+POWERS_OF_TWO = (2, 4, 8)
+OTHER_SIZES = (3, 5, 6, 7)
+LARGE = 2003
+DTYPES = ("float64", "float32", "int64")
+
+
+def lengths(world_size):
+    """Shorter than the ranks are many, just as long, one longer, and long."""
+    return sorted({0, 1, world_size - 1, world_size, world_size + 1, 10 * world_size + 3, LARGE})
+
+
+def sweep(target, options=None, world_sizes=range(2, 9)):
+    """Cases on 2 to 8 ranks, of every dtype: what is sent is bounded at all of them."""
+    return [
+        Case(target, p, n, DTYPES[(p + k) % 3], options or {})
+        for p in world_sizes
+        for k, n in enumerate((1, p - 1, 5 * p + 2))
+    ]
+
+
+def of_each_dtype(target, options=None):
+    """Three cases of one dtype each: short, uneven and long."""
+    sizes = ((3, 10, "float64"), (4, 2, "int64"), (5, LARGE, "float32"))
+    return [Case(target, *each, options or {}) for each in sizes]
+
+
+def check_sums(ranks, rng, target, world_sizes, dtypes=("float64",), options=None):
+    """The sum is right on every rank, for these world sizes and all lengths."""
+    for world_size in world_sizes:
+        for n in lengths(world_size):
+            for dtype in dtypes:
+                case = Case(target, world_size, n, dtype, options or {})
+                reduced(ranks, rng, case, values_only=True)
+
+
+def reduced(
+    ranks, rng, case, *, machine=None, members=None, seed=None, world_size=None, values_only=False
+):
+    """Run an all-reduce on random vectors and check the sum; returns the result.
+
+    Unless values are all that counts, nothing is earned by calling the library's own.
+    """
+    vectors = case.vectors(rng)
+    result = ranks.call(
+        case.target,
+        world_size or case.world_size,
+        case.arguments(vectors),
+        machine=machine or buffered(),
+        members=members,
+        seed=seed,
+    )
+    assert_sum(result, vectors, case)
+    if not values_only:
+        assert_own_messages(result, case)
+    return result
+
+
+def check_strided(ranks, rng, cases: Iterable[Case], call: Callable):
+    """Every other element of a read-only array is an input like any other.
+
+    ``call(case, vectors)`` gives the arguments after ``comm`` and the expected results.
+    """
+    for case in cases:
+        for stride in (2, -3):
+            vectors = case.vectors(rng)
+            arguments, expected, scales = call(case, vectors)
+            result = ranks.call(
+                "trials:strided",
+                case.world_size,
+                [(case.target, stride, *each) for each in arguments],
+                machine=buffered(),
+            )
+            assert_ran(result, case)
+            for rank, value in enumerate(result.values):
+                returned, shared, changed = value
+                what = f"rank {rank}'s result for every other element of an array"
+                assert_array(returned, expected[rank], scales[rank], case, what)
+                if shared:
+                    raise case.fail(f"rank {rank} returned a view of its input, not a new array.")
+                if changed:
+                    raise case.fail(f"rank {rank} changed the array that its input is part of.")
+
+
+def summed(case: Case, vectors: Sequence[np.ndarray]):
+    """Arguments, expected results and scales of an all-reduce."""
+    ranks = case.world_size
+    return case.arguments(vectors), [total(vectors)] * ranks, [magnitude(vectors)] * ranks
+
+
+def check_inputs_kept(ranks, rng, cases: Iterable[Case]):
+    """No rank's input changes."""
+    for case in cases:
+        assert_inputs_kept(reduced(ranks, rng, case, values_only=True), case)
+
+
+def check_second_call(ranks, rng, cases: Iterable[Case]):
+    """A second call with other data gives the other sum, and leaves the first result alone."""
+    for case in cases:
+        first, second = case.vectors(rng), case.vectors(rng)
+        result = ranks.call(
+            "trials:twice",
+            case.world_size,
+            [
+                (case.target, a, b, *case.options.values())
+                for a, b in zip(first, second, strict=True)
+            ],
+            machine=buffered(),
+        )
+        assert_ran(result, case)
+        for rank, (then, now, late, shared, fixed) in enumerate(result.values):
+            for what, value, vectors in (
+                (f"rank {rank}'s first result", then, first),
+                (f"rank {rank}'s first result, looked at after a second call,", now, first),
+                (f"rank {rank}'s second result", late, second),
+            ):
+                assert_array(value, total(vectors), magnitude(vectors), case, what)
+            if shared:
+                raise case.fail(
+                    f"rank {rank}'s results share memory with each other or with an input; "
+                    "each must be a new array."
+                )
+            if fixed:
+                raise case.fail(f"rank {rank}'s result can't be written to by its caller.")
+
+
+def check_given_communicator(ranks, rng, cases: Iterable[Case]):
+    """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
+    cases = list(cases)
+    for case in cases:
+        # The last one has all ranks of the world, in another order.
+        strangers = 0 if case is cases[-1] else 2
+        world_size = case.world_size + strangers
+        drawn = rng.permutation(world_size - 1 if strangers else world_size)
+        members = [int(rank) for rank in drawn[: case.world_size] + bool(strangers)]
+        if members == sorted(members):
+            members.reverse()
+        try:
+            result = reduced(ranks, rng, case, members=members, world_size=world_size)
+        except Verdict as verdict:
+            if verdict.sentence.startswith("not run"):
+                raise
+            reduced(ranks, rng, case)  # wrong on any communicator: that is another test's matter
+            raise case.fail(
+                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
+                f"There: {verdict.sentence}",
+                verdict.detail,
+            ) from None
+        for stranger in sorted(set(range(world_size)) - set(members)):
+            if result.peers(stranger):
+                raise case.fail(f"rank {stranger} of the world, outside comm, got messages.")
+
+
+def check_point_to_point(ranks, rng, cases: Iterable[Case]):
+    """No library collective is called, and few communicators are made."""
+    for case in cases:
+        reduced(ranks, rng, case)
+
+
+def check_rendezvous(ranks, rng, cases: Iterable[Case]):
+    """Nothing hangs where every send waits for its receive."""
+    for case in cases:
+        try:
+            result = reduced(ranks, rng, case, machine=rendezvous())
+        except Verdict as verdict:
+            if verdict.sentence.startswith("not run"):
+                raise
+            reduced(ranks, rng, case)  # wrong in any case: that is another test's matter
+            raise case.fail(
+                f"works only while messages stay below {buffered().eager_threshold_bytes} bytes, "
+                f"where a send does not wait for its receive. Above: {verdict.sentence}",
+                verdict.detail,
+            ) from None
+        assert_requests_complete(result, case)
+
+
+def check_any_order(ranks, rng, cases: Iterable[Case]):
+    """Right whichever messages are slow, and whichever a wildcard takes."""
+    for case in cases:
+        for seed in LATENCY_SEEDS:
+            for machine in (buffered(), rendezvous()):
+                reduced(ranks, rng, case, machine=machine, seed=seed)
+
+
+def check_makespans(ranks, rng, cases: Iterable[Case], machine, bound_s, **limits):
+    """The virtual time of each case is within ``limits`` times ``bound_s(case, machine)``.
+
+    The worst case decides: one that earns nothing is not saved by one that earns half.
+    """
+    partly = None
+    for case in cases:
+        result = reduced(ranks, rng, case, machine=machine)
+        star = oracle.beside_star(case, machine)
+        try:
+            assert_makespan(result, bound_s(case, machine), case, beside=star, **limits)
+        except Verdict as verdict:
+            if not verdict.fraction:
+                raise
+            partly = partly or verdict
+    if partly is not None:
+        raise partly
+
+
+def check_real_mpi(mpi, rng, cases: Iterable[Case]):
+    """The same module under a real mpiexec: values only."""
+    cases = list(cases)
+    inputs = [case.vectors(rng) for case in cases]
+    calls = [
+        (case.target, case.world_size, case.arguments(vectors))
+        for case, vectors in zip(cases, inputs, strict=True)
+    ]
+    for case, vectors, result in zip(cases, inputs, mpi.call_all(calls), strict=True):
+        try:
+            assert_sum(result, vectors, case)
+        except Verdict as verdict:
+            raise Verdict(
+                f"under mpiexec: {verdict.sentence}",
+                reproduce=f"mpiexec -n {case.world_size} python -c "
+                f'"import numpy as np, {case.target.partition(":")[0]} as m; '
+                f"from mpi4py.MPI import COMM_WORLD as c; "
+                f'print(m.{case.function}(c, np.arange({case.n}) + c.rank))"',
+                detail=verdict.detail,
+            ) from None

@@ -1,0 +1,245 @@
+"""Watch the processes of one sandbox from outside: what they are, what they use, their end.
+
+All processes of a sandbox descend from the one that started it, also when they try to leave:
+an orphan's new parent is the sandbox's first process. So a walk down from there finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO
+
+__all__ = [
+    "Drain",
+    "ProcessId",
+    "Watchdog",
+    "descendants",
+    "kill_all",
+    "members",
+    "memory_bytes",
+]
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """One process for certain: numbers are used again, numbers with a start time are not."""
+
+    pid: int
+    started: int  # clock ticks since boot
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        """The process that has this number now; it may have ended just now."""
+        state = _state(pid)
+        return cls(pid, -1 if state is None else state[2])
+
+    def alive(self) -> bool:
+        """Whether it still runs; one that is dead and not yet reaped doesn't."""
+        state = _state(self.pid)
+        return state is not None and state[2] == self.started and state[0] not in "ZX"
+
+
+def descendants(root: ProcessId) -> list[ProcessId]:
+    """This process and all below it, parents first; nothing once it is gone."""
+    if not root.alive():
+        return []
+    found: list[ProcessId] = []
+    waiting = [root.pid]
+    while waiting:
+        current = waiting.pop()
+        state = _state(current)
+        if state is None:
+            continue
+        found.append(ProcessId(current, state[2]))
+        waiting += _children(current)
+    return found
+
+
+def members(namespace: int) -> set[ProcessId]:
+    """Live processes of the PID namespace behind a descriptor, as far as this user may ask."""
+    wanted = f"pid:[{os.fstat(namespace).st_ino}]"
+    found = set()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{name}/ns/pid") == wanted and (state := _state(int(name))):
+                found.add(ProcessId(int(name), state[2]))
+    return {process for process in found if process.alive()}
+
+
+def memory_bytes(processes: list[ProcessId], limit: int) -> dict[ProcessId, int]:
+    """Memory of each process, shared pages counted once.
+
+    Resident sizes count shared pages once per process; only where their sum passes the limit
+    is the dearer proportional set size read.
+    """
+    resident = {process: _resident(process.pid) for process in processes}
+    if sum(resident.values()) <= limit:
+        return resident
+    return {process: _proportional(process.pid) for process in processes}
+
+
+def kill_all(root: ProcessId, *, seconds: float = 5.0, known: set[ProcessId] | None = None) -> None:
+    """Kill a process and all below it, until none is left or the time is up."""
+    deadline = time.monotonic() + seconds
+    seen = set(known or ())
+    while True:
+        seen.update(descendants(root))
+        alive = [process for process in seen if process.alive()]
+        if not alive or time.monotonic() > deadline:
+            return
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+class Watchdog(threading.Thread):
+    """Keep the processes below ``root`` together under ``limit`` bytes.
+
+    The largest process is killed, and the next, until the rest fits: a rank that takes too much
+    is that rank's failure, and the process that forks ranks goes on. Where the largest has
+    children of its own, ``on_excess`` is called instead, to kill all.
+
+    It also remembers every process that it saw, for the proof that none is left.
+    """
+
+    def __init__(
+        self,
+        root: ProcessId,
+        limit: int,
+        on_excess: Callable[[], None],
+        *,
+        period_s: float = 0.04,
+    ) -> None:
+        super().__init__(name=f"watchdog-{root.pid}", daemon=True)
+        self.root = root
+        self.limit = limit
+        self.period_s = period_s
+        self.seen: set[ProcessId] = set()
+        self.peak_bytes = 0
+        self.killed_for: str | None = None  # the first time that something was killed
+        self._on_excess = on_excess
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(self.period_s):
+            used = self.look()
+            if sum(used.values()) > self.limit:
+                self._relieve(used)
+
+    def look(self) -> dict[ProcessId, int]:
+        """Note the processes of this moment and return the memory that each uses."""
+        now = descendants(self.root)
+        self.seen.update(now)
+        used = memory_bytes(now, self.limit)
+        self.peak_bytes = max(self.peak_bytes, sum(used.values()))
+        return used
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self.is_alive() and threading.current_thread() is not self:
+            self.join()
+
+    def _relieve(self, used: dict[ProcessId, int]) -> None:
+        total = sum(used.values())
+        if self.killed_for is None:
+            self.killed_for = f"memory: {total >> 20} MiB used, {self.limit >> 20} MiB allowed"
+        for process in sorted(used, key=lambda each: used[each], reverse=True):
+            if total <= self.limit:
+                return
+            if any(ProcessId.of(child).alive() for child in _children(process.pid)):
+                self._on_excess()
+                return
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+            total -= used[process]
+
+
+class Drain(threading.Thread):
+    """Read a stream to its end, so that its writer never blocks; keep the first bytes."""
+
+    def __init__(self, stream: IO[bytes], keep_bytes: int, head: bytes = b"") -> None:
+        super().__init__(name="drain", daemon=True)
+        self.total_bytes = len(head)
+        self._stream = stream
+        self._keep_bytes = keep_bytes
+        self._kept = bytearray(head)
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while piece := os.read(self._stream.fileno(), 65536):
+                self.total_bytes += len(piece)
+                room = self._keep_bytes - len(self._kept)
+                self._kept += piece[: max(room, 0)]
+        with contextlib.suppress(OSError):
+            self._stream.close()
+
+    def text(self) -> str:
+        """What was kept, and a note of what was not."""
+        text = bytes(self._kept).decode("utf-8", "replace")
+        left_out = self.total_bytes - len(self._kept)
+        return text if left_out <= 0 else f"{text}\n[{left_out} more bytes left out]"
+
+
+def _state(pid: int) -> tuple[str, int, int] | None:
+    """State letter, parent and start time of a process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return None
+    fields = line[line.rindex(b")") + 2 :].split()  # the name before may hold anything
+    return fields[0].decode(), int(fields[1]), int(fields[19])
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+                found += [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        if not _HAS_CHILDREN_FILE:
+            return _children_by_scan(pid)
+    except OSError:
+        pass
+    return found
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [n for n in numbers if (state := _state(n)) is not None and state[1] == pid]
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:  # gone, or not ours to read: then the resident size is the safe side
+        return _resident(pid)
+    return 0
+
+
+_HAS_CHILDREN_FILE = os.path.exists("/proc/self/task") and any(
+    os.path.exists(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")
+)
