@@ -1,0 +1,81 @@
+"""The same ring all-reduce on the network and under mpiexec: 64 ranks, 1 MB, whole runs.
+
+    python benchmarks/ring_against_mpiexec.py
+
+Runs in turn, A B A B ..., starting and ending of all processes included. Prints each wall time and
+the ratio of every pair; the file is the reference's ring.py both times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import ringside
+
+REFERENCE = Path(__file__).resolve().parent.parent / "solutions" / "a03_allreduce"
+DRIVER = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from ring import all_reduce
+comm = MPI.COMM_WORLD
+x = np.full(int(sys.argv[1]), float(comm.rank))
+total = all_reduce(comm, x)
+assert (total == sum(range(comm.size))).all(), total
+"""
+
+
+def on_the_network(folder: Path, ranks: int, n: int) -> float:
+    """Seconds of one whole run on simulated ranks."""
+    args = [(np.full(n, float(rank)),) for rank in range(ranks)]
+    begin = time.perf_counter()
+    result = ringside.run(str(folder / "ring.py:all_reduce"), ranks, args)
+    seconds = time.perf_counter() - begin
+    assert all((value == sum(range(ranks))).all() for value in result.values)
+    return seconds
+
+
+def under_mpiexec(folder: Path, ranks: int, n: int) -> float:
+    """Seconds of one whole run under mpiexec."""
+    mpiexec = shutil.which("mpiexec", path=sysconfig.get_path("scripts")) or "mpiexec"
+    argv = [mpiexec, "-n", str(ranks), sys.executable, str(folder / "driver.py"), str(n)]
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    begin = time.perf_counter()
+    subprocess.run(argv, check=True, cwd=folder, env=environment)
+    return time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--bytes", type=int, default=2**20)
+    parser.add_argument("--pairs", type=int, default=5)
+    options = parser.parse_args()
+    n = options.bytes // 8
+    ratios = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for module in ("ring.py", "shards.py"):
+            shutil.copy(REFERENCE / module, folder)
+        (folder / "driver.py").write_text(DRIVER)
+        for _ in range(options.pairs):
+            ours = on_the_network(folder, options.ranks, n)
+            theirs = under_mpiexec(folder, options.ranks, n)
+            ratios.append(theirs / ours)
+            print(f"network {ours:6.2f} s   mpiexec {theirs:6.2f} s   ratio {ratios[-1]:5.1f}")
+    print(f"median ratio {statistics.median(ratios):.1f}, least {min(ratios):.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""A real Slurm with several nodes on one machine: start it, run commands in it, stop it.
+
+By hand, to look around in it:
+
+    python tests/cluster/minislurm.py 2 -- sinfo
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("minislurm.sh")
+COMMANDS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare")
+# Debian keeps daemons where an ordinary user's PATH does not look.
+SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+def why_not() -> str | None:
+    """Why no Slurm can be started here, in one line; None where it can."""
+    if os.geteuid() != 0:
+        return "needs root, to make network namespaces"
+    missing = [name for name in COMMANDS if not shutil.which(name, path=SEARCH_PATH)]
+    if missing:
+        return f"missing {', '.join(missing)}: run `make system`"
+    probe = subprocess.run(
+        ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "true"],
+        capture_output=True,
+        text=True,
+    )
+    if probe.returncode:
+        return f"namespaces are not allowed here: {probe.stderr.strip()}"
+    return None
+
+
+class MiniSlurm:
+    """Slurm daemons in namespaces of their own; all of them end with `down()`."""
+
+    def __init__(self, num_nodes: int = 2, shared: Sequence[Path] = ()) -> None:
+        # Not under /tmp, which is private to each node.
+        self.folder = Path(tempfile.mkdtemp(prefix="minislurm-", dir="/var/tmp"))
+        self.folder.chmod(0o711)  # munged wants a path to its socket for everybody
+        self.environment = {**os.environ, "PATH": SEARCH_PATH}
+        self.environment["SLURM_CONF"] = str(self.folder / "etc" / "slurm.conf")
+        hidden = [str(path.resolve()) for path in shared if path.resolve().is_relative_to("/tmp")]
+        command = [
+            "unshare",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ]
+        command += ["bash", str(SCRIPT), str(self.folder), str(num_nodes), *hidden]
+        with (self.folder / "start.out").open("w") as output:
+            self.starter = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_until_up(self, timeout_s: float = 60.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not (self.folder / "ready").exists():
+            if self.starter.poll() is not None or time.monotonic() > deadline:
+                log = (self.folder / "start.out").read_text()
+                self.down()
+                raise RuntimeError(f"Slurm did not start:\n{log}")
+            time.sleep(0.05)
+        # unshare forks: its child is the first process of the namespaces.
+        children = Path(f"/proc/{self.starter.pid}/task/{self.starter.pid}/children")
+        self.first_pid = int(children.read_text().split()[0])
+
+    def run(
+        self, command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = 120.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on the login node: beside slurmctld, with its commands and network."""
+        inside = ["nsenter", f"--target={self.first_pid}"]
+        inside += ["--net", "--uts", "--ipc", "--mount", "--pid", f"--wdns={cwd or self.folder}"]
+        return subprocess.run(
+            [*inside, *command],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def logs(self) -> str:
+        """The last lines of every daemon's log."""
+        parts = []
+        for path in sorted((self.folder / "log").glob("*")):
+            parts += [f"--- {path.name}", *path.read_text().splitlines()[-8:]]
+        return "\n".join(parts)
+
+    def down(self) -> None:
+        self.starter.kill()  # and by --kill-child everything in the process namespace
+        self.starter.wait()
+        for _ in range(100):  # a dying mount namespace may hold the folder for a moment
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                break
+            time.sleep(0.05)
+
+    def __enter__(self) -> MiniSlurm:
+        self.wait_until_up()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.down()
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        sys.exit(f"no Slurm here: {reason}")
+    with MiniSlurm(int(sys.argv[1])) as slurm:
+        result = slurm.run(sys.argv[3:], cwd=Path.cwd())
+        sys.stdout.write(result.stdout)
+        sys.stderr.write(result.stderr)
+    sys.exit(result.returncode)

@@ -1,0 +1,279 @@
+"""From paths to outcomes: what is found, what is graded, what is graded again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from autograder import cache, cli, pipeline
+from autograder.assignment import Assignment
+from autograder.course import Course
+from autograder.sandbox import Tier
+
+from .conftest import NAME, solved, toy_grader
+
+Notebook = Callable[..., nbformat.NotebookNode]
+
+
+@pytest.fixture(autouse=True)
+def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy grader needs no sandbox."""
+    monkeypatch.setattr(cli, "best_tier", lambda **_: Tier.NONE)
+
+
+def source(name: str) -> str:
+    return solved(name).split("\n", 1)[1]
+
+
+def grade(tmp_path: Path, *paths: Path) -> tuple[int, dict[str, Any]]:
+    out = tmp_path / "out.json"
+    status = cli.main(["grade", NAME, *map(str, paths), "--json", str(out)])
+    return status, json.loads(out.read_text())
+
+
+def test_a_folder_with_some_modules_is_one_submission(
+    course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "ada"
+    folder.mkdir()
+    (folder / "one.py").write_text(source("one"))
+    (folder / "conftest.py").write_text("raise SystemExit")
+    status, report = grade(tmp_path, folder)
+    assert status == 0
+    assert list(report) == ["assignment", "kit_version", "sandbox", "submissions"]
+    (submission,) = report["submissions"]
+    assert list(submission) == [
+        "student", "status", "score", "max_score", "late_seconds", "modules",
+    ]  # fmt: skip
+    assert (submission["student"], submission["status"]) == ("ada", "graded")
+    assert (submission["score"], submission["max_score"]) == (30.0, 90.0)
+    assert submission["modules"]["two"]["score"] == 0
+    test = submission["modules"]["one"]["tests"][0]
+    assert list(test) == ["name", "points", "earned", "message", "seconds"]
+    assert "ada" in capsys.readouterr().out
+
+
+def test_notebooks_archives_and_trees_are_found_under_their_students_names(
+    plan: Assignment, course: Course, tmp_path: Path, notebook: Notebook
+) -> None:
+    for student in ("eve", "bob"):
+        folder = tmp_path / "tree" / student / NAME
+        folder.mkdir(parents=True)
+        (folder / plan.notebook).write_text(json.dumps(notebook(one=solved("one"))))
+    loose = tmp_path / "carol.ipynb"
+    loose.write_text(json.dumps(notebook(two=solved("two"))))
+    with zipfile.ZipFile(tmp_path / "dan.zip", "w") as archive:
+        archive.writestr(f"dan/{NAME}.ipynb", json.dumps(notebook()))
+    with zipfile.ZipFile(tmp_path / "fay.zip", "w") as archive:
+        archive.writestr("two.py", source("two"))
+    status, report = grade(
+        tmp_path, tmp_path / "tree", loose, tmp_path / "dan.zip", tmp_path / "fay.zip"
+    )
+    assert status == 0
+    assert {each["student"]: each["score"] for each in report["submissions"]} == {
+        "bob": 30, "eve": 30, "carol": 60, "dan": 0, "fay": 60,
+    }  # fmt: skip
+
+
+def test_what_cannot_be_graded_is_told_and_the_others_are_graded(
+    course: Course, tmp_path: Path, notebook: Notebook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.ipynb").write_text("{")
+    (tmp_path / "crash").mkdir()
+    (tmp_path / "crash" / "one.py").write_text("crash the grader")
+    (tmp_path / "fine.ipynb").write_text(json.dumps(notebook(one=solved("one"))))
+    paths = [tmp_path / name for name in ("broken.ipynb", "crash", "fine.ipynb")]
+    status, report = grade(tmp_path, *paths)
+    assert status == 2
+    by_name = {each["student"]: each for each in report["submissions"]}
+    assert by_name["broken"]["status"] == "rejected"
+    assert by_name["crash"]["status"] == "grader_error"
+    assert (by_name["fine"]["status"], by_name["fine"]["score"]) == ("graded", 30)
+    told = capsys.readouterr().err
+    assert "broken: rejected: The notebook is not valid JSON" in told
+    assert "crash: grader_error: The grader failed. one: RuntimeError: the toy grader" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["a98_none", "x"], "There is no assignment 'a98_none'"),
+        ([NAME, "no/such/path"], "does not exist"),
+        ([NAME, "/etc/passwd"], "neither a folder nor a notebook"),
+    ],
+)
+def test_a_wrong_request_ends_with_status_2_and_says_why(
+    course: Course, capsys: pytest.CaptureFixture[str], words: list[str], match: str
+) -> None:
+    assert cli.main(["grade", *words]) == 2
+    assert match in capsys.readouterr().err
+
+
+def submission(tmp_path: Path, student: str, **modules: str) -> pipeline.Submission:
+    folder = tmp_path / student
+    folder.mkdir()
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+    return pipeline.Submission(student, folder)
+
+
+def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
+    plan: Assignment, course: Course, tmp_path: Path
+) -> None:
+    graded: list[str] = []
+
+    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        graded.append(module)
+        return toy_grader(assignment, folder, module)
+
+    submissions = [
+        submission(tmp_path, "ada", one=source("one"), two=source("two")),
+        submission(tmp_path, "bob", one=source("one"), two="half"),
+    ]
+    session = pipeline.Session(plan, course, counting, jobs=3)
+    first = session.grade(submissions)
+    assert sorted(graded) == ["more", "one", "two", "two"]
+    second = pipeline.Session(plan, course, counting).grade(submissions)
+    assert len(graded) == 4
+    assert [o.as_json(plan) for o in first] == [o.as_json(plan) for o in second]
+    assert [o.score(plan) for o in first] == [90.0, 48.0]
+
+
+def test_a_grading_that_is_stopped_keeps_what_was_finished(
+    plan: Assignment, course: Course, tmp_path: Path
+) -> None:
+    def stopping(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        if module == "two":
+            raise KeyboardInterrupt
+        return toy_grader(assignment, folder, module)
+
+    one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.Session(plan, course, stopping).grade([one])
+    graded: list[str] = []
+
+    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        graded.append(module)
+        return toy_grader(assignment, folder, module)
+
+    (outcome,) = pipeline.Session(plan, course, counting).grade([one])
+    assert outcome.score(plan) == 90.0
+    assert "one" not in graded and "two" in graded
+
+
+KILLED = """
+import pathlib, sys, time
+from autograder import assignment, pipeline
+from autograder.course import Course
+sys.path.insert(0, sys.argv[1])
+from conftest import NAME, toy_grader
+
+def grader(name, folder, module):
+    if module == "two":
+        pathlib.Path(sys.argv[2], "started").touch()
+        time.sleep(600)
+    return toy_grader(name, folder, module)
+
+course = Course.here()
+Course.results = property(lambda self: self.build / "results")
+plan = assignment.load(NAME, course)
+pipeline.Session(plan, course, grader).grade(pipeline.find(plan, [pathlib.Path(sys.argv[2])]))
+"""
+
+
+def test_a_grader_that_is_killed_loses_and_repeats_nothing(
+    plan: Assignment, course: Course, tmp_path: Path
+) -> None:
+    one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(one.path)],
+        env={**os.environ, "PYTHONPATH": str(Path(cache.__file__).parents[1])},
+    )
+    try:
+        while not (one.path / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    graded: list[str] = []
+
+    def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        graded.append(module)
+        return toy_grader(assignment, folder, module)
+
+    (outcome,) = pipeline.Session(plan, course, counting).grade([one])
+    assert outcome.score(plan) == 90.0
+    assert graded == ["two", "more"]
+
+
+def test_modules_are_graded_side_by_side(plan: Assignment, course: Course, tmp_path: Path) -> None:
+    together = threading.Barrier(3, timeout=30)
+
+    def meeting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        together.wait()  # three at once, or nobody gets on
+        return toy_grader(assignment, folder, module)
+
+    (outcome,) = pipeline.Session(plan, course, meeting, jobs=3).grade(
+        [submission(tmp_path, "ada", one=source("one"))]
+    )
+    assert outcome.score(plan) == 30.0
+
+
+def test_a_module_sees_the_modules_it_imports_and_no_others() -> None:
+    modules = {"one": "from two import x", "two": "import more, os", "more": "", "last": ""}
+    assert sorted(pipeline.imported("one", modules)) == ["more", "one", "two"]
+    assert sorted(pipeline.imported("last", modules)) == ["last"]
+    assert pipeline.imported("none", modules) == {}
+
+
+def test_a_result_depends_on_source_secret_suite_and_sandbox(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key(text: str = "x", **options: Any) -> str:
+        return cache.key(NAME, "one", {"one": text}, course, **options)
+
+    first = key()
+    assert key() == first
+    others = {key("y"), key(trusted=True), cache.key(NAME, "two", {"one": "x"}, course)}
+    monkeypatch.setenv("RINGSIDE_COURSE_SECRET", "another")
+    others.add(key())
+    monkeypatch.delenv("RINGSIDE_COURSE_SECRET")
+    monkeypatch.setattr(cache, "kit_digest", lambda *_: "another suite")
+    others.add(key())
+    assert len(others) == 5 and first not in others
+
+
+def test_a_damaged_result_counts_as_none_and_no_partial_file_is_left(tmp_path: Path) -> None:
+    store = cache.Store(tmp_path)
+    store.put("abc", {"score": 1})
+    assert store.get("abc") == {"score": 1}
+    (tmp_path / "ab" / "abc.json").write_text('{"score":')
+    assert store.get("abc") is None
+    with pytest.raises(ValueError, match="Out of range"):
+        store.put("abd", {"score": float("nan")})
+    assert [path.name for path in (tmp_path / "ab").iterdir()] == ["abc.json"]
+
+
+def test_the_hash_covers_all_of_our_code_that_grades(tmp_path: Path) -> None:
+    kit = Path(cache.__file__).resolve().parent.parent
+    script = "import sys, autograder.plugin, autograder.grading, autograder.sandbox\n" + (
+        "print(*[m.__file__ for n, m in sys.modules.items() if n.startswith('autograder.')])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script], cwd=kit, capture_output=True, text=True, check=True
+    )
+    used = {Path(name).relative_to(kit).as_posix() for name in answer.stdout.split()}
+    plans_only = {"autograder/assignment.py", "autograder/course.py"}
+    assert used - plans_only <= set(cache.KIT_CODE)

@@ -1,0 +1,173 @@
+"""The quarantine: regular files only, counted and capped, archives without tricks."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autograder.quarantine import Limits, Rejected, extract_zip, inspect, read_regular, sweep
+
+SMALL = Limits(
+    files=3, depth=2, module_bytes=100, file_bytes=2_000, total_bytes=3_000, zip_bytes=100_000
+)
+
+
+def test_links_pipes_sockets_hard_links_and_large_files_are_refused_and_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "ring.py").write_text("x = 1")
+    (tmp_path / "big.py").write_text("x" * 101)
+    (tmp_path / "link.py").symlink_to("/etc/passwd")
+    (tmp_path / "folder").symlink_to("/etc")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "deep").mkdir()
+    os.link(tmp_path / "big.py", tmp_path / "other" / "hard")
+    found = inspect(tmp_path, SMALL)
+    assert found.files == {"ring.py": 5}
+    assert {name: why.split(";")[0] for name, why in found.refused.items()} == {
+        "big.py": "is a hard link to another file",
+        "link.py": "is a symbolic link",
+        "folder": "is a symbolic link",
+        "pipe": "is not a regular file",
+        "other/deep": "is nested deeper than 2 folders",
+        "other/hard": "is a hard link to another file",
+    }
+    os.unlink(tmp_path / "other" / "hard")
+    assert "is 0.0 MiB" in inspect(tmp_path, SMALL).refused["big.py"]
+
+
+@pytest.mark.parametrize("count", [4, 13])
+def test_too_many_files_reject_the_whole(tmp_path: Path, count: int) -> None:
+    for index in range(count):
+        (tmp_path / f"{index}.txt").write_text("")
+    with pytest.raises(Rejected, match="more than 3 files"):
+        inspect(tmp_path, SMALL)
+
+
+def test_too_many_bytes_reject_the_whole(tmp_path: Path) -> None:
+    for index in range(2):
+        (tmp_path / f"{index}.txt").write_text("x" * 1_900)
+    with pytest.raises(Rejected, match="larger than"):
+        inspect(tmp_path, SMALL)
+
+
+def test_reading_neither_follows_a_link_nor_waits_on_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "link.py").symlink_to(__file__)
+    (tmp_path / "large.py").write_text("x" * 200)
+    with pytest.raises(Rejected, match=r"pipe\.py is not a regular file"):
+        read_regular(tmp_path / "pipe.py")
+    with pytest.raises(Rejected, match=r"link\.py can't be read"):
+        read_regular(tmp_path / "link.py")
+    with pytest.raises(Rejected, match="is larger than"):
+        read_regular(tmp_path / "large.py", 100)
+    with pytest.raises(Rejected, match="is not a regular file"):
+        read_regular(tmp_path)
+
+
+def test_a_sweep_moves_what_is_refused_and_can_be_repeated(tmp_path: Path) -> None:
+    folder, shelf = tmp_path / "hand-in", tmp_path / "shelf"
+    folder.mkdir()
+    for _ in range(2):
+        (folder / "link").symlink_to("/etc/passwd")
+        (folder / "ring.py").write_text("x = 1")
+        assert list(sweep(folder, shelf, SMALL)) == ["link"]
+        assert [path.name for path in folder.iterdir()] == ["ring.py"]
+        assert (shelf / "link").is_symlink()
+    for index in range(9):
+        (folder / f"{index}").write_text("")
+    assert list(sweep(folder, shelf, SMALL)) == ["."]
+    assert list(folder.iterdir()) == []
+
+
+Pack = Callable[..., Path]
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Pack:
+    def make(
+        *members: tuple[str | zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED
+    ) -> Path:
+        path = tmp_path / "hand-in.zip"
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for name, content in members:
+                archive.writestr(name, content)
+        return path
+
+    return make
+
+
+def test_an_archive_is_unpacked_and_its_one_folder_taken_off(tmp_path: Path, pack: Pack) -> None:
+    archive = pack(("top/ring.py", b"x"), ("top/sub/a.txt", b"y"), ("__MACOSX/top/x", b"z"))
+    assert extract_zip(archive, tmp_path / "out") == ["ring.py", "sub/a.txt"]
+    assert (tmp_path / "out" / "ring.py").read_bytes() == b"x"
+
+
+def link(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return info
+
+
+@pytest.mark.parametrize(
+    ("members", "match"),
+    [
+        ([("../out.py", b"")], "outside of itself"),
+        ([("a/../../out.py", b"")], "outside of itself"),
+        ([("/etc/x", b"")], "outside of itself"),
+        ([("..\\out.py", b"")], "outside of itself"),
+        ([("C:x", b"")], "outside of itself"),
+        ([(link("ring.py"), b"/etc/passwd")], "not a regular file"),
+        ([(f"{index}", b"") for index in range(4)], "more than 3 files"),
+        ([(f"{index}", b"") for index in range(9)], "more than 3 files"),
+        ([("a", b"x" * 3_001)], "more than 3 files or"),
+        ([("1/2/3/x", b""), ("y", b"")], "nests deeper"),
+    ],
+)
+def test_an_archive_with_tricks_is_rejected(
+    tmp_path: Path, pack: Pack, members: list[tuple[str | zipfile.ZipInfo, bytes]], match: str
+) -> None:
+    with pytest.raises(Rejected, match=match):
+        extract_zip(pack(*members), tmp_path / "out", SMALL)
+    assert not (tmp_path / "out.py").exists()
+
+
+def test_a_bomb_is_rejected_by_its_ratio_and_a_liar_by_what_comes_out(
+    tmp_path: Path, pack: Pack
+) -> None:
+    with pytest.raises(Rejected, match="packed more than 200 times"):
+        extract_zip(pack(("zeros", bytes(8 << 20))), tmp_path / "one")
+    archive = pack(("zeros", bytes(5_000)))
+    raw = archive.read_bytes()
+    size = (5_000).to_bytes(4, "little")
+    assert raw.count(size) == 2
+    archive.write_bytes(raw.replace(size, (10).to_bytes(4, "little")))
+    with pytest.raises(Rejected, match=r"can't be unpacked|unpacks to more"):
+        extract_zip(archive, tmp_path / "two", SMALL)
+
+
+def test_a_damaged_archive_and_one_that_names_a_million_files_are_rejected_unread(
+    tmp_path: Path, pack: Pack
+) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"PK no archive")
+    with pytest.raises(Rejected, match="is not a zip archive"):
+        extract_zip(path, tmp_path / "out")
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for index in range(2_000):
+            archive.writestr(f"{index}", b"")
+    path.write_bytes(stream.getvalue())
+    with pytest.raises(Rejected, match="more than 200 files"):
+        extract_zip(path, tmp_path / "out")
+    good = pack(("ring.py", os.urandom(500)))
+    good.write_bytes(good.read_bytes()[:50] + bytes(60) + good.read_bytes()[110:])
+    with pytest.raises(Rejected, match=r"can't be unpacked|damaged"):
+        extract_zip(good, tmp_path / "out")

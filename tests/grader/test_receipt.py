@@ -1,0 +1,50 @@
+"""Receipts through nbgrader's own exchange: the server's clock, whatever the student says."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbgrader.coursedir import CourseDirectory
+
+from autograder import gradebook, receipt
+from autograder.assignment import Assignment
+from autograder.course import Course
+
+from .conftest import NAME
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_collecting_writes_the_receipt_by_the_servers_clock(
+    plan: Assignment, course: Course, notebook: Callable[..., nbformat.NotebookNode], tmp_path: Path
+) -> None:
+    exchange = tmp_path / "exchange"
+    inbound = exchange / "ringside" / "inbound"
+    # The student chooses the folder's name, the file's content, and the times that utime sets.
+    sent = inbound / f"eve+{NAME}+2001-01-01 00:00:00.000000 UTC+x"
+    sent.mkdir(parents=True)
+    exchange.chmod(0o777)
+    nbformat.write(notebook(), sent / plan.notebook)
+    (sent / "timestamp.txt").write_text("2001-01-01 00:00:00.000000 UTC")
+    os.utime(sent, (978_307_200, 978_307_200))
+    before = datetime.datetime.now(datetime.UTC)
+
+    config = gradebook.configuration(course)
+    config.Exchange.root = str(exchange)
+    config.ExchangeCollect.check_owner = False
+    config.ReceiptCollect.check_owner = False
+    coursedir = CourseDirectory(config=config)
+    coursedir.assignment_id = NAME
+    course.build.mkdir(exist_ok=True)
+    with gradebook.tools_on_path():
+        receipt.ReceiptCollect(coursedir=coursedir, config=config).start()
+
+    moment = receipt.received(course, NAME)["eve"]
+    assert abs((moment - before).total_seconds()) < 60
+    folder = course.submitted("eve", NAME)
+    assert (folder / plan.notebook).is_file()
+    assert (folder / "timestamp.txt").read_text().startswith(moment.strftime("%Y-%m-%d %H:%M"))

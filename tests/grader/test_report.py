@@ -1,0 +1,165 @@
+"""The class report, its CSV, and who is alike."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from autograder import receipt, report, similarity
+from autograder.assignment import Assignment
+from autograder.course import Course
+from autograder.gradebook import safe_cell
+from autograder.outcome import Outcome
+
+RING = '''
+def all_reduce(comm, x):
+    """Sum x."""
+    rank, world_size = comm.Get_rank(), comm.Get_size()
+    total = np.array(x)
+    for step in range(world_size - 1):
+        lo, hi = shard_bounds(len(x), world_size, rank - step)
+        comm.Sendrecv(total[lo:hi], (rank + 1) % world_size, recvbuf=total[hi:lo])
+        total[lo:hi] += total[hi:lo]
+    return total
+'''
+RENAMED = '''
+def all_reduce(comm, values):  # all mine
+    """My own words,
+    on two lines."""
+    me, n = comm.Get_rank(), comm.Get_size()
+    acc = np.array(values)
+    for k in range(n - 1):
+        a, b = shard_bounds(len(values), n, me - k)
+        comm.Sendrecv(acc[a:b], (me + 1) % n, recvbuf=acc[b:a])
+        acc[a:b] += acc[b:a]
+    return acc
+'''
+OTHER = """
+def all_reduce(comm, x):
+    if comm.Get_rank() == 0:
+        parts = [comm.recv(source=r) for r in range(1, comm.Get_size())]
+        result = sum(parts, x.copy())
+        [comm.send(result, dest=r) for r in range(1, comm.Get_size())]
+    else:
+        comm.send(x, dest=0)
+        result = comm.recv(source=0)
+    return result
+"""
+
+
+def test_renaming_and_comments_do_not_hide_a_copy() -> None:
+    authors = {"ada": {"ring": RING}, "bob": {"ring": RENAMED}, "eve": {"ring": OTHER}}
+    (match,) = similarity.matches(authors, given={})
+    assert (match.first, match.second, match.ratio) == ("ada", "bob", 1.0)
+
+
+def test_what_everybody_was_given_is_no_match() -> None:
+    authors = {"ada": {"ring": RING}, "bob": {"ring": RING}}
+    assert similarity.matches(authors, given={"ring": RING}) == []
+    assert similarity.matches({"a": {"r": "x = ("}, "b": {"r": "x = ("}}, given={}) == []
+
+
+def test_many_copies_of_one_are_one_group() -> None:
+    def match(
+        first: str, second: str, ratio: float = 1.0, module: str = "ring"
+    ) -> similarity.Match:
+        return similarity.Match(module, first, second, ratio)
+
+    found = [match("a", "b"), match("c", "d"), match("e", "f"), match("b", "c", 0.9)]
+    assert similarity.groups([*found, match("a", "e", module="star")]) == [
+        similarity.Group("ring", ("e", "f"), 1.0),
+        similarity.Group("star", ("a", "e"), 1.0),
+        similarity.Group("ring", ("a", "b", "c", "d"), 0.9),
+    ]
+
+
+def outcome(student: str, earned: float, **more: object) -> Outcome:
+    tests = [{"name": "right", "points": 100.0, "earned": earned, "message": "", "seconds": 0}]
+    result = {"modules": {"one": {"score": earned, "tests": tests}}}
+    return Outcome(student, "graded", result=result, modules={"one": RING}, **more)  # type: ignore[arg-type]
+
+
+def test_the_report_names_lost_points_and_likeness_to_what_is_shipped(
+    plan: Assignment, course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "_shipped", lambda *_: {report.SOLUTION: {"one": RENAMED}})
+    class_ = [
+        outcome("ada", 40.0),
+        outcome("=bob\x1b[31m", 100.0),
+        outcome("eve", 0.0, untouched=("one",)),
+        Outcome("hana", "rejected", message="not valid JSON"),
+    ]
+    (failed,) = report.most_failed(plan, class_)
+    assert (failed.module, failed.name, failed.failed, failed.of) == ("one", "right", 1, 2)
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        report.print_report(console, plan, class_, course)
+        text = console.export_text()
+    assert "3 graded of 4; median 12, lowest 0, highest 30 of 90." in text
+    assert "1 of 2" in text and "rejected" in text
+    assert "(shipped solution)" in text and "100%" in text
+    assert "\x1b" not in text
+
+
+def test_the_csv_is_safe_to_open_in_a_spreadsheet(plan: Assignment, tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    report.write_csv(path, plan, [outcome('=HYPERLINK("x")', 50.0), outcome("-1+2", 0.0)])
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["student"] for row in rows] == ['\'=HYPERLINK("x")', "'-1+2"]
+    assert rows[0]["score"] == "15.0" and rows[0]["one"] == "15.0"
+
+
+def test_what_the_grader_failed_on_has_no_score_in_the_csv(
+    plan: Assignment, tmp_path: Path
+) -> None:
+    failed = outcome("ada", 50.0)
+    failed.status = "grader_error"
+    report.write_csv(tmp_path / "scores.csv", plan, [failed])
+    with (tmp_path / "scores.csv").open(newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["status"], row["score"]) == ("grader_error", "")
+    assert failed.as_json(plan)["score"] == 0.0
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@x", "\t=1", " =1", "\r=1", "|x", "%0A"])
+def test_text_that_looks_like_a_formula_is_quoted(text: str) -> None:
+    assert safe_cell(text) == f"'{text}"
+
+
+def test_ordinary_text_and_numbers_are_left_alone() -> None:
+    assert [safe_cell(each) for each in ("ada", "a=b", -1.5, 0)] == ["ada", "a=b", -1.5, 0]
+
+
+UTC = datetime.UTC
+DUE = datetime.datetime(2026, 3, 1, 12)
+
+
+def test_lateness_is_by_our_receipt_alone(course: Course, tmp_path: Path) -> None:
+    moment = datetime.datetime(2026, 3, 1, 13, tzinfo=UTC)
+    receipt.record(course, "a99_toy", "ada", moment)
+    receipt.record(course, "a99_toy", "ada", moment + datetime.timedelta(hours=1))
+    receipt.record(course, "a99_toy", "bob", moment)
+    receipts = receipt.received(course, "a99_toy")
+    assert receipt.late_seconds(receipts["ada"], DUE) == 7200
+    assert receipt.late_seconds(receipts.get("eve"), DUE) == 0
+    assert receipt.late_seconds(moment, None) == 0
+    (tmp_path / "timestamp.txt").write_text("yesterday\n")
+    assert receipt.stamp(tmp_path, moment) == "yesterday\n"
+    assert (tmp_path / "timestamp.txt").read_text() == "2026-03-01 13:00:00.000000 UTC\n"
+    assert receipt.stamp(tmp_path, moment) is None
+    assert receipt.stamp(tmp_path, None) is not None
+    assert not (tmp_path / "timestamp.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "penalty"), [(900, None), (901, 8.0), (86_401, 16.0), (30 * 86_400, 40.0)]
+)
+def test_a_late_submission_loses_a_share_for_each_day_begun(
+    seconds: float, penalty: float | None
+) -> None:
+    assert receipt.LatePenalty().late_submission_penalty("ada", 80.0, seconds) == penalty

@@ -1,0 +1,175 @@
+"""What the network adds to mpi4py's surface; each function runs on ranks."""
+
+from __future__ import annotations
+
+import mpi4py
+import numpy as np
+from mpi4py import MPI
+
+
+def _text(call):
+    """The message of the exception that ``call`` raises."""
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def race_isend(comm):
+    x = np.zeros(4)
+    request = comm.Isend(x, (comm.rank + 1) % comm.size, tag=2)
+    x[1] = 5
+    comm.Recv(np.zeros(4), tag=2)
+    return _text(request.Wait)
+
+
+def race_in_waitall(comm):
+    x, got = np.zeros(4), np.zeros(4)
+    requests = [comm.Irecv(got, tag=2), comm.Isend(x, (comm.rank + 1) % comm.size, tag=2)]
+    x[0] = 1
+    return _text(lambda: MPI.Request.Waitall(requests)), got.tolist()
+
+
+def race_persistent(comm):
+    x, got = np.zeros(4), np.zeros(4)
+    send = comm.Send_init(x, (comm.rank + 1) % comm.size)
+    send.Start()
+    x[0] = 1
+    comm.Recv(got)
+    first = _text(send.Wait)
+    send.Start()  # the buffer as it is now is what counts
+    comm.Recv(got)
+    return first, _text(send.Wait), got.tolist()
+
+
+def race_iallreduce(comm):
+    x, got = np.ones(3), np.zeros(3)
+    request = comm.Iallreduce(x, got)
+    x += 1
+    return _text(request.Wait)
+
+
+def no_race_when_the_buffer_is_put_back(comm):
+    x = np.arange(3.0)
+    request = comm.Isend(x, (comm.rank + 1) % comm.size)
+    y = x.copy()
+    y += 1
+    comm.Recv(np.zeros(3))
+    return _text(request.Wait)
+
+
+def poison(comm):
+    """Receive buffers right after the post, by dtype; then after the message."""
+    seen = {}
+    for code in ("f4", "f8", "c16", "i2", "i8", "u1", "?"):
+        x = np.zeros(3, code)
+        request = comm.Irecv(x, (comm.rank - 1) % comm.size)
+        seen[code] = x.copy()
+        sent = np.ones(3, code)
+        comm.Isend(sent, (comm.rank + 1) % comm.size).Wait()
+        request.Wait()
+        assert (x == 1).all()
+    return seen
+
+
+def poison_collectives(comm):
+    got, gathered, data = np.zeros(2), np.zeros((comm.size, 2)), np.zeros(2)
+    ones = np.ones(2)
+    requests = [comm.Iallreduce(ones, got), comm.Iallgather(ones, gathered), comm.Ibcast(data, 0)]
+    early = got.copy(), gathered.copy(), data.copy()
+    MPI.Request.Waitall(requests)
+    return early, (got, gathered, data)
+
+
+def no_poison_in_blocking_calls_and_null_receives(comm):
+    x = np.full(2, 3.0)
+    comm.Irecv(x, MPI.PROC_NULL)
+    return x
+
+
+def not_offered(comm):
+    grid = comm.Create_cart([comm.size])
+    return {
+        "MPI.File": _text(lambda: MPI.File),
+        "MPI.Win": _text(lambda: MPI.Win.Create),
+        "MPI.Comm.Create_intercomm": _text(lambda: comm.Create_intercomm),
+        "MPI.Comm.Mprobe": _text(lambda: comm.Mprobe),
+        "MPI.Request.Cancel": _text(lambda: MPI.Request.Cancel),
+        "MPI.Topocomm.Neighbor_alltoall": _text(lambda: grid.Neighbor_alltoall),
+        "MPI.ERRORS_ARE_FATAL": _text(lambda: comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)),
+        "mpi4py.util": _text(lambda: __import__("mpi4py.util.pkl5")),
+        "mpi4py.futures": _text(lambda: mpi4py.futures),
+    }
+
+
+def misspelt(comm):
+    return _text(lambda: comm.Snd), _text(lambda: MPI.COMM_WRLD), _text(lambda: mpi4py.MPY)
+
+
+def minus_one(comm):
+    return (
+        _text(lambda: comm.Send(np.zeros(1), -1)),
+        _text(lambda: comm.Recv(np.zeros(1), comm.size)),
+    )
+
+
+def truncated(comm):
+    sent = np.zeros(10)
+    request = comm.Isend(sent, comm.rank, tag=3)
+    message = _text(lambda: comm.Recv(np.zeros(5), comm.rank, 3))
+    request.Wait()
+    return message
+
+
+def too_short_a_buffer(comm):
+    return _text(lambda: comm.Send([np.zeros(3), 4, MPI.DOUBLE], 0))
+
+
+def bcast_of_unequal_lengths(comm):
+    x = np.zeros(3 if comm.rank == 0 else 2)
+    y = np.zeros(3 if comm.rank == 0 else 4)
+    return _text(lambda: comm.Bcast(x)), _text(lambda: comm.Bcast(y))
+
+
+def mixed_cases(comm):
+    if comm.rank == 0:
+        comm.bcast([1, 2])
+        return None
+    return _text(lambda: comm.Bcast(np.zeros(4)))
+
+
+def clock(comm):
+    start = MPI.Wtime()
+    comm.Sendrecv(np.zeros(1000), (comm.rank + 1) % comm.size, recvbuf=np.zeros(1000))
+    return start, MPI.Wtime(), MPI.Wtick()
+
+
+def counted_objects(comm):
+    """Lower-case messages count their arrays, not pickle's envelope."""
+    x = np.zeros(1000)
+    if comm.rank == 0:
+        comm.send(x, 1)
+        comm.send((3, x), 1)
+        comm.send([1.0] * 500, 1)
+    elif comm.rank == 1:
+        for _ in range(3):
+            comm.recv(source=0)
+
+
+def spare_world(comm):
+    """The communicator given isn't COMM_WORLD when there are spare ranks."""
+    return comm == MPI.COMM_WORLD, comm.rank, comm.size, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+
+
+def finalize(comm):
+    MPI.Finalize()
+    return MPI.Is_finalized(), _text(lambda: MPI.COMM_WORLD.Get_rank())
+
+
+def is_fresh(comm):
+    return MPI.Is_finalized(), MPI.COMM_WORLD.rank == comm.rank, MPI.COMM_SELF.allgather(1)
+
+
+def without_partner(comm):
+    comm.Ssend(np.zeros(1), (comm.rank + 1) % comm.size, tag=4)

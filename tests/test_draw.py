@@ -1,0 +1,462 @@
+"""The pictures: parsed and measured, since a picture that parses can still be unreadable."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import ringside
+from ringside import draw
+from ringside.draw import blocks, palette, units
+from ringside.draw.page import text_width
+from ringside.machine import Machine
+from ringside.replay import time_trace
+from ringside.timeline import Span
+from ringside.trace import Kind, Op, Site, Trace
+from ringside.wire import Mode
+
+SVG = "{http://www.w3.org/2000/svg}"
+MACHINE = Machine("textbook", alpha_s=1e-6, beta_s_per_byte=1e-9)
+SIZES = [1, 2, 3, 4, 7, 16, 64]
+
+
+def ring_trace(world_size, nbytes, *, steps=None):
+    """Every rank exchanges with its neighbours, `steps` times."""
+    steps = 2 * (world_size - 1) if steps is None else steps
+    ops = []
+    for rank in range(world_size):
+        row = []
+        for step in range(steps):
+            sent = step * world_size + rank
+            received = step * world_size + (rank - 1) % world_size
+            row += [
+                Op(Kind.ISEND, (rank + 1) % world_size, 0, nbytes, "world", 2 * step, sent,
+                   (Mode.STANDARD,), 0),
+                Op(Kind.IRECV, (rank - 1) % world_size, 0, nbytes, "world", 2 * step + 1, received,
+                   ((rank - 1) % world_size, 0), 0),
+                Op(Kind.WAIT, detail=(2 * step, 2 * step + 1), site=0),
+            ]  # fmt: skip
+        ops.append(row)
+    return Trace(world_size, ops, [Site("Sendrecv(dest=next, source=prev)", "ring.py", 14)])
+
+
+def star_trace(world_size, nbytes, *, work_s=0.0):
+    """Rank 0 receives from all in turn; the others compute first, each longer than the last."""
+    ops = [[]]
+    for rank in range(1, world_size):
+        work = Op(Kind.COMPUTE, detail=(0, 0, int(rank * work_s * 1e12), "forward"), site=2)
+        ops.append(
+            [
+                work,
+                Op(Kind.ISEND, 0, 0, nbytes, "world", 0, rank, (Mode.STANDARD,), 1),
+                Op(Kind.WAIT, detail=(0,), site=1),
+            ]
+        )
+        ops[0] += [
+            Op(Kind.IRECV, rank, 0, nbytes, "world", rank, rank, (rank, 0), 0),
+            Op(Kind.WAIT, detail=(rank,), site=0),
+        ]
+    sites = [
+        Site("Recv(source=r)", "star.py", 11),
+        Site("Send(dest=0)", "star.py", 18),
+        Site("compute()", "star.py", 16),
+    ]
+    return Trace(world_size, ops, sites)
+
+
+def deadlock_trace(world_size):
+    """Every rank sends to the next one and nobody receives."""
+    ops = [
+        [
+            Op(Kind.ISEND, (rank + 1) % world_size, 0, 8, "world", 0, -1, (Mode.SYNC,), 0),
+            Op(Kind.WAIT, detail=(0,), site=0),
+        ]
+        for rank in range(world_size)
+    ]
+    return Trace(world_size, ops, [Site("Ssend(dest=next)", "hang.py", 9)])
+
+
+def ring(world_size, nbytes=64_000, **options):
+    return time_trace(ring_trace(world_size, nbytes, **options), MACHINE)
+
+
+def star(world_size, nbytes=64_000, **options):
+    return time_trace(star_trace(world_size, nbytes, **options), MACHINE)
+
+
+def parse(svg):
+    return ET.fromstring(svg)
+
+
+def titles(root):
+    return ["".join(element.itertext()) for element in root.iter(f"{SVG}title")]
+
+
+def bar_box(path):
+    """x, y, width, height of a bar's path."""
+    numbers = re.fullmatch(
+        r"M(-?[\d.]+) (-?[\d.]+)h([\d.]+)v([\d.]+)h-([\d.]+)z", path.get("d")
+    ).groups()
+    return [float(number) for number in numbers[:4]]
+
+
+@pytest.mark.parametrize("world_size", SIZES)
+@pytest.mark.parametrize("theme", ["auto", "light", "dark"])
+def test_timeline_is_one_svg_element_that_needs_nothing_from_elsewhere(world_size, theme):
+    svg = draw.timeline_svg(ring(world_size), theme=theme)
+    root = parse(svg)
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    assert f"{world_size} rank" in root.get("aria-label")
+    urls = set(re.findall(r"https?://[^\"'<> ]+", svg))
+    assert urls == {"http://www.w3.org/2000/svg"}
+    assert "<script" not in svg
+    assert "url(" not in svg
+    assert " id=" not in svg
+
+
+@pytest.mark.parametrize("world_size", SIZES)
+def test_every_rank_has_one_row_and_rows_do_not_overlap(world_size):
+    root = parse(draw.timeline_svg(star(world_size, work_s=1e-5)))
+    rows = [group for group in root.iter(f"{SVG}g") if group.get("class") == "rs-row"]
+    assert [int(row.get("data-rank")) for row in rows] == list(range(world_size))
+    below = 0.0
+    for row in rows:
+        boxes = [bar_box(p) for p in row.iter(f"{SVG}path") if p.get("class") == "rs-bar"]
+        if world_size == 1:
+            assert boxes == []
+            continue
+        assert len({(y, height) for _, y, _, height in boxes}) == 1
+        assert boxes[0][1] >= below
+        below = boxes[0][1] + boxes[0][3]
+        assert boxes[0][3] >= 3
+
+
+@pytest.mark.parametrize("world_size", [2, 4, 7])
+def test_bars_cover_exactly_the_time_of_each_rank(world_size):
+    timeline = star(world_size, work_s=2e-5)
+    root = parse(draw.timeline_svg(timeline))
+    rows = [group for group in root.iter(f"{SVG}g") if group.get("class") == "rs-row"]
+    boxes = [
+        sorted(bar_box(p) for p in row.iter(f"{SVG}path") if p.get("class") == "rs-bar")
+        for row in rows
+    ]
+    left = min(box[0] for row in boxes for box in row)
+    scale = max(box[0] + box[2] for row in boxes for box in row) - left
+    for rank, row in enumerate(boxes):
+        spans = [span for span in timeline.spans[rank] if span.end_s > span.start_s]
+        assert len(row) == len(spans)
+        for box, span in zip(row, spans, strict=True):
+            assert box[0] == pytest.approx(
+                left + scale * span.start_s / timeline.makespan_s, abs=0.7
+            )
+            seconds = span.end_s - span.start_s
+            assert box[2] == pytest.approx(scale * seconds / timeline.makespan_s, abs=0.8)
+
+
+@pytest.mark.parametrize("world_size", SIZES)
+@pytest.mark.parametrize("width", [480, 900])
+def test_no_text_leaves_the_picture(world_size, width):
+    title = "a title that is far too long for the picture " * 6
+    for timeline in (ring(world_size), star(world_size, work_s=1e-5)):
+        root = parse(draw.timeline_svg(timeline, width=width, title=title))
+        height = float(root.get("height"))
+        for element in root.iter(f"{SVG}text"):
+            room = text_width(element.text, float(element.get("font-size")))
+            x = float(element.get("x"))
+            anchor = element.get("text-anchor", "start")
+            start = x - {"start": 0, "middle": room / 2, "end": room}[anchor]
+            assert start >= 0, element.text
+            assert start + room <= width, element.text
+            assert 0 < float(element.get("y")) < height
+
+
+def test_words_in_a_bar_fit_into_it():
+    root = parse(draw.timeline_svg(ring(4), width=600))
+    words = [e for e in root.iter(f"{SVG}text") if e.get("class").startswith("rs-on-")]
+    assert {word.text for word in words} == {"Sendrecv"}
+    widths = [bar_box(p)[2] for p in root.iter(f"{SVG}path") if p.get("class") == "rs-bar"]
+    assert max(text_width(word.text, 10.5) for word in words) <= min(widths)
+
+
+def test_hover_text_tells_rank_call_line_bytes_partners_and_times():
+    root = parse(draw.timeline_svg(ring(4, 64_000)))
+    assert (
+        "rank 2 · Sendrecv(dest=next, source=prev) · ring.py:14\n"
+        "communication, 65.0 to 130.0 µs (65 µs long)\n"
+        "sent 62.5 KiB to rank 3\n"
+        "received 62.5 KiB from rank 1"
+    ) in titles(root)
+    assert (
+        "message from rank 3 to rank 0, tag 0, 62.5 KiB · ring.py:14\n"
+        "on the wire 0.0 to 65.0 µs (65 µs long)"
+    ) in titles(root)
+
+
+def test_file_names_and_calls_are_escaped():
+    trace = ring_trace(2, 8)
+    trace.sites[0] = Site("Send(tag='<script>&\"')", "<img src=x>.py", 1)
+    svg = draw.timeline_svg(time_trace(trace, MACHINE), title="a < b & c")
+    assert "<script" not in svg
+    assert "<img" not in svg
+    assert any("Send(tag='<script>&\"')" in title for title in titles(parse(svg)))
+
+
+@pytest.mark.parametrize("picture", [draw.timeline_svg, draw.bytes_matrix_svg])
+def test_equal_timelines_give_equal_pictures(picture):
+    assert picture(star(7, work_s=1e-5)) == picture(star(7, work_s=1e-5))
+
+
+def test_messages_have_arrows_with_hover_text_only_while_they_are_legible():
+    few, many = draw.timeline_svg(ring(8)), draw.timeline_svg(ring(32))
+    assert few.count('class="rs-message"') == 8 * 14
+    assert many.count('class="rs-message"') == 0
+    assert 'class="rs-ink-line rs-quiet"' in many
+
+
+def test_a_large_trace_stays_small_enough_for_a_notebook():
+    timeline = ring(64, steps=252)
+    svg = draw.timeline_svg(timeline)
+    assert len(svg.encode()) < 1_500_000
+    assert len(list(parse(svg).iter())) < 12_000
+    assert "252 messages" in svg or "joined" in svg
+
+
+def test_critical_path_is_drawn_over_each_rank_that_it_visits():
+    timeline = star(4, work_s=5e-5)
+    root = parse(draw.timeline_svg(timeline))
+    (line,) = [p for p in root.iter(f"{SVG}path") if p.get("class") == "rs-ink-line rs-quiet"]
+    heights = set(re.findall(r"[ML][\d.]+ ([\d.]+)H", line.get("d")))
+    assert len(heights) == len({span.rank for span in timeline.critical_path})
+
+
+def test_ranks_beyond_the_limit_are_left_out_and_the_picture_says_so():
+    root = parse(draw.timeline_svg(ring(16), max_ranks=5))
+    rows = [g.get("data-rank") for g in root.iter(f"{SVG}g") if g.get("class") == "rs-row"]
+    assert rows == ["0", "1", "2", "14", "15"]
+    assert "11 more ranks not drawn" in [e.text for e in root.iter(f"{SVG}text")]
+    with pytest.raises(ValueError, match=r"max_ranks \(1\) must be at least 2"):
+        draw.timeline_svg(ring(4), max_ranks=1)
+
+
+def test_a_run_that_stands_still_shows_what_each_rank_is_blocked_in():
+    root = parse(draw.timeline_svg(time_trace(deadlock_trace(4), MACHINE)))
+    words = [e.text for e in root.iter(f"{SVG}text")]
+    assert words.count("blocked in Ssend(dest=next) · hang.py:9") == 4
+    assert "Rank 3 is blocked in Ssend(dest=next) · hang.py:9." in root.get("aria-label")
+    assert any(word.startswith("stands still at 0 s") for word in words)
+
+
+def test_a_run_without_any_time_can_be_drawn():
+    for timeline in (ring(1), time_trace(Trace(3, [[], [], []]), MACHINE)):
+        assert parse(draw.timeline_svg(timeline)).tag == f"{SVG}svg"
+        assert parse(draw.bytes_matrix_svg(timeline)).tag == f"{SVG}svg"
+
+
+def test_blocks_lose_no_time_and_keep_wide_spans_alone():
+    spans = [Span(0, 0.0, 10.0, "compute", "a", "f.py:1")]
+    for k in range(40):
+        kind = "communication" if k % 4 else "idle"
+        spans.append(Span(0, 10.0 + 0.1 * k, 10.0 + 0.1 * (k + 1), kind, "b", "f.py:2"))
+    made = blocks.cut(spans, 1.0)
+    assert made[0].spans == (spans[0],)
+    assert [span for block in made for span in block.spans] == spans
+    assert all(a.end_s == b.start_s for a, b in pairwise(made))
+    assert 4 <= len(made) <= 6
+    assert all(block.kind == "communication" for block in made[1:])
+
+
+def test_colours_can_be_told_apart_without_hue():
+    for theme in (palette.LIGHT, palette.DARK):
+        grey = [luminance(palette.colour(kind, theme)) for kind in palette.KINDS]
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            assert contrast(grey[a], grey[b]) > 1.4
+        paper = luminance(theme.paper)
+        assert contrast(luminance(theme.ink), paper) > 12
+        assert contrast(luminance(theme.muted), paper) > 4.5
+        for kind in palette.KINDS:
+            words = luminance(getattr(theme, f"on_{kind}"))
+            assert contrast(words, luminance(palette.colour(kind, theme))) > 4.5
+
+
+def luminance(colour):
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    r, g, b = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a, b):
+    return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+
+
+def test_schemes_keep_their_colour_whatever_is_drawn_beside_them():
+    alone = palette.scheme_styles(["ring"])
+    both = palette.scheme_styles(["mine", "star", "ring", "yours"])
+    assert alone["ring"] == both["ring"]
+    assert len({colour for colour, _ in both.values()}) == 4
+    kinds = {palette.colour(kind) for kind in palette.KINDS}
+    assert kinds.isdisjoint(colour for colour, _ in both.values())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (3e-9, "3 ns"),
+        (999.9e-9, "1 µs"),
+        (126.04e-6, "126 µs"),
+        (1.5e-3, "1.5 ms"),
+        (2.0, "2 s"),
+        (5000.0, "5000 s"),
+    ],
+)
+def test_times_read_with_their_unit(seconds, text):
+    assert units.format_time(seconds) == text
+
+
+@pytest.mark.parametrize("longest", [0.7, 1.0, 9.99, 126.0, 999.0])
+def test_ticks_are_round_and_end_inside(longest):
+    ticks = units.round_ticks(longest, 8)
+    assert ticks[0] == 0
+    assert ticks[-1] <= longest * (1 + 1e-9)
+    assert 4 <= len(ticks) <= 12
+    assert np.allclose(np.diff(ticks), ticks[1])
+
+
+def test_bytes_matrix_has_a_cell_for_every_pair_that_talked():
+    root = parse(draw.bytes_matrix_svg(ring(4, 64_000)))
+    cells = [t for t in titles(root) if t.startswith("rank")]
+    assert cells == [
+        f"rank {rank} to rank {(rank + 1) % 4}\n375 KiB in 6 messages" for rank in range(4)
+    ]
+    assert "every rank: 375 KiB sent, 375 KiB received" in root.get("aria-label")
+
+
+def test_timeline_png_is_a_picture_of_the_size_asked_for(tmp_path):
+    path = draw.timeline_png(star(8, work_s=1e-5), tmp_path / "star.png", dpi=100)
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(data[16:20], "big") == 900
+    assert [p.name for p in tmp_path.iterdir()] == ["star.png"]
+
+
+def test_timeline_axes_draw_every_rank_in_the_colours_of_the_svg():
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    timeline = star(5, work_s=2e-5)
+    assert draw.timeline_axes(timeline, ax) is ax
+    bars = {to_hex(c.get_facecolor()[0]): c for c in ax.collections if len(c.get_facecolor())}
+    assert set(bars) == {palette.colour(kind) for kind in palette.KINDS}
+    ranks = {round(float(p.vertices[:, 1].mean())) for c in bars.values() for p in c.get_paths()}
+    assert ranks >= set(range(5))
+    assert ax.get_xlabel() == "virtual time (µs)"
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["compute", "communication", "idle", "message", "critical path"]
+
+
+def test_bytes_matrix_axes_show_the_matrix():
+    from matplotlib.figure import Figure
+
+    ax = draw.bytes_matrix_axes(ring(4), Figure().add_subplot())
+    assert np.array_equal(ax.images[0].get_array(), ring(4).bytes_matrix)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("to rank", "from rank")
+
+
+def test_crossover_has_lines_for_predictions_and_markers_for_replays():
+    from matplotlib.figure import Figure
+
+    sizes = [2.0**k for k in range(6, 21, 2)]
+    replayed = {"ring": [1e-6 * n for n in sizes], "mine": [2e-6 * n for n in sizes]}
+    ax = draw.crossover_axes(
+        sizes, replayed, {"ring": [1e-6 * n for n in sizes]}, Figure().add_subplot()
+    )
+    drawn = [(line.get_linestyle(), line.get_marker()) for line in ax.lines]
+    assert drawn == [("-", "None"), ("None", "D"), (":", "X")]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    ax.figure.canvas.draw()
+    assert next(t.get_text() for t in ax.get_xticklabels()) == "64 B"
+    assert ax.get_yticklabels()[1].get_text().split()[1] in {"ns", "µs", "ms", "s"}
+
+
+def test_a_scheme_that_another_covers_stays_visible_as_a_rim():
+    from matplotlib.figure import Figure
+
+    sizes = [64.0, 4096.0, 2.0**20]
+    times = {"star": [9.0, 9.0, 9.0], "sharded_server": [1.0, 2.0, 3.0], "ring": [1.0, 2.0, 3.0]}
+    ax = draw.crossover_axes(sizes, times, times, Figure().add_subplot())
+    widths = [line.get_linewidth() for line in ax.lines if line.get_linestyle() == "-"]
+    markers = [line.get_markersize() for line in ax.lines if line.get_linestyle() == "None"]
+    assert widths[1] >= widths[2] + 2
+    assert markers[1] >= markers[2] + 2
+    assert widths[0] == widths[2]
+
+
+def test_crossover_refuses_curves_of_another_length():
+    with pytest.raises(ValueError, match=r"curves\['ring'\] has 1 values for 2 sizes"):
+        draw.crossover_axes([8, 16], {"ring": [1.0]})
+    with pytest.raises(ValueError, match="sizes must be above 0"):
+        draw.crossover_axes([0, 16], {"ring": [1.0, 2.0]})
+
+
+def test_importing_the_pictures_does_not_import_matplotlib():
+    code = "import sys, ringside.draw; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class Measured:
+    """The attributes that a timeline of real times has, and no others."""
+
+    world_size, machine_name, time_label = 2, "laptop", "measured time"
+    makespan_s, exposed_comm_s = 2e-3, 1e-3
+    spans = (
+        [Span(0, 0.0, 2e-3, "communication", "Recv", "a.py:3")],
+        [Span(1, 0.0, 1e-3, "compute", "", "")],
+    )
+    messages, critical_path, bytes_matrix = (), (), np.zeros((2, 2), dtype=np.int64)
+
+
+def test_a_measured_timeline_is_drawn_with_its_own_words():
+    from matplotlib.figure import Figure
+
+    words = [e.text for e in parse(draw.timeline_svg(Measured())).iter(f"{SVG}text")]
+    assert "measured time (ms)" in words
+    assert (
+        draw.timeline_axes(Measured(), Figure().add_subplot()).get_xlabel() == "measured time (ms)"
+    )
+    assert parse(draw.bytes_matrix_svg(Measured())).get("role") == "img"
+
+
+def test_styles_cannot_touch_the_page_around_the_picture():
+    css = draw.svg_style().removeprefix("<style>").removesuffix("</style>")
+    selectors = re.findall(r"(?:^|[{}])([^{}@]+)\{", css)
+    assert len(selectors) > 15
+    assert all(".rs-" in part or ".ringside" in part for s in selectors for part in s.split(","))
+    classes = set(re.findall(r'class="([^"]+)"', draw.timeline_svg(star(4))))
+    assert all(name.startswith(("rs-", "ringside")) for c in classes for name in c.split())
+    with pytest.raises(ValueError, match=r"theme \('pink'\) must be auto, light or dark"):
+        draw.svg_style("pink")
+
+
+def test_a_run_on_the_network_shows_the_students_line(tmp_path):
+    (tmp_path / "exchange.py").write_text(
+        "import numpy as np\n"
+        "def swap(comm, x):\n"
+        "    y = np.empty_like(x)\n"
+        "    other = comm.Get_size() - 1 - comm.Get_rank()\n"
+        "    comm.Sendrecv(x, other, recvbuf=y, source=other)\n"
+        "    return y\n",
+        encoding="utf-8",
+    )
+    args = [(np.arange(1000.0),)] * 4
+    result = ringside.run(tmp_path / "exchange.py:swap", world_size=4, args=args)
+    hovers = titles(parse(result.timeline._repr_html_()))
+    bars = [text for text in hovers if text.startswith("rank") and "exchange.py:5" in text]
+    assert len(bars) == 4
+    assert "communication, 0.00 to 9.00 µs (9 µs long)" in bars[0]
+    assert "sent 7.81 KiB to rank 3\nreceived 7.81 KiB from rank 3" in bars[0]

@@ -1,0 +1,176 @@
+"""The house's rules: dependencies, who may import whom, what the package holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Submissions for tests: wrong, hostile or no Python at all, on purpose.
+SUBMISSIONS = {"mutants", "redteam"}
+OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
+
+# Import name -> distribution, where they differ.
+DISTRIBUTION = {"IPython": "ipython"}
+# conda-forge's name of a package, where it differs.
+CONDA = {"torch": "pytorch"}
+
+
+def requirements() -> dict[str, SpecifierSet]:
+    parsed = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
+    return {requirement.name: requirement.specifier for requirement in parsed}
+
+
+def conda_requirements() -> dict[str, SpecifierSet]:
+    lines = (ROOT / "environment.yml").read_text().splitlines()
+    listed = lines[lines.index("dependencies:") + 1 :]
+    parsed = [Requirement(line.strip().removeprefix("- ")) for line in listed if line.strip()]
+    return {requirement.name: requirement.specifier for requirement in parsed}
+
+
+def test_conda_and_pip_install_the_same_ranges() -> None:
+    conda = conda_requirements()
+    assert conda.pop("python") == SpecifierSet(PROJECT["project"]["requires-python"])
+    assert conda.pop("pip") == SpecifierSet("")
+    pip = {CONDA.get(name, name): ranges for name, ranges in requirements().items()}
+    assert conda == pip
+
+
+def test_conda_takes_packages_from_conda_forge_alone() -> None:
+    text = (ROOT / "environment.yml").read_text()
+    assert re.search(r"channels:\n  - conda-forge\n  - nodefaults\ndependencies:", text)
+
+
+def test_every_dependency_has_a_lower_bound_and_most_an_upper() -> None:
+    for name, ranges in requirements().items():
+        assert any(item.operator == ">=" for item in ranges), name
+    unbounded = {name for name, ranges in requirements().items() if len(ranges) == 1}
+    assert unbounded <= {"ipython"}  # its major version rises every year, with Python's
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = set(path.relative_to(ROOT).parts)
+            if not inside & {"__pycache__", "build", *SUBMISSIONS}:
+                yield path
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names that a file imports, at any depth of its code."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [
+        ("ringside", {"ringside"}),
+        ("solutions", {"ringside"}),
+        ("assignments", {"ringside"}),
+        ("lectures", {"ringside"}),
+        ("autograder", {"autograder", "ringside"}),
+        ("benchmarks", {"autograder", "ringside"}),
+    ],
+)
+def test_who_may_import_whom(folder: str, allowed: set[str]) -> None:
+    for path in python_files(folder):
+        permitted = allowed | ({"solutions"} if "suites" in path.parts else set())
+        strangers = imported(path) & OURS - permitted
+        assert not strangers, f"{path.relative_to(ROOT)} imports {', '.join(strangers)}"
+
+
+def test_cluster_holds_no_python() -> None:
+    assert not list(python_files("cluster"))
+
+
+def test_every_package_that_we_import_is_declared() -> None:
+    declared = set(requirements())
+    for path in python_files("ringside", "autograder"):
+        for name in imported(path) - OURS - set(sys.stdlib_module_names):
+            distribution = DISTRIBUTION.get(name, name)
+            assert distribution in declared, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-teaching"):
+        shutil.copy(ROOT / name, source)
+    for name in ("ringside", "autograder", "cluster"):
+        ignored = shutil.ignore_patterns("__pycache__", "mutants", "redteam")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    built = subprocess.run(
+        [*command, "--wheel-dir", str(tmp_path), str(source)], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+    for folder in ("machines", "sites", "templates"):
+        for path in (ROOT / "cluster" / folder).iterdir():
+            assert f"ringside/cluster/{folder}/{path.name}" in names
+    assert {"ringside/cli.py", "ringside/mpi/__init__.py", "autograder/cli.py"} <= names
+
+
+def test_every_entry_of_the_changelog_says_what_it_concerns() -> None:
+    entries = re.findall(r"^- (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert entries
+    for entry in entries:
+        assert re.match(r"(lecture|assignment|grader|cluster|code): \S", entry), entry
+
+
+def documents() -> Iterator[tuple[str, str]]:
+    for name in ("README.md", "CONTRIBUTING.md"):
+        yield name, (ROOT / name).read_text()
+
+
+def test_documents_name_only_targets_that_make_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name, text in documents():
+        used = set(re.findall(r"`make ([a-z-]+)`|^ *make ([a-z-]+)", text, re.MULTILINE))
+        used_names = {first or second for first, second in used}
+        assert used_names <= targets, name
+    assert {"demo", "test", "build", "verify", "lint"} <= targets
+
+
+def test_documents_name_only_commands_that_the_packages_have() -> None:
+    for package in ("ringside", "autograder"):
+        shown = subprocess.run(
+            [sys.executable, "-m", package, "--help"], capture_output=True, text=True, cwd=ROOT
+        )
+        assert shown.returncode == 0, shown.stderr
+        for name, text in documents():
+            for command in set(re.findall(rf"[`\n] *{package} ([a-z]+)", text)):
+                assert re.search(rf"\b{command}\b", shown.stdout), f"{name}: {package} {command}"
+
+
+def test_links_and_paths_in_documents_exist() -> None:
+    for name, text in documents():
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (ROOT / target).exists(), f"{name} links to {target}"
+
+
+def test_ci_runs_what_the_readme_calls_the_test_command() -> None:
+    assert "`make test`" in (ROOT / "README.md").read_text()
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "test || status=1" in script
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111

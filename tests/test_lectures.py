@@ -1,0 +1,238 @@
+"""The lectures: notebooks belong to their texts, run from the students' tree, say what is so."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringside import lectures
+from ringside.lectures.__main__ import main as command
+
+ROOT = Path(__file__).resolve().parent.parent
+ALL = lectures.find(ROOT / "lectures")
+nbformat = importlib.import_module("nbformat")
+
+TINY = """# %% [markdown] slideshow={"slide_type": "slide"}
+# # A small lecture
+
+# %%
+import random
+print(random.random() < 2)
+print(object())
+
+# %% slideshow={"slide_type": "skip"}
+1 + 1
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A tree with one short lecture and a kit of one module."""
+    (tmp_path / "lectures" / "data").mkdir(parents=True)
+    (tmp_path / "ringside").mkdir()
+    (tmp_path / "ringside" / "__init__.py").write_text("def run():\n    import ringside.engine\n")
+    (tmp_path / "ringside" / "engine.py").write_text("speed = 1\n")
+    (tmp_path / "ringside" / "cli.py").write_text("words = 1\n")
+    source = tmp_path / "lectures" / "00_tiny.py"
+    source.write_text(TINY)
+    return lectures.Lecture(source)
+
+
+def each(items):
+    return pytest.mark.parametrize("lecture", items, ids=[item.name for item in items])
+
+
+def prose_and_code(lecture):
+    """Yield each prose cell with all code above it; an answer's check stands right below it."""
+    cells = lectures.read(lecture).cells
+    code = ""
+    for cell, following in zip(cells, [*cells[1:], None], strict=True):
+        if cell.cell_type == "code":
+            code += cell.source + "\n"
+        elif "<details>" in cell.source:
+            checks = [one.source for one in cells[cells.index(following) :][:2]]
+            yield cell.source, code + "\n".join(checks)
+        else:
+            yield cell.source, code
+
+
+# The builder
+
+
+def test_two_builds_of_the_same_text_are_the_same_file(tiny):
+    assert lectures.build(tiny)
+    first = tiny.notebook.read_bytes()
+    assert lectures.build(tiny, force=True)
+    assert tiny.notebook.read_bytes() == first
+    assert b"True" in first and b" at 0x" not in first
+
+
+def test_a_notebook_that_belongs_to_its_text_is_not_built_again(tiny):
+    assert lectures.problems(tiny) == ["there is no executed notebook."]
+    lectures.build(tiny)
+    assert lectures.problems(tiny) == []
+    assert not lectures.build(tiny)
+
+
+def test_check_finds_what_changed(tiny):
+    lectures.build(tiny)
+    tree = tiny.source.parent.parent
+
+    (tree / "ringside" / "cli.py").write_text("words = 2\n")  # no cell's output depends on it
+    assert lectures.problems(tiny) == []
+
+    (tree / "ringside" / "engine.py").write_text("speed = 2\n")
+    assert lectures.problems(tiny) == [
+        "the kit, a machine file or the data have changed since it was executed."
+    ]
+    tiny.source.write_text(TINY.replace("1 + 1", "1 + 2"))
+    assert "its cells differ from the text's." in lectures.problems(tiny)
+
+
+def test_the_kits_modules_are_found_by_following_imports():
+    names = {path.relative_to(ROOT / "ringside").as_posix() for path in lectures.loaded(ROOT)}
+    assert {"engine.py", "network.py", "draw/svg.py", "mpi/comm.py", "codec.py"} <= names
+    assert names.isdisjoint({"cli.py", "doctor.py", "launch.py", "pytest_plugin.py"})
+
+
+def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):
+    tiny.source.write_text(TINY.replace("1 + 1", "1 / 0"))
+    folder = str(tiny.source.parent)
+    assert command(["build", "--folder", folder]) == 1
+    assert re.search(r"cell 2 \('1 / 0'\)[\s\S]*ZeroDivisionError", capsys.readouterr().err)
+    assert not tiny.notebook.exists()
+
+
+def test_an_unknown_lecture_is_our_error(tiny, capsys):
+    assert command(["build", "99", "--folder", str(tiny.source.parent)]) == 2
+    assert "no lecture '99'" in capsys.readouterr().err
+
+
+def test_a_table_has_numbers_text_and_gaps(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("# where it is from\nlayer,nbytes,time_s\nfc,8,0.5\nconv,16,\n")
+    table = lectures.table(path)
+    assert table["layer"].tolist() == ["fc", "conv"]
+    assert table["nbytes"].tolist() == [8, 16] and table["nbytes"].dtype == int
+    np.testing.assert_array_equal(table["time_s"], [0.5, np.nan])
+
+
+# Every lecture
+
+
+@each(ALL)
+def test_the_notebook_belongs_to_the_text(lecture):
+    assert lectures.problems(lecture) == [], "run: python -m ringside.lectures build"
+
+
+@each(ALL)
+@pytest.mark.slow
+def test_it_runs_from_the_students_tree_with_the_same_outputs(lecture, tmp_path):
+    """Only what students have is there: no solutions, no autograder, no other copy of the kit."""
+    leave_out = shutil.ignore_patterns("__pycache__", "*.ipynb")
+    for part in ("ringside", "lectures", "cluster"):
+        shutil.copytree(ROOT / part, tmp_path / part, symlinks=True, ignore=leave_out)
+    done = subprocess.run(
+        [sys.executable, "-m", "ringside.lectures", "build", lecture.name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    fresh = nbformat.read(tmp_path / "lectures" / lecture.notebook.name, as_version=4)
+    stored = nbformat.read(lecture.notebook, as_version=4)
+    for number, (new, old) in enumerate(zip(fresh.cells, stored.cells, strict=True)):
+        assert words(new) == words(old), f"cell {number}:\n{new.source}"
+
+
+def words(cell):
+    """What a cell printed and returned as text; pictures may differ with the drawing library."""
+    texts = []
+    for output in cell.get("outputs", []):
+        texts.append(output.get("text", "") or output.get("data", {}).get("text/plain", ""))
+    return texts
+
+
+@each(ALL)
+def test_cells_are_short_and_every_cell_has_a_slide_type(lecture):
+    kinds = {"slide", "subslide", "fragment", "skip", "notes", "-"}
+    for cell in lectures.read(lecture).cells:
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert cell.metadata.get("slideshow", {}).get("slide_type") in kinds, cell.source
+        if cell.cell_type == "code":
+            assert len(lines) <= LONGEST_CELL, f"{len(lines)} lines:\n{cell.source}"
+
+
+LONGEST_CELL = 17  # the magic and the imports among them
+
+
+@each(ALL)
+def test_lectures_import_ringside_alone(lecture):
+    ours = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"ringside"}
+    imported = re.findall(r"^\s*(?:from|import) (\w+)", lecture.source.read_text(), flags=re.M)
+    assert ours.isdisjoint(imported)
+
+
+@each(ALL)
+def test_words_are_those_of_the_style(lecture):
+    for prose, _ in prose_and_code(lecture):
+        found = re.search(r"\b(simply|just|obviously|trivially)\b|!(?!\[)", prose, flags=re.I)
+        assert not found, f"{found.group()!r} in:\n{prose}"
+        assert not re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", prose), prose
+
+
+@each(ALL)
+def test_every_figure_has_a_description(lecture):
+    for cell in nbformat.read(lecture.notebook, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                assert len(output.metadata["image/png"]["alt"]) > 40, cell.source
+
+
+NUMBER = re.compile(r"(?<![\w.\[])\d[\d,]*(?:\.\d+)?(?![\w\]])")
+NOT_CLAIMS = [
+    r"```.*?```",
+    r"\$\$.*?\$\$",
+    r"\$[^$]*\$",
+    r"`[^`]*`",
+    r"\*Predict.*?\*(?!\*)",
+    r"NCCL [\d.]+",
+    r"^.*<details>",
+]
+
+
+def claims(prose):
+    """Yield the numbers that a text states as facts: not formulas, code, years, set tasks."""
+    if prose.startswith("## References"):
+        return
+    for pattern in NOT_CLAIMS:
+        prose = re.sub(pattern, " ", prose, flags=re.S)
+    for number in NUMBER.findall(prose):
+        number = number.rstrip(",")
+        value = float(number.replace(",", ""))
+        if "." in number or (value > 16 and not 1980 <= value <= 2030):
+            yield number
+
+
+def is_asserted(number, code):
+    """Whether an assertion holds the number; 74 % is asserted as 0.74."""
+    assertions = "\n".join(re.findall(r"assert.*(?:\n +.*|\n\))*", code)).replace("_", "")
+    plain = number.replace(",", "")
+    forms = {plain, f"{float(plain) / 100:g}", f"{float(plain) / 100:.2f}"}
+    return any(re.search(rf"(?<![\d.]){re.escape(form)}", assertions) for form in forms)
+
+
+@each(ALL)
+def test_every_number_in_prose_is_asserted_above(lecture):
+    for prose, code in prose_and_code(lecture):
+        for number in claims(prose):
+            assert is_asserted(number, code), f"{number} is not asserted above:\n{prose}"

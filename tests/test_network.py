@@ -1,0 +1,476 @@
+"""Ranks on the network: delivery, counting, the deadlock doctor, wildcards and polls, limits."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ringside
+from ringside import DeadlineError, DeadlockError, RankError, Session, TargetError
+from ringside.errors import LimitError
+from ringside.network import Limits
+
+PROGRAMS = """
+import os, random, sys, time
+import numpy as np
+from mpi4py import MPI
+
+def ring_sum(comm, x):
+    total, passed, got = x.copy(), x.copy(), np.empty_like(x)
+    for _ in range(comm.size - 1):
+        comm.Sendrecv(passed, dest=(comm.rank + 1) % comm.size, recvbuf=got,
+                      source=(comm.rank - 1) % comm.size)
+        total += got
+        passed = got.copy()
+    return total
+
+def ssend_ring(comm):
+    comm.Ssend(np.zeros(4), dest=(comm.rank + 1) % comm.size)
+    comm.Recv(np.zeros(4), source=(comm.rank - 1) % comm.size)
+
+def send_ring(comm, n):
+    comm.Send(np.zeros(n), dest=(comm.rank + 1) % comm.size)
+    comm.Recv(np.zeros(n), source=(comm.rank - 1) % comm.size)
+    return "done"
+
+def wrong_source(comm):
+    if comm.rank == 0:
+        comm.Recv(np.zeros(1), source=2)
+    elif comm.rank == 1:
+        comm.Send(np.zeros(1), dest=0)
+
+def wrong_tag(comm):
+    if comm.rank == 0:
+        comm.Recv(np.zeros(1), source=1, tag=7)
+    elif comm.rank == 1:
+        comm.Send(np.zeros(1), dest=0, tag=5)
+
+def order(comm):
+    if comm.rank == 0:
+        comm.Barrier()
+        comm.Allreduce(np.zeros(1), np.zeros(1))
+    else:
+        comm.Allreduce(np.zeros(1), np.zeros(1))
+        comm.Barrier()
+
+def roots(comm):
+    comm.Bcast(np.zeros(3), root=1 if comm.rank == 2 else 0)
+
+def counts(comm):
+    n = 5 if comm.rank == 1 else 4
+    comm.Allreduce(np.zeros(n), np.zeros(n))
+
+def left_early(comm):
+    if comm.rank != 1:
+        comm.Barrier()
+
+def raised(comm):
+    if comm.rank == 1:
+        raise ValueError("no gradient")
+    comm.Barrier()
+
+def polls_for_ever(comm):
+    if comm.rank == 0:
+        request = comm.Irecv(np.zeros(1), source=1, tag=3)
+        while not request.Test():
+            pass
+
+def wildcards(comm, seconds):
+    got = np.zeros(1)
+    order = []
+    if comm.rank == 0:
+        status = MPI.Status()
+        for _ in range(comm.size - 1):
+            comm.Recv(got, source=MPI.ANY_SOURCE, status=status)
+            order.append((status.Get_source(), float(got[0])))
+        return order
+    time.sleep(seconds[comm.rank])
+    comm.Send(np.full(1, comm.rank * 10.0), dest=0)
+    return MPI.Wtime()
+
+def polls(comm, seconds):
+    time.sleep(seconds[comm.rank])
+    if comm.rank == 0:
+        buffers = [np.zeros(2000) for _ in range(comm.size - 1)]
+        requests = [comm.Irecv(b, source=i + 1) for i, b in enumerate(buffers)]
+        order, count = [], 0
+        while requests:
+            for request in list(requests):
+                count += 1
+                if request.Test():
+                    order.append(requests.index(request))
+                    requests.remove(request)
+            if comm.Iprobe(source=MPI.ANY_SOURCE, tag=99):
+                break
+        return order, count, MPI.Wtime()
+    comm.Send(np.zeros(2000 // comm.rank), dest=0)
+
+def computes(comm, seconds):
+    if comm.rank == 0:
+        time.sleep(seconds)
+    comm.Barrier()
+    return "done"
+
+def endless(comm):
+    comm.Barrier()
+    while comm.rank == 0:
+        pass
+
+def dies(comm):
+    if comm.rank == 1:
+        os._exit(3)
+    comm.Barrier()
+
+def chatter(comm):
+    print("hello from", comm.rank)
+    print("x" * 200000)
+
+def writes(comm):
+    open("left_behind.txt", "w").write("x")
+
+def world(comm):
+    return MPI.COMM_WORLD.rank, comm.rank, comm.size
+
+def floods(comm):
+    for _ in range(3000):
+        comm.Isend(np.zeros(1), dest=0)
+
+def object_value(comm):
+    return object()
+
+def many_kinds(comm):
+    return {"a": [1, 2.5, None, True, "text", b"bytes", (1, 2)], "b": np.arange(3, dtype=np.int32)}
+
+def forgotten(comm):
+    if comm.rank == 0:
+        comm.Isend(np.zeros(7), dest=1, tag=4)
+
+class Stepper:
+    def __call__(self, comm):
+        return comm.rank
+stepper = Stepper()
+"""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("student")
+    (folder / "programs.py").write_text(textwrap.dedent(PROGRAMS))
+    with Session(folder) as session:
+        yield session
+
+
+def flat(text: str) -> str:
+    """The cure is wrapped for reading: one line for comparing."""
+    return text.replace("\n  ", "\n").replace("\n", " ")
+
+
+def verdict(session: Session, function: str, world_size: int, args: object = ()) -> str:
+    error = session.call(f"programs:{function}", world_size, args).error
+    assert isinstance(error, DeadlockError), error
+    return flat(str(error))
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
+def test_every_rank_gets_its_own_input_and_all_get_the_sum(session: Session, p: int) -> None:
+    xs = [np.arange(11.0) * (rank + 1) for rank in range(p)]
+    result = session.call("programs:ring_sum", p, [(x,) for x in xs]).raise_for_error()
+    for value in result.values:
+        np.testing.assert_array_equal(value, sum(xs))
+    assert result.sent_bytes() == [(p - 1) * 88] * p
+    assert result.sent_messages() == result.received_messages() == [p - 1] * p
+    assert result.inputs_changed == [False] * p
+    assert result.makespan_s == pytest.approx((p - 1) * (1e-6 + 88e-9))
+
+
+def test_communicator_of_some_ranks_in_another_order(session: Session) -> None:
+    result = session.call("programs:world", 5, (), members=[4, 0, 2]).raise_for_error()
+    assert result.values == [(4, 0, 3), (0, 1, 3), (2, 2, 3)]
+
+
+def test_ring_of_synchronous_sends_is_a_cycle(session: Session) -> None:
+    text = verdict(session, "ssend_ring", 4)
+    assert text.startswith("all 4 ranks are blocked and no message is in flight.")
+    assert "rank 2  Ssend(dest=3, tag=0)  programs.py:16" in text
+    assert "cycle 0 -> 1 -> 2 -> 3 -> 0. Let one rank receive first, or use Sendrecv." in text
+
+
+def test_sends_that_work_below_the_eager_threshold_only(session: Session) -> None:
+    text = verdict(session, "send_ring", 3, (8,))
+    assert "works only while messages of 64 bytes stay below the eager threshold" in text
+    machine = ringside.Machine.load("textbook").with_(eager_threshold_bytes=65)
+    result = session.call("programs:send_ring", 3, (8,), machine=machine)
+    assert result.values == ["done"] * 3
+
+
+def test_receive_from_the_wrong_rank(session: Session) -> None:
+    text = verdict(session, "wrong_source", 3)
+    assert (
+        "Rank 0 receives from rank 2, which sends it nothing, while a message from rank 1" in text
+    )
+
+
+def test_tag_mismatch_names_both_tags(session: Session) -> None:
+    text = verdict(session, "wrong_tag", 2)
+    assert "Rank 0 waits for tag 7 from rank 1, which sent tag 5." in text
+
+
+def test_collectives_in_different_order(session: Session) -> None:
+    assert "rank 1 calls allreduce where rank 0 calls barrier" in verdict(session, "order", 3)
+
+
+def test_collectives_with_different_roots_and_counts(session: Session) -> None:
+    assert "in bcast, rank 2 gives root 1 and rank 0 root 0" in verdict(session, "roots", 3)
+    assert "in allreduce, rank 1 gives count 5 and rank 0 count 4" in verdict(session, "counts", 3)
+
+
+def test_rank_that_left_early_is_named(session: Session) -> None:
+    text = verdict(session, "left_early", 3)
+    assert "2 of 3 ranks are blocked, the others have returned" in text
+    assert "Rank 1 never calls barrier" in text
+
+
+def test_rank_that_raised_is_the_error_with_its_line(session: Session) -> None:
+    error = session.call("programs:raised", 3).error
+    assert isinstance(error, RankError)
+    assert (error.rank, error.type_name, error.message) == (1, "ValueError", "no gradient")
+    assert error.frames[-1].function == "raised"
+    assert error.where.startswith("programs.py:")
+
+
+def test_polling_for_a_message_that_nobody_sends_is_a_deadlock(session: Session) -> None:
+    text = verdict(session, "polls_for_ever", 2)
+    assert "Rank 0 polls for a message from rank 1 with tag 3 that nobody sends." in text
+
+
+def test_computing_is_no_deadlock(session: Session) -> None:
+    assert session.call("programs:computes", 2, (1.5,)).values == ["done", "done"]
+
+
+@pytest.mark.parametrize("function", ["wildcards", "polls"])
+def test_calls_that_observe_time_give_one_trace_whatever_the_load(session, function) -> None:
+    rng = np.random.default_rng(1)
+    seen = []
+    for _ in range(4):
+        seconds = [float(s) for s in rng.uniform(0, 0.05, size=5)]
+        result = session.call(f"programs:{function}", 5, (seconds,)).raise_for_error()
+        seen.append((result.values, result.trace, result.timeline.makespan_ps))
+    assert all(other == seen[0] for other in seen[1:])
+
+
+def test_wildcards_take_messages_in_order_of_virtual_time(session: Session) -> None:
+    result = session.call("programs:wildcards", 4, ([0.0, 0.03, 0.01, 0.0],)).raise_for_error()
+    assert result.values[0] == [(1, 10.0), (2, 20.0), (3, 30.0)]
+
+
+def test_seeds_permute_wildcards_repeatably(session: Session) -> None:
+    def order(seed: int) -> tuple[int, ...]:
+        result = session.call("programs:wildcards", 6, ([0.0] * 6,), seed=seed).raise_for_error()
+        return tuple(source for source, _ in result.values[0])
+
+    orders = [order(seed) for seed in range(8)]
+    assert len(set(orders)) > 2
+    assert orders == [order(seed) for seed in range(8)]
+
+
+def test_run_that_takes_too_long_says_who_is_where(session: Session) -> None:
+    error = session.call("programs:endless", 3, timeout_s=1.0).error
+    assert isinstance(error, DeadlineError)
+    assert "rank 0 is computing after Barrier() at programs.py:" in str(error)
+    assert "rank 1 has returned" in str(error)
+
+
+def test_process_that_ends_is_an_error_of_its_rank(session: Session) -> None:
+    error = session.call("programs:dies", 2).error
+    assert isinstance(error, RankError)
+    assert error.type_name == "ProcessEnded" and error.rank == 1
+
+
+def test_session_goes_on_after_a_failure(session: Session) -> None:
+    session.call("programs:dies", 2)
+    assert session.call("programs:world", 2).values == [(0, 0, 2), (1, 1, 2)]
+
+
+def test_output_is_kept_by_rank_and_bounded(session: Session) -> None:
+    result = session.call("programs:chatter", 2).raise_for_error()
+    assert result.output[1].startswith("hello from 1\n")
+    assert len(result.output[1]) < 70_000
+    assert "bytes more]" in result.output[1]
+
+
+def test_ranks_may_not_write_files(session: Session) -> None:
+    error = session.call("programs:writes", 1).error
+    assert isinstance(error, RankError) and error.type_name == "PermissionError"
+    assert "return the value instead" in str(error)
+
+
+def test_limits_end_the_run(session: Session) -> None:
+    session.limits = Limits(ops_per_rank=1000)
+    try:
+        error = session.call("programs:floods", 1).error
+    finally:
+        session.limits = Limits()
+    assert isinstance(error, LimitError)
+    assert "more than 1000 calls" in str(error)
+
+
+def test_values_travel_without_pickle(session: Session) -> None:
+    value = session.call("programs:many_kinds", 1).raise_for_error().values[0]
+    assert value["a"] == [1, 2.5, None, True, "text", b"bytes", (1, 2)]
+    assert value["b"].dtype == np.int32
+    error = session.call("programs:object_value", 1).error
+    assert isinstance(error, RankError) and "builtins.object can't travel" in error.message
+
+
+def test_callable_objects_are_functions_too(session: Session) -> None:
+    assert session.call("programs:stepper", 3).values == [0, 1, 2]
+
+
+def test_messages_that_nobody_receives_are_listed(session: Session) -> None:
+    result = session.call("programs:forgotten", 2).raise_for_error()
+    assert result.unreceived == ["rank 0 sent 56 bytes with tag 4 to rank 1"]
+
+
+def test_missing_files_and_functions_are_clear_errors(session: Session) -> None:
+    with pytest.raises(TargetError, match=r"there is no file .*nothing\.py"):
+        session.call("nothing:f", 1)
+    with pytest.raises(TargetError, match="args has 2 entries for 3 ranks"):
+        session.call("programs:world", 3, [(), ()])
+    error = session.call("programs:nothing", 1).error
+    assert isinstance(error, RankError) and "has no function 'nothing'" in error.message
+
+
+def test_function_of_a_notebook_is_refused_with_the_cure() -> None:
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    exec("def f(comm): pass", namespace)
+    with pytest.raises(TargetError, match=r"%%writefile.*%%ranks"):
+        ringside.run(namespace["f"], 2)  # type: ignore[arg-type]
+
+
+def test_script_runs_as_under_mpiexec(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "import sys\nfrom mpi4py import MPI\n"
+        "comm = MPI.COMM_WORLD\nprint(comm.allreduce(comm.rank), sys.argv[1:], __name__)\n"
+    )
+    result = ringside.run(str(tmp_path / "script.py"), 3, ["--n", "5"])
+    assert result.output == ["3 ['--n', '5'] __main__\n"] * 3
+
+
+def test_replay_of_a_saved_trace_gives_the_same_times(session: Session, tmp_path: Path) -> None:
+    xs = [(np.arange(1000.0),)] * 4
+    result = session.call("programs:ring_sum", 4, xs).raise_for_error()
+    path = result.trace.save(tmp_path / "ring.trace.gz")
+    assert ringside.Trace.load(path) == result.trace
+    assert ringside.replay(path, "textbook").makespan_ps == result.timeline.makespan_ps
+    slower = ringside.Machine.load("textbook").with_(alpha_s=2e-6)
+    assert ringside.replay(path, slower).makespan_s == pytest.approx(3 * (2e-6 + 8e-6))
+
+
+def test_no_process_survives_a_session(tmp_path: Path) -> None:
+    (tmp_path / "loops.py").write_text("def f(comm):\n    while True: pass\n")
+    with Session(tmp_path) as session:
+        begin = time.monotonic()
+        assert isinstance(session.call("loops:f", 2, timeout_s=0.5).error, DeadlineError)
+        pid = session._process.pid
+    assert time.monotonic() - begin < 20
+    assert not Path(f"/proc/{pid}").exists()
+
+
+HOSTILE = """
+import socket, struct, time
+import numpy as np
+from ringside import codec, link
+from ringside.wire import UP, Op
+
+def frame(op, body=b"", flags=0, site=0, comm=0, peer=0, tag=0, request=0, extra=0, nbytes=None):
+    return UP.pack(op, flags, site, comm, peer, tag, request, extra,
+                   len(body) if nbytes is None else nbytes) + body
+
+FRAMES = {
+    "noise": bytes(range(256)) * 40,
+    "unknown": frame(77),
+    "huge": frame(Op.ISEND, nbytes=2**62),
+    "stranger": frame(Op.ISEND, b"x", comm=9),
+    "nobody": frame(Op.ISEND, b"x", peer=55),
+    "mode": frame(Op.ISEND, b"x", flags=9),
+    "request": frame(Op.WAIT, struct.pack("<I", 4)),
+    "twice": frame(Op.IRECV, request=1) * 2,
+    "odd": frame(Op.WAIT, b"abc"),
+    "negative": frame(Op.COMPUTE, codec.encode((-1.0, 0.0, None, "x"))),
+    "nan": frame(Op.COMPUTE, codec.encode((float("nan"), 0.0, None, "x"))),
+    "eternity": frame(Op.COMPUTE, codec.encode((0.0, 0.0, 1e12, "x"))),
+    "site": frame(Op.SITE, codec.encode(("a", "b", 3)), site=500),
+    "spec": frame(Op.COLLECTIVE, codec.encode(("allreduce", ("SUM", None))), request=1),
+    "name": frame(Op.COLLECTIVE, codec.encode(("evil", ())), request=1),
+    "root": frame(Op.COLLECTIVE, codec.encode(("bcast", (7, b""))), request=1),
+    "pickle": frame(Op.RESULT, b"\\x80\\x04N."),
+    "turn": frame(Op.RESULT, struct.pack("<I", 1) + b"N" + codec.encode(1)) * 2,
+    "fraction": frame(Op.RESULT, b"abc", nbytes=100),
+}
+
+def attack(comm, name):
+    if comm.rank == 1:
+        link.current()._sock.sendall(FRAMES[name])
+        time.sleep(60)
+    comm.Barrier()
+
+def unread(comm):
+    sock = link.current()._sock
+    for request in range(1, 100000, 2):
+        sock.sendall(frame(Op.ISEND, bytes(1 << 20), request=request) +
+                     frame(Op.IRECV, request=request + 1, extra=-1) +
+                     frame(Op.WAIT, struct.pack("<2I", request, request + 1)))
+"""
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "hostile.py").write_text(HOSTILE)
+    with Session(folder, limits=Limits(held_bytes=20 << 20)) as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "noise", "unknown", "huge", "stranger", "nobody", "mode", "request", "twice", "odd",
+        "negative", "nan", "eternity", "site", "spec", "name", "root", "turn",
+    ],
+)  # fmt: skip
+def test_hostile_frames_end_the_run_and_nothing_else(hostile: Session, name: str) -> None:
+    begin = time.monotonic()
+    error = hostile.call("hostile:attack", 2, (name,), timeout_s=30).error
+    assert isinstance(error, LimitError) and error.rank == 1, error
+    assert time.monotonic() - begin < 20
+
+
+def test_result_that_is_no_value_is_an_error_of_its_rank(hostile: Session) -> None:
+    error = hostile.call("hostile:attack", 2, ("pickle",), timeout_s=3).error
+    assert isinstance(error, (RankError, DeadlockError))
+
+
+def test_half_a_frame_ends_with_the_deadline(hostile: Session) -> None:
+    error = hostile.call("hostile:attack", 2, ("fraction",), timeout_s=1).error
+    assert isinstance(error, DeadlineError)
+
+
+def test_rank_that_does_not_read_is_stopped(hostile: Session) -> None:
+    error = hostile.call("hostile:unread", 1, timeout_s=60).error
+    assert isinstance(error, LimitError), error
+
+
+def test_ranks_started_by_exec_do_the_same_as_forked_ones(session: Session) -> None:
+    xs = [(np.arange(5.0) + rank,) for rank in range(3)]
+    forked = session.call("programs:ring_sum", 3, xs).raise_for_error()
+    with Session(session.folder, spawn=True) as other:
+        spawned = other.call("programs:ring_sum", 3, xs).raise_for_error()
+        error = other.call("programs:raised", 2).error
+    np.testing.assert_array_equal(spawned.values, forked.values)
+    assert spawned.trace == forked.trace
+    assert isinstance(error, RankError) and error.message == "no gradient"

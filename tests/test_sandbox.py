@@ -1,0 +1,528 @@
+"""Inside the sandbox there is an interpreter, the kit and the modules, and nothing gets out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autograder import bubblewrap, sandbox
+from autograder.mpi_job import run_mpi
+from autograder.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
+from tests.sibling_attempts import ATTEMPTS
+from tests.unprivileged import run_unprivileged
+
+HERE = Path(__file__).resolve().parent
+KIT = HERE.parent
+
+pytestmark = [
+    pytest.mark.sandbox,
+    pytest.mark.skipif(
+        sandbox._bubblewrap_fails() is not None,
+        reason=f"bubblewrap does not work here: {sandbox._bubblewrap_fails()}",
+    ),
+]
+
+
+@pytest.fixture
+def modules(tmp_path) -> Path:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "ring.py").write_text("NAME = 'ring'\n")
+    return folder
+
+
+def inside(modules: Path, code: str, *, seconds: float = 30.0, **options) -> tuple[int, str]:
+    """Run code in a sandbox, as the trusted zygote would be: exit status and output."""
+    with Sandbox(modules, tier=Tier.BUBBLEWRAP, **options) as place:
+        process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
+        status = process.wait(seconds)
+        output = process.output()
+        place.kill()
+        assert place.survivors() == []
+    return status, output.strip()
+
+
+# -- what is there -----------------------------------------------------------------------------
+
+
+def test_only_the_kit_the_modules_and_an_interpreter_are_there(modules):
+    code = """
+    import os, sys
+    print(sorted(os.listdir("/modules")), os.listdir("/kit"), os.listdir("/tmp"))
+    # The interpreter's own environment may lie under one of these, as in /home/me/kit/.venv.
+    print([name for name in ("/home", "/srv", "/var", "/root/.ssh", "/etc/shadow", "/mnt")
+           if os.path.exists(name) and not sys.prefix.startswith(name + "/")])
+    """
+    assert inside(modules, code) == (0, "['ring.py'] ['ringside'] []\n[]")
+
+
+def test_neither_solutions_nor_suites_nor_this_file_can_be_found(modules):
+    code = """
+    import os
+    found = []
+    for folder, names, files in os.walk("/", followlinks=False):
+        names[:] = [name for name in names if os.path.join(folder, name) != "/proc"]
+        found += [os.path.join(folder, n) for n in (*names, *files)
+                  if n in ("solutions", "autograder", "mutants", "sibling_attempts.py")
+                  and not folder.endswith("/bin")]  # a console script holds no code of ours
+    print(found)
+    """
+    assert inside(modules, code) == (0, "[]")
+
+
+def test_a_course_that_was_pip_installed_is_hidden_too(modules, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "_HIDDEN", ("numpy",))
+    folder = str(Path(np.__file__).parent)
+    code = f"import os; print(os.listdir({folder!r}))"
+    assert inside(modules, code) == (0, "[]")
+
+
+def test_the_user_inside_has_no_rights(modules):
+    code = """
+    import os
+    status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines()
+                  if ":\\t" in line)
+    print(os.getuid() != 0, os.getgid() != 0, os.getgroups() in ([], [os.getgid()]),
+          {int(status[n], 16) for n in ("CapInh", "CapPrm", "CapEff", "CapAmb")},
+          status["NoNewPrivs"], status["Seccomp"], os.uname().nodename)
+    """
+    assert inside(modules, code) == (0, "True True True {0} 1 2 ringside")
+
+
+def test_nothing_can_be_written_but_the_private_folders(modules):
+    code = """
+    import os
+    for path in ("/", "/modules", "/kit/ringside", "/job", "/dev", "/usr/lib", "/etc",
+                 os.path.dirname(os.__file__), "/tmp", "/dev/shm"):
+        try:
+            open(path + "/x", "w").write("x")
+            print("wrote", path)
+        except OSError:
+            pass
+    """
+    assert inside(modules, code) == (0, "wrote /tmp\nwrote /dev/shm")
+    assert [path.name for path in modules.iterdir()] == ["ring.py"]
+
+
+def test_the_environment_outside_is_not_seen(modules, monkeypatch):
+    token = secrets.token_hex(16)
+    monkeypatch.setenv("COURSE_SECRET", token)
+    monkeypatch.setenv("RINGSIDE_SECRET", token)
+    code = """
+    import os
+    seen = repr(dict(os.environ))
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for name in ("environ", "cmdline"):
+            try:
+                seen += open(f"/proc/{pid}/{name}").read()
+            except OSError:
+                pass
+    print(seen)
+    """
+    with Sandbox(modules) as place:
+        process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)], (), os.environ)
+        assert process.wait(30) == 0
+        assert "OPENBLAS_NUM_THREADS" in process.output()
+        assert token not in process.output()
+        assert str(modules) not in process.output()
+
+
+def test_only_the_planned_files_come_in_and_no_links(modules, tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret")
+    (modules / "numpy.py").write_text("")
+    (modules / "star.py").symlink_to(secret)
+    (modules / "tree.py").mkdir()
+    code = "import os; print(sorted(os.listdir('/modules')))"
+    planned = ["ring.py", "star.py", "tree.py", "cost.py"]
+    assert inside(modules, code, files=planned) == (0, "['ring.py']")
+    with pytest.raises(ValueError, match="is not a plain file name"):
+        Sandbox(modules, files=["../secret.txt"])
+
+
+def test_descriptors_inside_are_the_passed_ones(modules):
+    read, write = os.pipe()
+    code = """
+    import os, sys
+    os.write(int(sys.argv[1]), b"through")
+    numbers = []
+    for number in range(3, 100):
+        try:
+            os.fstat(number)
+            numbers.append(number)
+        except OSError:
+            pass
+    print(numbers == [int(sys.argv[1])])
+    """
+    with Sandbox(modules) as place:
+        command = [place.python, "-I", "-c", textwrap.dedent(code), str(write)]
+        process = place.popen(command, pass_fds=(write,))
+        os.close(write)
+        assert process.wait(30) == 0
+        assert os.read(read, 100) == b"through"
+        assert process.output().strip() == "True"
+    os.close(read)
+
+
+# -- what can't be reached ---------------------------------------------------------------------
+
+
+def test_the_machines_own_network_is_not_there(modules):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = f"""
+        import socket
+        try:
+            socket.create_connection(("127.0.0.1", {port}), timeout=2)
+        except OSError as error:
+            print(type(error).__name__)
+        print([name for _, name in socket.if_nameindex()])
+        """
+        assert inside(modules, code) == (0, "ConnectionRefusedError\n['lo']")
+
+
+def test_what_no_namespace_separates_is_filtered(modules):
+    code = """
+    import ctypes, errno, socket
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        socket.socket(getattr(socket, "AF_VSOCK", 40), socket.SOCK_STREAM)
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+    import platform
+    keyctl, unshare = {"x86_64": (250, 272), "aarch64": (219, 97)}[platform.machine()]
+    for number, argument in ((keyctl, 0), (unshare, 0x10000000)):
+        print(libc.syscall(number, argument, -3, 1, 0, 0), errno.errorcode[ctypes.get_errno()])
+    """
+    assert inside(modules, code) == (0, "EAFNOSUPPORT\n-1 EPERM\n-1 EPERM")
+
+
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory) -> dict[str, tuple[bool, str]]:
+    """Every attempt of test_confine.py by ranks of one sandbox."""
+    folder = tmp_path_factory.mktemp("empty")
+    script = (HERE / "sibling_attempts.py").read_bytes()
+    with Sandbox(folder, extra={"attempts.py": script}) as place:
+        path = str(place.job_path / "attempts.py")
+        process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
+        assert process.wait(60) == 0, process.output()
+        return json.loads(process.output())
+
+
+@pytest.mark.parametrize("name", sorted(ATTEMPTS))
+def test_an_attempt_on_a_sibling_in_the_sandbox_fails(name, attempts):
+    succeeded, error = attempts[name]
+    assert not succeeded, error
+
+
+# -- what ends it ------------------------------------------------------------------------------
+
+
+def test_a_daemon_does_not_survive(modules):
+    code = """
+    import os, signal, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for number in range(1, 65):
+                try:
+                    signal.signal(number, signal.SIG_IGN)
+                except (OSError, ValueError):
+                    pass
+            os.write(1, b"started\\n")
+            time.sleep(1000)
+        os._exit(0)
+    time.sleep(1000)
+    """
+    with Sandbox(modules) as place:
+        process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
+        wait_for(lambda: "started" in process.drain.text())
+        assert len(place.survivors()) >= 4  # bubblewrap, its first process, parent, daemon
+        place.kill()
+        assert place.survivors() == []
+
+
+def test_too_much_memory_ends_it(modules):
+    code = """
+    import os, time
+    blocks = []
+    for _ in range(3):
+        if os.fork() == 0:
+            break
+    while True:
+        blocks.append(bytearray(os.urandom(1 << 20)) * 8)
+    """
+    limits = Limits(memory_bytes=300 << 20)
+    with Sandbox(modules, limits=limits) as place:
+        process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
+        process.wait(60)
+        assert process.killed_for is not None
+        assert re.fullmatch(r"memory: \d+ MiB used, 300 MiB allowed", process.killed_for)
+        place.kill()
+        assert place.survivors() == []
+
+
+def test_only_the_process_that_takes_too_much_is_killed(modules):
+    code = """
+    import os, time
+    child = os.fork()
+    if child == 0:
+        blocks = []
+        while True:
+            blocks.append(bytearray(b"x") * (4 << 20))
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    assert inside(modules, code, limits=Limits(memory_bytes=200 << 20)) == (0, "child -9")
+
+
+def test_a_fork_bomb_meets_the_limit(modules):
+    code = """
+    import os, time
+    count = 0
+    try:
+        while True:
+            if os.fork() == 0:
+                time.sleep(1000)
+            count += 1
+    except BlockingIOError:
+        print("stopped at", count, flush=True)
+    os._exit(0)
+    """
+    with Sandbox(modules, limits=Limits(nproc=40)) as place:
+        process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
+        assert process.wait(60) == 0
+        stopped = re.search(r"stopped at (\d+)", process.output())
+        assert stopped is not None and 30 <= int(stopped[1]) <= 40
+        place.kill()
+        assert place.survivors() == []
+
+
+def test_a_flood_of_output_is_cut_and_does_not_block(modules):
+    code = "import sys\nfor _ in range(200): sys.stdout.write('x' * 100_000)"
+    status, output = inside(modules, code, limits=Limits(output_bytes=1000))
+    assert status == 0
+    assert output == "x" * 1000 + "\n[19999000 more bytes left out]"
+
+
+def test_a_full_disk_stays_inside(modules):
+    code = """
+    import errno
+    for path, mode in (("/tmp/big", "wb"), ("/dev/shm/big", "wb")):
+        try:
+            with open(path, mode) as file:
+                while True:
+                    file.write(bytes(1 << 20))
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+    """
+    limits = Limits(tmp_bytes=4 << 20, shm_bytes=4 << 20)
+    assert inside(modules, code, limits=limits) == (0, "ENOSPC\nENOSPC")
+
+
+def test_a_large_file_meets_its_limit(modules):
+    code = """
+    import signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        open("/tmp/big", "wb").write(bytes(2 << 20))
+    except OSError as error:
+        print(error.strerror)
+    """
+    assert inside(modules, code, limits=Limits(fsize=1 << 20)) == (0, "File too large")
+
+
+def test_it_ends_with_the_process_that_started_it(modules):
+    code = f"""
+import sys, time
+sys.path.insert(0, {str(KIT)!r})
+from pathlib import Path
+from autograder.sandbox import Sandbox
+place = Sandbox(Path({str(modules)!r}))
+process = place.popen([place.python, "-c", "import time; time.sleep(1000)"])
+process.watchdog.look()
+print(*(member.pid for member in process._members()), flush=True)
+time.sleep(1000)
+"""
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd="/"
+    )
+    assert starter.stdout is not None
+    assert select.select([starter.stdout], [], [], 30)[0]
+    members = [int(word) for word in starter.stdout.readline().split()]
+    starter.send_signal(signal.SIGKILL)
+    starter.wait(10)
+    starter.stdout.close()
+    assert members
+    wait_for(lambda: not any(is_running(pid) for pid in members))
+
+
+# -- which tier --------------------------------------------------------------------------------
+
+
+def test_the_tier_falls_to_landlock_and_then_refuses(monkeypatch):
+    assert best_tier() == Tier.BUBBLEWRAP
+    monkeypatch.setattr(sandbox, "_bubblewrap_fails", lambda: "bwrap is not installed")
+    monkeypatch.setattr(sandbox, "_landlock_fails", lambda: None)
+    assert best_tier() == Tier.LANDLOCK
+    monkeypatch.setattr(sandbox, "_landlock_fails", lambda: "this kernel has none")
+    with pytest.raises(SandboxUnavailable, match=r"bwrap is not installed.*--trust-submissions"):
+        best_tier()
+    assert best_tier(trust_submissions=True) == Tier.NONE
+
+
+def test_landlock_alone_does_not_hold_root():
+    if os.geteuid() != 0:
+        pytest.skip("the tests are not run by root")
+    assert "does not confine root" in (sandbox._landlock_fails() or "")
+
+
+UNPRIVILEGED = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import os, tempfile
+from pathlib import Path
+from autograder.sandbox import Limits, Sandbox, best_tier
+folder = Path(tempfile.mkdtemp())
+tier = sys.argv[2] or best_tier()
+script = Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()
+with Sandbox(folder, tier=tier, extra={"attempts.py": script}) as place:
+    path = str(place.job_path / "attempts.py")
+    process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
+    status = process.wait(60)
+    output = process.output()
+    greedy = "import time\\nblocks = []\\nwhile True: blocks.append(bytearray(b'x') * (8 << 20))"
+    place.limits = Limits(memory_bytes=200 << 20)
+    hungry = place.popen([place.python, "-c", greedy])
+    hungry.wait(60)
+    place.kill()
+    print(json.dumps([os.getuid(), place.tier, status, output, hungry.killed_for,
+                      place.survivors()]))
+"""
+
+
+@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
+def test_an_unprivileged_user_gets_the_same(tier):
+    process = run_unprivileged([sys.executable, "-c", UNPRIVILEGED, str(KIT), tier], [KIT])
+    assert process.returncode == 0, process.stderr
+    uid, used, status, output, killed_for, survivors = json.loads(process.stdout)
+    assert uid != 0
+    assert used == tier
+    assert status == 0, output
+    succeeded = [name for name, (success, _) in json.loads(output).items() if success]
+    assert succeeded == []
+    assert killed_for is not None and killed_for.startswith("memory")
+    assert survivors == []
+
+
+# -- real MPI ----------------------------------------------------------------------------------
+
+DRIVER = """
+import os, sys
+sys.path.insert(0, os.environ["RINGSIDE_JOB_MODULES"])
+import numpy as np
+from mpi4py import MPI
+import job
+comm = MPI.COMM_WORLD
+with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as file:
+    x = np.frombuffer(file.read())
+with open(os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], f"pipe{comm.rank}"), "wb") as pipe:
+    pipe.write(job.work(comm, x).tobytes())
+"""
+
+
+def mpi(modules: Path, source: str, *, timeout_s: float = 60.0, **options):
+    (modules / "job.py").write_text("import numpy as np\n" + textwrap.dedent(source))
+    inputs = np.arange(1000.0).tobytes()
+    argv = ["mpiexec", "-n", "3", "python", "-I", "driver.py"]
+    return run_mpi(argv, modules, inputs, timeout_s, driver=DRIVER, **options)
+
+
+@pytest.mark.mpi
+def test_a_real_mpi_job_gives_every_ranks_bytes(modules):
+    source = """
+    def work(comm, x):
+        total = np.empty_like(x)
+        comm.Allreduce(x * (comm.rank + 1), total)
+        return total + comm.rank
+    """
+    outcome = mpi(modules, source)
+    assert outcome.status == "ok", outcome.output
+    for rank, result in enumerate(outcome.results):
+        assert np.array_equal(np.frombuffer(result), 6 * np.arange(1000.0) + rank)
+    assert outcome.survivors == ()
+
+
+@pytest.mark.mpi
+def test_a_real_mpi_job_that_hangs_is_ended(modules):
+    outcome = mpi(modules, "def work(comm, x): comm.recv(source=0, tag=99)", timeout_s=3.0)
+    assert outcome.status == "timeout"
+    assert outcome.survivors == ()
+
+
+@pytest.mark.mpi
+def test_ranks_of_a_real_mpi_job_start_no_processes(modules):
+    source = """
+    import os, subprocess, sys, threading
+    def work(comm, x):
+        refused = 0
+        for start in (os.fork, lambda: subprocess.run([sys.executable, "-c", ""])):
+            try:
+                start()
+            except PermissionError:
+                refused += 1
+        thread = threading.Thread(target=comm.Barrier)
+        thread.start()
+        thread.join()
+        return np.array([refused])
+    """
+    outcome = mpi(modules, source)
+    assert outcome.status == "ok", outcome.output
+    assert [int.from_bytes(result, "little") for result in outcome.results] == [2, 2, 2]
+
+
+@pytest.mark.mpi
+def test_a_real_mpi_job_that_says_too_much_is_ended(modules):
+    source = "def work(comm, x): return np.ones(1 << 20)"
+    outcome = mpi(modules, source, max_result_bytes=1 << 20)
+    assert outcome.status == "limit"
+    assert outcome.survivors == ()
+
+
+@pytest.mark.mpi
+def test_a_real_mpi_job_that_fails_says_so(modules):
+    outcome = mpi(modules, "def work(comm, x): raise RuntimeError('no such neighbour')")
+    assert outcome.status == "failed"
+    assert "no such neighbour" in outcome.output
+    assert outcome.survivors == ()
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def wait_for(condition, seconds: float = 20.0) -> None:
+    """Wait until the condition holds; how long that takes doesn't matter."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to hold"
+        time.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX"
+    return False
