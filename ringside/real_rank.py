@@ -21,6 +21,7 @@ import contextlib
 import datetime
 import hashlib
 import importlib
+import io
 import json
 import os
 import runpy
@@ -68,6 +69,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     asked = parse()
+    _write_whole_lines()
     from mpi4py import MPI
 
     from ringside.recording import Recorder, record
@@ -91,6 +93,13 @@ def main() -> int:
     _leave_record(asked, target, world, recorder, measurements, started)
     watch.close()
     return 0
+
+
+def _write_whole_lines() -> None:
+    """With PYTHONUNBUFFERED set, print writes each word by itself, and lines of ranks mix."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def _wrong_size(asked: argparse.Namespace, rank: int, size: int) -> int:
