@@ -35,6 +35,7 @@ _C128 = struct.Struct("<dd")
 
 _registered: dict[str, type[Any]] = {}
 T = TypeVar("T")
+Part = bytes | memoryview
 
 
 def register(cls: type[T]) -> type[T]:
@@ -56,43 +57,43 @@ def encode(value: Any) -> bytes:
     Raises:
         CodecError: the value, or something in it, is of a type that may not travel.
     """
-    out = bytearray()
+    out: list[Part] = []
     _encode(value, out, 0)
-    return bytes(out)
+    return b"".join(out)
 
 
-def _encode(value: Any, out: bytearray, depth: int) -> None:
+def _encode(value: Any, out: list[Part], depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise CodecError(f"a value may be nested {_MAX_DEPTH} deep at most.")
     kind = type(value)
     if value is None:
-        out += b"N"
+        out.append(b"N")
     elif kind is bool or kind is np.bool_:
-        out += b"T" if value else b"F"
+        out.append(b"T" if value else b"F")
     elif kind is int:
         _encode_int(value, out)
     elif kind is float:
-        out += b"f" + _F64.pack(value)
+        out.append(b"f" + _F64.pack(value))
     elif kind is str:
         _encode_sized(b"s", value.encode("utf-8", "surrogatepass"), out)
     elif isinstance(value, (bytes, bytearray, memoryview)):
-        data = value if isinstance(value, (bytes, bytearray)) else value.tobytes()
+        data = value if isinstance(value, bytes) else bytes(value)
         _encode_sized(b"b", data, out)
     elif isinstance(value, np.ndarray):
         _encode_array(value, out)
     elif isinstance(value, np.generic):
         _encode_array(np.asarray(value), out)
     elif kind is complex:
-        out += b"c" + _C128.pack(value.real, value.imag)
+        out.append(b"c" + _C128.pack(value.real, value.imag))
     elif dataclasses.is_dataclass(value) and kind.__name__ in _registered:
         _encode_sized(b"o", kind.__name__.encode(), out)
         _encode(tuple(getattr(value, f.name) for f in dataclasses.fields(value)), out, depth + 1)
     elif isinstance(value, (tuple, list)):
-        out += (b"t" if isinstance(value, tuple) else b"l") + _U32.pack(len(value))
+        out.append((b"t" if isinstance(value, tuple) else b"l") + _U32.pack(len(value)))
         for item in value:
             _encode(item, out, depth + 1)
     elif isinstance(value, dict):
-        out += b"d" + _U32.pack(len(value))
+        out.append(b"d" + _U32.pack(len(value)))
         for key, item in value.items():
             _encode(key, out, depth + 1)
             _encode(item, out, depth + 1)
@@ -106,19 +107,19 @@ def _encode(value: Any, out: bytearray, depth: int) -> None:
         )
 
 
-def _encode_int(value: int, out: bytearray) -> None:
+def _encode_int(value: int, out: list[Part]) -> None:
     if -(1 << 63) <= value < 1 << 63:
-        out += b"i" + _I64.pack(value)
+        out.append(b"i" + _I64.pack(value))
     else:
         _encode_sized(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True), out)
 
 
-def _encode_sized(tag: bytes, data: bytes | bytearray, out: bytearray) -> None:
-    out += tag + _I64.pack(len(data))
-    out += data
+def _encode_sized(tag: bytes, data: bytes, out: list[Part]) -> None:
+    out.append(tag + _I64.pack(len(data)))
+    out.append(data)
 
 
-def _encode_array(array: np.ndarray[Any, Any], out: bytearray) -> None:
+def _encode_array(array: np.ndarray[Any, Any], out: list[Part]) -> None:
     dtype = array.dtype.newbyteorder("=")
     code = _CODE_OF.get(dtype)
     if code is None:
@@ -127,10 +128,9 @@ def _encode_array(array: np.ndarray[Any, Any], out: bytearray) -> None:
         )
     data = np.asarray(array, dtype=dtype)
     data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
-    out += b"a" + bytes((code, data.ndim))
-    for extent in data.shape:
-        out += _I64.pack(extent)
-    out += data.reshape(-1).view(np.uint8).data if data.size else b""
+    out.append(struct.pack(f"<cBB{data.ndim}q", b"a", code, data.ndim, *data.shape))
+    if data.size:
+        out.append(data.reshape(-1).view(np.uint8).data)
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:

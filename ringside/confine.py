@@ -32,6 +32,7 @@ __all__ = [
     "ConfineError",
     "ConfineReport",
     "confine",
+    "file_rules",
     "harden_zygote",
     "interpreter_paths",
     "limit_resources",
@@ -92,6 +93,7 @@ def confine(
     read: Sequence[Path] | None = None,
     keep_fds: Iterable[int] | None = None,
     threads: bool = True,
+    rules: landlock.Rules | None = None,
 ) -> ConfineReport:
     """Take from this process, for good, all that a rank doesn't need.
 
@@ -110,6 +112,8 @@ def confine(
             /dev/null. None keeps all; then the caller must see to it that no file description
             is shared with another rank.
         threads: whether threads may be started.
+        rules: what ``file_rules`` made for ``strict`` and ``read``, where many processes get the
+            same; then there is no scratch folder.
 
     Returns:
         What holds; on other systems than Linux nothing but the descriptors does.
@@ -131,11 +135,13 @@ def confine(
     _leave_room_for_forks()
     # Landlock first: the filter refuses what it takes to set it up.
     try:
-        version = landlock.restrict(
-            read=_readable(strict, _modules_folder() if read is None else read),
-            listing=[_PACKAGE.parent],
-            write=[_NULL, *([scratch] if scratch else [])],
-        )
+        if rules is None:
+            rules = file_rules(strict, _modules_folder() if read is None else read, scratch)
+            version = landlock.enforce(rules)
+            if rules.abi:
+                os.close(rules.descriptor)
+        else:
+            version = landlock.enforce(rules)
     except OSError as error:
         version = 0
         missing_here.append(str(error))
@@ -150,6 +156,19 @@ def confine(
         filtered = False
         missing_here.append(f"system calls are not filtered: {error.strerror}")
     return ConfineReport(sys.platform, version, filtered, tuple(missing_here))
+
+
+def file_rules(strict: bool, read: Sequence[Path], scratch: Path | None = None) -> landlock.Rules:
+    """Which files a confined process may touch; see ``confine``.
+
+    Raises:
+        OSError: the kernel has Landlock but refuses these rules.
+    """
+    return landlock.prepare(
+        read=_readable(strict, read),
+        listing=[_PACKAGE.parent],
+        write=[_NULL, *([scratch] if scratch else [])],
+    )
 
 
 def harden_zygote() -> None:

@@ -195,22 +195,18 @@ class Engine:
 
     # -- feeding ---------------------------------------------------------------------------------
 
-    def match(self, rank: int, op: int, message: int) -> None:
-        """Tell which message the receive at index ``op`` of a live rank takes."""
-        thread = self.threads[rank]
-        thread.ops[op] = thread.ops[op]._replace(message=message)
-        opened = self._open.pop((rank, op), None)
-        if opened is not None:
-            clock, request = opened
-            self._bind(message, request, clock)
+    def resolve(self, rank: int, op: int) -> None:
+        """Take note of what became known of a live rank's operation.
 
-    def define(self, rank: int, op: int, detail: tuple[Any, ...]) -> None:
-        """Give a live rank's collective its sizes, now that every member has joined."""
-        thread = self.threads[rank]
-        thread.ops[op] = thread.ops[op]._replace(detail=detail)
-        opened = self._collectives.pop((rank, op), None)
-        if opened is not None:
-            self._start_collective(rank, op, thread.ops[op], *opened)
+        A receive has its message now, or a collective its members and their sizes.
+        """
+        where = rank, op
+        if where in self._open:
+            clock, request = self._open.pop(where)
+            self._bind(self.threads[rank].ops[op].message, request, clock)
+        elif where in self._collectives:
+            clock, request = self._collectives.pop(where)
+            self._start_collective(rank, op, self.threads[rank].ops[op], clock, request)
 
     # -- running ---------------------------------------------------------------------------------
 

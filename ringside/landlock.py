@@ -17,8 +17,9 @@ import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["abi", "restrict"]
+__all__ = ["Rules", "abi", "enforce", "prepare", "restrict"]
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
@@ -43,13 +44,19 @@ def abi() -> int:
     return max(answer, 0)
 
 
-def restrict(
-    *, read: Iterable[Path], listing: Iterable[Path] = (), write: Iterable[Path] = ()
-) -> int:
-    """Refuse every file access but the given ones, TCP, and reaching processes outside.
+class Rules(NamedTuple):
+    """Rules made ready in the kernel, for any number of processes to put on themselves."""
 
-    Needs ``no_new_privs``. Descriptors that are open already stay usable. Nothing may be
-    executed, and a folder given stands for all beneath it.
+    descriptor: int  # -1: the kernel has no Landlock
+    abi: int
+
+
+def prepare(
+    *, read: Iterable[Path], listing: Iterable[Path] = (), write: Iterable[Path] = ()
+) -> Rules:
+    """Make rules that refuse every file access but the given ones, TCP, and processes outside.
+
+    Nothing may be executed, and a folder given stands for all beneath it.
 
     Args:
         read: files and folders that may be read.
@@ -57,14 +64,14 @@ def restrict(
         write: folders that may be written, and files such as ``/dev/null``.
 
     Returns:
-        The ABI used, at least 1; 0 where the kernel has no Landlock and nothing is restricted.
+        The rules, with the ABI used; 0 where the kernel has no Landlock.
 
     Raises:
         OSError: the kernel has Landlock but refuses these rules.
     """
     version = min(abi(), len(_RIGHTS_BY_ABI) - 1)
     if version == 0:
-        return 0
+        return Rules(-1, 0)
     handled = (1 << _RIGHTS_BY_ABI[version]) - 1
     tcp = _ALL_TCP if version >= 4 else 0
     scopes = _ALL_SCOPES if version >= 6 else 0
@@ -75,10 +82,40 @@ def restrict(
         for paths, rights in ((read, _READ), (listing, _READ_DIR), (write, _WRITE)):
             for path in paths:
                 _add(ruleset, path, rights & handled)
-        _call(_RESTRICT_SELF, ruleset, 0)
-    finally:
+    except BaseException:
         os.close(ruleset)
-    return version
+        raise
+    return Rules(ruleset, version)
+
+
+def enforce(rules: Rules) -> int:
+    """Put rules on this process, for good, and return the ABI used.
+
+    Needs ``no_new_privs``. Descriptors that are open already stay usable. Every call makes a
+    domain of its own, so that processes under the same rules can't reach each other either.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    if rules.abi:
+        _call(_RESTRICT_SELF, rules.descriptor, 0)
+    return rules.abi
+
+
+def restrict(
+    *, read: Iterable[Path], listing: Iterable[Path] = (), write: Iterable[Path] = ()
+) -> int:
+    """Make rules, put them on this process, and return the ABI used; 0 for no Landlock.
+
+    Raises:
+        OSError: the kernel has Landlock but refuses these rules.
+    """
+    rules = prepare(read=read, listing=listing, write=write)
+    try:
+        return enforce(rules)
+    finally:
+        if rules.abi:
+            os.close(rules.descriptor)
 
 
 def _add(ruleset: int, path: Path, rights: int) -> None:

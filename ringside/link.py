@@ -9,11 +9,13 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
+from threading import get_ident
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
 
 from ringside import codec
 from ringside.errors import RingsideError
@@ -25,6 +27,8 @@ _FLUSH_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _GATHER_BYTES, _MAX_PARTS = 4096, 512
 _MAX_SITES = 60_000
+_RECEIVE_AND_WAIT = struct.Struct(UP.format + UP.format[1:] + "2I")
+_ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
 _MODES = {mode.name.lower(): int(mode) for mode in Mode}
 _HOW = {how.name.lower(): int(how) for how in How}
 _HERE = str(Path(__file__).resolve().parent)
@@ -71,7 +75,7 @@ class Link:
         self._requests = 0
         self._start = memoryview(bytearray(_READ_BYTES))
         self._sites: dict[tuple[Any, str, int], int] = {}
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
 
     # -- point to point --------------------------------------------------------------------------
 
@@ -105,6 +109,23 @@ class Link:
         self._requests += 1
         self._post(Op.IRECV, 0, call, comm, source, tag, self._requests, capacity, b"")
         return self._requests
+
+    def exchange(
+        self, comm: int, dest: int, sendtag: int, data: memoryview, source: int, recvtag: int,
+        capacity: int, *, call: int,
+    ) -> Completion:  # fmt: skip
+        """Send and receive at once, and return the receive: isend, irecv and wait in one write."""
+        self._check_thread()
+        sending, receiving, nbytes = self._requests + 1, self._requests + 2, len(data)
+        self._requests = receiving
+        head = UP.pack(_ISEND, 0, call, comm, dest, sendtag, sending, -1, nbytes)
+        rest = _RECEIVE_AND_WAIT.pack(
+            _IRECV, 0, call, comm, source, recvtag, receiving, capacity, 0,
+            _WAIT, 0, call, 0, 0, 0, 0, 0, 8, sending, receiving,
+        )  # fmt: skip
+        self._out += (head, data, rest)
+        self._out_bytes += len(head) + nbytes + len(rest)
+        return self._completions(self._answer())[1]
 
     def wait(
         self, requests: Sequence[int], how: str = "all", *, call: Call | int
@@ -189,12 +210,15 @@ class Link:
             self._append(part)
         self.flush()
 
-    def next_call(self) -> bytes | None:
-        """Wait for the next call of a function; None when the run is over."""
+    def next_call(self) -> memoryview | None:
+        """Wait for the next call of a function; None when the run is over.
+
+        The bytes lie in the link's buffer: take them out before the first message.
+        """
         kind, _, body = self._read()
         self._requests = 0
         self._sites.clear()
-        return bytes(body) if kind == Reply.CALL else None
+        return body if kind == Reply.CALL else None
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -214,12 +238,15 @@ class Link:
         self, op: Op, flags: int, call: Call | int, comm: int, peer: int, tag: int, request: int,
         extra: int, body: bytes | memoryview,
     ) -> None:  # fmt: skip
-        if threading.get_ident() != self._thread:
-            raise ProtocolError("a rank may talk to the network from its main thread only.")
+        self._check_thread()
         site = call if isinstance(call, int) else self.site(call)
         self._append(UP.pack(op, flags, site, comm, peer, tag, request, extra, len(body)))
         if body:
             self._append(body)
+
+    def _check_thread(self) -> None:
+        if get_ident() != self._thread:
+            raise ProtocolError("a rank may talk to the network from its main thread only.")
 
     def _append(self, part: bytes | memoryview) -> None:
         self._out.append(part)
@@ -264,7 +291,7 @@ class Link:
             body = self._start[DOWN.size : DOWN.size + nbytes]
             at -= DOWN.size
         else:
-            body = memoryview(bytearray(nbytes))
+            body = memoryview(np.empty(nbytes, np.uint8)).cast("B")  # not cleared first
             body[: at - DOWN.size] = self._start[DOWN.size : at]
             at -= DOWN.size
         while at < nbytes:
@@ -323,6 +350,11 @@ def current() -> Link:
 def set_current(link: Link) -> None:
     """Make ``link`` this process's own."""
     _current[:] = [link]
+
+
+def unset_current() -> None:
+    """Make this process nobody's rank again."""
+    _current.clear()
 
 
 def inside_rank() -> bool:

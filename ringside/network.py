@@ -8,10 +8,7 @@ every rank is blocked, and the engine answers the one with the smallest virtual 
 
 from __future__ import annotations
 
-import os
 import random
-import selectors
-import socket
 import struct
 import time
 from collections.abc import Sequence
@@ -31,6 +28,7 @@ from ringside.errors import (
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
+from ringside.peers import Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
 from ringside.verdict import judge
@@ -38,34 +36,23 @@ from ringside.wire import (
     ANY_SOURCE,
     BLOCKING,
     COMPLETION,
-    DOWN,
     ENVELOPE_BYTES,
     OBJECT,
-    UP,
     How,
     Mode,
     Op,
     Reply,
 )
 
-_READ_BYTES = 1 << 18
-_MAX_PARTS, _JOIN_BYTES = 512, 4096
 _TRUNCATED = 15
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
+_SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
+_ALL, _DONE = int(How.ALL), int(Reply.DONE)
+_SEND_KIND, _RECEIVE_KIND, _WAIT_KIND = int(Kind.ISEND), int(Kind.IRECV), int(Kind.WAIT)
+_pack_completion = COMPLETION.pack
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
 _MAX_CLOCK_PS = 2**63
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one run may use; a rank that goes past a limit ends the run with a LimitError."""
-
-    ops_per_rank: int = 1_000_000
-    frame_bytes: int = 1 << 28
-    held_bytes: int = 1 << 30
-    output_bytes: int = 64 << 10
-    sites: int = 60_001
 
 
 @dataclass(eq=False)
@@ -81,37 +68,6 @@ class Communicator:
 
     def __post_init__(self) -> None:
         self.places = {rank: place for place, rank in enumerate(self.members)}
-
-
-@dataclass(eq=False)
-class Peer:
-    """One rank as the network sees it."""
-
-    rank: int
-    sock: socket.socket
-    output: int
-    partial: bytearray = field(default_factory=bytearray)  # the start of a frame
-    needed: int = 0  # bytes of that frame
-    outbox: bytearray = field(default_factory=bytearray)
-    text: bytearray = field(default_factory=bytearray)
-    dropped: int = 0
-    ops: list[TraceOp] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
-    requests: dict[int, Pending] = field(default_factory=dict)
-    sent: int = 0
-    site: int = -1
-    called: bool = False
-    running: bool = False
-    gone: bool = False
-    waiting: tuple[Pending, ...] = ()
-    query: Query | None = None
-    body: bytes | None = None
-    failure: RankError | None = None
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the rank has called and waits for an answer."""
-        return self.called and not self.running
 
 
 @dataclass(frozen=True)
@@ -177,6 +133,7 @@ class Network:
         self.world_size = len(self.peers)
         self.machine = machine
         self.limits = limits or Limits()
+        self._eager_threshold = machine.eager_threshold_bytes
         self.seed = seed
         self.next_comm = first_comm
         everyone = tuple(range(self.world_size))
@@ -190,7 +147,7 @@ class Network:
         self._engine: Engine | None = None
         self._num_running = 0
         self._held_bytes = 0
-        self._selector = selectors.DefaultSelector()
+        self._wires = Peers(self.peers, self.limits, self._handle, self._lost)
 
     # -- a call ----------------------------------------------------------------------------------
 
@@ -204,29 +161,21 @@ class Network:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         comm = self.comms[0] if members is None else self._new_comm("group", members)
         for peer in self.peers:
-            self._reset(peer)
-            self._selector.register(peer.sock, selectors.EVENT_READ, (peer, True))
-            self._selector.register(peer.output, selectors.EVENT_READ, (peer, False))
+            peer.reset()
+        self._wires.open()
         try:
             for rank, body in bodies.items():
                 peer = self.peers[rank]
                 peer.called = peer.running = True
                 self._num_running += 1
                 info = codec.encode((comm.number, comm.members, comm.members.index(rank)))
-                self._reply(peer, Reply.CALL, 0, struct.pack("<I", len(info)) + info + body)
+                parts = (struct.pack("<I", len(info)) + info, body)
+                self._wires.reply(peer, Reply.CALL, 0, parts, sum(map(len, parts)))
             with uncollected():
                 self._loop(deadline, timeout_s)
         finally:
-            self._drain_output()
-            self._selector.close()
+            self._wires.close()
         return self._outcome()
-
-    def _reset(self, peer: Peer) -> None:
-        peer.ops, peer.sites, peer.requests = [], [], {}
-        peer.sent, peer.site, peer.waiting, peer.query = 0, -1, (), None
-        peer.body, peer.failure = None, None
-        peer.called = peer.running = False
-        peer.text, peer.dropped = bytearray(), 0
 
     def _loop(self, deadline: float | None, timeout_s: float | None) -> None:
         while self.error is None:
@@ -238,15 +187,8 @@ class Network:
             if wait is not None and wait <= 0:
                 self.error = DeadlineError(timeout_s or 0.0, self._whereabouts())
                 return
-            for key, events in self._selector.select(wait):
-                peer, is_socket = key.data
-                if not is_socket:
-                    self._read_output(peer)
-                    continue
-                if events & selectors.EVENT_WRITE:
-                    self._write(peer)
-                if events & selectors.EVENT_READ:
-                    self._read(peer)
+            self._wires.carry(wait)
+            self.error = self.error or self._wires.error
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
@@ -301,55 +243,9 @@ class Network:
             recording, bodies, error, output, self.collectives, self.comm_calls, unreceived
         )
 
-    # -- sockets ---------------------------------------------------------------------------------
-
-    def _read(self, peer: Peer) -> None:
-        if peer.gone:
-            return
-        try:
-            data = peer.sock.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._lost(peer)
-            return
-        if peer.partial:
-            peer.partial += data
-            if len(peer.partial) < peer.needed:
-                return
-            data = bytes(peer.partial)
-        inbox, at = data, 0
-        peer.needed = UP.size
-        try:
-            while len(inbox) - at >= UP.size:
-                op, flags, site, comm, to, tag, request, extra, nbytes = UP.unpack_from(inbox, at)
-                if nbytes > self.limits.frame_bytes:
-                    raise LimitError(peer.rank, f"a message of {nbytes} bytes is too large")
-                end = at + UP.size + nbytes
-                if len(inbox) < end:
-                    peer.needed = end - at
-                    break
-                body = inbox[at + UP.size : end]
-                at = end
-                self._handle(peer, op, flags, site, comm, to, tag, request, extra, body)
-        except LimitError as error:
-            self.error = error
-            return
-        except Exception as error:  # whatever a hostile frame leads to ends the run, never us
-            reason = f"sent a frame that the network can't read ({type(error).__name__}: {error})"
-            self.error = LimitError(peer.rank, reason)
-            return
-        peer.partial = bytearray(inbox[at:])
-
     def _lost(self, peer: Peer) -> None:
         """A rank's process ended."""
-        if not peer.gone:
-            peer.gone = True
-            self._selector.unregister(peer.sock)
         if peer.running:
-            self._read_output(peer)
             where = peer.sites[peer.site] if 0 <= peer.site < len(peer.sites) else None
             frames = (Frame(where.file, where.line, where.call, ""),) if where else ()
             peer.failure = RankError(
@@ -360,68 +256,6 @@ class Network:
             )
             peer.running = False
             self._num_running -= 1
-
-    def _read_output(self, peer: Peer) -> None:
-        if peer.output not in self._selector.get_map():
-            return
-        try:
-            data = os.read(peer.output, 1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._selector.unregister(peer.output)
-            return
-        room = max(0, self.limits.output_bytes - len(peer.text))
-        peer.text += data[:room]
-        peer.dropped += len(data) - len(data[:room])
-
-    def _drain_output(self) -> None:
-        for peer in self.peers:
-            before = -1
-            while before != (before := len(peer.text)):
-                self._read_output(peer)
-
-    def _reply(self, peer: Peer, kind: Reply, count: int, *parts: bytes) -> None:
-        header = DOWN.pack(kind, 0, 0, count, sum(map(len, parts)))
-        if peer.outbox or len(parts) > _MAX_PARTS:
-            peer.outbox += header + b"".join(parts)
-        else:
-            whole = header + b"".join(parts) if sum(map(len, parts)) < _JOIN_BYTES else None
-            sent = self._send(peer, [header, *parts] if whole is None else [whole])
-            for part in (header, *parts):  # what the socket didn't take waits in the outbox
-                if sent < len(part):
-                    peer.outbox += memoryview(part)[sent:]
-                sent = max(0, sent - len(part))
-        if len(peer.outbox) > self.limits.held_bytes:
-            self.error = LimitError(peer.rank, "doesn't read what it is sent")
-        if peer.outbox:
-            self._write(peer)
-
-    def _send(self, peer: Peer, parts: Sequence[bytes | bytearray]) -> int:
-        """Bytes that the rank's socket takes now."""
-        if peer.gone:
-            return 0
-        try:
-            return peer.sock.sendmsg(parts)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            self._lost(peer)
-            return 0
-
-    def _write(self, peer: Peer) -> None:
-        while peer.outbox:
-            sent = self._send(peer, [peer.outbox])
-            if not sent:
-                break
-            del peer.outbox[:sent]
-        if peer.gone:
-            return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.outbox else 0)
-        if self._selector.get_key(peer.sock).events != events:
-            self._selector.modify(peer.sock, events, (peer, True))
 
     # -- frames ----------------------------------------------------------------------------------
 
@@ -511,7 +345,7 @@ class Network:
                 peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
             )
         mode = flags & 0xF
-        if mode > Mode.READY:
+        if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
         counted = len(body)
         if flags >> 4 & OBJECT and counted - ENVELOPE_BYTES <= claimed <= counted:
@@ -520,12 +354,10 @@ class Network:
         message = peer.sent * self.world_size + peer.rank
         peer.sent += 1
         request = self._new_request(peer, number)
-        eager = mode == Mode.BUFFERED or (
-            mode != Mode.SYNC and counted < self.machine.eager_threshold_bytes
-        )
+        eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
         request.ready = eager
         peer.ops.append(
-            TraceOp(Kind.ISEND, dest, tag, counted, comm.path, number, message, (mode,), site)
+            TraceOp(_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site)
         )
         self._hold(peer, len(body))
         source = comm.places[peer.rank]
@@ -552,7 +384,15 @@ class Network:
         world_source = comm.members[source] if source != ANY_SOURCE else -1
         peer.ops.append(
             TraceOp(
-                Kind.IRECV, world_source, tag, 0, comm.path, number, -1, (world_source, tag), site
+                _RECEIVE_KIND,
+                world_source,
+                tag,
+                0,
+                comm.path,
+                number,
+                -1,
+                (world_source, tag),
+                site,
             )
         )
         posted = Posted(source, tag, capacity, request)
@@ -575,15 +415,11 @@ class Network:
 
     def _matched(self, message: Sent, receive: Posted) -> None:
         request = receive.request
-        peer = self.peers[request.rank]
-        op = peer.ops[request.op]
-        known = self._engine is None  # otherwise the engine is told, for it may be waiting for it
-        peer.ops[request.op] = TraceOp(
-            op.kind, message.world_source, message.tag, message.counted, op.comm, op.request,
-            message.number if known else -1, op.detail, op.site,
-        )  # fmt: skip
-        if self._engine is not None:
-            self._engine.match(request.rank, request.op, message.number)
+        op = self.peers[request.rank].ops[request.op]
+        self._learn(request, TraceOp(
+            _RECEIVE_KIND, message.world_source, message.tag, message.counted, op.comm, op.request,
+            message.number, op.detail, op.site,
+        ))  # fmt: skip
         payload = message.payload
         request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
         if 0 <= receive.capacity < len(payload):
@@ -596,11 +432,25 @@ class Network:
         if not message.request.ready:
             self._ready(message.request)
 
+    def _learn(self, request: Pending, op: TraceOp) -> None:
+        """All is known of the operation behind a request now: record it, and tell the clock."""
+        self.peers[request.rank].ops[request.op] = op
+        if self._engine is not None:
+            self._engine.resolve(request.rank, request.op)
+
     def _ready(self, request: Pending) -> None:
         request.ready = True
         peer = self.peers[request.rank]
-        if peer.waiting and all(r.ready for r in peer.waiting):
-            self._complete(peer, peer.waiting)
+        waiting = peer.waiting
+        if not waiting:
+            return
+        for other in waiting:
+            if not other.ready:
+                return
+        peer.waiting = ()
+        peer.running = True
+        self._num_running += 1
+        self._answer_completions(peer, waiting)
 
     # -- waiting ---------------------------------------------------------------------------------
 
@@ -614,39 +464,43 @@ class Network:
         waiting = self._pending(peer, numbers)
         if len(set(numbers)) < len(numbers):
             raise LimitError(peer.rank, "waited for one request twice")
-        if how != How.ALL and len(numbers) > 1:
+        if how != _ALL and len(numbers) > 1:
             self._ask(peer, site, Query(
                 peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
             ))  # fmt: skip
             return
-        peer.ops.append(TraceOp(Kind.WAIT, detail=numbers, site=site))
-        if all(request.ready for request in waiting):
-            self._answer_completions(peer, waiting)
-        else:
-            peer.waiting = waiting
-            peer.running = False
-            self._num_running -= 1
-
-    def _complete(self, peer: Peer, waiting: tuple[Pending, ...]) -> None:
-        peer.waiting = ()
-        peer.running = True
-        self._num_running += 1
+        peer.ops.append(TraceOp(_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site))
+        for request in waiting:
+            if not request.ready:
+                peer.waiting = waiting
+                peer.running = False
+                self._num_running -= 1
+                return
         self._answer_completions(peer, waiting)
 
     def _answer_completions(self, peer: Peer, requests: Sequence[Pending]) -> None:
-        parts = []
+        parts: list[bytes] = []
+        size = COMPLETION.size * len(requests)
+        open_requests = peer.requests
         for request in requests:
-            del peer.requests[request.number]
-            payload = request.payload
-            size = len(payload) if payload is not None else 0
-            flags = (1 if request.overflow else 0) | (2 if payload is not None else 0)
-            parts.append(COMPLETION.pack(
-                request.number, request.source, request.tag, request.nbytes, request.error,
-                flags, 0, 0, size,
+            number, payload = request.number, request.payload
+            del open_requests[number]
+            flags = 1 if request.overflow else 0
+            if payload is None:
+                parts.append(_pack_completion(
+                    number, request.source, request.tag, request.nbytes, request.error, flags,
+                    0, 0, 0,
+                ))  # fmt: skip
+                continue
+            length = len(payload)
+            parts.append(_pack_completion(
+                number, request.source, request.tag, request.nbytes, request.error, flags | 2,
+                0, 0, length,
             ))  # fmt: skip
-            if payload:
+            if length:
                 parts.append(payload)
-        self._reply(peer, Reply.DONE, len(requests), *parts)
+                size += length
+        self._wires.reply(peer, _DONE, len(requests), parts, size)
 
     def _ask(self, peer: Peer, site: int, query: Query) -> None:
         """A call that observes time: the rank waits until the engine can answer."""
@@ -675,14 +529,15 @@ class Network:
         peer.running = True
         self._num_running += 1
         if query.kind == "wtime":
-            self._reply(peer, Reply.TIME, 0, struct.pack("<Q", min(value, _MAX_CLOCK_PS)))
+            time_ps = struct.pack("<Q", min(value, _MAX_CLOCK_PS))
+            self._wires.reply(peer, Reply.TIME, 0, (time_ps,), len(time_ps))
         elif value is None:
-            self._reply(peer, Reply.EMPTY, 0)
+            self._wires.reply(peer, Reply.EMPTY, 0, (), 0)
         elif query.kind == "probe":
             message = self._by_number[value][1]
             size = len(message.payload)
             body = COMPLETION.pack(0, message.source, message.tag, size, 0, 0, 0, 0, 0)
-            self._reply(peer, Reply.DONE, 1, body)
+            self._wires.reply(peer, Reply.DONE, 1, (body,), len(body))
         else:
             self._answer_completions(peer, [peer.requests[number] for number in value])
 
@@ -733,13 +588,8 @@ class Network:
             if data is None:
                 data = encoded[id(value)] = codec.encode(value)
             request.payload = data
-            peer = self.peers[request.rank]
-            op = peer.ops[request.op]
-            peer.ops[request.op] = op._replace(nbytes=sum(sizes) if len(sizes) == 1 else max(sizes))
-            if self._engine is None:
-                peer.ops[request.op] = peer.ops[request.op]._replace(detail=detail)
-            else:
-                self._engine.define(request.rank, request.op, detail)
+            op = self.peers[request.rank].ops[request.op]
+            self._learn(request, op._replace(nbytes=max(sizes), detail=detail))
         self._held_bytes = max(0, self._held_bytes - sum(sizes))
         for member in range(len(members)):
             self._ready(gathering.requests[member])

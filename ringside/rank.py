@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ringside import codec
+import ringside.mpi
+from ringside import codec, landlock
+from ringside.confine import confine
 from ringside.errors import CodecError
 from ringside.link import CommInfo, Link, set_current
 from ringside.wire import Op
@@ -29,50 +31,64 @@ _HERE = str(Path(__file__).resolve().parent)
 def main() -> None:
     """Be a rank that was started by exec: command and descriptors are in the arguments."""
     command, *fds = sys.argv[1:]
+    prepare()
     serve(json.loads(command), *map(int, fds))
 
 
-def serve(command: dict[str, Any], sock_fd: int, output_fd: int) -> None:
-    """Run calls that come over the socket until it closes; ``command`` is the zygote's."""
+def prepare() -> None:
+    """What all ranks have in common; the zygote does it once, before it forks."""
+    ringside.mpi.install()
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    sys.dont_write_bytecode = True
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def serve(
+    command: dict[str, Any], sock_fd: int, output_fd: int, rules: landlock.Rules | None = None
+) -> None:
+    """Run calls that come over the socket until it closes; ``command`` is the zygote's.
+
+    Args:
+        rules: the files that a confined rank may touch, where the zygote has made them ready.
+    """
     os.dup2(output_fd, 1)
     os.dup2(output_fd, 2)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    for fd in (null, output_fd):
-        os.close(fd)
-    _close_all_but(sock_fd)
+    _close_all_but(sock_fd, rules.descriptor if rules is not None else -1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-    sock = socket.socket(fileno=sock_fd)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=sock_fd)
     folder = command["folder"]
     link = Link(sock, command["rank"], command["world_size"], folder)
     set_current(link)
-    import ringside.mpi
-
     ringside.mpi.install()
-    os.environ["OMP_NUM_THREADS"] = "1"
     sys.path.insert(0, folder)
-    sys.dont_write_bytecode = True
     if command["confine"]:
-        from ringside.confine import confine
-
-        confine(None, strict=command["strict"])
+        confine(None, strict=command["strict"], rules=rules)
+    if rules is not None and rules.abi:
+        os.close(rules.descriptor)
     modules: dict[str, Any] = {}
     while True:
         body = link.next_call()
         if body is None:
             return
-        kind, parts = _run(body, folder, modules)
+        kind, parts = run_call(body, folder, modules)
         link.report(kind, *parts)
 
 
-def _close_all_but(keep: int) -> None:
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 1 << 16)
+def _close_all_but(*keep: int) -> None:
+    low = 3
+    for descriptor in sorted(keep):
+        if descriptor >= low:
+            os.closerange(low, descriptor)
+            low = descriptor + 1
+    os.closerange(low, 1 << 16)
 
 
-def _run(body: bytes, folder: str, modules: dict[str, Any]) -> tuple[Op, list[bytes]]:
+def run_call(
+    body: bytes | memoryview, folder: str, modules: dict[str, Any]
+) -> tuple[Op, list[bytes]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
     (length,) = struct.unpack_from("<I", body)
     info = CommInfo(*codec.decode(body[4 : 4 + length]))
@@ -107,9 +123,7 @@ def _call(
         raise AttributeError(f"{call['file']} has no function {call['function']!r}")
     args = list(call["args"])
     if call["comm"]:
-        from ringside.mpi import communicator
-
-        args.insert(0, communicator(info))
+        args.insert(0, ringside.mpi.communicator(info))
     arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
     before = [array.copy() for array in arrays]
     value = function(*args, **call["kwargs"])

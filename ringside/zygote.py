@@ -21,7 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ringside.confine import harden_zygote
+from ringside.confine import file_rules, harden_zygote
+from ringside.landlock import Rules
+from ringside.rank import prepare, serve
+from ringside.rehearsal import rehearse
 
 _KIT = str(Path(__file__).resolve().parent.parent)
 _RANK = "import sys; sys.path.insert(0, {kit!r}); from ringside.rank import main; main()"
@@ -34,6 +37,8 @@ def main(fd: int) -> None:
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _preload([])
+    prepare()
+    rehearse()
     harden_zygote()
     gc.collect()
     gc.freeze()  # objects made so far stay in pages that all ranks share
@@ -76,19 +81,34 @@ def _commands(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int
 
 
 def _preload(modules: list[str]) -> None:
-    for module in ["numpy", "ringside.mpi", "ringside.rank", *modules]:
+    for module in ["numpy", "ringside.mpi", *modules]:
         importlib.import_module(module)
 
 
+_rules: dict[tuple[str, bool], Rules | None] = {}
+
+
+def _rules_for(command: dict[str, Any]) -> Rules | None:
+    """The files that a rank may touch: the same for all ranks of a folder, so made once."""
+    key = command["folder"], command["strict"]
+    if not command["confine"]:
+        return None
+    if key not in _rules:
+        try:
+            _rules[key] = file_rules(command["strict"], [Path(command["folder"])])
+        except OSError:  # the rank finds out for itself, and says so
+            _rules[key] = None
+    return _rules[key]
+
+
 def _fork(control: socket.socket, command: dict[str, Any], fds: list[int]) -> int:
+    rules = _rules_for(command)
     pid = os.fork()
     if pid:
         return pid
     try:
         control.close()
-        from ringside.rank import serve
-
-        serve(command, *fds)
+        serve(command, *fds, rules)
     except BaseException as error:  # the fork must never return into the zygote's loop
         if not isinstance(error, SystemExit):
             with contextlib.suppress(OSError):

@@ -117,16 +117,20 @@ class PointToPoint(Membership):
         if sent is not None and target is not None:
             call = (sending[0], (sending[1][0], receiving[1][0]))
         site = link.site(call)
-        numbers = []
-        if sent is not None:
-            numbers.append(link.isend(self._id, dest, sendtag, sent, borrowed=True, call=site))
-        if target is not None:
-            numbers.append(link.irecv(self._id, source, recvtag, target.nbytes, call=site))
-        completions = link.wait(numbers, "all", call=site) if numbers else []
         if target is None:
+            if sent is not None:
+                number = link.isend(self._id, dest, sendtag, sent, borrowed=True, call=site)
+                link.wait((number,), "all", call=site)
             _nobody(status)
+            return
+        if sent is None:
+            number = link.irecv(self._id, source, recvtag, target.nbytes, call=site)
+            completion = link.wait((number,), "all", call=site)[0]
         else:
-            _received(target, completions[-1], receiving, status)
+            completion = link.exchange(
+                self._id, dest, sendtag, sent, source, recvtag, target.nbytes, call=site
+            )
+        _received(target, completion, receiving, status)
 
     # -- non-blocking ------------------------------------------------------------------------------
 

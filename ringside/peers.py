@@ -1,0 +1,259 @@
+"""The network's end of the ranks: frames in, replies out, and what ranks print.
+
+Nothing here believes a rank: lengths are capped before anything is stored, a rank that doesn't read
+is written to only as far as a limit, and none of this ever blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ringside.engine import Query
+from ringside.errors import LimitError, RankError
+from ringside.matching import Pending
+from ringside.trace import Op as TraceOp
+from ringside.trace import Site
+from ringside.wire import DOWN, UP
+
+# (peer, op, flags, site, communicator, to, tag, request, extra, body)
+Handler = Callable[["Peer", int, int, int, int, int, int, int, int, bytes], None]
+
+_READ_BYTES = 1 << 18
+_MAX_PARTS, _JOIN_BYTES = 512, 4096
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may use; a rank that goes past a limit ends the run with a LimitError."""
+
+    ops_per_rank: int = 1_000_000
+    frame_bytes: int = 1 << 28
+    held_bytes: int = 1 << 30
+    output_bytes: int = 64 << 10
+    sites: int = 60_001
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """One rank as the network sees it."""
+
+    rank: int
+    sock: socket.socket
+    output: int
+    partial: bytearray = field(default_factory=bytearray)  # room for a frame that has begun
+    filled: int = 0  # bytes of it that are there
+    outbox: bytearray = field(default_factory=bytearray)
+    text: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+    gone: bool = False
+    # of the present call:
+    ops: list[TraceOp] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    requests: dict[int, Pending] = field(default_factory=dict)
+    sent: int = 0
+    site: int = -1
+    called: bool = False
+    running: bool = False
+    waiting: tuple[Pending, ...] = ()
+    query: Query | None = None
+    body: bytes | None = None
+    failure: RankError | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the rank has called and waits for an answer."""
+        return self.called and not self.running
+
+    def reset(self) -> None:
+        """Forget the last call."""
+        self.ops, self.sites, self.requests = [], [], {}
+        self.sent, self.site, self.waiting, self.query = 0, -1, (), None
+        self.body, self.failure = None, None
+        self.called = self.running = False
+        self.text, self.dropped = bytearray(), 0
+
+
+class Peers:
+    """The sockets and output pipes of a run's ranks.
+
+    Args:
+        handle: takes every frame; what it raises is the sending rank's failure.
+        lost: told when a rank's socket closes.
+    """
+
+    def __init__(
+        self, peers: Sequence[Peer], limits: Limits, handle: Handler, lost: Callable[[Peer], None]
+    ) -> None:
+        self.all = list(peers)
+        self.error: LimitError | None = None
+        self._limits = limits
+        self._handle = handle
+        self._lost = lost
+        self._selector = selectors.DefaultSelector()
+        self._buffer = bytearray(_READ_BYTES)
+        self._view = memoryview(self._buffer)
+
+    def open(self) -> None:
+        """Begin to listen."""
+        for peer in self.all:
+            self._selector.register(peer.sock, _READ, (peer, True))
+            self._selector.register(peer.output, _READ, (peer, False))
+
+    def close(self) -> None:
+        """Take what was printed, and stop listening."""
+        for peer in self.all:
+            before = -1
+            while before != (before := len(peer.text) + peer.dropped):
+                self.read_output(peer)
+        self._selector.close()
+
+    def carry(self, timeout_s: float | None) -> None:
+        """Wait for ranks, at most so long, and handle what has come; ``error`` says what failed."""
+        for key, events in self._selector.select(timeout_s):
+            peer, is_socket = key.data
+            if not is_socket:
+                self.read_output(peer)
+                continue
+            if events & _WRITE:
+                self._write(peer)
+            if events & _READ and not peer.gone:
+                self._read(peer)
+
+    def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[bytes], size: int) -> None:
+        """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
+        header = DOWN.pack(kind, 0, 0, count, size)
+        if peer.outbox or len(parts) > _MAX_PARTS:
+            peer.outbox += header + b"".join(parts)
+        elif size < _JOIN_BYTES:
+            whole = b"".join((header, *parts))
+            sent = self._send(peer, whole)
+            if sent < len(whole):
+                peer.outbox += memoryview(whole)[sent:]
+        else:
+            whole_parts = (header, *parts)
+            sent = self._send_parts(peer, whole_parts)
+            for part in whole_parts:  # what the socket didn't take waits in the outbox
+                if sent < len(part):
+                    peer.outbox += memoryview(part)[sent:]
+                sent = max(0, sent - len(part))
+        if peer.outbox:
+            if len(peer.outbox) > self._limits.held_bytes:
+                self.error = LimitError(peer.rank, "doesn't read what it is sent")
+            self._write(peer)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read(self, peer: Peer) -> None:
+        into = memoryview(peer.partial)[peer.filled :] if peer.partial else self._view
+        try:
+            size = peer.sock.recv_into(into)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self._forget(peer)
+            return
+        data = self._view[:size]
+        if peer.partial:
+            peer.filled += size
+            if peer.filled < len(peer.partial):
+                return
+            data = memoryview(peer.partial)
+        peer.partial, peer.filled = bytearray(), 0
+        try:
+            self._frames(peer, data)
+        except LimitError as error:
+            self.error = error
+        except Exception as error:  # whatever a hostile frame leads to ends the run, never us
+            reason = f"sent a frame that the network can't read ({type(error).__name__}: {error})"
+            self.error = LimitError(peer.rank, reason)
+
+    def _frames(self, peer: Peer, data: memoryview) -> None:
+        """Handle the whole frames in ``data``, and keep the beginning of the next."""
+        at, size, header = 0, len(data), UP.size
+        unpack, handle, most = UP.unpack_from, self._handle, self._limits.frame_bytes
+        needed = header
+        while size - at >= header:
+            op, flags, site, comm, to, tag, request, extra, nbytes = unpack(data, at)
+            if nbytes > most:
+                raise LimitError(peer.rank, f"a message of {nbytes} bytes is too large")
+            end = at + header + nbytes
+            if end > size:
+                needed = header + nbytes
+                break
+            body = bytes(data[at + header : end]) if nbytes else b""
+            handle(peer, op, flags, site, comm, to, tag, request, extra, body)
+            at = end
+        if at < size:
+            peer.partial = bytearray(needed)
+            peer.filled = size - at
+            peer.partial[: size - at] = data[at:]
+
+    def read_output(self, peer: Peer) -> None:
+        """Take what a rank has printed, as far as its limit."""
+        if peer.output not in self._selector.get_map():
+            return
+        try:
+            data = os.read(peer.output, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(peer.output)
+            return
+        room = max(0, self._limits.output_bytes - len(peer.text))
+        peer.text += data[:room]
+        peer.dropped += len(data) - len(data[:room])
+
+    def _forget(self, peer: Peer) -> None:
+        """A rank's process has ended."""
+        if not peer.gone:
+            peer.gone = True
+            self._selector.unregister(peer.sock)
+        if peer.running:
+            self.read_output(peer)
+        self._lost(peer)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _send(self, peer: Peer, data: bytes | bytearray) -> int:
+        """Bytes that the rank's socket takes now."""
+        if peer.gone:
+            return 0
+        try:
+            return peer.sock.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._forget(peer)
+            return 0
+
+    def _send_parts(self, peer: Peer, parts: Sequence[bytes]) -> int:
+        if peer.gone:
+            return 0
+        try:
+            return peer.sock.sendmsg(parts)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._forget(peer)
+            return 0
+
+    def _write(self, peer: Peer) -> None:
+        while peer.outbox:
+            sent = self._send(peer, peer.outbox)
+            if not sent:
+                break
+            del peer.outbox[:sent]
+        if peer.gone:
+            return
+        events = _READ | (_WRITE if peer.outbox else 0)
+        if self._selector.get_key(peer.sock).events != events:
+            self._selector.modify(peer.sock, events, (peer, True))
