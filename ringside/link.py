@@ -203,7 +203,7 @@ class Link:
         self._answer()
         raise SystemExit(code)
 
-    def report(self, op: Op, *parts: bytes) -> None:
+    def report(self, op: Op, *parts: codec.Part) -> None:
         """Send the function's result or failure, in one frame."""
         self._append(UP.pack(op, 0, 0, 0, 0, 0, 0, 0, sum(map(len, parts))))
         for part in parts:
@@ -213,12 +213,14 @@ class Link:
     def next_call(self) -> memoryview | None:
         """Wait for the next call of a function; None when the run is over.
 
-        The bytes lie in the link's buffer: take them out before the first message.
+        The bytes are the caller's own, to write in as well.
         """
         kind, _, body = self._read()
         self._requests = 0
         self._sites.clear()
-        return body if kind == Reply.CALL else None
+        if kind != Reply.CALL:
+            return None
+        return memoryview(bytearray(body)) if len(body) < len(self._start) else body
 
     def flush(self) -> None:
         """Write what is buffered."""
@@ -291,7 +293,7 @@ class Link:
             body = self._start[DOWN.size : DOWN.size + nbytes]
             at -= DOWN.size
         else:
-            body = memoryview(np.empty(nbytes, np.uint8)).cast("B")  # not cleared first
+            body = np.empty(nbytes, np.uint8).data  # not cleared first
             body[: at - DOWN.size] = self._start[DOWN.size : at]
             at -= DOWN.size
         while at < nbytes:

@@ -42,6 +42,7 @@ from ringside.wire import (
     Mode,
     Op,
     Reply,
+    call_parts,
 )
 
 _TRUNCATED = 15
@@ -153,7 +154,7 @@ class Network:
 
     def call(
         self,
-        bodies: dict[int, bytes],
+        bodies: dict[int, list[codec.Part]],
         members: tuple[int, ...] | None,
         timeout_s: float | None,
     ) -> Outcome:
@@ -168,8 +169,7 @@ class Network:
                 peer = self.peers[rank]
                 peer.called = peer.running = True
                 self._num_running += 1
-                info = codec.encode((comm.number, comm.members, comm.members.index(rank)))
-                parts = (struct.pack("<I", len(info)) + info, body)
+                parts = call_parts((comm.number, comm.members, comm.members.index(rank)), body)
                 self._wires.reply(peer, Reply.CALL, 0, parts, sum(map(len, parts)))
             with uncollected():
                 self._loop(deadline, timeout_s)

@@ -6,12 +6,15 @@ is written to only as far as a limit, and none of this ever blocks.
 
 from __future__ import annotations
 
+import itertools
 import os
 import selectors
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ringside.codec import Part
 from ringside.engine import Query
 from ringside.errors import LimitError, RankError
 from ringside.matching import Pending
@@ -47,7 +50,8 @@ class Peer:
     output: int
     partial: bytearray = field(default_factory=bytearray)  # room for a frame that has begun
     filled: int = 0  # bytes of it that are there
-    outbox: bytearray = field(default_factory=bytearray)
+    outbox: deque[memoryview] = field(default_factory=deque)  # what its socket didn't take yet
+    held: int = 0  # bytes of it
     text: bytearray = field(default_factory=bytearray)
     dropped: int = 0
     gone: bool = False
@@ -124,25 +128,20 @@ class Peers:
             if events & _READ and not peer.gone:
                 self._read(peer)
 
-    def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[bytes], size: int) -> None:
+    def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[Part], size: int) -> None:
         """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
         header = DOWN.pack(kind, 0, 0, count, size)
-        if peer.outbox or len(parts) > _MAX_PARTS:
-            peer.outbox += header + b"".join(parts)
-        elif size < _JOIN_BYTES:
+        if size < _JOIN_BYTES and not peer.outbox:
             whole = b"".join((header, *parts))
             sent = self._send(peer, whole)
             if sent < len(whole):
-                peer.outbox += memoryview(whole)[sent:]
+                self._hold(peer, memoryview(whole)[sent:])
         else:
-            whole_parts = (header, *parts)
-            sent = self._send_parts(peer, whole_parts)
-            for part in whole_parts:  # what the socket didn't take waits in the outbox
-                if sent < len(part):
-                    peer.outbox += memoryview(part)[sent:]
-                sent = max(0, sent - len(part))
+            for part in (header, *parts):
+                if part:
+                    self._hold(peer, memoryview(part))
         if peer.outbox:
-            if len(peer.outbox) > self._limits.held_bytes:
+            if peer.held > self._limits.held_bytes:
                 self.error = LimitError(peer.rank, "doesn't read what it is sent")
             self._write(peer)
 
@@ -223,7 +222,7 @@ class Peers:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _send(self, peer: Peer, data: bytes | bytearray) -> int:
+    def _send(self, peer: Peer, data: bytes) -> int:
         """Bytes that the rank's socket takes now."""
         if peer.gone:
             return 0
@@ -235,25 +234,28 @@ class Peers:
             self._forget(peer)
             return 0
 
-    def _send_parts(self, peer: Peer, parts: Sequence[bytes]) -> int:
-        if peer.gone:
-            return 0
-        try:
-            return peer.sock.sendmsg(parts)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            self._forget(peer)
-            return 0
+    def _hold(self, peer: Peer, part: memoryview) -> None:
+        peer.outbox.append(part)
+        peer.held += len(part)
 
     def _write(self, peer: Peer) -> None:
-        while peer.outbox:
-            sent = self._send(peer, peer.outbox)
-            if not sent:
+        """Send what waits, as far as the socket takes it."""
+        outbox = peer.outbox
+        while outbox and not peer.gone:
+            try:
+                sent = peer.sock.sendmsg(itertools.islice(outbox, _MAX_PARTS))
+            except BlockingIOError:
                 break
-            del peer.outbox[:sent]
+            except OSError:
+                self._forget(peer)
+                return
+            peer.held -= sent
+            while outbox and sent >= len(outbox[0]):
+                sent -= len(outbox.popleft())
+            if sent:
+                outbox[0] = outbox[0][sent:]
         if peer.gone:
             return
-        events = _READ | (_WRITE if peer.outbox else 0)
+        events = _READ | (_WRITE if outbox else 0)
         if self._selector.get_key(peer.sock).events != events:
             self._selector.modify(peer.sock, events, (peer, True))

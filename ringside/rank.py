@@ -23,16 +23,16 @@ from ringside import codec, landlock
 from ringside.confine import confine
 from ringside.errors import CodecError
 from ringside.link import CommInfo, Link, set_current
-from ringside.wire import Op
+from ringside.wire import Op, split_call
 
 _HERE = str(Path(__file__).resolve().parent)
 
 
 def main() -> None:
     """Be a rank that was started by exec: command and descriptors are in the arguments."""
-    command, *fds = sys.argv[1:]
+    command, sock_fd, output_fd = sys.argv[1:]
     prepare()
-    serve(json.loads(command), *map(int, fds))
+    serve(json.loads(command), int(sock_fd), int(output_fd))
 
 
 def prepare() -> None:
@@ -86,17 +86,14 @@ def _close_all_but(*keep: int) -> None:
     os.closerange(low, 1 << 16)
 
 
-def run_call(
-    body: bytes | memoryview, folder: str, modules: dict[str, Any]
-) -> tuple[Op, list[bytes]]:
+def run_call(body: memoryview, folder: str, modules: dict[str, Any]) -> tuple[Op, list[codec.Part]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
-    (length,) = struct.unpack_from("<I", body)
-    info = CommInfo(*codec.decode(body[4 : 4 + length]))
-    call = codec.decode(body[4 + length :])
+    comm, encoded = split_call(body)
+    info, call = CommInfo(*comm), codec.decode(encoded, copy=False)
     try:
         attested, value = _call(call, info, folder, modules)
         about = codec.encode(attested)
-        return Op.RESULT, [struct.pack("<I", len(about)) + about, codec.encode(value)]
+        return Op.RESULT, [struct.pack("<I", len(about)) + about, *codec.encode_parts(value)]
     except CodecError as error:
         return Op.FAILURE, [codec.encode(("TypeError", f"the function returned {error}", [], ""))]
     except BaseException as error:

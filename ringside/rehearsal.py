@@ -15,7 +15,7 @@ import numpy as np
 
 from ringside import codec
 from ringside.link import CommInfo, Link, set_current, unset_current
-from ringside.wire import COMPLETION, DOWN, UP, Op, Reply
+from ringside.wire import COMPLETION, DOWN, UP, Op, Reply, call_parts
 
 _MODULE = Path(__file__).with_name("rehearsal_module.py")
 _ROUNDS = 24  # Python specialises a function after it ran some eight times
@@ -88,7 +88,6 @@ def rehearse() -> None:
             MPI.Request.Waitall(requests)
             comm.Irecv(y, source=1).Wait()
             y += x
-    info = codec.encode((1, (0, 1), 0))
     arguments = (np.zeros(4), np.zeros(4, np.float32), np.zeros(4, np.int64), 3, 0.5, "text")
     for _ in range(3):
         compile(_MODULE.read_bytes(), "module.py", "exec")  # importing takes the cached bytes
@@ -96,6 +95,7 @@ def rehearse() -> None:
             "file": _MODULE.name, "function": "rehearsed", "args": arguments,
             "kwargs": {}, "comm": True,
         }  # fmt: skip
-        run_call(struct.pack("<I", len(info)) + info + codec.encode(call), str(_MODULE.parent), {})
+        body = bytearray(b"".join(call_parts((1, (0, 1), 0), codec.encode_parts(call))))
+        run_call(memoryview(body), str(_MODULE.parent), {})
         sys.modules.pop(_MODULE.stem, None)
     unset_current()

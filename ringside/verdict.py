@@ -9,7 +9,8 @@ from ringside.trace import Kind
 from ringside.wire import Mode
 
 if TYPE_CHECKING:
-    from ringside.network import Network, Peer
+    from ringside.network import Network
+    from ringside.peers import Peer
 
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "

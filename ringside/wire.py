@@ -11,12 +11,18 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Sequence
+from typing import Any
+
+from ringside import codec
 
 UP = struct.Struct("<BBHiiiIqQ")
 DOWN = struct.Struct("<BBHIQ")
 COMPLETION = struct.Struct(
     "<IiiqBBHIQ"
 )  # request, source, tag, counted, error, overflow, -, -, nbytes
+
+CALL = struct.Struct("<II")  # of a CALL: where the communicator ends, where the call begins
 
 ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
 
@@ -72,3 +78,17 @@ OBJECT = (
     1  # flag of ISEND: a lower-case message; ``extra`` holds the bytes its sender claims to count
 )
 BLOCKING = 2  # flag of PROBE
+
+
+def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:
+    """The body of a CALL: the communicator, then the call as the codec wrote it, aligned."""
+    info = codec.encode(comm)
+    end = CALL.size + len(info)
+    start = end + -end % codec.ALIGNMENT
+    return [CALL.pack(end, start) + info + bytes(start - end), *call]
+
+
+def split_call(body: memoryview) -> tuple[Any, memoryview]:
+    """The communicator of a CALL, and the call as the codec wrote it."""
+    end, start = CALL.unpack_from(body)
+    return codec.decode(body[CALL.size : end]), body[start:]

@@ -22,7 +22,8 @@ import numpy as np
 from ringside import codec
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
-from ringside.network import CollectiveRecord, Limits, Network, Outcome, Peer, Recording
+from ringside.network import CollectiveRecord, Network, Outcome, Recording
+from ringside.peers import Limits, Peer
 from ringside.replay import time_trace
 from ringside.timeline import Timeline
 from ringside.trace import Kind, Trace
@@ -311,7 +312,7 @@ class Session:
                 "kwargs": kwargs or {},
                 "comm": comm,
             }
-            bodies[rank] = codec.encode(call)
+            bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
         world = self._world(world_size)
         outcome = world.call(
@@ -392,7 +393,7 @@ class _World:
 
     def call(
         self,
-        bodies: dict[int, bytes],
+        bodies: dict[int, list[codec.Part]],
         members: tuple[int, ...] | None,
         machine: Machine,
         seed: int | None,

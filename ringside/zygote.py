@@ -108,7 +108,8 @@ def _fork(control: socket.socket, command: dict[str, Any], fds: list[int]) -> in
         return pid
     try:
         control.close()
-        serve(command, *fds, rules)
+        sock_fd, output_fd = fds
+        serve(command, sock_fd, output_fd, rules)
     except BaseException as error:  # the fork must never return into the zygote's loop
         if not isinstance(error, SystemExit):
             with contextlib.suppress(OSError):

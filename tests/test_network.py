@@ -13,7 +13,7 @@ import pytest
 import ringside
 from ringside import DeadlineError, DeadlockError, RankError, Session, TargetError
 from ringside.errors import LimitError
-from ringside.network import Limits
+from ringside.peers import Limits
 
 PROGRAMS = """
 import os, random, sys, time
