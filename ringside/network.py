@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,7 +119,13 @@ class Outcome:
 
 
 class Network:
-    """Carries one call of a function on connected ranks, from its arguments to its results."""
+    """Carries one call of a function on connected ranks, from its arguments to its results.
+
+    Args:
+        seed: permute latencies and draw wildcard choices.
+        first_comm: the number of the next communicator made.
+        locate: finds out at which lines ranks are that compute when time is up.
+    """
 
     def __init__(
         self,
@@ -129,6 +135,7 @@ class Network:
         seed: int | None = None,
         limits: Limits | None = None,
         first_comm: int = 1,
+        locate: Callable[[list[Peer]], dict[int, str]] | None = None,
     ) -> None:
         self.peers = list(peers)
         self.world_size = len(self.peers)
@@ -136,6 +143,7 @@ class Network:
         self.limits = limits or Limits()
         self._eager_threshold = machine.eager_threshold_bytes
         self.seed = seed
+        self._locate = locate
         self.next_comm = first_comm
         everyone = tuple(range(self.world_size))
         self.comms = {0: Communicator(0, "world", everyone)}
@@ -185,7 +193,9 @@ class Network:
                 continue  # one answer of several that a rank waits for frees nobody
             wait = None if deadline is None else deadline - time.monotonic()
             if wait is not None and wait <= 0:
-                self.error = DeadlineError(timeout_s or 0.0, self._whereabouts())
+                computing = [peer for peer in self.peers if peer.running]
+                places = self._locate(computing) if self._locate is not None else {}
+                self.error = DeadlineError(timeout_s or 0.0, self._whereabouts(places))
                 return
             self._wires.carry(wait)
             self.error = self.error or self._wires.error
@@ -650,15 +660,16 @@ class Network:
             return site.call, site.where
         return "", ""
 
-    def _whereabouts(self) -> tuple[str, ...]:
+    def _whereabouts(self, places: dict[int, str]) -> tuple[str, ...]:
         lines = []
         for peer in self.peers:
             if not peer.called:
                 continue
             call, place = self.whereabouts(peer)
             if peer.running:
+                at = f" at {places[peer.rank]}," if peer.rank in places else ""
                 after = f" after {call} at {place}" if call else " before its first call"
-                lines.append(f"rank {peer.rank} is computing{after}")
+                lines.append(f"rank {peer.rank} is computing{at}{after}")
             elif peer.failure is not None:
                 lines.append(f"rank {peer.rank} raised {peer.failure.type_name}")
             elif peer.body is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib.util
 import json
 import os
@@ -58,6 +59,7 @@ def serve(
     os.dup2(null, 0)
     _close_all_but(sock_fd, rules.descriptor if rules is not None else -1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)  # see ringside.whereabouts
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=sock_fd)
     folder = command["folder"]
     link = Link(sock, command["rank"], command["world_size"], folder)

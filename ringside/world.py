@@ -27,6 +27,7 @@ from ringside.peers import Limits, Peer
 from ringside.replay import time_trace
 from ringside.timeline import Timeline
 from ringside.trace import Kind, Trace
+from ringside.whereabouts import places
 
 Launcher = Callable[[list[str], tuple[int, ...], dict[str, str]], "subprocess.Popen[bytes]"]
 
@@ -315,9 +316,19 @@ class Session:
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
         world = self._world(world_size)
-        outcome = world.call(
-            bodies, group if members is not None else None, used, seed, timeout_s, self.limits
-        )
+
+        def locate(computing: list[Peer]) -> dict[int, str]:
+            ask = {"do": "locate", "world": world.number}
+            with contextlib.suppress(RingsideError):
+                return places(computing, self._folder_inside, lambda: self._command(ask, 20.0))
+            return {}
+
+        network = Network(
+            world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
+            locate=locate,
+        )  # fmt: skip
+        outcome = network.call(bodies, group if members is not None else None, timeout_s)
+        world.next_comm = network.next_comm
         if outcome.error is not None:
             self._discard(world_size)
         return _result(outcome, group, used, seed)
@@ -390,20 +401,6 @@ class _World:
         self.number = number
         self.peers = peers
         self.next_comm = 1
-
-    def call(
-        self,
-        bodies: dict[int, list[codec.Part]],
-        members: tuple[int, ...] | None,
-        machine: Machine,
-        seed: int | None,
-        timeout_s: float | None,
-        limits: Limits,
-    ) -> Outcome:
-        network = Network(self.peers, machine, seed=seed, limits=limits, first_comm=self.next_comm)
-        outcome = network.call(bodies, members, timeout_s)
-        self.next_comm = network.next_comm
-        return outcome
 
     def close(self) -> None:
         for peer in self.peers:

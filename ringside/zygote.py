@@ -55,6 +55,8 @@ def main(fd: int) -> None:
                 continue
             if command["do"] == "preload":
                 _preload(command["modules"])
+            elif command["do"] == "locate":
+                _signal(worlds.get(command["world"], []), signal.SIGUSR1)
             elif command["do"] == "kill":
                 _kill(worlds.pop(command["world"], []))
             control.sendall(b"done\n")
@@ -124,10 +126,14 @@ def _spawn(control: socket.socket, command: dict[str, Any], fds: list[int]) -> i
     return subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL).pid
 
 
-def _kill(pids: list[int]) -> None:
+def _signal(pids: list[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+
+
+def _kill(pids: list[int]) -> None:
+    _signal(pids, signal.SIGKILL)
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
