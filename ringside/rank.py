@@ -65,6 +65,11 @@ def serve(
     link = Link(sock, command["rank"], command["world_size"], folder)
     set_current(link)
     ringside.mpi.install()
+    front = None
+    if command.get("front_end") == "torch":
+        from ringside.pytorch import front
+
+        front.install()
     sys.path.insert(0, folder)
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
@@ -75,7 +80,7 @@ def serve(
         body = link.next_call()
         if body is None:
             return
-        kind, parts = run_call(body, folder, modules)
+        kind, parts = run_call(body, folder, modules, front)
         link.report(kind, *parts)
 
 
@@ -88,12 +93,15 @@ def _close_all_but(*keep: int) -> None:
     os.closerange(low, 1 << 16)
 
 
-def run_call(body: memoryview, folder: str, modules: dict[str, Any]) -> tuple[Op, list[codec.Part]]:
+def run_call(
+    body: memoryview, folder: str, modules: dict[str, Any], front: Any = None
+) -> tuple[Op, list[codec.Part]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
     comm, encoded = split_call(body)
     info, call = CommInfo(*comm), codec.decode(encoded, copy=False)
     try:
-        attested, value = _call(call, info, folder, modules)
+        called = _call if front is None else front.call
+        attested, value = called(call, info, folder, modules)
         about = codec.encode(attested)
         return Op.RESULT, [struct.pack("<I", len(about)) + about, *codec.encode_parts(value)]
     except CodecError as error:
@@ -114,12 +122,7 @@ def _call(
         sys.argv = [path, *call["args"]]
         runpy.run_path(path, run_name="__main__")
         return {}, None
-    module = modules.get(call["file"])
-    if module is None:
-        module = modules[call["file"]] = _import(path)
-    function = getattr(module, call["function"], None)
-    if not callable(function):
-        raise AttributeError(f"{call['file']} has no function {call['function']!r}")
+    function = find_function(call, folder, modules)
     args = list(call["args"])
     if call["comm"]:
         args.insert(0, ringside.mpi.communicator(info))
@@ -131,6 +134,17 @@ def _call(
         "aliased": _aliases(value, arrays),
     }
     return attested, value
+
+
+def find_function(call: dict[str, Any], folder: str, modules: dict[str, Any]) -> Any:
+    """The function that a call names; its module is imported once."""
+    module = modules.get(call["file"])
+    if module is None:
+        module = modules[call["file"]] = _import(os.path.join(folder, call["file"]))
+    function = getattr(module, call["function"], None)
+    if not callable(function):
+        raise AttributeError(f"{call['file']} has no function {call['function']!r}")
+    return function
 
 
 def _import(path: str) -> Any:

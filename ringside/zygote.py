@@ -55,6 +55,9 @@ def main(fd: int) -> None:
                 continue
             if command["do"] == "preload":
                 _preload(command["modules"])
+                harden_zygote()
+                gc.collect()
+                gc.freeze()
             elif command["do"] == "locate":
                 _signal(worlds.get(command["world"], []), signal.SIGUSR1)
             elif command["do"] == "kill":
@@ -83,6 +86,7 @@ def _commands(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int
 
 
 def _preload(modules: list[str]) -> None:
+    """Import libraries; ranks share their pages, and whatever shared memory they may make."""
     for module in ["numpy", "ringside.mpi", *modules]:
         importlib.import_module(module)
 
