@@ -53,6 +53,7 @@ def serve(command: dict[str, Any], sock_fd: int, output_fd: int) -> None:
     ringside.mpi.install()
     front = None
     if command.get("front_end") == "torch":
+        import ringside.pytorch.preload
         from ringside.pytorch import front
 
         front.install()
