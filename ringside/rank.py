@@ -68,6 +68,7 @@ def serve(
     ringside.mpi.install()
     front = None
     if command.get("front_end") == "torch":
+        import ringside.pytorch.preload
         from ringside.pytorch import front
 
         front.install()

@@ -24,6 +24,7 @@ from torch.distributed import distributed_c10d
 import ringside.link
 from ringside.link import CommInfo, Link
 from ringside.pytorch import tensors
+from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import NAME, Group
 from ringside.pytorch.store import LocalStore
 from ringside.rank import find_function
@@ -151,24 +152,29 @@ def call(
     call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
 ) -> tuple[dict[str, Any], Any]:
     """Make one call of the run: a script, or a function with tensors in the place of arrays."""
+    meter = Meter(ringside.link.current())
     if call["function"] is None:
         begin(None)
         path = os.path.join(folder, call["file"])
         sys.argv = [path, *call["args"]]
-        runpy.run_path(path, run_name="__main__")
-        return {}, None
+        with meter:
+            runpy.run_path(path, run_name="__main__")
+        return {"memory": meter.memory.report()}, None
     group = begin(info if call["comm"] else None)
     function = find_function(call, folder, modules)
     args = [tensors.from_arrays(item) for item in call["args"]]
     kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
     given = tensors.tensors_in([args, kwargs])
     before = [tensors.memory(tensor).copy() for tensor in given]
-    value = function(*([group, *args] if call["comm"] else args), **kwargs)
+    meter.memory.given(given)
+    with meter:
+        value = function(*([group, *args] if call["comm"] else args), **kwargs)
     attested = {
         "changed": any(
             not np.array_equal(tensors.memory(tensor), old)
             for tensor, old in zip(given, before, strict=True)
         ),
+        "memory": meter.memory.report(),
         "aliased": any(_share(item, given) for item in tensors.tensors_in(value)),
     }
     return attested, tensors.to_arrays(value)

@@ -24,6 +24,7 @@ from torch._C import _distributed_c10d as c10d
 
 from ringside.link import Call, CommInfo, Completion, Link, format_call
 from ringside.pytorch import tensors
+from ringside.pytorch.counting import communicated
 from ringside.pytorch.work import NetworkWork, Part
 from ringside.wire import ANY_SOURCE
 
@@ -359,6 +360,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             "send" if blocking else "isend",
             (("dst", self._info.members[dest]), *_tagged(tag)),
         )
+        communicated([tensor])
         data = tensors.memory(tensor)
         envelope = _ENVELOPE.pack(tensors.CODE_OF[tensor.dtype], tensor.numel())
         number = self._link.isend(
@@ -375,6 +377,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         whom = () if source == ANY_SOURCE else (("src", self._info.members[source]),)
         call: Call = ("recv" if blocking else "irecv", (*whom, *_tagged(tag)))
         number = self._link.irecv(self._info.id, source, tag, -1, call=call)
+        communicated([tensor])
         if not blocking:
             tensors.poison(tensor)
 
@@ -416,6 +419,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
                 deliver(value)
 
         part = Part(number, finish, sent)
+        communicated(sent, received)
         for tensor in received:
             tensors.poison(tensors.check(tensor))
         return part
