@@ -68,7 +68,7 @@ def serve(
     ringside.mpi.install()
     front = None
     if command.get("front_end") == "torch":
-        import ringside.pytorch.preload
+        importlib.import_module("ringside.pytorch.preload")
         from ringside.pytorch import front
 
         front.install()
