@@ -32,6 +32,8 @@ KIT_CODE = (
     "autograder/reality.py",
     "autograder/mpi_driver.py",
     "autograder/mpi_job.py",
+    "autograder/mpi_nursery.py",
+    "autograder/suite_process.py",
 )
 
 

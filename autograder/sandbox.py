@@ -392,6 +392,12 @@ def _write_all(folder: Path, content: Mapping[str, bytes]) -> None:
         (folder / name).chmod(0o644)
 
 
+def prepare() -> None:
+    """Do what is done once a process, ahead of the first sandbox."""
+    best_tier()
+    _kit()
+
+
 @functools.cache
 def _kit() -> Path:
     """A copy of the students' toolkit, readable for any user and compiled; once a process.
