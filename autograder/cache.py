@@ -33,6 +33,7 @@ KIT_CODE = (
     "autograder/mpi_driver.py",
     "autograder/mpi_job.py",
     "autograder/mpi_nursery.py",
+    "autograder/mpi_stand_in.py",
     "autograder/suite_process.py",
 )
 

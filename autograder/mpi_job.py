@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import mpi_nursery
+from autograder import mpi_nursery, mpi_stand_in
 from autograder.sandbox import Limits, Process, Sandbox, Tier
 
 __all__ = ["MpiOutcome", "run_mpi"]
@@ -76,8 +76,9 @@ def run_mpi(
         files: names of the modules to take from the folder; None for all ``*.py``.
         max_result_bytes: of all ranks together; the job is killed above.
     """
-    nursery = Path(mpi_nursery.__file__).read_bytes()
-    extra = {"inputs": inputs, "driver.py": driver.encode(), "nursery.py": nursery}
+    extra = {"inputs": inputs, "driver.py": driver.encode()}
+    extra["nursery.py"] = Path(mpi_nursery.__file__).read_bytes()
+    extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
     with Sandbox(
         modules_folder,
         files=files,

@@ -12,53 +12,30 @@ So NumPy is imported once and not once a rank. An ``mpiexec`` that gives no such
 ranks that import for themselves.
 
     python -I nursery.py nursery MPIEXEC P ...    worlds of P ranks, one after another
-    python -I -S nursery.py stand-in SOCKET WORLD FIRST_PIPE
 """
 
+from __future__ import annotations
+
 import os
+import runpy
+import shutil
+import socket
+import subprocess
 import sys
-
-HANDS_OVER = "PMI_FD"
-
-
-def stand_in(path, world, first_pipe):
-    """Be what mpiexec started, on behalf of a rank that the nursery forks; returns its status."""
-    if HANDS_OVER not in os.environ:
-        os.environ["RINGSIDE_JOB_WORLD"] = world
-        os.execv(sys.executable, [sys.executable, "-I", __file__, "alone", first_pipe])
-    import _socket  # the module socket takes twice the time that all the rest here takes
-
-    up = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    up.connect(path)
-    given = int(os.environ[HANDS_OVER])
-    rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (given, 1, 2))
-    variables = "\0".join(f"{name}={value}" for name, value in os.environ.items())
-    text = variables.encode("utf-8", "surrogateescape")
-    up.sendmsg(
-        [len(text).to_bytes(4, "little") + text],
-        [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)],
-    )
-    for fd in (given, 1, 2):  # if the rank ends, mpiexec must see these end
-        os.close(fd)
-    status = b""
-    while piece := up.recv(16):
-        status += piece
-    return status[0] if status else 1
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
 
 
-def nurse(mpiexec, worlds):
-    """Start the worlds; returns the exit status, or in a rank a function that ends it."""
-    import shutil
-    import subprocess
-    import tempfile
-
+def nurse(mpiexec: str, worlds: Sequence[int]) -> Callable[[], int]:
+    """Start the worlds; returns, here and in each rank, what gives the exit status."""
     load()
     folder = tempfile.mkdtemp()
     status = first_pipe = 0
     for number, world_size in enumerate(worlds):
         listener = _listen(f"{folder}/{number}")
-        command = [mpiexec, "-n", str(world_size), sys.executable, "-I", "-S", __file__]
-        command += ["stand-in", f"{folder}/{number}", str(number), str(first_pipe)]
+        command = [mpiexec, "-n", str(world_size), sys.executable, "-I", "-S"]
+        command += [_beside("stand_in.py"), f"{folder}/{number}", str(number), str(first_pipe)]
         job = subprocess.Popen(command)
         stand_ins = _accept(listener, world_size, job)
         ranks = []
@@ -78,12 +55,14 @@ def nurse(mpiexec, worlds):
             os.waitpid(pid, 0)
         first_pipe += world_size
     shutil.rmtree(folder)
-    return status
+    return lambda: status
 
 
-def _listen(path):
-    import socket
+def _beside(name: str) -> str:
+    return os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], name)
 
+
+def _listen(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(64)
@@ -91,9 +70,11 @@ def _listen(path):
     return listener
 
 
-def _accept(listener, world_size, job):
+def _accept(
+    listener: socket.socket, world_size: int, job: subprocess.Popen[bytes]
+) -> list[socket.socket]:
     """The stand-ins of a world; none if mpiexec ends without them."""
-    stand_ins = []
+    stand_ins: list[socket.socket] = []
     while len(stand_ins) < world_size and job.poll() is None:
         try:
             stand_ins.append(listener.accept()[0])
@@ -103,10 +84,8 @@ def _accept(listener, world_size, job):
     return stand_ins if len(stand_ins) == world_size else []
 
 
-def _take_over(up, number, first_pipe):
+def _take_over(up: socket.socket, number: int, first_pipe: int) -> Callable[[], int]:
     """Become the rank that a stand-in stands for; returns what tells it how the rank ended."""
-    import socket
-
     up.settimeout(None)
     text, fds, _, _ = socket.recv_fds(up, 1 << 16, 3)
     length = int.from_bytes(text[:4], "little")
@@ -117,17 +96,21 @@ def _take_over(up, number, first_pipe):
         name, _, value = variable.partition("=")
         os.environ[name] = value
     given, out, err = fds
-    os.environ[HANDS_OVER] = str(given)
+    os.environ["PMI_FD"] = str(given)
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.close(out)
     os.close(err)
-    os.environ["RINGSIDE_JOB_WORLD"] = str(number)
-    status = be_rank(first_pipe)
-    return lambda: (up.send(bytes([status])), status)[1]
+    status = be_rank(number, first_pipe)
+
+    def tell() -> int:
+        up.send(bytes([status]))
+        return status
+
+    return tell
 
 
-def load():
+def load() -> None:
     """Import what ranks need; MPI is initialised by each for itself."""
     kit = os.environ["RINGSIDE_JOB_KIT"]
     sys.path.insert(0, kit)
@@ -141,25 +124,22 @@ def load():
     sys.path.remove(kit)
 
 
-def be_rank(first_pipe):
-    """Run the driver as a rank; returns its exit status.
+def be_rank(number: int, first_pipe: int) -> int:
+    """Run the driver as a rank of a world; returns its exit status.
 
     A daemon of its own would keep mpiexec from ending, so none is started.
     """
-    import runpy
-    import traceback
-
     from mpi4py import MPI
 
     from ringside import seccomp
 
     MPI.Init_thread()
     seccomp.refuse_processes(os.getpid())
-    folder = os.environ["RINGSIDE_JOB_RESULTS"]
-    os.environ["RINGSIDE_JOB_PIPE"] = f"{folder}/pipe{first_pipe + MPI.COMM_WORLD.rank}"
+    os.environ["RINGSIDE_JOB_WORLD"] = str(number)
+    os.environ["RINGSIDE_JOB_PIPE"] = _beside(f"pipe{first_pipe + MPI.COMM_WORLD.rank}")
     status = 0
     try:
-        runpy.run_path(f"{folder}/driver.py", run_name="__main__")
+        runpy.run_path(_beside("driver.py"), run_name="__main__")
     except BaseException:
         traceback.print_exc()
         status = 1
@@ -167,16 +147,15 @@ def be_rank(first_pipe):
     return status
 
 
-def main(role, *words):
-    if role == "stand-in":
-        return stand_in(*words)
+def main(role: str, *words: str) -> Callable[[], int]:
+    """The nursery, or a rank that must import for itself."""
     if role == "alone":
         load()
-        return be_rank(int(*words))
+        status = be_rank(int(words[0]), int(words[1]))
+        return lambda: status
     return nurse(words[0], [int(word) for word in words[1:]])
 
 
 if __name__ == "__main__":
-    answer = main(*sys.argv[1:])
     # An exit by the ordinary way: MPICH takes leave of mpiexec in the last moment.
-    sys.exit(answer() if callable(answer) else answer)
+    sys.exit(main(*sys.argv[1:])())
