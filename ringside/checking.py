@@ -313,7 +313,7 @@ def assert_own_messages(result: Result, case: Case) -> None:
         raise case.fail(
             f"the ranks made {made} communicators; at most {allowed} are allowed in one call."
         )
-    for rank in range(result.trace.world_size):
+    for rank in range(result.world_size):
         if rank in result.peers(rank):
             raise case.fail(f"rank {rank} sent a message to itself; none is allowed.")
 
