@@ -132,6 +132,8 @@ class Watchdog(threading.Thread):
     is that rank's failure, and the process that forks ranks goes on. Where the largest has
     children of its own, ``on_excess`` is called instead, to kill all.
 
+    It looks every ``period_s`` near the limit, and a third as often far from it.
+
     It also remembers every process that it saw, for the proof that none is left.
     """
 
@@ -155,10 +157,14 @@ class Watchdog(threading.Thread):
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        while not self._stopped.wait(self.period_s):
+        wait_s = self.period_s
+        while not self._stopped.wait(wait_s):
             used = self.look()
-            if sum(used.values()) > self.limit:
+            total = sum(used.values())
+            if total > self.limit:
                 self._relieve(used)
+            # The more is left, the longer it takes to fill.
+            wait_s = self.period_s * (1 + 2 * max(0.0, 1 - total / self.limit))
 
     def look(self) -> dict[ProcessId, int]:
         """Note the processes of this moment and return the memory that each uses."""
