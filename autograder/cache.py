@@ -27,6 +27,8 @@ KIT_CODE = (
     "autograder/grading.py",
     "autograder/plugin.py",
     "autograder/sandbox.py",
+    "autograder/sandbox_files.py",
+    "autograder/sandbox_process.py",
     "autograder/bubblewrap.py",
     "autograder/watchdog.py",
     "autograder/reality.py",

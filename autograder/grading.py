@@ -123,7 +123,7 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
-    return suite_process.run(arguments, outer, sandbox=job.sandbox, timeout_s=MODULE_TIMEOUT_S)
+    return suite_process.run(arguments, outer, MODULE_TIMEOUT_S)
 
 
 def _report(

@@ -35,19 +35,18 @@ _START = "from autograder.suite_process import serve; serve({fd})"
 _KEEP_BYTES = 1 << 20
 
 
-def run(arguments: Sequence[str], folder: Path, *, sandbox: bool, timeout_s: float) -> str:
+def run(arguments: Sequence[str], folder: Path, timeout_s: float) -> str:
     """Run pytest with the grader's plugin in a process of its own; returns what it wrote.
 
     Args:
         arguments: pytest's command line, without the program.
         folder: the working folder.
-        sandbox: whether the suite is going to need one.
         timeout_s: after so many seconds it is killed, and the output ends with a note of that.
     """
     read, write = os.pipe()
     try:
         try:
-            pid = _nursery().fork(arguments, folder, sandbox, write)
+            pid = _nursery().fork(arguments, folder, write)
         finally:
             os.close(write)
         output, ended = _read(read, time.monotonic() + timeout_s)
@@ -100,9 +99,9 @@ class _Nursery:
     def alive(self) -> bool:
         return self.owner == os.getpid() and self._process.poll() is None
 
-    def fork(self, arguments: Sequence[str], folder: Path, sandbox: bool, output: int) -> int:
+    def fork(self, arguments: Sequence[str], folder: Path, output: int) -> int:
         """Process id of a new suite, which writes to ``output``."""
-        request = {"arguments": list(arguments), "folder": str(folder), "sandbox": sandbox}
+        request = {"arguments": list(arguments), "folder": str(folder)}
         with self._lock:
             socket.send_fds(self._control, [json.dumps(request).encode() + b"\n"], [output])
             answer = self._control.recv(64)
@@ -136,19 +135,17 @@ def serve(fd: int) -> None:
     """Fork a suite for every request on the socket ``fd``, until it closes."""
     import pytest
 
-    from autograder import plugin, reality, sandbox  # noqa: F401 (imported to be there)
+    from autograder import plugin, sandbox
 
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sandbox.prepare()
     gc.collect()
     gc.freeze()  # what is there now stays in pages that all suites share
     children: set[int] = set()
     try:
         for request, output in _requests(control):
             children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
-            if request["sandbox"]:
-                with contextlib.suppress(sandbox.SandboxUnavailable):  # the suite will say so
-                    sandbox.prepare()
             pid = os.fork()
             if not pid:
                 control.close()

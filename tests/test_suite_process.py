@@ -20,7 +20,7 @@ GRADER = """
 import sys; sys.path.insert(0, {kit!r})
 from pathlib import Path
 from autograder import suite_process
-suite_process.run([{suite!r}], Path({folder!r}), sandbox=False, timeout_s=600)
+suite_process.run([{suite!r}], Path({folder!r}), 600)
 """
 
 
@@ -41,9 +41,7 @@ def runs(pid: int) -> bool:
 
 def test_a_suite_runs_in_a_process_of_its_own_and_its_output_comes_back(tmp_path):
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert [1] == [2]\n")
-    outputs = [
-        suite_process.run(["test_it.py"], tmp_path, sandbox=False, timeout_s=60) for _ in range(2)
-    ]
+    outputs = [suite_process.run(["test_it.py"], tmp_path, 60) for _ in range(2)]
     for output in outputs:
         assert "assert [1] == [2]" in output
         assert "1 failed" in output
@@ -52,7 +50,7 @@ def test_a_suite_runs_in_a_process_of_its_own_and_its_output_comes_back(tmp_path
 def test_a_suite_that_does_not_end_is_killed(tmp_path):
     pid = tmp_path / "pid"
     (tmp_path / "test_it.py").write_text(SLEEPER.format(pid=str(pid)))
-    output = suite_process.run(["test_it.py"], tmp_path, sandbox=False, timeout_s=3)
+    output = suite_process.run(["test_it.py"], tmp_path, 3)
     assert output.endswith("killed after 3 s")
     wait_for(lambda: not runs(int(pid.read_text())))
 
@@ -62,7 +60,7 @@ def test_a_nursery_that_has_died_is_replaced(tmp_path):
     os.kill(first._process.pid, signal.SIGKILL)
     first._process.wait()
     (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
-    output = suite_process.run(["test_it.py"], tmp_path, sandbox=False, timeout_s=60)
+    output = suite_process.run(["test_it.py"], tmp_path, 60)
     assert "1 passed" in output
     assert suite_process._nursery() is not first
 
