@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run"]
+__all__ = ["close", "run"]
 
 _KIT = Path(__file__).resolve().parent.parent
 _START = "from autograder.suite_process import serve; serve({fd})"
@@ -124,8 +124,15 @@ def _nursery() -> _Nursery:
     with _starting:
         if not _started or not _started[0].alive():
             _started[:] = [_Nursery()]
-            atexit.register(_started[0].close)
         return _started[0]
+
+
+@atexit.register
+def close() -> None:
+    """End the nursery; whoever asks for a suite afterwards starts another one."""
+    with _starting:
+        while _started:
+            _started.pop().close()
 
 
 # -- in the nursery --------------------------------------------------------------------------------
