@@ -110,8 +110,8 @@ class _Nursery:
         return int(answer)
 
     def close(self) -> None:
+        self._control.close()
         if self.owner == os.getpid():
-            self._control.close()
             self._process.wait()
 
 
@@ -123,7 +123,9 @@ def _nursery() -> _Nursery:
     """This process's nursery; a new one where there is none, or where it has died."""
     with _starting:
         if not _started or not _started[0].alive():
-            _started[:] = [_Nursery()]
+            while _started:
+                _started.pop().close()
+            _started.append(_Nursery())
         return _started[0]
 
 
