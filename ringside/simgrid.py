@@ -144,7 +144,7 @@ def makespan_s(folder: str | Path, flags: Iterable[str] = ()) -> float:
     # It says so whenever nobody is left, even if others have not begun: the last is the end.
     found = re.findall(r"^([0-9.e+-]+)\|Simulation time", said, re.MULTILINE)
     if ended.returncode or not found:
-        tail = "\n".join(said.splitlines()[-5:])
+        tail = "\n".join([line for line in said.splitlines() if "->" not in line][-5:])
         raise SimgridError(f"{shlex.join(argv[:1])} in {folder} ended in an error:\n{tail}")
     return float(found[-1])
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside import Machine, Session, simgrid
+from ringside import Machine, Session, cli, simgrid
 from ringside.errors import TraceError
 from ringside.lowering import ALGORITHMS
 from ringside.replay import replay
@@ -239,7 +239,8 @@ def test_the_platform_has_a_link_for_every_port_and_a_route_for_every_pair(tmp_p
     assert {host.attrib["id"] for host in platform.iter("host")} == {"host-0", "host-1"}
     links = {link.attrib["id"]: link.attrib for link in platform.iter("link")}
     assert set(links) == {"self", "out-0", "out-1", "in-0", "in-1"}
-    assert float(links["out-0"]["bandwidth"].removesuffix("Bps")) == 1e9 * 2**18
+    bandwidth = float(links["out-0"]["bandwidth"].removesuffix("Bps"))
+    assert bandwidth == pytest.approx(1e9 * 2**18, rel=1e-12)
     assert float(links["in-1"]["latency"].removesuffix("s")) == 0.0
     routes = {
         (route.attrib["src"], route.attrib["dst"]): [link.attrib["id"] for link in route]
@@ -247,6 +248,14 @@ def test_the_platform_has_a_link_for_every_port_and_a_route_for_every_pair(tmp_p
     }
     assert routes["host-0", "host-1"] == ["out-0", "in-1"]
     assert len(routes) == 4
+
+
+def test_ringside_run_exports_what_it_ran(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["run", f"{REFERENCE / 'ring.py'}:all_reduce", "--ranks", "3", "--simgrid", str(out)]
+    assert cli.main(command) == 0
+    assert len((out / "traces").read_text().split()) == 3
+    assert (out / "rank-2.txt").read_text().count("isend") == 4
 
 
 def test_what_simgrid_cannot_replay_is_refused(tmp_path: Path) -> None:
