@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,18 +40,41 @@ def needs_simgrid(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.simgrid(missing(test))
 
 
-def compare(trace: Trace, folder: Path, machine: Machine = TEXTBOOK) -> tuple[Timeline, float]:
+# (what was compared, whether ports contended) -> relative differences; shown by pytest -s
+FIGURES: defaultdict[tuple[str, bool], list[float]] = defaultdict(list)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def figures() -> Iterator[None]:
+    """Print how many traces were compared, and how far the engines were apart."""
+    yield
+    for (name, ports_contend), errors in FIGURES.items():
+        within = sum(error <= 0.05 for error in errors), sum(error <= EXACT for error in errors)
+        print(
+            f"\n{name}, {'ports contend' if ports_contend else 'no contention'}: "
+            f"{len(errors)} traces, {within[1]} within 1e-6, {within[0]} within 5 %, "
+            f"greatest {max(errors):.2g}",
+            end="",
+        )
+    FIGURES.clear()
+
+
+def compare(
+    trace: Trace, folder: Path, machine: Machine = TEXTBOOK, *, name: str
+) -> tuple[Timeline, float]:
     """Our timeline, and by how much SimGrid's makespan differs from it, relatively."""
     timeline = replay(trace, machine)
     flags = [simgrid.EXCLUSIVE] if contended(timeline) else []
     theirs = simgrid.makespan_s(simgrid.export(trace, machine, folder), flags)
     ours = timeline.makespan_s
-    return timeline, abs(theirs - ours) / ours if ours else abs(theirs)
+    error = abs(theirs - ours) / ours if ours else abs(theirs)
+    FIGURES[name, contended(timeline)].append(error)
+    return timeline, error
 
 
-def assert_agrees(trace: Trace, folder: Path, machine: Machine = TEXTBOOK) -> float:
+def assert_agrees(trace: Trace, folder: Path, machine: Machine = TEXTBOOK, *, name: str) -> float:
     """1e-6 without contention; with it 5 %, or more for the reason that is asserted."""
-    timeline, error = compare(trace, folder, machine)
+    timeline, error = compare(trace, folder, machine, name=name)
     if not contended(timeline):
         assert error <= EXACT
     elif error > 0.05:
@@ -83,7 +107,7 @@ def blocked_behind_a_receiver(timeline: Timeline) -> bool:
 @needs_simgrid
 def test_100_random_traces_without_contention_agree_to_rounding(tmp_path: Path) -> None:
     for seed in range(100):
-        timeline, error = compare(random_traces.permutations(seed), tmp_path)
+        timeline, error = compare(random_traces.permutations(seed), tmp_path, name="permutations")
         assert not contended(timeline)
         assert error <= EXACT, seed
 
@@ -93,7 +117,7 @@ def test_150_random_traces_with_contention_agree_to_5_percent_or_for_a_reason(
     tmp_path: Path,
 ) -> None:
     errors = [
-        assert_agrees(random_traces.graphs(seed), tmp_path / str(seed)) for seed in range(150)
+        assert_agrees(random_traces.graphs(seed), tmp_path, name="graphs") for seed in range(150)
     ]
     assert np.quantile(errors, 0.5) <= EXACT
     assert np.quantile(errors, 0.85) <= 1e-3
@@ -106,7 +130,7 @@ def test_ports_of_nodes_and_pairs_agree(tmp_path: Path, change: dict[str, object
     machine = Machine.load("zaratan").with_(eager_threshold_bytes=0, ranks_per_node=2, **change)
     free = 0
     for seed in range(15):
-        timeline, error = compare(random_traces.permutations(seed), tmp_path, machine)
+        timeline, error = compare(random_traces.permutations(seed), tmp_path, machine, name="nodes")
         free += not contended(timeline)
         assert error <= (0.05 if contended(timeline) else EXACT), seed
     assert free >= 3
@@ -130,7 +154,7 @@ def test_recorded_programs_with_wildcards_and_polls_agree(
         p, steps, _ = plan(seed)
         args = [(steps[rank], 0) for rank in range(p)]
         result = programs.call("program:play", p, args, machine=TEXTBOOK).raise_for_error()
-        _, error = compare(result.trace, tmp_path)
+        _, error = compare(result.trace, tmp_path, name="recorded programs")
         assert error <= 0.05, seed
 
 
@@ -152,7 +176,7 @@ def test_every_reference_solution_agrees(programs: Session, tmp_path: Path, targ
         for n in (1, 1000, 100_003):
             args = [(np.full(n, float(rank)), *((3,) if tree else ())) for rank in range(p)]
             result = programs.call(target, p, args, machine=TEXTBOOK).raise_for_error()
-            error = assert_agrees(result.trace, tmp_path)
+            error = assert_agrees(result.trace, tmp_path, name=target)
             assert tree or error <= EXACT
 
 
@@ -164,7 +188,8 @@ def test_every_collective_agrees_also_beside_work(tmp_path: Path, name: str) -> 
         for p in (2, 5, 8):
             for blocking in (True, False):
                 trace = collective(name, p, blocking=blocking)
-                assert assert_agrees(trace, tmp_path, machine) <= EXACT, (p, blocking)
+                error = assert_agrees(trace, tmp_path, machine, name="collectives")
+                assert error <= EXACT, (p, blocking)
 
 
 def collective(name: str, p: int, *, blocking: bool) -> Trace:
