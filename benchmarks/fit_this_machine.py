@@ -33,8 +33,8 @@ from ringside.launch import here_environment, mpiexec
 from ringside.trace import Kind, Op
 
 REFERENCE = Path(__file__).resolve().parent.parent / "solutions" / "a03_allreduce"
-# Work of one rank on the critical path, in vectors, on p ranks: elements added, and new memory
-# filled (copies, and receives into a new array, whose pages the system hands out one by one).
+# Work of one rank on the critical path, in vectors, on p ranks: elements added, and new arrays
+# filled (copies, and receives into a new array).
 PROGRAMS: dict[str, Callable[[int], tuple[float, float]]] = {
     "star:all_reduce": lambda p: (p - 1, 2),
     "ring:all_reduce": lambda p: ((p - 1) / p, 3),

@@ -22,16 +22,24 @@ the first. What is translated and how:
 
 Where the two engines differ, each in its own right:
 
-- Messages that want one port at the same time go one after the other here. SimGrid lets them share
-  its bandwidth; with ``EXCLUSIVE`` among its flags, one at a time crosses a link there too, but it
-  then holds both its links: behind a message that waits for its receiver's link, others wait for
-  the sender's, which has nothing to do.
+- Messages that want one port at the same time go one after the other here, and SimGrid lets them
+  share its bandwidth. With ``EXCLUSIVE`` among its flags one at a time crosses a link there too,
+  but only when both its links are free at once: a message that finds its receiver's link taken
+  waits at the sender, and later ones overtake it. Here it leaves the sender's port and waits at
+  the receiver's. That matters where many messages are under way between the same ranks, as in the
+  double tree of assignment 03.
 - Messages that want one port at the same instant go in the order of their posting here; in SimGrid,
   in the order in which they met their receives.
 - Eager sends exist here only. All sends are exported as rendezvous, so compare with
   ``machine.with_(eager_threshold_bytes=0)``.
 - A port of a rank serves near and far partners here; there, the links inside a node and those
   between nodes are different links.
+
+Without contention the makespans agree to rounding (at most 1e-6, mostly all digits). With it, and
+``EXCLUSIVE``: of 134 random traces 117 within 1e-6, 130 within 5 %, the last four within 18 %; the
+double tree within 21 %. An all-to-all whose ranks all begin with rank 0 takes 1.7 to 1.9 times as
+long here, because the ports of the others stand idle; in rotated order the engines agree. These
+are figures of ``pytest -s tests/test_simgrid.py``.
 
 Source: SimGrid 3.32, documentation of "SMPI: Replaying a trace" and "Configuring SimGrid".
 """
