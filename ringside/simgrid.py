@@ -2,7 +2,7 @@
 
 ``export`` writes a folder that SimGrid's SMPI replays (its "time-independent trace")::
 
-    rank-0.txt ...   0 irecv 1 7 4096 0    the operations of a rank, one a line
+    rank-0.txt ...   0 irecv 1 7 4096 6    the operations of a rank, one a line
     traces           the names of these files
     platform.xml     the machine: a host for every rank, a link for every port
     hostfile         the host of every rank
