@@ -438,10 +438,7 @@ class Engine:
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: Request
     ) -> None:
-        name, sequence, root, members, sizes = op.detail
-        me = members.index(rank)
-        rounds = ALGORITHMS[name][self.machine.algorithm(name)](me, len(members), root, sizes)
-        micro = _as_ops(rounds, rank, members, (op.comm, sequence))
+        micro = collective_ops(self.machine, rank, op)
         thread = request.collective = Thread(rank, micro, clock, index << _MICRO, request)
         self._ready.append(thread)
 
@@ -559,6 +556,14 @@ def uncollected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+def collective_ops(machine: Machine, rank: int, op: Op) -> list[Op]:
+    """The messages by which a machine times one rank's part in a library collective."""
+    name, sequence, root, members, sizes = op.detail
+    me = members.index(rank)
+    rounds = ALGORITHMS[name][machine.algorithm(name)](me, len(members), root, sizes)
+    return _as_ops(rounds, rank, members, (op.comm, sequence))
 
 
 def _as_ops(
