@@ -14,9 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import assignment as assignments
+from autograder import suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
 from autograder.course import Course
 from autograder.plugin import Job
@@ -124,33 +122,8 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path = outer / "job.json"
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "autograder.plugin", "--job", str(job_path)]
-    command += ["-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
-    kit = str(HERE.parent)
-    environment = {
-        **os.environ,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [kit, os.environ.get("PYTHONPATH", "")])),
-    }
-    process = subprocess.Popen(
-        command,
-        cwd=outer,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=MODULE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        output += f"\nkilled after {MODULE_TIMEOUT_S:g} s"
-    return output
+    arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
+    return suite_process.run(arguments, outer, MODULE_TIMEOUT_S)
 
 
 def _report(

@@ -14,10 +14,10 @@ import contextlib
 import hashlib
 import json
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ from ringside.world import Result, Session
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
 RETRY_FACTOR = 2.0
 MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ class Job:
     module_hash: str
     sandbox: bool
     call_timeout_s: float = 20.0
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Random numbers of a test, or of a run that tests share."""
+        words = "\0".join((self.secret, name, self.module_hash))
+        digest = hashlib.sha256(words.encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
 @dataclass
@@ -61,6 +68,7 @@ class TestRecord:
     detail: str = ""
     reproduce: str = ""
     seconds: float = 0.0
+    world_sizes: list[int] = field(default_factory=list)  # of its runs
 
 
 @dataclass
@@ -79,11 +87,14 @@ class Record:
 class Ranks:
     """The fixture ``ranks``: calls into the student's module, within a budget of strikes."""
 
-    def __init__(self, session: Session, record: Record, timeout_s: float) -> None:
+    def __init__(self, session: Session, record: Record, job: Job) -> None:
         self._session = session
         self._record = record
-        self._timeout_s = timeout_s
+        self._job = job
+        self._timeout_s = job.call_timeout_s
         self._struck = ""  # the call that did not end
+        self._once: dict[str, tuple[Any, set[int]]] = {}
+        self.world_sizes: set[int] = set()  # that the running test has used
 
     def call(
         self,
@@ -101,6 +112,7 @@ class Ranks:
         have been busy. If that ends no better, later calls are not made at all: one hang must
         not cost its time-out again in every test.
         """
+        self.world_sizes.add(world_size)
         if self._struck:
             raise Verdict(f"not run: an earlier call did not end ({self._struck}).")
         for timeout_s in (self._timeout_s, RETRY_FACTOR * self._timeout_s):
@@ -117,6 +129,22 @@ class Ranks:
                 return result
         self._struck = f"{target} on {world_size} ranks"
         return result
+
+    def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
+        """What ``run(rng)`` gives, made when it is first asked for under this name.
+
+        Several tests may look at one run: its random numbers come from its own name.
+        """
+        before, self.world_sizes = self.world_sizes, set()
+        try:
+            if name not in self._once:
+                value = run(self._job.rng(name))
+                self._once[name] = value, self.world_sizes
+            known: tuple[T, set[int]] = self._once[name]
+            self.world_sizes = self.world_sizes | known[1]
+            return known[0]
+        finally:
+            self.world_sizes = self.world_sizes | before
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
         """Put what was counted beside what is allowed, and keep the first timeline."""
@@ -193,7 +221,8 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             recorder.record.sandbox = "none (submissions trusted)"
             session = Session(folder)
         stack.enter_context(session)
-        yield Ranks(session, recorder.record, recorder.job.call_timeout_s)
+        recorder.ranks = Ranks(session, recorder.record, recorder.job)
+        yield recorder.ranks
 
 
 @pytest.fixture(scope="session")
@@ -206,10 +235,7 @@ def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers from the course's secret, the test and the module: same on regrade."""
-    job = request.config.stash[_RECORDER].job
-    words = "\0".join((job.secret, request.node.name, job.module_hash))
-    digest = hashlib.sha256(words.encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+    return request.config.stash[_RECORDER].job.rng(request.node.name)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -233,6 +259,12 @@ class Recorder:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.record = Record(job.module)
+        self.ranks: Ranks | None = None
+
+    def pytest_runtest_call(self) -> None:
+        """A test begins, its fixtures made."""
+        if self.ranks is not None:
+            self.ranks.world_sizes = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -253,6 +285,7 @@ class Recorder:
             return
         test = TestRecord(item.name, marker.kwargs["kind"], float(marker.args[0]))
         test.seconds = round(call.duration, 3)
+        test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
         if call.excinfo is None:
             test.earned = test.points
         elif isinstance(call.excinfo.value, Verdict):
