@@ -34,6 +34,8 @@ KIT_CODE = (
     "autograder/reality.py",
     "autograder/mpi_driver.py",
     "autograder/mpi_job.py",
+    "autograder/gloo_driver.py",
+    "autograder/gloo_nursery.py",
     "autograder/mpi_nursery.py",
     "autograder/mpi_stand_in.py",
     "autograder/suite_process.py",

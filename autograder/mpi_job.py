@@ -1,7 +1,9 @@
-"""Run a student's modules under real ``mpiexec``, worlds of several sizes in one sandbox.
+"""Run a student's modules on real ranks, worlds of several sizes in one sandbox.
 
     outcome = run_mpi([4, 3], folder, inputs, 60.0, driver=DRIVER)
     outcome.results[1][2]       # the bytes that rank 2 of the second world sent back
+
+Ranks are those of ``mpiexec``, or (``launcher="gloo"``) of torch.distributed's gloo.
 
 Real ranks share memory and files, so only values are taken from such a run, never counts. What
 the driver finds in its environment:
@@ -13,8 +15,8 @@ the driver finds in its environment:
     RINGSIDE_JOB_MODULES    the folder of the student's modules
     RINGSIDE_JOB_KIT        the folder that holds the package ringside
 
-A pipe takes no room on a disk, and can't be a link to something else. ``mpi_nursery`` says how
-the ranks are started.
+A pipe takes no room on a disk, and can't be a link to something else. ``mpi_nursery`` and
+``gloo_nursery`` say how the ranks are started.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import mpi_nursery, mpi_stand_in
+from autograder import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.sandbox import Limits, Process, Sandbox, Tier
 
 __all__ = ["MpiOutcome", "run_mpi"]
@@ -61,6 +63,7 @@ def run_mpi(
     timeout_s: float,
     *,
     driver: str,
+    launcher: str = "mpiexec",
     files: Sequence[str] | None = None,
     limits: Limits | None = None,
     max_result_bytes: int = 64 << 20,
@@ -73,11 +76,13 @@ def run_mpi(
         inputs: given to every rank.
         timeout_s: for all of them together.
         driver: source of the program that each rank runs.
+        launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
         max_result_bytes: of all ranks together; the job is killed above.
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
-    extra["nursery.py"] = Path(mpi_nursery.__file__).read_bytes()
+    nursery = gloo_nursery if launcher == "gloo" else mpi_nursery
+    extra["nursery.py"] = Path(nursery.__file__).read_bytes()
     extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
     with Sandbox(
         modules_folder,
@@ -93,7 +98,7 @@ def run_mpi(
         started = time.monotonic()
         pipes = [sandbox.open_pipe(number) for number in range(sum(worlds))]
         try:
-            process = sandbox.popen(_command(worlds, sandbox), env=_environment(sandbox))
+            process = sandbox.popen(_command(worlds, sandbox, launcher), env=_environment(sandbox))
             results, status = _collect(process, pipes, started + timeout_s, max_result_bytes)
         finally:
             sandbox.kill()
@@ -109,12 +114,14 @@ def run_mpi(
         )
 
 
-def _command(worlds: Sequence[int], sandbox: Sandbox) -> list[str]:
+def _command(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> list[str]:
     """The command as it is inside."""
+    nursery = [sandbox.python, "-I", str(sandbox.job_path / "nursery.py"), "nursery"]
+    if launcher == "gloo":
+        return [*nursery, *map(str, worlds)]
     own = str(Path(sandbox.python).parent / "mpiexec")
     mpiexec = own if os.path.exists(own) else shutil.which("mpiexec") or own
-    nursery = str(sandbox.job_path / "nursery.py")
-    return [sandbox.python, "-I", nursery, "nursery", mpiexec, *map(str, worlds)]
+    return [*nursery, mpiexec, *map(str, worlds)]
 
 
 def _environment(sandbox: Sandbox) -> dict[str, str]:

@@ -165,16 +165,16 @@ def _plain(value: Any) -> Any:
 
 
 class Mpi:
-    """The fixture ``mpi``: the same module under a real ``mpiexec``, in one go."""
+    """The fixtures ``mpi`` and ``gloo``: the same module on real ranks, in one go."""
 
     def __init__(self, real: RealRanks, ranks: Ranks) -> None:
         self._real = real
         self._ranks = ranks
 
     def call_all(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
-        """Make the calls one after another under one ``mpiexec``; one result each.
+        """Make the calls one after another on real ranks; one result each.
 
-        What fails on our network is not tried; what hangs under ``mpiexec`` is the machine's
+        What fails on our network is not tried; what hangs on real ranks is the machine's
         fault, unless it hangs on our network too where sends wait for their receives.
         """
         self._rehearse(calls, buffered())
@@ -193,7 +193,8 @@ class Mpi:
             result = self._ranks.call(target, world_size, args, machine=machine)
             if result.error is not None:
                 headline = one_line(str(result.error).splitlines()[0])
-                raise Verdict(f"not run under mpiexec, since it fails on the network: {headline}")
+                where = self._real.launcher
+                raise Verdict(f"not run under {where}, since it fails on the network: {headline}")
 
 
 _RECORDER = pytest.StashKey["Recorder"]()
@@ -227,9 +228,16 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
 
 @pytest.fixture(scope="session")
 def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
-    """Calls into the submission on real ranks."""
+    """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
     return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox), ranks)
+
+
+@pytest.fixture(scope="session")
+def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
+    """Calls into the submission on torch.distributed's own gloo."""
+    job = pytestconfig.stash[_RECORDER].job
+    return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox, launcher="gloo"), ranks)
 
 
 @pytest.fixture
