@@ -34,12 +34,12 @@ def load() -> None:
     kit = os.environ["RINGSIDE_JOB_KIT"]
     sys.path.insert(0, kit)
     import torch
-    import torch.distributed  # noqa: F401
-    import torch.nn.parallel  # noqa: F401
-    import torch.optim  # noqa: F401
+    import torch.distributed
+    import torch.nn.parallel
+    import torch.optim
 
-    import ringside.pytorch.tensors
     from ringside import codec, seccomp  # noqa: F401
+    from ringside.pytorch import tensors  # noqa: F401
 
     sys.path.remove(kit)
     torch.set_num_threads(1)

@@ -94,8 +94,13 @@ def run_suite(
     secret: str,
     sandbox: bool,
     call_timeout_s: float = 20.0,
+    about: str = "",
 ) -> dict[str, Any]:
-    """One module's record; a record that is not there is an error of ours."""
+    """One module's record; a record that is not there is an error of ours.
+
+    Args:
+        about: verification asks about one test; see ``Job``.
+    """
     outer = Path(tempfile.mkdtemp(prefix="ringside-record-"))
     try:
         job = Job(
@@ -106,6 +111,7 @@ def run_suite(
             module_hash=hashlib.sha256((stage / f"{module}.py").read_bytes()).hexdigest(),
             sandbox=sandbox,
             call_timeout_s=call_timeout_s,
+            about=about,
         )
         output = _run_pytest(plan.name, job, outer)
         try:

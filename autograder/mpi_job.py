@@ -82,7 +82,7 @@ def run_mpi(
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
     nursery = gloo_nursery if launcher == "gloo" else mpi_nursery
-    extra["nursery.py"] = Path(nursery.__file__).read_bytes()
+    extra["nursery.py"] = Path(str(nursery.__file__)).read_bytes()
     extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
     with Sandbox(
         modules_folder,

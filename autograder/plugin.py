@@ -29,6 +29,7 @@ from ringside.machine import Machine
 from ringside.trace import write_atomically
 from ringside.world import Result, Session
 
+VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
 RETRY_FACTOR = 2.0
 MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
@@ -46,6 +47,7 @@ class Job:
     module_hash: str
     sandbox: bool
     call_timeout_s: float = 20.0
+    about: str = ""  # a test: run only what tells whether it fails, and any test of values does
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of a test, or of a run that tests share."""
@@ -246,6 +248,12 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     return request.config.stash[_RECORDER].job.rng(request.node.name)
 
 
+def _kind(item: pytest.Item) -> str:
+    """What a test's points are for."""
+    marker = item.get_closest_marker("points")
+    return str(marker.kwargs.get("kind")) if marker is not None else ""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--job FILE``."""
     parser.addoption("--job", required=False, help="JSON file that describes the submission")
@@ -269,6 +277,27 @@ class Recorder:
         self.record = Record(job.module)
         self.ranks: Ranks | None = None
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Verification of a wrong module: the test it must fail first, then those of values."""
+        if not self.job.about:
+            return
+        kinds = {item.name: _kind(item) for item in items}
+        kinds[self.job.about] = "asked"
+        order = ("asked", "values", "reality")
+        chosen = [item for item in items if kinds[item.name] in order]
+        items[:] = sorted(chosen, key=lambda item: order.index(kinds[item.name]))
+
+    def pytest_runtest_logfinish(self) -> None:
+        """A test has ended; in verification, enough may be known."""
+        failed = [test.kind for test in self.record.tests if test.earned < test.points]
+        if self.job.about and any(kind in VALUES_ONLY for kind in failed):
+            self._session.shouldstop = "a test of values fails: the others would say no more"
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Tests are about to be collected."""
+        self._session = session
+
     def pytest_runtest_call(self) -> None:
         """A test begins, its fixtures made."""
         if self.ranks is not None:
@@ -288,10 +317,11 @@ class Recorder:
 
     def _note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         marker = item.get_closest_marker("points")
-        if marker is None or marker.kwargs.get("kind") not in KINDS:
+        kind = _kind(item)
+        if marker is None or kind not in KINDS:
             self.record.error = f"{item.name} has no points marker with a known kind"
             return
-        test = TestRecord(item.name, marker.kwargs["kind"], float(marker.args[0]))
+        test = TestRecord(item.name, kind, float(marker.args[0]))
         test.seconds = round(call.duration, 3)
         test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
         if call.excinfo is None:

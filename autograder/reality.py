@@ -81,7 +81,7 @@ class RealRanks:
                 self._folder,
                 job,
                 timeout_s,
-                driver=Path(_DRIVERS[self.launcher].__file__).read_text(encoding="utf-8"),
+                driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
                 launcher=self.launcher,
                 trust_submissions=not self._sandbox,
             )

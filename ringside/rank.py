@@ -66,10 +66,10 @@ def serve(
     link = Link(sock, command["rank"], command["world_size"], folder)
     set_current(link)
     ringside.mpi.install()
-    front = None
+    front: Any = None
     if command.get("front_end") == "torch":
         importlib.import_module("ringside.pytorch.preload")
-        from ringside.pytorch import front
+        front = importlib.import_module("ringside.pytorch.front")
 
         front.install()
     sys.path.insert(0, folder)
