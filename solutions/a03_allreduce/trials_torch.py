@@ -5,8 +5,14 @@
     ringside run trials_torch.py:all_reduce --ranks 5 -- --n 11
 """
 
+import multiprocessing
+import sys
+import tempfile
+from datetime import timedelta
+
 import ring_torch
 import torch
+import torch.distributed as dist
 
 
 def all_reduce(group, x):
@@ -41,3 +47,29 @@ def twice(group, first, second):
 def returned(group, x):
     """Whether the call gives anything back."""
     return ring_torch.all_reduce(group, x) is not None
+
+
+def on_gloo(rank, world_size, path):
+    """Be one of ``world_size`` ranks on this machine, and compare one sum."""
+    patience = timedelta(seconds=30)
+    store = dist.FileStore(path, world_size)
+    dist.init_process_group("gloo", store=store, world_size=world_size, rank=rank, timeout=patience)
+    x = torch.arange(11.0) * (rank + 1)
+    ring_torch.all_reduce(dist.group.WORLD, x)
+    torch.testing.assert_close(x, torch.arange(11.0) * sum(range(1, world_size + 1)))
+    dist.destroy_process_group()
+
+
+def try_gloo(world_size):
+    """Run ``on_gloo`` in as many processes; returns how many failed."""
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [
+            context.Process(target=on_gloo, args=(rank, world_size, f"{folder}/store"))
+            for rank in range(world_size)
+        ]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join()
+    return sum(process.exitcode != 0 for process in ranks)
