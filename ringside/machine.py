@@ -242,9 +242,7 @@ class Machine:
             return 0.0
         roofline = max(flops / self.flop_per_s, nbytes / self.memory_bytes_per_s)
         return (
-            roofline
-            + moved_bytes / self.memory_bytes_per_s
-            + num_kernels * self.kernel_overhead_s
+            roofline + moved_bytes / self.memory_bytes_per_s + num_kernels * self.kernel_overhead_s
         )
 
 

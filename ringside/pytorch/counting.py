@@ -35,7 +35,10 @@ _COMMUNICATION = {"c10d", "c10d_functional", "_c10d_functional", "_c10d_function
 FREE, PART, CALCULATES, MOVES = range(4)
 
 
-class Meter(TorchDispatchMode):  # type: ignore[misc]
+_Mode: Any = TorchDispatchMode
+
+
+class Meter(_Mode):  # type: ignore[misc]
     """Counts the work and the memory of what is dispatched inside it, on the link's clock."""
 
     def __init__(self, link: Link) -> None:
@@ -76,7 +79,14 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _count(
-        self, kind: int, flops_of: Any, args: Any, kwargs: Any, result: Any, outputs: Any, phase: str
+        self,
+        kind: int,
+        flops_of: Any,
+        args: Any,
+        kwargs: Any,
+        result: Any,
+        outputs: Any,
+        phase: str,
     ) -> None:
         written = sum(map(_nbytes, outputs))
         if kind == PART:

@@ -19,7 +19,6 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on ev
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 import ringside.link
 from ringside.link import CommInfo, Link
@@ -28,6 +27,8 @@ from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import NAME, Group
 from ringside.pytorch.store import LocalStore
 from ringside.rank import find_function
+
+distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
@@ -44,7 +45,8 @@ def install() -> None:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
     distributed_c10d.rendezvous = _rendezvous
-    dist.init_process_group = distributed_c10d.init_process_group = _init_process_group
+    distributed_c10d.init_process_group = _init_process_group
+    vars(dist)["init_process_group"] = _init_process_group
 
 
 def _library_folders() -> tuple[str, ...]:

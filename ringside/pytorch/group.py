@@ -36,6 +36,10 @@ _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
+# torch's stubs for these differ between releases.
+_ProcessGroup: Any = dist.ProcessGroup
+_c10d: Any = c10d
+
 Alike = tuple[tuple[str, Any], ...]
 
 
@@ -43,7 +47,7 @@ class MismatchError(RuntimeError):
     """What was received doesn't fit the tensor that it was to go into."""
 
 
-class Group(dist.ProcessGroup):  # type: ignore[misc]
+class Group(_ProcessGroup):  # type: ignore[misc]
     """A communicator of the network as torch sees it.
 
     Args:
@@ -424,9 +428,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             tensors.poison(tensors.check(tensor))
         return part
 
-    def _work(
-        self, parts: Sequence[Part], call: Call, results: Any, opts: Any
-    ) -> NetworkWork:
+    def _work(self, parts: Sequence[Part], call: Call, results: Any, opts: Any) -> NetworkWork:
         blocking = opts is not None and not getattr(opts, "asyncOp", True)
         return NetworkWork(self._link, parts, call, results, blocking=blocking)
 
@@ -443,9 +445,9 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
 
 def _refusing_backend(rank: int, size: int) -> Any:
-    options = c10d.FakeProcessGroup.Options()
+    options = _c10d.FakeProcessGroup.Options()
     options.error_on_collective = True
-    return c10d.FakeProcessGroup._create_internal(rank, size, options)
+    return _c10d.FakeProcessGroup._create_internal(rank, size, options)
 
 
 # -- arguments -----------------------------------------------------------------------------------
@@ -484,7 +486,7 @@ def _equal_parts(tensor: torch.Tensor, size: int, shown: str) -> list[torch.Tens
 
 
 def _pieces(tensor: torch.Tensor, lengths: list[int]) -> list[torch.Tensor]:
-    return list(tensor.detach().split(lengths))
+    return list(torch.split(tensor.detach(), lengths))
 
 
 def _by_dtype(given: list[torch.Tensor]) -> list[list[torch.Tensor]]:
@@ -517,7 +519,7 @@ def _op_state(opts: Any) -> tuple[str, Any]:
     if opts is None:
         return "SUM", None
     op = opts.reduceOp
-    state = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
+    state: Any = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
     return state[0].name, state[1]
 
 

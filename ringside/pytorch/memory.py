@@ -17,6 +17,7 @@ communication nor parameters outside modules, and puts hooks on every module and
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -152,7 +153,7 @@ class Memory:
         number = storage._cdata
         entry = self._storages.get(number)
         if entry is None:
-            reference = weakref.ref(storage, lambda _, number=number: self._released(number))
+            reference = weakref.ref(storage, functools.partial(self._released, number))
             entry = self._storages[number] = _Storage(reference, counted)
         if entry.nbytes != storage.nbytes():
             self._resized(entry, storage.nbytes())
@@ -169,7 +170,7 @@ class Memory:
             self._log.append((entry, nbytes - entry.nbytes))
         entry.nbytes = nbytes
 
-    def _released(self, number: int) -> None:
+    def _released(self, number: int, reference: Any) -> None:
         entry = self._storages.pop(number, None)
         if entry is not None:
             self._resized(entry, 0)

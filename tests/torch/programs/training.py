@@ -118,9 +118,7 @@ def tensor_parallel(group, x, y):
     net = model()
     parallelize_module(net, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     train(net, x, y, sgd(net))
-    return [
-        p.full_tensor() if isinstance(p, dist.tensor.DTensor) else p for p in net.parameters()
-    ]
+    return [p.full_tensor() if isinstance(p, dist.tensor.DTensor) else p for p in net.parameters()]
 
 
 def dtensor(group, x):
