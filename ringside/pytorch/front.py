@@ -46,7 +46,8 @@ def install() -> None:
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
     distributed_c10d.rendezvous = _rendezvous
     distributed_c10d.init_process_group = _init_process_group
-    vars(dist)["init_process_group"] = _init_process_group
+    distributed_c10d.monitored_barrier = _monitored_barrier
+    vars(dist).update(init_process_group=_init_process_group, monitored_barrier=_monitored_barrier)
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -111,6 +112,13 @@ def _init_process_group(*args: Any, **kwargs: Any) -> None:
         _given.clear()
         return
     _original_init(*args, **kwargs)
+
+
+def _monitored_barrier(
+    group: Any = None, timeout: Any = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier: torch offers this one on gloo only; who is missing the network tells anyway."""
+    dist.barrier(group)
 
 
 def _rendezvous(
