@@ -477,7 +477,8 @@ def run(
         check: raise the run's error; with False it is in ``Result.error``.
         front_end: what ranks speak. ``"torch"``: the function is called as
             ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
-            works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch.
+            works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
+            function's first parameter is ``comm``.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
@@ -501,7 +502,7 @@ def run(
 
 
 def front_end_of(where: Target) -> str:
-    """``"torch"`` if the file imports torch in a line of its own, ``"mpi"`` otherwise.
+    """``"torch"`` if the file imports torch and the function doesn't begin with ``comm``.
 
     The text is looked at, nothing of it is run; a file that imports torch through another module
     needs ``front_end="torch"``.
@@ -510,6 +511,10 @@ def front_end_of(where: Target) -> str:
         text = (where.folder / where.file).read_bytes()
     except OSError:
         return "mpi"
+    if where.function is not None:
+        takes_comm = rb"^def[ \t]+" + where.function.encode() + rb"[ \t]*\(\s*comm\b"
+        if re.search(takes_comm, text, re.MULTILINE):
+            return "mpi"
     return "torch" if _IMPORTS_TORCH.search(text) else "mpi"
 
 

@@ -39,6 +39,7 @@ def assert_trained(values: list[Any], expected: list[np.ndarray]) -> None:
         {"hook": "allreduce"},
         {"hook": "own"},
         {"accumulate": 2},
+        {"view": True},
     ],
     ids=str,
 )

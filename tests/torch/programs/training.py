@@ -31,13 +31,15 @@ def serial(x, y):
     return list(net.parameters())
 
 
-def ddp(group, x, y, bucket_mb=0.001, hook=None, accumulate=0):
+def ddp(group, x, y, bucket_mb=0.001, hook=None, accumulate=0, view=False):
     net = model()
     if group.rank():
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.normal_()  # DDP broadcasts rank 0's
-    parallel = DistributedDataParallel(net, process_group=group, bucket_cap_mb=bucket_mb)
+    parallel = DistributedDataParallel(
+        net, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=view
+    )
     if hook == "allreduce":
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
