@@ -102,9 +102,10 @@ class Result:
         comm_calls: calls that made communicators.
         unreceived: messages that were sent and never received.
         memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
-            them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, and what is
-            ``live`` at the last operator; the kinds are parameters, gradients, optimizer,
-            communication and activations. Empty for other runs.
+            them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, what is ``live``
+            at the last operator, and ``after_step``, after the last step of an optimizer. The
+            kinds are parameters, gradients, optimizer, communication and activations. Empty for
+            other runs.
     """
 
     values: list[Any]
@@ -581,7 +582,7 @@ def _memory(told: Any) -> dict[str, Any]:
 
     if not isinstance(told, dict) or not is_size(told.get("peak")):
         return {}
-    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live")]
+    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
     good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
     return told if good else {}
 
