@@ -7,6 +7,7 @@ function that is called with a group finds the default group initialised.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
@@ -59,6 +60,7 @@ def begin(info: CommInfo | None) -> Any:
     """Begin a call: forget all groups; with ``info``, initialise and return that group."""
     link = ringside.link.current()
     _forget_groups()
+    gc.collect()  # so that what earlier calls left behind changes nothing here
     os.environ.update(_environment(link))
     torch.manual_seed(0)
     if info is None:
