@@ -77,7 +77,7 @@ def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: in
             os.environ[name] = str(value)
         dist.init_process_group(
             "gloo",
-            store=dist.FileStore(store, world_size),
+            store=dist.FileStore(store, world_size),  # type: ignore[attr-defined]
             rank=rank,
             world_size=world_size,
             timeout=_PATIENCE,

@@ -145,7 +145,7 @@ def _value(name: str, function: str, world_size: int, rank: int, options: Option
 
 
 def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
-    """Return name and "has a default" of each parameter after ``comm``.
+    """Return name and "has a default" of each parameter after ``comm`` or ``group``.
 
     Raises:
         TargetError: the file is missing, has no such function, or the function's first
