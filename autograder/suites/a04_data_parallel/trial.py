@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,11 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.errors import TraceError
 from ringside.machine import Machine
+from ringside.replay import replay
 from ringside.ring_bytes import received_as_ring, sent_as_ring
+from ringside.widen import widen
 from solutions.a04_data_parallel.model import init_params, num_flops
 
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"
@@ -353,7 +357,7 @@ def cluster() -> Machine:
     """A cluster whose cores are slow enough that a small network keeps them busy."""
     return Machine(
         "slow cores",
-        alpha_s=5e-7,
+        alpha_s=5e-8,
         beta_s_per_byte=1e-9,
         flop_per_s=1e9,
         collectives={"allreduce": "halving_doubling"},
@@ -361,25 +365,53 @@ def cluster() -> Machine:
 
 
 def check_makespan(ranks: Any, asked: Training) -> None:
-    """The work of one rank and one all-reduce, on a cluster of many."""
-    machine, case, shares = cluster(), asked.case, asked.shares[0]
-    options = {name: value for name, value in case.options.items() if name != "sizes"}
-    case = dataclasses.replace(case, options=options)  # too many sizes for a sentence
-    result = trained(ranks, asked, machine=machine)
-    longest = max(samples_of(share) for share in shares)
-    bound_s = oracle.step_seconds(asked.params, longest, case.world_size, machine)
-    serial_s = num_flops(asked.params, case.n) / machine.flop_per_s
+    """The longest work of a rank and one all-reduce, on a cluster."""
+    result = _worked(ranks, asked)
+    _award(result, asked, asked.case.world_size, result)
+
+
+def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> None:
+    """The same on many more ranks, each with as many samples: the few ranks' trace is stretched.
+
+    A program whose messages name their partners can't be; it has been timed on fewer ranks.
+    """
+    result = _worked(ranks, asked)
+    try:
+        wide = widen(result.trace, world_size)
+    except TraceError:
+        _award(result, asked, asked.case.world_size, result)
+        return
+    timeline = replay(wide, result.machine)
+    _award(SimpleNamespace(
+        makespan_s=timeline.makespan_s, comm_calls=[], machine=result.machine,
+    ), asked, world_size, result)  # fmt: skip
+
+
+def _worked(ranks: Any, asked: Training) -> Any:
+    """A run on the cluster whose ranks did their work, and reported it."""
+    result, case = trained(ranks, asked, machine=cluster()), asked.case
     declared, right = sum(oracle.work(result)), num_flops(asked.params, case.n)
     if declared < right * (1 - 1e-9):
         raise case.fail(
             f"all ranks together put {declared:.6g} floating-point operations into the network; "
             f"the samples take {right:.6g}."
         )
+    return result
+
+
+def _award(timed: Any, asked: Training, world_size: int, result: Any) -> None:
+    machine, shares = result.machine, asked.shares[0]
+    options = {name: value for name, value in asked.case.options.items() if name != "sizes"}
+    n = asked.case.n * world_size // asked.case.world_size
+    case = dataclasses.replace(asked.case, world_size=world_size, n=n, options=options)
+    longest = max(samples_of(share) for share in shares)
+    bound_s = oracle.step_seconds(asked.params, longest, world_size, machine)
+    serial_s = num_flops(asked.params, n) / machine.flop_per_s
     beside = (
         f" One rank alone takes {serial_s * 1e6:.1f} µs: the speedup is "
-        f"{serial_s / result.makespan_s:.1f} of {case.world_size}."
+        f"{serial_s / timed.makespan_s:.1f} of {world_size}."
     )
-    assert_makespan(result, bound_s, case, beside=beside)
+    assert_makespan(timed, bound_s, case, beside=beside)
 
 
 def check_real_mpi(mpi: Any, asked: Sequence[Training], driver: str) -> None:
