@@ -29,11 +29,13 @@ from ringside.errors import TraceError
 from ringside.machine import Machine
 from ringside.replay import replay
 from ringside.ring_bytes import received_as_ring, sent_as_ring
+from ringside.trace import Kind
 from ringside.widen import widen
 from solutions.a04_data_parallel.model import init_params, num_flops
 
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+MOST_MESSAGES = 200_000  # in one replay
 SMALL, DEEP, FLAT = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3)
 
 # What a rank has in one step: a number of samples, or the sizes of its microbatches.
@@ -276,7 +278,7 @@ def check_bytes(ranks: Any, asked: Iterable[Training]) -> None:
         result = trained(ranks, each)
         steps, case = len(each.lrs), each.case
         allowed = steps * oracle.step_bytes(each.params, case.world_size)
-        ranks.record(case, result, {"bytes_as_ring": allowed})
+        ranks.record(case, result, {"sent_bytes": [allowed] * case.world_size})
         for did, counted in (
             ("sent", sent_as_ring(result)),
             ("received", received_as_ring(result)),
@@ -364,9 +366,21 @@ def cluster() -> Machine:
     )
 
 
+def _num_messages(result: Any, world_size: int) -> int:
+    """Messages that a replay on so many ranks moves, each collective by halving and doubling."""
+    rounds = 2 * world_size.bit_length()
+    own = result.trace.ops[0]
+    return world_size * sum(rounds if op.kind == Kind.COLLECTIVE else 1 for op in own)
+
+
 def check_makespan(ranks: Any, asked: Training) -> None:
     """The longest work of a rank and one all-reduce, on a cluster."""
     result = _worked(ranks, asked)
+    if _num_messages(result, asked.case.world_size) > MOST_MESSAGES:
+        calls = sum(op.kind != Kind.COMPUTE for op in result.trace.ops[0])
+        raise asked.case.fail(
+            f"a rank made {calls} calls in one step: a call for each row or number takes too long."
+        )
     _award(result, asked, asked.case.world_size, result)
 
 
@@ -376,6 +390,8 @@ def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> No
     A program whose messages name their partners can't be; it has been timed on fewer ranks.
     """
     result = _worked(ranks, asked)
+    while _num_messages(result, world_size) > MOST_MESSAGES:  # many calls are as slow on fewer
+        world_size //= 2
     try:
         wide = widen(result.trace, world_size)
     except TraceError:
