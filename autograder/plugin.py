@@ -23,9 +23,10 @@ import numpy as np
 import pytest
 
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
-from ringside.checking import Case, Verdict, buffered, one_line, rendezvous
+from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.errors import DeadlineError
 from ringside.machine import Machine
+from ringside.ring_bytes import sent_as_ring
 from ringside.trace import write_atomically
 from ringside.world import Result, Session
 
@@ -149,10 +150,13 @@ class Ranks:
             self.world_sizes = self.world_sizes | before
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
-        """Put what was counted beside what is allowed, and keep the first timeline."""
+        """Put what was counted beside what is allowed, and keep the first timeline.
+
+        Library collectives count as a ring's messages.
+        """
         entry = {
             "case": str(case),
-            "sent_bytes": [int(count) for count in result.sent_bytes()],
+            "sent_bytes": [round(count) for count in sent_as_ring(result)],
             "sent_messages": [int(count) for count in result.sent_messages()],
             "makespan_s": float(result.makespan_s),
             "allowed": {name: _plain(value) for name, value in allowed.items()},
@@ -176,7 +180,8 @@ class Mpi:
     def call_all(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
         """Make the calls one after another on real ranks; one result each.
 
-        What fails on our network is not tried; what hangs on real ranks is the machine's
+        What fails on our network is not tried, nor what leaves a request open there: real ranks
+        may wait for it for ever. What hangs on real ranks is the machine's
         fault, unless it hangs on our network too where sends wait for their receives.
         """
         self._rehearse(calls, buffered())
@@ -193,9 +198,9 @@ class Mpi:
     ) -> None:
         for target, world_size, args in calls:
             result = self._ranks.call(target, world_size, args, machine=machine)
-            if result.error is not None:
-                headline = one_line(str(result.error).splitlines()[0])
-                where = self._real.launcher
+            headline = str(result.error).splitlines()[0] if result.error else open_request(result)
+            if headline:
+                headline, where = one_line(headline), self._real.launcher
                 raise Verdict(f"not run under {where}, since it fails on the network: {headline}")
 
 

@@ -320,6 +320,13 @@ def assert_own_messages(result: Result, case: Case) -> None:
 
 def assert_requests_complete(result: Result, case: Case) -> None:
     """Every send and receive that a rank started was waited for, or tested until it was done."""
+    left_open = open_request(result)
+    if left_open:
+        raise case.fail(left_open)
+
+
+def open_request(result: Result) -> str:
+    """A sentence on a send or receive that nobody waited for; empty if there is none."""
     for rank, ops in enumerate(result.trace.ops):
         done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
         for op in ops:
@@ -328,10 +335,11 @@ def assert_requests_complete(result: Result, case: Case) -> None:
                 if op.site >= 0:
                     site = result.trace.sites[op.site]
                     what = f"{one_line(site.call, 60)} at {one_line(site.where, 60)}"
-                raise case.fail(
+                return (
                     f"rank {rank} returned before {what} was complete: "
                     "wait for every send and receive, or test until it is done."
                 )
+    return ""
 
 
 def assert_makespan(
