@@ -70,8 +70,8 @@ def backward(comm, model, grad_output, buckets, flats):
         mean over all ranks.
 
     Communication: exactly one all-reduce a bucket, of its elements, in the order of ``buckets``.
-    Schedule: a bucket's all-reduce begins before the backward pass of another layer begins, once
-    all gradients of this bucket and of those before it are there.
+    Schedule: a bucket's all-reduce begins once all gradients of this bucket and of those before
+    it are there, before the backward pass of the next layer that has parameters.
     Time: at most 1.05 times ``finish_s`` of a model in which all-reduces follow one another, each
     of ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)``; half the points up to 1.3 times.
     """
