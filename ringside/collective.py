@@ -2,6 +2,11 @@
 
 The network computes predefined reductions itself; for a user's operation it hands out the
 contributions and every member reduces them.
+
+NumPy has no bfloat16. Such elements come as their 16 bits (uint16), with an operation whose name
+begins with ``bfloat16:``: they are widened to float32 (16 zero bits below them), reduced there,
+and rounded once, to the nearest and to even where two are equally near. Libraries that round after
+every addition differ from that by a few units in the last place.
 """
 
 from __future__ import annotations
@@ -27,7 +32,10 @@ REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "BAND": np.bitwise_and,
     "BOR": np.bitwise_or,
     "BXOR": np.bitwise_xor,
+    "AVG": np.add,  # divided by the number of members at the end
 }
+BFLOAT16 = "bfloat16:"
+_ON_BFLOAT16 = ("SUM", "PROD", "MAX", "MIN", "AVG")
 TIMED_AS = {
     "dup": "allgather",
     "split": "allgather",
@@ -57,15 +65,32 @@ class Gathering:
     size: int
     specs: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
+    shown_by: dict[int, str] = field(default_factory=dict)
+    alike: dict[int, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     requests: dict[int, Any] = field(default_factory=dict)
 
-    def join(self, member: int, name: str, spec: tuple[Any, ...], request: Any) -> None:
+    def join(
+        self,
+        member: int,
+        name: str,
+        spec: tuple[Any, ...],
+        request: Any,
+        shown: str = "",
+        alike: tuple[tuple[str, Any], ...] = (),
+    ) -> None:
         """Take a member's contribution.
+
+        Args:
+            shown: what this member calls the collective; default: ``name``.
+            alike: names and values that all members must give alike.
 
         Raises:
             BadSpec: the contribution is malformed.
         """
         _check_form(name, spec, self.size)
+        _check_told(shown, alike)
+        self.shown_by[member] = shown or name
+        self.alike[member] = alike
         self.requests[member] = request
         self.specs[member] = spec
         self.names[member] = name
@@ -83,17 +108,25 @@ class Gathering:
         for member in members[1:]:
             if self.names[member] != self.names[first]:
                 return (
-                    f"rank {member} calls {self.names[member]} "
-                    f"where rank {first} calls {self.names[first]}"
+                    f"rank {member} calls {self.shown_by[member]} "
+                    f"where rank {first} calls {self.shown_by[first]}"
                 )
             given = _agreed(self.names[member], self.specs[member])
-            for (what, value), (_, other) in zip(given, expected, strict=True):
+            pairs = zip(
+                [*self.alike[member], *given], [*self.alike[first], *expected], strict=False
+            )
+            for (what, value), (_, other) in pairs:
                 if value != other:
                     return (
-                        f"in {self.names[first]}, rank {member} gives {what} {value} "
+                        f"in {self.shown_by[first]}, rank {member} gives {what} {value} "
                         f"and rank {first} {what} {other}"
                     )
         return None
+
+    @property
+    def shown(self) -> str:
+        """What the first member that came calls it."""
+        return next(iter(self.shown_by.values()), self.name)
 
     @property
     def root(self) -> int:
@@ -149,6 +182,8 @@ class Gathering:
             prefixes: list[Any] = [data[: r + 1] for r in range(p)]
         else:
             prefixes = _prefixes(op, data)
+            if op.endswith("AVG"):
+                prefixes[-1] = _average(op, data)
         whole = prefixes[-1]
         if name == "allreduce":
             return [whole] * p
@@ -167,6 +202,9 @@ class Gathering:
 
 def _prefixes(op: str, data: list[Array]) -> list[Array]:
     """Running reductions in rank order."""
+    if op.startswith(BFLOAT16):
+        wide = _prefixes(op.removeprefix(BFLOAT16), [_widened(item) for item in data])
+        return [_narrowed(item) for item in wide]
     result = [np.array(data[0])]
     for item in data[1:]:
         with np.errstate(all="ignore"):
@@ -175,6 +213,31 @@ def _prefixes(op: str, data: list[Array]) -> list[Array]:
             else:
                 result.append(REDUCTIONS[op](result[-1], item).astype(item.dtype, copy=False))
     return result
+
+
+def _average(op: str, data: list[Array]) -> Array:
+    """The sum divided by the number of members; whole numbers are cut towards zero."""
+    if op.startswith(BFLOAT16):
+        return _narrowed(_average("AVG", [_widened(item) for item in data]))
+    dtype = data[0].dtype
+    wide = [item.astype(np.float32) for item in data] if dtype == np.float16 else data
+    total = _prefixes("SUM", wide)[-1]
+    if dtype.kind not in "iu":
+        return (total / len(data)).astype(dtype)
+    return (np.sign(total) * (np.abs(total) // len(data))).astype(dtype)
+
+
+def _widened(bits: Array) -> Array:
+    """bfloat16, given as its bits, as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _narrowed(values: Array) -> Array:
+    """The bits of the nearest bfloat16, of the even one where two are equally near."""
+    bits = values.astype(np.float32, copy=False).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    quiet_nan = ((bits >> 16) | 0x40).astype(np.uint16)
+    return np.where(np.isnan(values), quiet_nan, rounded)
 
 
 def _located(op: str, a: Array, b: Array) -> Array:
@@ -263,6 +326,20 @@ def _check_form(name: str, spec: Any, size: int) -> None:
         raise BadSpec(f"malformed contribution to {name}")
 
 
+def _check_told(shown: Any, alike: Any) -> None:
+    """Refuse what isn't a name and a few pairs of a name and a plain value."""
+    good = isinstance(shown, str) and len(shown) < 100 and isinstance(alike, tuple)
+    if not good or len(alike) > 8 or not all(_is_pair(pair) for pair in alike):
+        raise BadSpec("malformed description of a collective")
+
+
+def _is_pair(pair: Any) -> bool:
+    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+        return False
+    values = pair[1] if isinstance(pair[1], tuple) else (pair[1],)
+    return len(pair[0]) < 100 and all(isinstance(value, (int, str)) for value in values)
+
+
 def _is_members(value: Any) -> bool:
     return isinstance(value, tuple) and all(type(m) is int and m >= 0 for m in value)
 
@@ -276,7 +353,11 @@ def _is_reducible(op: Any, data: Any) -> bool:
         return _is_data(data)
     if op in ("MAXLOC", "MINLOC"):
         return isinstance(data, np.ndarray) and data.size % 2 == 0
-    if not isinstance(data, np.ndarray) or op not in REDUCTIONS:
+    if not isinstance(data, np.ndarray) or not isinstance(op, str):
+        return False
+    if op.startswith(BFLOAT16):
+        return data.dtype == np.uint16 and op.removeprefix(BFLOAT16) in _ON_BFLOAT16
+    if op not in REDUCTIONS or (op == "AVG" and data.dtype.kind == "b"):
         return False
     return not (op in ("BAND", "BOR", "BXOR") and data.dtype.kind in "fc")
 

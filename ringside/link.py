@@ -72,6 +72,7 @@ class Link:
         self._start = memoryview(bytearray(_READ_BYTES))
         self._sites: dict[tuple[Any, str, int], int] = {}
         self._thread = threading.get_ident()
+        self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     # -- point to point --------------------------------------------------------------------------
 
@@ -137,16 +138,32 @@ class Link:
 
     # -- collectives -----------------------------------------------------------------------------
 
-    def icollective(self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call) -> int:
-        """Join a collective and return its request."""
-        body = codec.encode((name, spec))
+    def icollective(
+        self,
+        comm: int,
+        name: str,
+        spec: tuple[Any, ...],
+        *,
+        call: Call,
+        shown: str = "",
+        alike: tuple[tuple[str, Any], ...] = (),
+    ) -> int:
+        """Join a collective and return its request.
+
+        Args:
+            shown: what verdicts call it; default: ``name``.
+            alike: names and values that all members must give alike, besides what ``name`` asks.
+        """
+        body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
         self._requests += 1
         self._post(Op.COLLECTIVE, 0, call, comm, 0, 0, self._requests, 0, body)
         return self._requests
 
-    def collective(self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call) -> Any:
+    def collective(
+        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = ""
+    ) -> Any:
         """Join a collective and return its value."""
-        request = self.icollective(comm, name, spec, call=call)
+        request = self.icollective(comm, name, spec, call=call, shown=shown)
         return self.collective_result(self.wait([request], "all", call=call)[0])
 
     @staticmethod
@@ -233,7 +250,8 @@ class Link:
         Where one line of the student's makes several calls here, the number stands for ``call``.
         """
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        libraries = self.libraries
+        while frame is not None and frame.f_code.co_filename.startswith(libraries):
             frame = frame.f_back
         file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
         key = (call, file, line)

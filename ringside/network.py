@@ -172,12 +172,14 @@ class Network:
         seed: int | None = None,
         limits: Limits | None = None,
         first_comm: int = 1,
+        front_end: str = "mpi",
     ) -> None:
         self.peers = list(peers)
         self.world_size = len(self.peers)
         self.machine = machine
         self.limits = limits or Limits()
         self.seed = seed
+        self.front_end = front_end
         self.next_comm = first_comm
         everyone = tuple(range(self.world_size))
         self.comms = {0: Communicator(0, "world", everyone)}
@@ -691,7 +693,7 @@ class Network:
     def _collective(
         self, peer: Peer, site: int, comm: Communicator, number: int, body: bytes
     ) -> None:
-        name, spec = codec.decode(body)
+        name, spec, *told = codec.decode(body)
         request = self._new_request(peer, number)
         peer.ops.append(TraceOp(Kind.COLLECTIVE, comm=comm.path, request=number, site=site))
         me = comm.places[peer.rank]
@@ -709,7 +711,7 @@ class Network:
             sequence = key if isinstance(key, int) else key[1]
             gathering = comm.gatherings[key] = Gathering(name, sequence, len(members))
         self._hold(peer, len(body))
-        gathering.join(me, name, spec, request)
+        gathering.join(me, name, spec, request, *told)
         if gathering.complete:
             del comm.gatherings[key]
             self._conclude(comm, members, gathering)

@@ -51,6 +51,11 @@ def serve(command: dict[str, Any], sock_fd: int, output_fd: int) -> None:
     import ringside.mpi
 
     ringside.mpi.install()
+    front = None
+    if command.get("front_end") == "torch":
+        from ringside.pytorch import front
+
+        front.install()
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
@@ -63,7 +68,7 @@ def serve(command: dict[str, Any], sock_fd: int, output_fd: int) -> None:
         body = link.next_call()
         if body is None:
             return
-        kind, parts = _run(body, folder, modules)
+        kind, parts = _run(body, folder, modules, front)
         link.report(kind, *parts)
 
 
@@ -72,13 +77,16 @@ def _close_all_but(keep: int) -> None:
     os.closerange(keep + 1, 1 << 16)
 
 
-def _run(body: bytes, folder: str, modules: dict[str, Any]) -> tuple[Op, list[bytes]]:
+def _run(
+    body: bytes, folder: str, modules: dict[str, Any], front: Any = None
+) -> tuple[Op, list[bytes]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
     (length,) = struct.unpack_from("<I", body)
     info = CommInfo(*codec.decode(body[4 : 4 + length]))
     call = codec.decode(body[4 + length :])
     try:
-        attested, value = _call(call, info, folder, modules)
+        called = _call if front is None else front.call
+        attested, value = called(call, info, folder, modules)
         about = codec.encode(attested)
         return Op.RESULT, [struct.pack("<I", len(about)) + about, codec.encode(value)]
     except CodecError as error:
@@ -99,12 +107,7 @@ def _call(
         sys.argv = [path, *call["args"]]
         runpy.run_path(path, run_name="__main__")
         return {}, None
-    module = modules.get(call["file"])
-    if module is None:
-        module = modules[call["file"]] = _import(path)
-    function = getattr(module, call["function"], None)
-    if not callable(function):
-        raise AttributeError(f"{call['file']} has no function {call['function']!r}")
+    function = find_function(call, folder, modules)
     args = list(call["args"])
     if call["comm"]:
         from ringside.mpi import communicator
@@ -118,6 +121,17 @@ def _call(
         "aliased": _aliases(value, arrays),
     }
     return attested, value
+
+
+def find_function(call: dict[str, Any], folder: str, modules: dict[str, Any]) -> Any:
+    """The function that a call names; its module is imported once."""
+    module = modules.get(call["file"])
+    if module is None:
+        module = modules[call["file"]] = _import(os.path.join(folder, call["file"]))
+    function = getattr(module, call["function"], None)
+    if not callable(function):
+        raise AttributeError(f"{call['file']} has no function {call['function']!r}")
+    return function
 
 
 def _import(path: str) -> Any:

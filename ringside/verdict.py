@@ -11,6 +11,7 @@ from ringside.wire import Mode
 if TYPE_CHECKING:
     from ringside.network import Network, Peer
 
+_EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 _AGREE = (
     "All ranks of a communicator must call the same collectives in the same order, "
     "with the same root, operation and size."
@@ -53,7 +54,7 @@ def _missing_member(network: Network, blocked: tuple[BlockedCall, ...]) -> str |
         never = [rank for rank in missing if rank in returned or rank not in called]
         if never:
             return (
-                f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.name} "
+                f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.shown} "
                 f"on communicator {path}. Every member of a communicator must call its collectives."
             )
     return None
@@ -133,6 +134,7 @@ def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
         return None
     path = " -> ".join(map(str, [*cycle, cycle[0]]))
     text = f"The waits form the cycle {path}. "
+    exchange = _EXCHANGE[network.front_end]
     kinds = []
     modes = []
     for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
@@ -144,8 +146,8 @@ def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
                 modes += [op.detail[0]] if op.kind == Kind.ISEND else []
                 break
     if kinds and all(kind == Kind.ISEND for kind in kinds):
-        text += "Let one rank receive first, or use Sendrecv."
-        if all(mode == Mode.STANDARD for mode in modes):
+        text += f"Let one rank receive first, or use {exchange}."
+        if network.front_end == "mpi" and all(mode == Mode.STANDARD for mode in modes):
             largest = max(
                 op.nbytes
                 for rank in cycle
@@ -161,7 +163,7 @@ def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
             )
     elif kinds and all(kind == Kind.IRECV for kind in kinds):
         text += "Every rank of the cycle receives before it sends. "
-        text += "Let one rank send first, or use Sendrecv."
+        text += f"Let one rank send first, or use {exchange}."
     else:
         text += "Bring the calls of these ranks into an order in which one of them can complete."
     return text

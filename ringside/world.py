@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import selectors
 import socket
 import struct
@@ -32,6 +33,8 @@ Launcher = Callable[[list[str], tuple[int, ...], dict[str, str]], "subprocess.Po
 _KIT = Path(__file__).resolve().parent.parent
 _BOOTSTRAP = "import sys; sys.path.insert(0, {kit!r}); from ringside.zygote import main; main({fd})"
 MAX_RANKS = 1024
+FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
+_IMPORTS_TORCH = re.compile(rb"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,8 @@ class Session:
         self._folder_inside = folder_inside or str(self.folder)
         self._strict = strict
         self._spawn = spawn
-        self._worlds: dict[int, _World] = {}
+        self._worlds: dict[tuple[str, int], _World] = {}
+        self._preloaded: set[str] = set()
         self._num_worlds = 0
         ours, theirs = socket.socketpair()
         bootstrap = _BOOTSTRAP.format(kit=kit_inside or str(_KIT), fd=theirs.fileno())
@@ -273,6 +277,7 @@ class Session:
         timeout_s: float | None = 60.0,
         comm: bool = True,
         kwargs: dict[str, Any] | None = None,
+        front_end: str | None = None,
     ) -> Result:
         """Call a function on ranks; student failures come back in ``Result.error``.
 
@@ -287,6 +292,7 @@ class Session:
             timeout_s: real seconds after which the run ends with a DeadlineError.
             comm: pass ``comm`` as the first argument.
             kwargs: keyword arguments for all ranks.
+            front_end: ``"mpi"`` or ``"torch"``, see ``run``; None: what the file's text tells.
 
         Raises:
             TargetError: no such file, or impossible sizes.
@@ -313,31 +319,43 @@ class Session:
             }
             bodies[rank] = codec.encode(call)
         used = Machine.load(machine) if machine is not None else self.machine
-        world = self._world(world_size)
+        front = front_end or front_end_of(where)
+        world = self._world(front, world_size)
         outcome = world.call(
             bodies, group if members is not None else None, used, seed, timeout_s, self.limits
         )
         if outcome.error is not None:
-            self._discard(world_size)
+            self._discard(front, world_size)
         return _result(outcome, group, used, seed)
 
     # -- worlds ----------------------------------------------------------------------------------
 
-    def _world(self, world_size: int) -> _World:
-        world = self._worlds.get(world_size)
+    def _world(self, front: str, world_size: int) -> _World:
+        world = self._worlds.get((front, world_size))
         if world is None:
+            self._preload(front)
             self._num_worlds += 1
-            world = self._worlds[world_size] = _World(self._num_worlds, self._fork(world_size))
+            world = _World(self._num_worlds, self._fork(front, world_size), front)
+            self._worlds[front, world_size] = world
         return world
 
-    def _discard(self, world_size: int) -> None:
-        world = self._worlds.pop(world_size, None)
+    def _preload(self, front: str) -> None:
+        """Let the zygote import what the front end needs, before the first rank that needs it."""
+        modules = FRONT_ENDS.get(front)
+        if modules is None:
+            raise TargetError(f"front_end ({front!r}) must be one of {', '.join(FRONT_ENDS)}.")
+        if modules and front not in self._preloaded and not self._spawn:
+            self._command({"do": "preload", "modules": list(modules)}, timeout_s=120.0)
+            self._preloaded.add(front)
+
+    def _discard(self, front: str, world_size: int) -> None:
+        world = self._worlds.pop((front, world_size), None)
         if world is not None:
             world.close()
             with contextlib.suppress(RingsideError):
                 self._command({"do": "kill", "world": world.number}, timeout_s=20.0)
 
-    def _fork(self, world_size: int) -> list[Peer]:
+    def _fork(self, front: str, world_size: int) -> list[Peer]:
         peers = []
         for rank in range(world_size):
             ours, theirs = socket.socketpair()
@@ -345,6 +363,7 @@ class Session:
             command = {
                 "do": "start",
                 "spawn": self._spawn,
+                "front_end": front,
                 "world": self._num_worlds,
                 "rank": rank,
                 "world_size": world_size,
@@ -385,8 +404,9 @@ class Session:
 class _World:
     """Connected ranks that take one call after another."""
 
-    def __init__(self, number: int, peers: list[Peer]) -> None:
+    def __init__(self, number: int, peers: list[Peer], front_end: str) -> None:
         self.number = number
+        self.front_end = front_end
         self.peers = peers
         self.next_comm = 1
 
@@ -399,7 +419,14 @@ class _World:
         timeout_s: float | None,
         limits: Limits,
     ) -> Outcome:
-        network = Network(self.peers, machine, seed=seed, limits=limits, first_comm=self.next_comm)
+        network = Network(
+            self.peers,
+            machine,
+            seed=seed,
+            limits=limits,
+            first_comm=self.next_comm,
+            front_end=self.front_end,
+        )
         outcome = network.call(bodies, members, timeout_s)
         self.next_comm = network.next_comm
         return outcome
@@ -422,6 +449,7 @@ def run(
     check: bool = True,
     comm: bool = True,
     kwargs: dict[str, Any] | None = None,
+    front_end: str | None = None,
 ) -> Result:
     """Run a module's function, or a script, on simulated ranks and return what happened.
 
@@ -435,6 +463,9 @@ def run(
         seed: permute latencies and draw wildcard choices.
         timeout_s: real seconds that the run may take; None: no limit.
         check: raise the run's error; with False it is in ``Result.error``.
+        front_end: what ranks speak. ``"torch"``: the function is called as
+            ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
+            works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
@@ -452,8 +483,22 @@ def run(
             timeout_s=timeout_s,
             comm=comm,
             kwargs=kwargs,
+            front_end=front_end,
         )
     return result.raise_for_error() if check else result
+
+
+def front_end_of(where: Target) -> str:
+    """``"torch"`` if the file imports torch in a line of its own, ``"mpi"`` otherwise.
+
+    The text is looked at, nothing of it is run; a file that imports torch through another module
+    needs ``front_end="torch"``.
+    """
+    try:
+        text = (where.folder / where.file).read_bytes()
+    except OSError:
+        return "mpi"
+    return "torch" if _IMPORTS_TORCH.search(text) else "mpi"
 
 
 def _line(command: dict[str, Any]) -> bytes:

@@ -50,6 +50,9 @@ def main(fd: int) -> None:
                 continue
             if command["do"] == "preload":
                 _preload(command["modules"])
+                harden_zygote()
+                gc.collect()
+                gc.freeze()
             elif command["do"] == "kill":
                 _kill(worlds.pop(command["world"], []))
             control.sendall(b"done\n")
@@ -76,6 +79,7 @@ def _commands(control: socket.socket) -> Iterator[tuple[dict[str, Any], list[int
 
 
 def _preload(modules: list[str]) -> None:
+    """Import libraries; ranks share their pages, and whatever shared memory they may make."""
     for module in ["numpy", "ringside.mpi", "ringside.rank", *modules]:
         importlib.import_module(module)
 

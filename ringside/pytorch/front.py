@@ -1,0 +1,179 @@
+"""Starting torch.distributed in a rank: who it is, which groups it has, values in and out.
+
+``dist.init_process_group()`` works with any backend's name and gives the network's group; RANK,
+WORLD_SIZE and their kin are set as torchrun sets them, so a script for torchrun runs as it is. A
+function that is called with a group finds the default group initialised.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on every machine
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+import ringside.link
+from ringside.link import CommInfo, Link
+from ringside.pytorch import tensors
+from ringside.pytorch.group import NAME, Group
+from ringside.pytorch.store import LocalStore
+from ringside.rank import find_function
+
+_given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
+_store: list[LocalStore] = []  # torch holds only the C++ half of it
+_original_init = distributed_c10d.init_process_group
+_original_helper = distributed_c10d._new_process_group_helper
+
+
+def install() -> None:
+    """Make torch.distributed in this rank speak to the network."""
+    link = ringside.link.current()
+    link.libraries = (*link.libraries, *_library_folders())
+    torch.set_num_threads(1)
+    if NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    distributed_c10d._new_process_group_helper = _new_group_on_the_network
+    distributed_c10d.rendezvous = _rendezvous
+    dist.init_process_group = distributed_c10d.init_process_group = _init_process_group
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Where a frame is not the student's."""
+    return (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep)
+
+
+def begin(info: CommInfo | None) -> Any:
+    """Begin a call: forget all groups; with ``info``, initialise and return that group."""
+    link = ringside.link.current()
+    _forget_groups()
+    os.environ.update(_environment(link))
+    torch.manual_seed(0)
+    if info is None:
+        return None
+    _original_init(NAME)
+    _given[:] = [distributed_c10d._get_default_group()]
+    if info.id == link.world.id:
+        return _given[0]
+    group, _ = _original_helper(
+        len(info.members),
+        info.rank,
+        list(info.members),
+        dist.Backend(NAME),
+        distributed_c10d._get_default_store(),
+        f"call {info.id}",
+        backend_options=info,
+        timeout=distributed_c10d.default_pg_timeout,
+    )
+    distributed_c10d._world.pg_group_ranks[group] = {
+        rank: place for place, rank in enumerate(info.members)
+    }
+    return group
+
+
+def _environment(link: Link) -> dict[str, str]:
+    size, rank = str(link.world_size), str(link.rank)
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": rank,
+        "LOCAL_WORLD_SIZE": size,
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "ringside",
+        "MASTER_PORT": "0",
+    }
+
+
+def _forget_groups() -> None:
+    world = distributed_c10d._world
+    _given.clear()
+    for group in list(world.pg_map):
+        distributed_c10d._cleanup_process_group_global_state(group)
+    distributed_c10d._update_default_pg(None)
+    world.tags_to_pg.clear()
+    world.group_count = 0
+
+
+def _init_process_group(*args: Any, **kwargs: Any) -> None:
+    """torch's own, which a function that was given a group may call once more."""
+    if _given and _given[0] is distributed_c10d.GroupMember.WORLD:
+        _given.clear()
+        return
+    _original_init(*args, **kwargs)
+
+
+def _rendezvous(
+    url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
+) -> Iterator[tuple[LocalStore, int, int]]:
+    link = ringside.link.current()
+    for name, asked, actual in (
+        ("rank", rank, link.rank),
+        ("world_size", world_size, link.world_size),
+    ):
+        if asked not in (-1, actual):
+            raise ValueError(
+                f"init_process_group({name}={asked}), but this run's {name} is {actual}: leave it "
+                f"out, or take it from the environment variable {name.upper()}."
+            )
+    _store[:] = [LocalStore()]
+    yield _store[0], link.rank, link.world_size
+
+
+def _new_group_on_the_network(
+    size: int, rank: int, ranks: Any, backend: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """torch's own, for whatever backend was asked for: here is one network."""
+    return _original_helper(size, rank, ranks, dist.Backend(NAME), *args, **kwargs)
+
+
+def _create(options: Any, given: Any) -> Group:
+    """What torch calls to make a group's backend."""
+    link = ringside.link.current()
+    if isinstance(given, CommInfo):
+        return Group(link, given)
+    ranks = tuple(options.global_ranks_in_group)
+    if not ranks:
+        return Group(link, link.world)
+    call = ("new_group", (("ranks", list(ranks)),))
+    info = link.collective(link.world.id, "create_group", (ranks,), call=call, shown="new_group")
+    return Group(link, info)
+
+
+def call(
+    call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
+) -> tuple[dict[str, Any], Any]:
+    """Make one call of the run: a script, or a function with tensors in the place of arrays."""
+    if call["function"] is None:
+        begin(None)
+        path = os.path.join(folder, call["file"])
+        sys.argv = [path, *call["args"]]
+        runpy.run_path(path, run_name="__main__")
+        return {}, None
+    group = begin(info if call["comm"] else None)
+    function = find_function(call, folder, modules)
+    args = [tensors.from_arrays(item) for item in call["args"]]
+    kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
+    given = tensors.tensors_in([args, kwargs])
+    before = [tensors.memory(tensor).copy() for tensor in given]
+    value = function(*([group, *args] if call["comm"] else args), **kwargs)
+    attested = {
+        "changed": any(
+            not np.array_equal(tensors.memory(tensor), old)
+            for tensor, old in zip(given, before, strict=True)
+        ),
+        "aliased": any(_share(item, given) for item in tensors.tensors_in(value)),
+    }
+    return attested, tensors.to_arrays(value)
+
+
+def _share(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
+    storage = tensor.untyped_storage().data_ptr()
+    return storage != 0 and any(other.untyped_storage().data_ptr() == storage for other in others)

@@ -1,0 +1,600 @@
+"""The process group: torch's calls, one by one, as operations of the link.
+
+Reductions are made by the network, everything else is moved by it. What all members must give
+alike (dtype, number of elements, operation, root) goes along with every collective, so that a
+disagreement ends the run with a verdict instead of with a hang or with wrong numbers.
+
+    all_reduce, reduce, reduce_scatter      allreduce, reduce, reduce_scatter
+    all_gather, gather, scatter, broadcast  allgather, gather, scatter, bcast
+    all_to_all, barrier                     alltoall, barrier
+    send, recv                              isend, irecv with a wait
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from ringside.link import Call, CommInfo, Completion, Link, format_call
+from ringside.pytorch import tensors
+from ringside.pytorch.work import NetworkWork, Part
+from ringside.wire import ANY_SOURCE
+
+NAME = "ringside"
+BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of a bfloat16
+
+_ENVELOPE = struct.Struct("<BQ")  # dtype and number of elements, in front of a message's payload
+_OPS = {"PRODUCT": "PROD"}
+_BITWISE = ("BAND", "BOR", "BXOR")
+_WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+
+Alike = tuple[tuple[str, Any], ...]
+
+
+class MismatchError(RuntimeError):
+    """What was received doesn't fit the tensor that it was to go into."""
+
+
+class Group(dist.ProcessGroup):  # type: ignore[misc]
+    """A communicator of the network as torch sees it.
+
+    Args:
+        link: the rank's link.
+        info: the communicator.
+    """
+
+    def __init__(self, link: Link, info: CommInfo) -> None:
+        super().__init__(info.rank, len(info.members))
+        self._link = link
+        self._info = info
+        custom = dist.ProcessGroup.BackendType.CUSTOM
+        # Some of torch asks a group for its backend of a device. This one refuses all calls, so
+        # that nothing is lost silently where torch goes past the methods below.
+        self._refusing = _refusing_backend(info.rank, len(info.members))
+        self._set_default_backend(custom)
+        self._register_backend(torch.device("cpu"), custom, self._refusing)
+
+    def rank(self) -> int:
+        """This process's place in the group."""
+        return self._info.rank
+
+    def size(self) -> int:
+        """How many ranks the group has."""
+        return len(self._info.members)
+
+    def getRank(self) -> int:
+        return self._info.rank
+
+    def getSize(self) -> int:
+        return len(self._info.members)
+
+    def name(self) -> str:
+        """The backend's name."""
+        return NAME
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def __repr__(self) -> str:
+        return f"<ringside group: rank {self.rank()} of {self.size()}>"
+
+    def shutdown(self) -> None:
+        """Nothing is held that must be given back."""
+
+    abort = shutdown
+
+    def set_timeout(self, timeout: Any) -> None:
+        """Time-outs have no meaning in virtual time."""
+
+    def _start_coalescing(self, device: Any) -> None:
+        """Calls need no bracket: they are posted as they come."""
+
+    def _end_coalescing(self, device: Any) -> NetworkWork:
+        return NetworkWork(self._link, [], ("coalesced", ()))
+
+    def _get_sequence_number_for_group(self) -> int:
+        return 0
+
+    def _set_sequence_number_for_group(self) -> None:
+        """The network numbers collectives."""
+
+    # -- reductions ------------------------------------------------------------------------------
+
+    def allreduce(self, given: Any, opts: Any = None) -> NetworkWork:
+        """Reduce over all members, in place, on every member."""
+        return self._allreduce(_listed(given), opts, "all_reduce")
+
+    def allreduce_coalesced(self, given: Any, opts: Any = None) -> NetworkWork:
+        """Reduce several tensors in one collective, if they are of one dtype."""
+        return self._allreduce(_listed(given), opts, "all_reduce_coalesced")
+
+    def _allreduce(self, given: list[torch.Tensor], opts: Any, shown: str) -> NetworkWork:
+        parts = []
+        call: Call = (shown, ())
+        for alike in _by_dtype(given):
+            op, factor = _operation(opts, alike[0])
+            call = (shown, (("op", _shown(opts)),))
+            data = _reducible(alike, factor)
+            spec = (_wire_op(op, alike[0]), data)
+
+            def deliver(value: Any, into: list[torch.Tensor] = alike) -> None:
+                _scatter_into(into, value)
+
+            parts.append(
+                self._join("allreduce", spec, call, _of(alike, op), deliver, received=alike)
+            )
+        return self._work(parts, call, given, opts)
+
+    def reduce(self, given: Any, opts: Any = None) -> NetworkWork:
+        """Reduce over all members into the root's tensor."""
+        (tensor,) = _listed(given)
+        root = self._root(opts)
+        op, factor = _operation(opts, tensor)
+        call: Call = ("reduce", (("dst", self._info.members[root]), ("op", _shown(opts))))
+        spec = (root, _wire_op(op, tensor), _reducible([tensor], factor))
+        mine = root == self._info.rank
+
+        def deliver(value: Any) -> None:
+            if mine:
+                _put(tensor, value)
+
+        part = self._join(
+            "reduce", spec, call, _of([tensor], op), deliver, received=[tensor] if mine else []
+        )
+        return self._work([part], call, [tensor], opts)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
+        """Reduce lists of tensors; member r gets entry r."""
+        (output,), (given,) = _listed(outputs), _nested(inputs)
+        return self._reduce_scatter(output, given, opts, "reduce_scatter")
+
+    def reduce_scatter_single(self, output: Any, given: Any, opts: Any = None) -> NetworkWork:
+        """Reduce a tensor; member r gets the r-th of equal parts."""
+        parts = _equal_parts(given, self.size(), "reduce_scatter_tensor")
+        return self._reduce_scatter(output, parts, opts, "reduce_scatter_tensor")
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> NetworkWork:
+        """Several reduce_scatter_tensor in one call."""
+        return self._several(self.reduce_scatter_single, outputs, inputs, opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _reduce_scatter(
+        self, output: torch.Tensor, given: Sequence[torch.Tensor], opts: Any, shown: str
+    ) -> NetworkWork:
+        if len(given) != self.size():
+            raise ValueError(f"{shown} wants {self.size()} tensors, one per rank: {len(given)}.")
+        counts = tuple(int(part.numel()) for part in given)
+        call: Call = (shown, (("op", _shown(opts)),))
+        _fits(output, counts[self.rank()], given[0], call)
+        op, factor = _operation(opts, output)
+        spec = (_wire_op(op, output), _reducible(given, factor), counts)
+        part = self._join(
+            "reduce_scatter",
+            spec,
+            call,
+            _of(given, op),
+            lambda value: _put(output, value),
+            sent=() if _share(output, given) else given,
+            received=[output],
+        )
+        return self._work([part], call, [output], opts)
+
+    # -- gathers ---------------------------------------------------------------------------------
+
+    def broadcast(self, given: Any, opts: Any = None) -> NetworkWork:
+        """Copy the root's tensor to all members."""
+        (tensor,) = _listed(given)
+        root = self._root(opts)
+        call: Call = ("broadcast", (("src", self._info.members[root]),))
+        mine = root == self._info.rank
+        data = tensors.elements(tensor) if mine else None
+
+        def deliver(value: Any) -> None:
+            if not mine:
+                _put(tensor, value)
+
+        part = self._join(
+            "bcast",
+            (root, data),
+            call,
+            _of([tensor]),
+            deliver,
+            sent=[tensor] if mine else [],
+            received=[] if mine else [tensor],
+        )
+        return self._work([part], call, [tensor], opts)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
+        """Collect every member's tensor on all members."""
+        (into,), (given,) = _nested(outputs), _listed(inputs)
+        return self._allgather(into, given, opts, "all_gather")
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
+        """Several all_gather in one call; ``outputs[r][i]`` is tensor i of member r."""
+        works = [
+            self._allgather([of_rank[i] for of_rank in outputs], given, opts, "all_gather")
+            for i, given in enumerate(inputs)
+        ]
+        return self._together(works, opts)
+
+    def all_gather_single(self, output: Any, given: Any, opts: Any = None) -> NetworkWork:
+        """Collect equal parts of one tensor on all members."""
+        into = _equal_parts(output, self.size(), "all_gather_into_tensor")
+        return self._allgather(into, given, opts, "all_gather_into_tensor")
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> NetworkWork:
+        """Several all_gather_into_tensor in one call."""
+        return self._several(self.all_gather_single, outputs, inputs, opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def _allgather(
+        self, into: Sequence[torch.Tensor], given: torch.Tensor, opts: Any, shown: str
+    ) -> NetworkWork:
+        call: Call = (shown, ())
+        if len(into) != self.size():
+            raise ValueError(f"{shown} wants {self.size()} output tensors, got {len(into)}.")
+        _fits(into[self.rank()], given.numel(), given, call)
+        sizes = tuple(int(tensor.numel()) for tensor in into)
+        even = sizes[0] if len(set(sizes)) == 1 else sizes
+        alike = (("dtype", tensors.dtype_name(given)), ("number of elements", even))
+        part = self._join(
+            "allgather",
+            (tensors.elements(tensors.check(given)),),
+            call,
+            alike,
+            lambda value: _put_all(into, value, call),
+            sent=() if _share(given, into) else [given],
+            received=into,
+        )
+        return self._work([part], call, list(into), opts)
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
+        """Collect every member's tensor on the root."""
+        (given,) = _listed(inputs)
+        root = self._root(opts)
+        call: Call = ("gather", (("dst", self._info.members[root]),))
+        into = _nested(outputs)[0] if root == self._info.rank else []
+        if root == self._info.rank and len(into) != self.size():
+            raise ValueError(f"gather wants {self.size()} output tensors, got {len(into)}.")
+        part = self._join(
+            "gather",
+            (root, tensors.elements(given)),
+            call,
+            _of([given]),
+            lambda value: _put_all(into, value or [], call),
+            sent=() if _share(given, into) else [given],
+            received=into,
+        )
+        return self._work([part], call, list(into), opts)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
+        """Give entry r of the root's list to member r."""
+        (output,) = _listed(outputs)
+        root = self._root(opts)
+        call: Call = ("scatter", (("src", self._info.members[root]),))
+        given = _nested(inputs)[0] if root == self._info.rank else []
+        if root == self._info.rank and len(given) != self.size():
+            raise ValueError(f"scatter wants {self.size()} tensors, one per rank: {len(given)}.")
+        for tensor in given:
+            _fits(tensor, output.numel(), output, call)
+        data = [tensors.elements(tensor) for tensor in given] or None
+        part = self._join(
+            "scatter",
+            (root, data),
+            call,
+            _of([output]),
+            lambda value: _put(output, value),
+            sent=() if _share(output, given) else given,
+            received=[output],
+        )
+        return self._work([part], call, [output], opts)
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> NetworkWork:
+        """Give entry r to member r; entry r of the output comes from member r."""
+        return self._alltoall(_listed(outputs), _listed(inputs), opts, "all_to_all")
+
+    def all_to_all_single(
+        self, output: Any, given: Any, output_splits: Any, input_splits: Any, opts: Any = None
+    ) -> NetworkWork:
+        """As alltoall, with parts along the first dimension of one tensor."""
+        shown = "all_to_all_single"
+        into = _split(output, output_splits, self.size(), shown)
+        return self._alltoall(into, _split(given, input_splits, self.size(), shown), opts, shown)
+
+    alltoall_base = all_to_all_single
+
+    def _alltoall(
+        self, into: list[torch.Tensor], given: list[torch.Tensor], opts: Any, shown: str
+    ) -> NetworkWork:
+        call: Call = (shown, ())
+        if len(into) != self.size() or len(given) != self.size():
+            raise ValueError(
+                f"{shown} wants {self.size()} tensors in and out, one per rank: "
+                f"{len(given)} in, {len(into)} out."
+            )
+        part = self._join(
+            "alltoall",
+            ([tensors.elements(tensor) for tensor in given],),
+            call,
+            (("dtype", tensors.dtype_name(given[0])),),
+            lambda value: _put_all(into, value, call),
+            sent=() if any(_share(tensor, into) for tensor in given) else given,
+            received=into,
+        )
+        return self._work([part], call, into, opts)
+
+    def barrier(self, opts: Any = None) -> NetworkWork:
+        """Wait until all members have come here."""
+        call: Call = ("barrier", ())
+        return self._work([self._join("barrier", (), call, ())], call, (), opts)
+
+    def monitored_barrier(self, *args: Any, **kwargs: Any) -> None:
+        """A barrier; who is missing is told by the network in any case."""
+        self.barrier().wait()
+
+    # -- point to point --------------------------------------------------------------------------
+
+    def send(self, given: Any, dest: int, tag: int = 0) -> NetworkWork:
+        """Send a tensor to a member."""
+        (tensor,) = _listed(given)
+        blocking = _calls("send")
+        call: Call = (
+            "send" if blocking else "isend",
+            (("dst", self._info.members[dest]), *_tagged(tag)),
+        )
+        data = tensors.memory(tensor)
+        envelope = _ENVELOPE.pack(tensors.CODE_OF[tensor.dtype], tensor.numel())
+        number = self._link.isend(
+            self._info.id, dest, tag, envelope + data.tobytes(), claimed=len(data), call=call
+        )
+        return NetworkWork(
+            self._link, [Part(number, sent=[tensor])], call, [tensor], blocking=blocking
+        )
+
+    def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:
+        """Receive a tensor from a member."""
+        (tensor,) = _listed(given)
+        blocking = _calls("recv")
+        whom = () if source == ANY_SOURCE else (("src", self._info.members[source]),)
+        call: Call = ("recv" if blocking else "irecv", (*whom, *_tagged(tag)))
+        number = self._link.irecv(self._info.id, source, tag, -1, call=call)
+        if not blocking:
+            tensors.poison(tensor)
+
+        def deliver(completion: Completion) -> None:
+            _receive(tensor, completion, call, self._info.members)
+
+        return NetworkWork(self._link, [Part(number, deliver)], call, [tensor], blocking=blocking)
+
+    def recv_anysource(self, given: Any, tag: int = 0) -> NetworkWork:
+        """Receive a tensor from any member."""
+        return self.recv(given, ANY_SOURCE, tag)
+
+    recvAnysource = recv_anysource
+
+    # -- posting ---------------------------------------------------------------------------------
+
+    def _root(self, opts: Any) -> int:
+        return int(opts.rootRank) if opts is not None else 0
+
+    def _join(
+        self,
+        name: str,
+        spec: tuple[Any, ...],
+        call: Call,
+        alike: Alike,
+        deliver: Callable[[Any], None] | None = None,
+        *,
+        sent: Sequence[torch.Tensor] = (),
+        received: Sequence[torch.Tensor] = (),
+    ) -> Part:
+        """Post a collective; ``received`` is poisoned until its values come."""
+        number = self._link.icollective(
+            self._info.id, name, spec, call=call, shown=call[0], alike=alike
+        )
+
+        def finish(completion: Completion) -> None:
+            value = self._link.collective_result(completion)
+            if deliver is not None:
+                deliver(value)
+
+        part = Part(number, finish, sent)
+        for tensor in received:
+            tensors.poison(tensors.check(tensor))
+        return part
+
+    def _work(
+        self, parts: Sequence[Part], call: Call, results: Any, opts: Any
+    ) -> NetworkWork:
+        blocking = opts is not None and not getattr(opts, "asyncOp", True)
+        return NetworkWork(self._link, parts, call, results, blocking=blocking)
+
+    def _several(
+        self, one: Callable[..., NetworkWork], outputs: Any, inputs: Any, opts: Any
+    ) -> NetworkWork:
+        pairs = zip(outputs, inputs, strict=True)
+        return self._together([one(output, given, opts) for output, given in pairs], opts)
+
+    def _together(self, works: Sequence[NetworkWork], opts: Any) -> NetworkWork:
+        parts = [part for work in works for part in work._parts]
+        results = [tensor for work in works for tensor in work._results]
+        return self._work(parts, works[-1]._call if works else ("coalesced", ()), results, opts)
+
+
+def _refusing_backend(rank: int, size: int) -> Any:
+    options = c10d.FakeProcessGroup.Options()
+    options.error_on_collective = True
+    return c10d.FakeProcessGroup._create_internal(rank, size, options)
+
+
+# -- arguments -----------------------------------------------------------------------------------
+
+
+def _listed(given: Any) -> list[torch.Tensor]:
+    found = [given] if isinstance(given, torch.Tensor) else list(given)
+    return [tensors.check(tensor) for tensor in found]
+
+
+def _nested(given: Any) -> list[list[torch.Tensor]]:
+    return [_listed(inner) for inner in given]
+
+
+def _split(
+    tensor: torch.Tensor, splits: Sequence[int] | None, size: int, shown: str
+) -> list[torch.Tensor]:
+    if not splits:
+        return _equal_parts(tensor, size, shown)
+    if len(splits) != size or sum(splits) != tensor.shape[0]:
+        raise ValueError(
+            f"{shown}: the split sizes {list(splits)} must be {size} numbers that add up to the "
+            f"tensor's first dimension ({tensor.shape[0]})."
+        )
+    return _pieces(tensor, list(splits))
+
+
+def _equal_parts(tensor: torch.Tensor, size: int, shown: str) -> list[torch.Tensor]:
+    tensor = tensors.check(tensor)
+    if tensor.numel() % size:
+        raise ValueError(
+            f"{shown}: the tensor's {tensor.numel()} elements can't be cut into {size} equal parts."
+        )
+    flat = tensor.detach().reshape(-1)
+    return _pieces(flat, [flat.numel() // size] * size)
+
+
+def _pieces(tensor: torch.Tensor, lengths: list[int]) -> list[torch.Tensor]:
+    return list(tensor.detach().split(lengths))
+
+
+def _by_dtype(given: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    groups: dict[torch.dtype, list[torch.Tensor]] = {}
+    for tensor in given:
+        groups.setdefault(tensor.dtype, []).append(tensor)
+    return list(groups.values())
+
+
+def _share(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
+    """Whether a tensor shares its storage with others: an in-place collective."""
+    storage = tensor.untyped_storage().data_ptr()
+    return any(other.untyped_storage().data_ptr() == storage for other in others)
+
+
+def _tagged(tag: int) -> tuple[tuple[str, int], ...]:
+    return (("tag", tag),) if tag else ()
+
+
+def _calls(name: str) -> bool:
+    """Whether torch's blocking call of that name is what led here."""
+    for depth in (2, 3, 4):
+        code = sys._getframe(depth).f_code
+        if code.co_filename.endswith("distributed_c10d.py") and code.co_name == name:
+            return True
+    return False
+
+
+def _op_state(opts: Any) -> tuple[str, Any]:
+    if opts is None:
+        return "SUM", None
+    op = opts.reduceOp
+    state = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
+    return state[0].name, state[1]
+
+
+def _shown(opts: Any) -> str:
+    return _op_state(opts)[0]
+
+
+def _operation(opts: Any, tensor: torch.Tensor) -> tuple[str, Any]:
+    """The reduction and the factor of PREMUL_SUM."""
+    name, factor = _op_state(opts)
+    kind = tensors.dtype_name(tensor)
+    if name in _BITWISE and kind not in _WHOLE:
+        raise ValueError(f"ReduceOp.{name} wants integers or bools, not {kind}.")
+    if name == "AVG" and kind == "bool":
+        raise ValueError("ReduceOp.AVG has no meaning for bool.")
+    if kind.startswith("float8"):
+        raise ValueError(f"tensors of dtype {kind} can't be reduced.")
+    return ("SUM", factor) if name == "PREMUL_SUM" else (_OPS.get(name, name), None)
+
+
+def _wire_op(op: str, tensor: torch.Tensor) -> str:
+    reduces = tensor.dtype == torch.bfloat16 and op not in _BITWISE
+    return BFLOAT16 + op if reduces else op
+
+
+def _reducible(given: Sequence[torch.Tensor], factor: Any) -> tensors.Array:
+    if factor is not None:
+        given = [tensor.detach() * factor for tensor in given]
+    arrays = [tensors.elements(tensor) for tensor in given]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _of(given: Sequence[torch.Tensor], op: str = "") -> Alike:
+    """What the members must give alike."""
+    count = sum(int(tensor.numel()) for tensor in given)
+    alike: Alike = (("dtype", tensors.dtype_name(given[0])), ("number of elements", count))
+    return (("op", op), *alike) if op else alike
+
+
+def _fits(into: torch.Tensor, count: int, like: torch.Tensor, call: Call) -> None:
+    if into.numel() != count or into.dtype != like.dtype:
+        raise ValueError(
+            f"{format_call(call)}: a tensor of {into.numel()} elements of {into.dtype} is given "
+            f"where {count} of {like.dtype} are needed."
+        )
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+def _put(tensor: torch.Tensor, value: Any) -> None:
+    tensors.memory(tensor)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+
+def _put_all(into: Sequence[torch.Tensor], values: Sequence[Any], call: Call) -> None:
+    for rank, (tensor, value) in enumerate(zip(into, values, strict=True)):
+        if value.nbytes != tensor.numel() * tensor.element_size():
+            raise MismatchError(
+                f"{format_call(call)}: rank {rank} of the group gave {value.size} elements, "
+                f"the tensor for them has {tensor.numel()}."
+            )
+        _put(tensor, value)
+
+
+def _scatter_into(into: Sequence[torch.Tensor], value: tensors.Array) -> None:
+    at = 0
+    for tensor in into:
+        _put(tensor, value[at : at + tensor.numel()])
+        at += tensor.numel()
+
+
+def _receive(
+    tensor: torch.Tensor, completion: Completion, call: Call, members: Sequence[int]
+) -> None:
+    payload = completion.payload if completion.payload is not None else memoryview(b"")
+    code, count = _ENVELOPE.unpack_from(payload)
+    name = tensors.NAME_OF[code] if code < len(tensors.NAME_OF) else "unknown"
+    if count != tensor.numel() or name != tensors.dtype_name(tensor):
+        raise MismatchError(
+            f"{format_call(call)}: rank {members[completion.source]} sent {count} elements of "
+            f"{name}, the tensor to receive into has {tensor.numel()} of "
+            f"{tensors.dtype_name(tensor)}. Give both sides the same shape and dtype."
+        )
+    tensors.memory(tensor)[:] = np.frombuffer(payload[_ENVELOPE.size :], np.uint8)

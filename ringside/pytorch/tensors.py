@@ -1,0 +1,142 @@
+"""Tensors as memory: what goes on the wire, and where it comes back to.
+
+Memory is read and written in place, past autograd and past dispatch modes, as a communication
+library does. bfloat16 travels as its 16 bits; the network widens it to float32 to reduce it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+
+Array = np.ndarray[Any, Any]
+
+_NUMPY = {
+    torch.bool: np.bool_,
+    torch.uint8: np.uint8,
+    torch.uint16: np.uint16,
+    torch.uint32: np.uint32,
+    torch.uint64: np.uint64,
+    torch.int8: np.int8,
+    torch.int16: np.int16,
+    torch.int32: np.int32,
+    torch.int64: np.int64,
+    torch.float16: np.float16,
+    torch.bfloat16: np.uint16,
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+    torch.complex64: np.complex64,
+    torch.complex128: np.complex128,
+}
+_TORCH = {np.dtype(kind): dtype for dtype, kind in _NUMPY.items() if dtype != torch.bfloat16}
+_EIGHT_BITS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+_NAMES = [*_NUMPY, *(getattr(torch, name) for name in _EIGHT_BITS if hasattr(torch, name))]
+CODE_OF = {dtype: code for code, dtype in enumerate(_NAMES)}
+NAME_OF = [str(dtype).removeprefix("torch.") for dtype in _NAMES]
+
+
+def check(tensor: Any) -> torch.Tensor:
+    """Return the tensor if it can be sent or received into.
+
+    Raises:
+        TypeError: it is no tensor.
+        ValueError: it isn't dense, contiguous and on the CPU.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
+    if tensor.is_sparse or tensor.layout != torch.strided:
+        raise ValueError("sparse tensors are not offered on Ringside's network; use dense ones.")
+    if tensor.device.type != "cpu":
+        raise ValueError(
+            f"a tensor on {tensor.device} can't be sent: on Ringside's network tensors are on the "
+            "CPU. Create them there, or take the device from the machine: "
+            "torch.device('cuda' if torch.cuda.is_available() else 'cpu')."
+        )
+    if not tensor.is_contiguous() and not _is_dense(tensor):
+        raise ValueError("Tensors must be contiguous: pass tensor.contiguous().")
+    if tensor.dtype not in CODE_OF:
+        raise ValueError(f"tensors of dtype {tensor.dtype} can't be sent.")
+    return tensor
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether its elements fill a stretch of memory in some order, as in channels_last."""
+    extents = sorted(zip(tensor.stride(), tensor.shape, strict=True))
+    expected = 1
+    for stride, extent in extents:
+        if extent == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def memory(tensor: torch.Tensor) -> Array:
+    """The tensor's bytes: uint8, shape (nbytes,), shared with it."""
+    nbytes = tensor.numel() * tensor.element_size()
+    if not nbytes:
+        return np.empty(0, np.uint8)
+    shared = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
+    shared.owner = tensor  # type: ignore[attr-defined]  # lives as long as the array does
+    return np.frombuffer(shared, np.uint8)
+
+
+def elements(tensor: torch.Tensor) -> Array:
+    """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared with it."""
+    return memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
+
+
+def poison(tensor: torch.Tensor) -> None:
+    """Fill a buffer that is waiting for data: NaN, -1, or True."""
+    memory(tensor)[:] = 1 if tensor.dtype == torch.bool else 0xFF
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """``float32``, without ``torch.``."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def from_arrays(value: Any) -> Any:
+    """Return ``value`` with arrays made tensors, in tuples, lists and dicts too."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value) if value.dtype in _TORCH else value
+    if isinstance(value, (tuple, list)):
+        return type(value)(from_arrays(item) for item in value)
+    if isinstance(value, dict):
+        return {key: from_arrays(item) for key, item in value.items()}
+    return value
+
+
+def to_arrays(value: Any) -> Any:
+    """Return ``value`` with tensors made arrays; bfloat16 and 8-bit floats become float32."""
+    if isinstance(value, torch.Tensor):
+        plain = value.detach()
+        full = getattr(plain, "full_tensor", None)  # of a DTensor
+        if full is not None:
+            raise TypeError("a DTensor can't be returned: return its .to_local() or full_tensor().")
+        if plain.dtype not in _NUMPY or plain.dtype == torch.bfloat16:
+            plain = plain.float()
+        return plain.resolve_conj().resolve_neg().contiguous().numpy()
+    if isinstance(value, (tuple, list)):
+        items = [to_arrays(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {key: to_arrays(item) for key, item in value.items()}
+    if isinstance(value, torch.Size):
+        return tuple(value)
+    return value
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value, those in tuples, lists and dicts too."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in tensors_in(item)]
+    if isinstance(value, (tuple, list)):
+        return [found for item in value for found in tensors_in(item)]
+    return []

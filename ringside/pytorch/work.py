@@ -1,0 +1,216 @@
+"""Work handles: operations in flight, and the futures that torch's reducer and hooks want.
+
+Nothing completes behind a rank's back: a work is complete when somebody waits for it or asks. So a
+future of a work that is asked for inside ``backward`` is completed by a callback at the end of it,
+before the reducer looks at it; outside, ``wait`` and ``then`` of the future wait for the work.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.autograd import Variable
+
+from ringside.link import Call, Completion, Link, format_call
+from ringside.pytorch import tensors
+
+
+class BufferRaceError(RuntimeError):
+    """A tensor was changed while it was being sent."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(
+            f"the tensor of {call} was changed before its work was waited for. "
+            "Wait first, or work on another tensor."
+        )
+
+
+class Part:
+    """One request on the link: what it reads, and what to do with what comes back."""
+
+    __slots__ = ("_checksums", "deliver", "number", "sent")
+
+    def __init__(
+        self,
+        number: int,
+        deliver: Callable[[Completion], None] | None = None,
+        sent: Sequence[torch.Tensor] = (),
+    ) -> None:
+        self.number = number
+        self.deliver = deliver
+        self.sent = sent
+        self._checksums = [_checksum(tensor) for tensor in sent]
+
+    def finish(self, completion: Completion, call: Call) -> None:
+        """Take the result; refuse a tensor that was changed meanwhile."""
+        if [_checksum(tensor) for tensor in self.sent] != self._checksums:
+            raise BufferRaceError(format_call(call))
+        if self.deliver is not None:
+            self.deliver(completion)
+
+
+def _checksum(tensor: torch.Tensor) -> int:
+    return zlib.crc32(tensors.memory(tensor))
+
+
+class NetworkWork(dist.Work):  # type: ignore[misc]
+    """A call of a process group, posted and not yet known to be complete.
+
+    Args:
+        link: the rank's link.
+        parts: the requests that make up the call.
+        call: the call as a verdict shows it.
+        results: the tensors that hold the result.
+        waited_at: what ``wait`` is called in a verdict; default: of the call.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        parts: Sequence[Part],
+        call: Call,
+        results: Any = (),
+        *,
+        blocking: bool = False,
+    ) -> None:
+        super().__init__()
+        self._link = link
+        self._parts = list(parts)
+        self._call = call
+        self._results = results
+        self._wait_call: Call = call if blocking else (f"{format_call(call)}.wait", ())
+        self._future: _Future | None = None
+        self._source = -1
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Block until the call is complete; a time-out has no meaning in virtual time."""
+        if self._parts:
+            numbers = [part.number for part in self._parts]
+            self._finish(self._link.wait(numbers, "all", call=self._wait_call))
+        return True
+
+    def is_completed(self) -> bool:
+        """Tell whether the call is complete; observes virtual time."""
+        if self._parts:
+            numbers = [part.number for part in self._parts]
+            call = (f"{format_call(self._call)}.is_completed", ())
+            completions = self._link.test(numbers, "all", call=call)
+            if completions is None:
+                return False
+            self._finish(completions)
+        return True
+
+    def _finish(self, completions: Sequence[Completion]) -> None:
+        parts, self._parts = self._parts, []
+        for part, completion in zip(parts, completions, strict=True):
+            self._source = completion.source
+            part.finish(completion, self._call)
+        if self._future is not None:
+            self._future.complete(self._results)
+
+    def is_success(self) -> bool:
+        """Tell whether the call is complete; one that fails raises."""
+        return self.is_completed()
+
+    def exception(self) -> None:
+        """A call that fails raises in ``wait``."""
+
+    def synchronize(self) -> None:
+        """Block until the call is complete."""
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        """Block until the call is complete: a CPU has one stream."""
+        self.wait()
+
+    def source_rank(self) -> int:
+        """The sender of a received message, in the group."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that hold the result."""
+        self.wait()
+        return list(self._results)
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future of the result."""
+        if self._future is None:
+            self._future = _Future(self)
+            if not self._parts:
+                self._future.complete(self._results)
+            elif _in_backward():
+                # Runs after the last gradient and before the reducer's own callback.
+                Variable._execution_engine.queue_callback(self.wait)  # type: ignore[attr-defined]
+        return self._future
+
+    def get_future_result(self) -> torch.futures.Future[Any]:
+        """A future of the result."""
+        return self.get_future()
+
+
+def _in_backward() -> bool:
+    return int(torch._C._current_graph_task_id()) != -1
+
+
+class _Future(torch.futures.Future):  # type: ignore[type-arg,misc]
+    """A future that waits for its work instead of for another thread."""
+
+    def __init__(self, work: NetworkWork) -> None:
+        super().__init__()
+        self._work = work
+        self._callbacks: list[Callable[[Any], Any]] = []
+
+    def complete(self, value: Any) -> None:
+        """Set the result and run what waited for it."""
+        if not super().done():
+            self.set_result(value)
+            self._call_back()
+
+    def fail(self, error: Exception) -> None:
+        """Set the error and run what waited for it."""
+        self.set_exception(error)
+        self._call_back()
+
+    def _call_back(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def done(self) -> bool:
+        return super().done() or (self._work.is_completed() and super().done())
+
+    def wait(self) -> Any:
+        self._work.wait()
+        return super().wait()
+
+    def value(self) -> Any:
+        self._work.wait()
+        return super().value()
+
+    def then(self, callback: Callable[[Any], Any]) -> Any:
+        child = _Future(self._work)
+
+        def run(parent: Any) -> None:
+            try:
+                value = callback(parent)
+            except Exception as error:
+                child.fail(error)
+            else:
+                child.complete(value)
+
+        self.add_done_callback(run)
+        return child
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        if not super().done() and not _in_backward():
+            self._work.wait()
+        if super().done():
+            callback(self)
+        else:
+            self._callbacks.append(callback)
