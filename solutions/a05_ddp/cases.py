@@ -58,12 +58,14 @@ def step_call(world_size, widths, buckets, dtype="float64"):
     )  # fmt: skip
 
 
-def ddp_call(world_size, network, bucket_bytes, steps=1):
+def ddp_call(world_size, network, bucket_bytes, steps=1, about=""):
     """``ddp_torch.DDP`` around one of the networks of ``networks.py``."""
     words = f"--network {network} --bucket-bytes {bucket_bytes} --steps {steps}"
     return Call(
         "ddp_torch:DDP", world_size, 0,
-        about=f"network {network!r}, buckets of {bucket_bytes} bytes, {steps} steps",
+        about=", ".join(
+            filter(None, [f"buckets of {bucket_bytes} bytes", f"{steps} steps", about])
+        ),
         line=f"ringside run torch_trials.py:try_ddp --ranks {world_size} -- {words}",
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ Rules:
   are broadcast once and never reduced. One may be used in several places (tied): it is one
   parameter. Which ones require a gradient does not change after the constructor.
 - Between two ``finish`` there is one backward pass outside ``no_sync``.
-- Gradients live in flat buffers, one a bucket, and nowhere else: at the end of the backward pass
+- Gradients exist once, for instance as parts of flat buffers: at the end of the backward pass
   tensors beside parameters and buffers hold at most 1.25 times the gradients' bytes and 64 KiB.
 - The file runs unchanged under ``torchrun``, with gloo or NCCL.
 """

@@ -45,6 +45,8 @@ def check_arrays(values, expected, scales, case, what):
     if not isinstance(values, list) or len(values) != len(expected):
         raise case.fail(f"{what}: not all of {len(expected)} arrays came back.")
     for number, (value, wanted, scale) in enumerate(zip(values, expected, scales, strict=True)):
+        if isinstance(value, np.ndarray) and value.shape == np.shape(wanted):
+            value, wanted, scale = value.reshape(-1), np.ravel(wanted), np.ravel(scale)
         assert_array(value, wanted, scale, case, f"{what} {number}")
 
 
