@@ -229,7 +229,8 @@ def _average(op: str, data: list[Array]) -> Array:
 
 def _widened(bits: Array) -> Array:
     """bfloat16, given as its bits, as float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    wide: Array = (bits.astype(np.uint32) << 16).view(np.float32)
+    return wide
 
 
 def _narrowed(values: Array) -> Array:

@@ -319,7 +319,7 @@ class Engine:
             elif kind == _COMPUTE:
                 flops, nbytes, picoseconds = op[7][:3]
                 if picoseconds < 0:
-                    picoseconds = round(self.machine.compute_s(flops, nbytes) * PS)
+                    picoseconds = round(self.machine.compute_s(flops, nbytes, *op[7][4:6]) * PS)
                 if picoseconds:
                     spans.append(Busy(cursor, clock, clock + picoseconds))
                     clock += picoseconds

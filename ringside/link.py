@@ -53,6 +53,17 @@ class Completion(NamedTuple):
     overflow: bool
 
 
+class _Work:
+    """Operators counted since the last call to the network."""
+
+    __slots__ = ("flops", "label", "moved", "nbytes", "num_kernels")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.flops = self.nbytes = self.moved = 0.0
+        self.num_kernels = 0
+
+
 class ProtocolError(RingsideError):
     """The network refused a call, or went away."""
 
@@ -72,6 +83,7 @@ class Link:
         self._start = memoryview(bytearray(_READ_BYTES))
         self._sites: dict[tuple[Any, str, int], int] = {}
         self._thread = threading.get_ident()
+        self._work: _Work | None = None
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     # -- point to point --------------------------------------------------------------------------
@@ -187,6 +199,29 @@ class Link:
         body = codec.encode((float(flops), float(nbytes), seconds, label))
         self._post(Op.COMPUTE, 0, ("compute", (("phase", label),)), 0, 0, 0, 0, 0, body)
 
+    def work(self, flops: float, nbytes: float, moved: float, label: str) -> None:
+        """Count one operator's work; consecutive ones of one label become one computation.
+
+        Args:
+            flops, nbytes: of an operator that calculates.
+            moved: memory traffic of an operator that is bound by it.
+        """
+        if self._work is None or self._work.label != label:
+            self._end_work()
+            self._work = _Work(label)
+        self._work.flops += flops
+        self._work.nbytes += nbytes
+        self._work.moved += moved
+        self._work.num_kernels += 1
+
+    def _end_work(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            counted = (float(work.flops), float(work.nbytes), None, work.label)
+            body = codec.encode((*counted, work.num_kernels, float(work.moved)))
+            call = ("compute", (("phase", work.label),))
+            self._post(Op.COMPUTE, 0, call, 0, 0, 0, 0, 0, body)
+
     def wtime(self) -> float:
         """Return the rank's virtual time in seconds."""
         self._post(Op.WTIME, 0, ("Wtime", ()), 0, 0, 0, 0, 0, b"")
@@ -201,6 +236,7 @@ class Link:
 
     def report(self, op: Op, *parts: bytes) -> None:
         """Send the function's result or failure, in one frame."""
+        self._end_work()
         self._append(UP.pack(op, 0, 0, 0, 0, 0, 0, 0, sum(map(len, parts))))
         for part in parts:
             self._append(part)
@@ -233,6 +269,8 @@ class Link:
     ) -> None:  # fmt: skip
         if threading.get_ident() != self._thread:
             raise ProtocolError("a rank may talk to the network from its main thread only.")
+        if self._work is not None:
+            self._end_work()  # what was counted happened before this call
         site = call if isinstance(call, int) else self.site(call)
         self._append(UP.pack(op, flags, site, comm, peer, tag, request, extra, len(body)))
         if body:

@@ -77,7 +77,8 @@ class Machine:
         ports: "rank": one sending and one receiving port per rank; "peer": one pair for every peer.
         shared_nic: all ranks of a node share one port each way for messages between nodes.
         poll_s: what a failed ``Test`` or ``Iprobe`` costs.
-        flop_per_s, memory_bytes_per_s, kernel_overhead_s: roofline for declared computation.
+        flop_per_s, memory_bytes_per_s: roofline for computation, declared or counted.
+        kernel_overhead_s: what starting an operator costs, besides.
         memory_bytes: capacity per rank.
         collectives: the algorithm by which a library collective is timed, by name.
         sources: where each number comes from.
@@ -226,12 +227,22 @@ class Machine:
         """Return the algorithm by which a library collective is timed."""
         return self.collectives.get(collective, DEFAULT_COLLECTIVES[collective])
 
-    def compute_s(self, flops: float, nbytes: float) -> float:
-        """Return the roofline time of work: the slower of arithmetic and memory traffic."""
-        if flops == 0 and nbytes == 0:
+    def compute_s(
+        self, flops: float, nbytes: float, num_kernels: int = 1, moved_bytes: float = 0.0
+    ) -> float:
+        """Return the roofline time of work: the slower of arithmetic and memory traffic.
+
+        Args:
+            flops, nbytes: of operators that calculate, such as matrix products.
+            num_kernels: how many operators the work is made of; each costs an overhead.
+            moved_bytes: memory traffic of operators that are bound by it, such as additions; it
+                isn't hidden behind the arithmetic of others.
+        """
+        if flops == 0 and nbytes == 0 and moved_bytes == 0:
             return 0.0
+        roofline = max(flops / self.flop_per_s, nbytes / self.memory_bytes_per_s)
         return (
-            max(flops / self.flop_per_s, nbytes / self.memory_bytes_per_s) + self.kernel_overhead_s
+            roofline + moved_bytes / self.memory_bytes_per_s + num_kernels * self.kernel_overhead_s
         )
 
 

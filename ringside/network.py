@@ -783,14 +783,19 @@ class Network:
         return comm
 
     def _compute(self, peer: Peer, site: int, body: bytes) -> None:
-        flops, nbytes, seconds, label = codec.decode(body)
-        for amount in (flops, nbytes, 0.0 if seconds is None else seconds):
+        flops, nbytes, seconds, label, *counted = codec.decode(body)
+        num_kernels, moved = counted or (1, 0.0)
+        if not isinstance(num_kernels, int) or not 0 <= num_kernels < 1 << 40:
+            raise LimitError(peer.rank, f"declared impossible work ({num_kernels} operators)")
+        for amount in (flops, nbytes, moved, 0.0 if seconds is None else seconds):
             if not isinstance(amount, float) or not 0 <= amount < 1e18:
                 raise LimitError(peer.rank, f"declared impossible work ({amount})")
         if seconds is not None and seconds > 1e6:
             raise LimitError(peer.rank, f"declared {seconds} s of work")
         picoseconds = -1 if seconds is None else round(seconds * PS)
-        detail = (flops, nbytes, picoseconds, str(label)[:80])
+        detail: tuple[Any, ...] = (flops, nbytes, picoseconds, str(label)[:80])
+        if counted:
+            detail = (*detail, num_kernels, moved)
         peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))
 
     # -- who is where ----------------------------------------------------------------------------

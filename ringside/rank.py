@@ -12,6 +12,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -51,11 +52,13 @@ def serve(command: dict[str, Any], sock_fd: int, output_fd: int) -> None:
     import ringside.mpi
 
     ringside.mpi.install()
-    front = None
+    call = _call
     if command.get("front_end") == "torch":
+        import ringside.pytorch.preload
         from ringside.pytorch import front
 
         front.install()
+        call = front.call
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
@@ -68,7 +71,7 @@ def serve(command: dict[str, Any], sock_fd: int, output_fd: int) -> None:
         body = link.next_call()
         if body is None:
             return
-        kind, parts = _run(body, folder, modules, front)
+        kind, parts = _run(body, folder, modules, call)
         link.report(kind, *parts)
 
 
@@ -78,15 +81,14 @@ def _close_all_but(keep: int) -> None:
 
 
 def _run(
-    body: bytes, folder: str, modules: dict[str, Any], front: Any = None
+    body: bytes, folder: str, modules: dict[str, Any], make: Callable[..., Any]
 ) -> tuple[Op, list[bytes]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
     (length,) = struct.unpack_from("<I", body)
     info = CommInfo(*codec.decode(body[4 : 4 + length]))
     call = codec.decode(body[4 + length :])
     try:
-        called = _call if front is None else front.call
-        attested, value = called(call, info, folder, modules)
+        attested, value = make(call, info, folder, modules)
         about = codec.encode(attested)
         return Op.RESULT, [struct.pack("<I", len(about)) + about, codec.encode(value)]
     except CodecError as error:

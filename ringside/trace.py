@@ -15,7 +15,8 @@ nbytes   counted payload of a message or collective
 comm     the communicator's path: "world", "world/2.1" is colour 1 of the 2nd collective on "world"
 request  number of the request on its rank, which a wait names
 message  number of the message, the same at send and receive; -1: never received
-detail   compute [flops, nbytes, picoseconds or -1, phase]; isend [mode];
+detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators were counted,
+         [.., number of operators, bytes of those bound by memory]; isend [mode];
          irecv [source, tag] as asked; wait [requests]; poll [picoseconds it took];
          collective [name, sequence, root, members, sizes]
 """

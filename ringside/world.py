@@ -101,6 +101,10 @@ class Result:
         collectives: library collectives that were used, I-forms included.
         comm_calls: calls that made communicators.
         unreceived: messages that were sent and never received.
+        memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
+            them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, and what is
+            ``live`` at the last operator; the kinds are parameters, gradients, optimizer,
+            communication and activations. Empty for other runs.
     """
 
     values: list[Any]
@@ -115,6 +119,7 @@ class Result:
     unreceived: list[str]
     seed: int | None = None
     members: tuple[int, ...] = field(default=())
+    memory: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
@@ -189,6 +194,13 @@ class Result:
     def received_messages(self) -> list[int]:
         """Per rank of the world, messages sent to it point to point."""
         return [int(n) for n in self._traffic[1].sum(axis=0)]
+
+    def num_flops(self) -> list[float]:
+        """Per rank of the world, floating-point operations counted or declared, by the rank."""
+        return [
+            sum(float(op.detail[0]) for op in ops if op.kind == Kind.COMPUTE)
+            for ops in self.recording.ops
+        ]
 
     def peers(self, rank: int) -> set[int]:
         """World ranks that a rank exchanged messages with."""
@@ -533,7 +545,7 @@ def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
 
 def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
     values: list[Any] = []
-    changed, aliased = [], []
+    changed, aliased, memory = [], [], []
     error = outcome.error
     for rank in group:
         body, value, attested = outcome.bodies[rank], None, {}
@@ -548,10 +560,25 @@ def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: in
         values.append(value)
         changed.append(bool(attested.get("changed")))
         aliased.append(bool(attested.get("aliased")))
+        memory.append(_memory(attested.get("memory")))
     return Result(
         values, error, outcome.output, outcome.recording, machine, changed, aliased,
         outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
+        memory if any(memory) else [],
     )  # fmt: skip
+
+
+def _memory(told: Any) -> dict[str, Any]:
+    """What a rank says of its memory, if it has the form that a rank of ours gives it."""
+
+    def is_size(value: Any) -> bool:
+        return type(value) is int
+
+    if not isinstance(told, dict) or not is_size(told.get("peak")):
+        return {}
+    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live")]
+    good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
+    return told if good else {}
 
 
 def compute(

@@ -19,14 +19,16 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on ev
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 import ringside.link
 from ringside.link import CommInfo, Link
 from ringside.pytorch import tensors
+from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import NAME, Group
 from ringside.pytorch.store import LocalStore
 from ringside.rank import find_function
+
+distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
@@ -43,7 +45,8 @@ def install() -> None:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
     distributed_c10d.rendezvous = _rendezvous
-    dist.init_process_group = distributed_c10d.init_process_group = _init_process_group
+    distributed_c10d.init_process_group = _init_process_group
+    vars(dist)["init_process_group"] = _init_process_group
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -151,24 +154,29 @@ def call(
     call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
 ) -> tuple[dict[str, Any], Any]:
     """Make one call of the run: a script, or a function with tensors in the place of arrays."""
+    meter = Meter(ringside.link.current())
     if call["function"] is None:
         begin(None)
         path = os.path.join(folder, call["file"])
         sys.argv = [path, *call["args"]]
-        runpy.run_path(path, run_name="__main__")
-        return {}, None
+        with meter:
+            runpy.run_path(path, run_name="__main__")
+        return {"memory": meter.memory.report()}, None
     group = begin(info if call["comm"] else None)
     function = find_function(call, folder, modules)
     args = [tensors.from_arrays(item) for item in call["args"]]
     kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
     given = tensors.tensors_in([args, kwargs])
     before = [tensors.memory(tensor).copy() for tensor in given]
-    value = function(*([group, *args] if call["comm"] else args), **kwargs)
+    meter.memory.given(given)
+    with meter:
+        value = function(*([group, *args] if call["comm"] else args), **kwargs)
     attested = {
         "changed": any(
             not np.array_equal(tensors.memory(tensor), old)
             for tensor, old in zip(given, before, strict=True)
         ),
+        "memory": meter.memory.report(),
         "aliased": any(_share(item, given) for item in tensors.tensors_in(value)),
     }
     return attested, tensors.to_arrays(value)

@@ -24,6 +24,7 @@ from torch._C import _distributed_c10d as c10d
 
 from ringside.link import Call, CommInfo, Completion, Link, format_call
 from ringside.pytorch import tensors
+from ringside.pytorch.counting import communicated
 from ringside.pytorch.work import NetworkWork, Part
 from ringside.wire import ANY_SOURCE
 
@@ -35,6 +36,10 @@ _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
+# torch's stubs for these differ between releases.
+_ProcessGroup: Any = dist.ProcessGroup
+_c10d: Any = c10d
+
 Alike = tuple[tuple[str, Any], ...]
 
 
@@ -42,7 +47,7 @@ class MismatchError(RuntimeError):
     """What was received doesn't fit the tensor that it was to go into."""
 
 
-class Group(dist.ProcessGroup):  # type: ignore[misc]
+class Group(_ProcessGroup):  # type: ignore[misc]
     """A communicator of the network as torch sees it.
 
     Args:
@@ -359,6 +364,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
             "send" if blocking else "isend",
             (("dst", self._info.members[dest]), *_tagged(tag)),
         )
+        communicated([tensor])
         data = tensors.memory(tensor)
         envelope = _ENVELOPE.pack(tensors.CODE_OF[tensor.dtype], tensor.numel())
         number = self._link.isend(
@@ -375,6 +381,7 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
         whom = () if source == ANY_SOURCE else (("src", self._info.members[source]),)
         call: Call = ("recv" if blocking else "irecv", (*whom, *_tagged(tag)))
         number = self._link.irecv(self._info.id, source, tag, -1, call=call)
+        communicated([tensor])
         if not blocking:
             tensors.poison(tensor)
 
@@ -416,13 +423,12 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
                 deliver(value)
 
         part = Part(number, finish, sent)
+        communicated(sent, received)
         for tensor in received:
             tensors.poison(tensors.check(tensor))
         return part
 
-    def _work(
-        self, parts: Sequence[Part], call: Call, results: Any, opts: Any
-    ) -> NetworkWork:
+    def _work(self, parts: Sequence[Part], call: Call, results: Any, opts: Any) -> NetworkWork:
         blocking = opts is not None and not getattr(opts, "asyncOp", True)
         return NetworkWork(self._link, parts, call, results, blocking=blocking)
 
@@ -439,9 +445,9 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
 
 def _refusing_backend(rank: int, size: int) -> Any:
-    options = c10d.FakeProcessGroup.Options()
+    options = _c10d.FakeProcessGroup.Options()
     options.error_on_collective = True
-    return c10d.FakeProcessGroup._create_internal(rank, size, options)
+    return _c10d.FakeProcessGroup._create_internal(rank, size, options)
 
 
 # -- arguments -----------------------------------------------------------------------------------
@@ -480,7 +486,7 @@ def _equal_parts(tensor: torch.Tensor, size: int, shown: str) -> list[torch.Tens
 
 
 def _pieces(tensor: torch.Tensor, lengths: list[int]) -> list[torch.Tensor]:
-    return list(tensor.detach().split(lengths))
+    return list(torch.split(tensor.detach(), lengths))
 
 
 def _by_dtype(given: list[torch.Tensor]) -> list[list[torch.Tensor]]:
@@ -513,7 +519,7 @@ def _op_state(opts: Any) -> tuple[str, Any]:
     if opts is None:
         return "SUM", None
     op = opts.reduceOp
-    state = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
+    state: Any = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
     return state[0].name, state[1]
 
 

@@ -80,14 +80,16 @@ def memory(tensor: torch.Tensor) -> Array:
     nbytes = tensor.numel() * tensor.element_size()
     if not nbytes:
         return np.empty(0, np.uint8)
-    shared = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
-    shared.owner = tensor  # type: ignore[attr-defined]  # lives as long as the array does
-    return np.frombuffer(shared, np.uint8)
+    shared: Any = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
+    shared.owner = tensor  # lives as long as the array does
+    found: Array = np.frombuffer(shared, np.uint8)
+    return found
 
 
 def elements(tensor: torch.Tensor) -> Array:
     """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared with it."""
-    return memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
+    found: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
+    return found
 
 
 def poison(tensor: torch.Tensor) -> None:

@@ -18,6 +18,11 @@ from torch.autograd import Variable
 from ringside.link import Call, Completion, Link, format_call
 from ringside.pytorch import tensors
 
+# torch's stubs for these differ between releases.
+_Work: Any = dist.Work
+_TorchFuture: Any = torch.futures.Future
+_engine: Any = Variable._execution_engine
+
 
 class BufferRaceError(RuntimeError):
     """A tensor was changed while it was being sent."""
@@ -54,10 +59,10 @@ class Part:
 
 
 def _checksum(tensor: torch.Tensor) -> int:
-    return zlib.crc32(tensors.memory(tensor))
+    return zlib.crc32(tensors.memory(tensor).data)
 
 
-class NetworkWork(dist.Work):  # type: ignore[misc]
+class NetworkWork(_Work):  # type: ignore[misc]
     """A call of a process group, posted and not yet known to be complete.
 
     Args:
@@ -146,7 +151,7 @@ class NetworkWork(dist.Work):  # type: ignore[misc]
                 self._future.complete(self._results)
             elif _in_backward():
                 # Runs after the last gradient and before the reducer's own callback.
-                Variable._execution_engine.queue_callback(self.wait)  # type: ignore[attr-defined]
+                _engine.queue_callback(self.wait)
         return self._future
 
     def get_future_result(self) -> torch.futures.Future[Any]:
@@ -158,7 +163,7 @@ def _in_backward() -> bool:
     return int(torch._C._current_graph_task_id()) != -1
 
 
-class _Future(torch.futures.Future):  # type: ignore[type-arg,misc]
+class _Future(_TorchFuture):  # type: ignore[misc]
     """A future that waits for its work instead of for another thread."""
 
     def __init__(self, work: NetworkWork) -> None:

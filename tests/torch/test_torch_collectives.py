@@ -36,9 +36,7 @@ def test_empty_tensors_are_moved_and_reduced(session: Session, function: str) ->
 
 
 @pytest.mark.parametrize("world_size", [2, 7])
-def test_bfloat16_is_reduced_in_float32_and_rounded_once(
-    session: Session, world_size: int
-) -> None:
+def test_bfloat16_is_reduced_in_float32_and_rounded_once(session: Session, world_size: int) -> None:
     session.call("collectives:rounding", world_size, (1000,)).raise_for_error()
 
 
