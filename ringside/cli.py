@@ -262,11 +262,11 @@ def _run(asked: argparse.Namespace) -> int:
     name = f"{target.file}:{target.function}" if target.function else target.file
     with Session(target.folder, machine=Machine.load(asked.machine)) as session:
         result = session.call(name, asked.ranks, args, seed=asked.seed, timeout_s=asked.timeout)
-    values = run_report.verdict(result, target.function, options)
+    values = run_report.verdict(result, target.function, options, target.folder / target.file)
     if asked.json:
         _print_json(run_report.as_json(result, name, values))
     else:
-        print(run_report.text(result, name, values, options))
+        print(run_report.text(result, name, values, options, target.folder / target.file))
         if target.function is None and run_report.nothing_happened(result):
             functions = ", ".join(inputs.functions(target.folder / target.file)) or "none"
             print(

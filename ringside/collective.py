@@ -133,6 +133,11 @@ class Gathering:
         """The root, or 0 where there is none."""
         return int(next(iter(self.specs.values()))[0]) if self.name in _ROOTED else 0
 
+    @property
+    def by_members(self) -> bool:
+        """Whether this is a reduction that the members do themselves, on everybody's parts."""
+        return self.name in _OP_AT and self.specs[0][_OP_AT[self.name]] == "USER"
+
     def sizes(self) -> tuple[int, ...]:
         """Counted bytes, in the form that ``ringside.lowering`` wants."""
         p, specs, name = self.size, self.specs, self.name
@@ -143,7 +148,7 @@ class Gathering:
         if name == "bcast":
             return (_nbytes(specs[self.root][1]),)
         if name in ("reduce", "allreduce", "scan", "exscan"):
-            return (_nbytes(specs[0][-1]),)
+            return (max(_nbytes(specs[r][-1]) for r in range(p)),)  # objects may differ in size
         if name == "reduce_scatter":
             array, counts = specs[0][1], specs[0][2]
             return tuple(int(count) * _itemsize(array) for count in counts)

@@ -7,6 +7,8 @@
     shard             this rank's part of the vector of rank 0, cut as numpy.array_split cuts
     n                 the vector's length
     any other name    --name VALUE after the --, else the parameter's default
+
+An assignment whose functions want other things brings an ``examples.py`` (``ringside.examples``).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ringside import examples
 from ringside.errors import NotPythonError, TargetError
 
 Array = npt.NDArray[Any]
@@ -99,10 +102,8 @@ def arguments(
     Raises:
         TargetError: the file has no such function, or a parameter has no value.
     """
-    names = _given(path, function, options)
     return [
-        tuple(_value(name, function, world_size, rank, options) for name in names)
-        for rank in range(world_size)
+        arguments_of_rank(path, function, world_size, rank, options) for rank in range(world_size)
     ]
 
 
@@ -110,8 +111,34 @@ def arguments_of_rank(
     path: Path, function: str, world_size: int, rank: int, options: Options
 ) -> tuple[Any, ...]:
     """Return what one rank gets after ``comm``, without building the others' inputs."""
+    own = _own_arguments(path, function, world_size, rank, options)
+    if own is not None:
+        return own
     names = _given(path, function, options)
     return tuple(_value(name, function, world_size, rank, options) for name in names)
+
+
+def _own_arguments(
+    path: Path, function: str, world_size: int, rank: int, options: Options
+) -> tuple[Any, ...] | None:
+    """What the assignment's ``examples.py`` gives to a function of the file."""
+    parameters(path, function)  # the file has it, and it takes comm
+    module = examples.beside(path)
+    if module is None:
+        return None
+    try:
+        given = module.arguments(function, world_size, rank, options)
+    except Exception as error:
+        raise TargetError(f"{examples.NAME}: {type(error).__name__}: {error}") from error
+    if given is None:
+        return None
+    unknown = sorted(set(options.others) - set(module.OPTIONS))
+    if unknown:
+        raise TargetError(
+            f"{function} has no option {unknown[0]!r}; its options are: "
+            f"{', '.join(sorted(module.OPTIONS))}."
+        )
+    return tuple(given)
 
 
 def _given(path: Path, function: str, options: Options) -> list[str]:
@@ -204,8 +231,17 @@ def _binds(part: ast.AST, name: str) -> bool:
     return isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
 
 
-def expected(function: str, world_size: int, rank: int, options: Options) -> Array | None:
-    """Return what rank ``rank`` should get from a collective of this name; None for other names."""
+def expected(
+    function: str, world_size: int, rank: int, options: Options, path: Path | None = None
+) -> Any:
+    """Return what rank ``rank`` should get from a collective of this name; None for other names.
+
+    ``path`` is the function's file: an ``examples.py`` beside it is asked first.
+    """
+    module = examples.beside(path) if path is not None else None
+    own = module.expected(function, world_size, rank, options) if module is not None else None
+    if own is not None:
+        return own
     if function == "all_gather":
         return vector(options.n, options.dtype, 0, options.seed)
     if function not in ("all_reduce", "recursive_doubling", "halving_doubling", "reduce_scatter"):
@@ -216,10 +252,33 @@ def expected(function: str, world_size: int, rank: int, options: Options) -> Arr
     return np.array_split(total, world_size)[rank] if function == "reduce_scatter" else total
 
 
-def matches(value: Any, wanted: Array) -> bool:
-    """Whether a rank's result has the wanted dtype, shape and, inputs being whole, every bit."""
+def matches(value: Any, wanted: Any) -> bool:
+    """Whether a rank's result has the wanted dtype, shape and, inputs being whole, every bit.
+
+    In a tuple or a list, and for a number, what rounds may differ in its last digits.
+    """
+    if isinstance(wanted, np.ndarray):
+        return _same_kind(value, wanted) and np.array_equal(value, wanted)
+    return _close(value, wanted)
+
+
+def _close(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, tuple | list):
+        alike = isinstance(value, tuple | list) and len(value) == len(wanted)
+        return alike and all(_close(v, w) for v, w in zip(value, wanted, strict=True))
+    if isinstance(wanted, np.ndarray):
+        if wanted.dtype.kind != "f":
+            return matches(value, wanted)
+        tolerance = 1e4 * float(np.finfo(wanted.dtype).eps)
+        return _same_kind(value, wanted) and np.allclose(value, wanted, tolerance, tolerance)
+    if isinstance(wanted, float):
+        return bool(np.isscalar(value) or np.ndim(value) == 0) and bool(np.isclose(value, wanted))
+    return bool(value == wanted)
+
+
+def _same_kind(value: Any, wanted: Array) -> bool:
     return (
         isinstance(value, np.ndarray)
         and value.dtype == wanted.dtype
-        and np.array_equal(value, wanted)
+        and value.shape == wanted.shape
     )

@@ -116,12 +116,17 @@ class Peer:
 
 @dataclass(frozen=True)
 class CollectiveRecord:
-    """One use of a library collective: on which communicator, by whom, how many bytes in all."""
+    """One use of a library collective: on which communicator, by whom, how many bytes in all.
+
+    ``by_members``: a reduction that the network can't do (of objects, or by a user's operation):
+    every member got every part, each of at most ``nbytes``.
+    """
 
     name: str
     comm: str
     members: tuple[int, ...]
     nbytes: int
+    by_members: bool = False
 
 
 @dataclass(frozen=True)
@@ -725,7 +730,8 @@ class Network:
             values = self._communicators(comm, members, gathering)
         else:
             total = sum(sizes)
-            self.collectives.append(CollectiveRecord(name, comm.path, members, total))
+            record = CollectiveRecord(name, comm.path, members, total, gathering.by_members)
+            self.collectives.append(record)
             values = gathering.values()
         detail = (TIMED_AS.get(name, name), gathering.sequence, gathering.root, members, sizes)
         encoded: dict[int, bytes] = {}

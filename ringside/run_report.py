@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,17 @@ from ringside.draw.units import format_bytes, format_time
 from ringside.world import Result
 
 
-def verdict(result: Result, function: str | None, options: inputs.Options | None) -> str:
+def verdict(
+    result: Result,
+    function: str | None,
+    options: inputs.Options | None,
+    path: Path | None = None,
+) -> str:
     """Return "right", "wrong" or "not compared" with the serial computation."""
     if function is None or options is None or result.error is not None:
         return "not compared"
     for rank, value in enumerate(result.values):
-        wanted = inputs.expected(function, len(result.values), rank, options)
+        wanted = inputs.expected(function, len(result.values), rank, options, path)
         if wanted is None:
             return "not compared"
         if not inputs.matches(value, wanted):
@@ -52,7 +58,13 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
     }
 
 
-def text(result: Result, target: str, values: str, options: inputs.Options | None) -> str:
+def text(
+    result: Result,
+    target: str,
+    values: str,
+    options: inputs.Options | None,
+    path: Path | None = None,
+) -> str:
     """For people: what each rank printed, returned, sent and waited."""
     lines: list[str] = []
     for rank, printed in enumerate(result.output):
@@ -70,7 +82,7 @@ def text(result: Result, target: str, values: str, options: inputs.Options | Non
     if result.unreceived:
         lines.append(f"sent and never received: {result.unreceived[0]}")
     if values != "not compared":
-        lines.append(f"values: {values}" + _first_wrong(result, target, options, values))
+        lines.append(f"values: {values}" + _first_wrong(result, target, options, values, path))
     elif result.error is None and options is not None:
         lines += [
             f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
@@ -110,12 +122,18 @@ def _table(result: Result) -> list[str]:
     ]
 
 
-def _first_wrong(result: Result, target: str, options: inputs.Options | None, values: str) -> str:
+def _first_wrong(
+    result: Result,
+    target: str,
+    options: inputs.Options | None,
+    values: str,
+    path: Path | None,
+) -> str:
     if values != "wrong" or options is None:
         return ", equal to the serial computation on every rank"
     function = target.rpartition(":")[2]
     for rank, value in enumerate(result.values):
-        wanted = inputs.expected(function, len(result.values), rank, options)
+        wanted = inputs.expected(function, len(result.values), rank, options, path)
         if wanted is not None and not inputs.matches(value, wanted):
             return f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}"
     return ""

@@ -1,0 +1,1 @@
+"""Hidden suite of a04_data_parallel."""

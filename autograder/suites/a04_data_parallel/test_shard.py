@@ -1,0 +1,221 @@
+"""shard.py: one order an epoch, dealt out."""
+
+import numpy as np
+import pytest
+
+from ringside.checking import Case, Verdict, assert_ran
+
+TARGET = "shard:shard"
+SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
+LARGE = 1000
+
+
+def points(number, kind):
+    return pytest.mark.points(number, kind=kind, module="shard")
+
+
+def fail(sentence, n, world_size, rank, epoch, seed):
+    call = f"shard({n}, {world_size}, {rank}, {epoch}, {seed})"
+    line = f'python -c "from shard import shard; print({call})"'
+    return Verdict(f"{call}: {sentence}", reproduce=line)
+
+
+def shards(ranks, world_size, calls):
+    """For each ``(n, epoch, seed)`` every rank's shard, each from a process of its own."""
+    result = ranks.call("trials:shards", world_size, [(list(calls),)] * world_size)
+    assert_ran(result, Case(TARGET, world_size, calls[0][0]))
+    per_rank = [value[0] for value in result.values]
+    for rank, own in enumerate(per_rank):
+        for (n, epoch, seed), indices in zip(calls, own, strict=True):
+            if not isinstance(indices, np.ndarray) or indices.ndim != 1:
+                kind = type(indices).__name__
+                raise fail(
+                    f"the result is of type {kind}; it must be an array of one dimension.",
+                    n, world_size, rank, epoch, seed,
+                )  # fmt: skip
+            if indices.dtype != np.int64:
+                raise fail(
+                    f"the result has dtype {indices.dtype}; it must be int64.",
+                    n, world_size, rank, epoch, seed,
+                )  # fmt: skip
+    return result, [[own[k] for own in per_rank] for k in range(len(calls))]
+
+
+def covered(ranks, world_size, calls):
+    """Shards of each call, in which every sample stands once."""
+    result, found = shards(ranks, world_size, calls)
+    for (n, epoch, seed), parts in zip(calls, found, strict=True):
+        counts = np.bincount(np.concatenate(parts).clip(0), minlength=n)
+        together = sum(map(len, parts))
+        strange = [int(i) for part in parts for i in part if not 0 <= i < n]
+        if strange:
+            raise fail(f"{strange[0]} is no index.", n, world_size, "rank", epoch, seed)
+        for what, wrong in (("no rank takes", counts == 0), ("twice or more stands", counts > 1)):
+            if n and wrong.any():
+                raise fail(
+                    f"of {n} samples the shards of all {world_size} ranks hold {together}; {what} "
+                    f"sample {int(np.argmax(wrong))}.",
+                    n, world_size, "rank", epoch, seed,
+                )  # fmt: skip
+    return result, found
+
+
+def orders(ranks, calls):
+    """The order on one rank, for each call."""
+    return [parts[0] for parts in covered(ranks, 1, calls)[1]]
+
+
+def draw(rng, count=1):
+    """Seeds that nobody has guessed."""
+    return [int(seed) for seed in rng.integers(1, 2**31, size=count)]
+
+
+@points(12, "values")
+def test_every_sample_once_on_2_4_and_8_ranks(ranks, rng):
+    seed = draw(rng)[0]
+    for world_size in (2, 4, 8):
+        covered(ranks, world_size, [(n, epoch, seed) for n in SIZES for epoch in (0, 3)])
+
+
+@points(12, "values")
+def test_every_sample_once_on_3_5_6_and_7_ranks(ranks, rng):
+    seed = draw(rng)[0]
+    for world_size in (3, 5, 6, 7):
+        covered(ranks, world_size, [(n, epoch, seed) for n in SIZES for epoch in (0, 3)])
+
+
+@points(8, "values")
+def test_lengths_differ_by_one_at_most(ranks, rng):
+    seed = draw(rng)[0]
+    for world_size in (2, 3, 5, 8):
+        calls = [(n, 1, seed) for n in SIZES]
+        for (n, epoch, _), parts in zip(calls, covered(ranks, world_size, calls)[1], strict=True):
+            for rank, part in enumerate(parts):
+                short = n // world_size
+                if len(part) not in (short, short + bool(n % world_size)):
+                    raise fail(
+                        f"{len(part)} of {n} samples for one of {world_size} ranks; "
+                        f"it must be {short}{f' or {short + 1}' if n % world_size else ''}.",
+                        n, world_size, rank, epoch, seed,
+                    )  # fmt: skip
+
+
+@points(13, "values")
+def test_each_epoch_and_seed_has_its_own_order(ranks, rng):
+    seed = draw(rng)[0]
+    pairs = [(epoch, seed + k) for k in range(4) for epoch in range(4)]
+    pairs += [(e, s) for e in (0, 1, 2, 3, 10, 11) for s in (0, 1, 2, 3, 10, 11)]
+    covered(ranks, 2, [(LARGE, *pairs[0])])  # one rank alone earns nothing
+    found = orders(ranks, [(LARGE, *pair) for pair in pairs])
+    seen = {}
+    for (epoch, of_seed), order in zip(pairs, found, strict=True):
+        other = seen.setdefault(order.tobytes(), (epoch, of_seed))
+        if other != (epoch, of_seed):
+            raise fail(
+                f"the same order as in epoch {other[0]} of seed {other[1]}.",
+                LARGE, 1, 0, epoch, of_seed,
+            )  # fmt: skip
+
+
+@points(8, "values")
+def test_orders_are_random_permutations(ranks, rng):
+    seed = draw(rng)[0]
+    covered(ranks, 2, [(LARGE, 0, seed)])  # one rank alone earns nothing
+    calls = [(LARGE, epoch, seed) for epoch in range(3)]
+    found = [np.arange(LARGE), *orders(ranks, calls)]
+    for late in range(1, len(found)):
+        for early in range(late):
+            alike = _likeness(found[early], found[late])
+            if alike > 0.02:
+                what = "the samples' own order" if early == 0 else f"epoch {early - 1}'s order"
+                raise fail(
+                    f"{alike:.0%} of the samples have the place or the neighbour that they have in "
+                    f"{what}; in a random permutation almost none have.",
+                    LARGE, 1, 0, late - 1, seed,
+                )  # fmt: skip
+
+
+def _likeness(a, b):
+    """The largest share of samples in the same place, or with the same neighbour."""
+    pairs = [{(int(x), int(y)) for x, y in zip(o, np.roll(o, -1), strict=True)} for o in (a, b)]
+    turned = {(y, x) for x, y in pairs[0]}
+    moved = np.argsort(b) - np.argsort(a)  # how far each sample moved, round the end
+    same_move = np.bincount(moved % len(a)).max() / len(a)
+    shared = max(len(pairs[0] & pairs[1]), len(turned & pairs[1])) / len(a)
+    return max(shared, same_move)
+
+
+@points(17, "schedule")
+def test_steps_do_not_depend_on_the_number_of_ranks(ranks, rng):
+    seed = draw(rng)[0]
+    calls = [(n, epoch, seed) for n in (8, 9, 64, 101) for epoch in (0, 2)]
+    wholes = orders(ranks, calls)
+    for world_size in (2, 3, 4, 7, 8):
+        found = covered(ranks, world_size, calls)[1]
+        for (n, epoch, _), whole, parts in zip(calls, wholes, found, strict=True):
+            for k in range(1, max(map(len, parts)) + 1):
+                together = {int(i) for part in parts for i in part[:k]}
+                if together != set(whole[: k * world_size].tolist()):
+                    raise fail(
+                        f"the first {k} samples of all {world_size} ranks are not the first "
+                        f"{min(k * world_size, n)} of the order on one rank.",
+                        n, world_size, "rank", epoch, seed,
+                    )  # fmt: skip
+
+
+@points(10, "communication")
+def test_nothing_is_sent(ranks, rng):
+    seed = draw(rng)[0]
+    for world_size in (2, 5):
+        result, _ = covered(ranks, world_size, [(64, 0, seed), (64, 1, seed), (3, 0, seed)])
+        used = [record.name for record in result.collectives] + list(result.comm_calls)
+        if any(result.sent_messages()) or used:
+            what = used[0] if used else "a message"
+            raise fail(
+                f"the ranks used {what}; each must work its shard out alone.",
+                64, world_size, "rank", 0, seed,
+            )  # fmt: skip
+
+
+@points(7, "safety")
+def test_same_result_whatever_was_called_before(ranks, rng):
+    seed = draw(rng)[0]
+    calls = [(101, 0, seed), (64, 2, seed), (101, 1, seed), (101, 0, seed), (64, 2, seed)]
+    for world_size in (2, 3):
+        found = covered(ranks, world_size, calls)[1]
+        for early, late in ((0, 3), (1, 4)):
+            for rank, (a, b) in enumerate(zip(found[early], found[late], strict=True)):
+                if not np.array_equal(a, b):
+                    n, epoch, _ = calls[late]
+                    raise fail(
+                        "another result than the first time, after other calls.",
+                        n, world_size, rank, epoch, seed,
+                    )  # fmt: skip
+
+
+@points(6, "safety")
+def test_result_belongs_to_the_caller(ranks, rng):
+    seed = draw(rng)[0]
+    for world_size in (2, 3):
+        covered(ranks, world_size, [(64, 1, seed)])
+        result = ranks.call("trials:shards_again", world_size, [(64, 1, seed)] * world_size)
+        assert_ran(result, Case(TARGET, world_size, 64))
+        for rank, (then, again) in enumerate(result.values):
+            if not np.array_equal(then, again):
+                raise fail(
+                    "after the caller wrote into the result, a second call gives another one.",
+                    64, world_size, rank, 1, seed,
+                )  # fmt: skip
+
+
+@points(7, "safety")
+def test_global_generators_are_left_alone(ranks, rng):
+    seed = draw(rng)[0]
+    for world_size in (2, 3):
+        result, _ = covered(ranks, world_size, [(64, 0, seed), (64, 1, seed)])
+        for rank, (_, moved) in enumerate(result.values):
+            if moved:
+                raise fail(
+                    "it drew from a global random generator, or seeded one; make one of your own.",
+                    64, world_size, rank, 0, seed,
+                )  # fmt: skip

@@ -1,0 +1,51 @@
+"""Inputs that an assignment brings itself: ``examples.py`` beside the modules.
+
+Where functions want other things than vectors, this supplied file says what they are tried out
+on. It has two functions, both with ``options`` as ``ringside.inputs.Options``::
+
+    arguments(function, world_size, rank, options)   what a rank gets after ``comm``, a tuple
+    expected(function, world_size, rank, options)    what it should return
+
+and ``OPTIONS``, the names that may stand after ``--``. Both give None for a function that they
+don't know: then it gets vectors, as ``ringside.inputs`` says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from ringside.errors import TargetError
+
+NAME = "examples.py"
+
+
+def beside(path: Path) -> ModuleType | None:
+    """The ``examples.py`` in a module's folder, or None.
+
+    The modules that it imports from there are its own: they don't stay in ``sys.modules``.
+
+    Raises:
+        TargetError: it can't be imported.
+    """
+    place = path.parent / NAME
+    if not place.is_file():
+        return None
+    folder, before = str(place.parent.resolve()), set(sys.modules)
+    spec = importlib.util.spec_from_file_location("examples", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise TargetError(f"{place}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).parent == Path(folder):
+                del sys.modules[name]
+    return module
