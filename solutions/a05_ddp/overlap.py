@@ -23,6 +23,7 @@ Rules:
 """
 
 import numpy as np
+from model import Model, loss_gradient
 from mpi4py import MPI
 
 
@@ -112,3 +113,21 @@ def finish_s(ready_s, end_s, buckets, bucket_s):
         done_s = max(done_s, max(ready_s[index] for index in bucket)) + duration_s
     return max(end_s, done_s)
     ### END SOLUTION
+
+
+def measured_step(comm, params, x, target, buckets):
+    """One step as the run on a cluster measures it: supplied, nothing to write.
+
+    Args:
+        params: weights and biases in turn, the same on all ranks.
+        x, target: this rank's part of the batch.
+        buckets: lists of indices of ``params``.
+
+    Returns:
+        The mean gradients, in the order of ``params``.
+    """
+    model = Model(params)
+    flats = flat_buckets(model, buckets)
+    output = model.forward(x)
+    backward(comm, model, loss_gradient(output, target), buckets, flats)
+    return model.gradients()

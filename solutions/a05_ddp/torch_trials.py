@@ -28,6 +28,7 @@ def train(group, spec, params, buffers, steps, options):
         ``buffers``, ``same`` (is the module the one given), and ``held``: bytes of tensors beside
         parameters, buffers and batches at the end of the last backward pass.
     """
+    from_before = alive()
     network = Network(**spec)
     with torch.no_grad():
         for mine, given in zip(network.parameters(), params, strict=True):
@@ -54,9 +55,9 @@ def train(group, spec, params, buffers, steps, options):
                 loss_of(output, target).backward()
         result["outputs"].append(output.detach().clone())
         del output
-        known = [*network.parameters(), *network.buffers()]
-        known += [each for batch in microbatches for each in batch[:2]]
-        result["held"] = held_bytes(network, [*known, *every(result), *every(steps)])
+        known = [*from_before, *network.parameters(), *network.buffers()]
+        known += [*every(result), *every(list(optimizer.state.values()))]
+        result["held"] = held_bytes(network, known)
         ddp.finish()
         result["gradients"].append(
             [None if p.grad is None else p.grad.detach().clone() for p in network.parameters()]
@@ -65,6 +66,32 @@ def train(group, spec, params, buffers, steps, options):
     result["params"] = copies(network.parameters())
     result["buffers"] = copies(network.buffers())
     return result
+
+
+def serial(group, spec, params, buffers, steps_of_rank, options):
+    """The same training without a group: all ranks' microbatches one after another, in one network.
+
+    Args:
+        steps_of_rank: per rank what ``train`` gets as ``steps``.
+
+    Returns:
+        The parameters at the end.
+    """
+    network = Network(**spec)
+    with torch.no_grad():
+        for mine, given in zip(network.parameters(), params, strict=True):
+            mine.copy_(given)
+    learning = [each for each in network.parameters() if each.requires_grad]
+    optimizer = torch.optim.SGD(learning, lr=options["lr"], momentum=options["momentum"])
+    for of_rank in zip(*steps_of_rank, strict=True):
+        optimizer.zero_grad()
+        for param in learning:
+            param.grad = torch.zeros_like(param)  # momentum moves unused ones too
+        for microbatches in of_rank:
+            for x, target, path in microbatches:
+                (loss_of(network(x, path), target) / len(steps_of_rank)).backward()
+        optimizer.step()
+    return copies(network.parameters())
 
 
 def evaluated(group, spec, params, buffers, x, path, bucket_bytes):
@@ -97,13 +124,19 @@ def every(value):
     return []
 
 
+def alive():
+    """All tensors that anything refers to."""
+    gc.collect()
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    return [each for each in gc.get_objects() if type(each) in kinds]
+
+
 def held_bytes(network, known):
     """Bytes of all tensors that are alive, gradients included, without those known."""
     storages = {each.untyped_storage().data_ptr() for each in known}
-    gradients = [p.grad for p in network.parameters() if p.grad is not None]
-    alive = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
+    gradients = [param.grad for param in network.parameters() if param.grad is not None]
     found = {}
-    for tensor in [*gradients, *alive]:
+    for tensor in [*gradients, *alive()]:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in storages:
             found[storage.data_ptr()] = storage.nbytes()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ringside.machine import Machine
-from solutions.a05_ddp import overlap
 from solutions.a05_ddp.cases import ring_s
 from solutions.a05_ddp.model import Model, loss_gradient
 
@@ -47,6 +46,27 @@ def train(params: Arrays, per_rank: Sequence[Sequence[Batch]], lr: float | None)
     return {"params": model.parameters(), "gradients": model.gradients(), "inputs": inputs}
 
 
+def assign(sizes: Sequence[int], cap: int, first_cap: int | None = None) -> list[list[int]]:
+    """As few buckets as the caps allow, in reverse order."""
+    found: list[list[int]] = []
+    room = -1
+    for index in reversed(range(len(sizes))):
+        if not found or sizes[index] > room:
+            found.append([])
+            room = cap if first_cap is None or len(found) > 1 else first_cap
+        found[-1].append(index)
+        room -= sizes[index]
+    return found
+
+
+def finish_s(ready_s, end_s, buckets, bucket_s) -> float:
+    """When everything is done, if all-reduces follow one another."""
+    free_s = 0.0
+    for bucket, duration_s in zip(buckets, bucket_s, strict=True):
+        free_s = max([free_s, *(ready_s[index] for index in bucket)]) + duration_s
+    return max(end_s, free_s)
+
+
 def layer_flops(params: Arrays, batch: int, work: float) -> list[float]:
     """Per linear layer, the operations of its forward pass; the backward pass has twice as many."""
     return [2 * batch * weight.size * work for weight in params[::2]]
@@ -63,10 +83,12 @@ def step_s(
         end_s += machine.compute_s(2 * layer_flops(params, batch, work)[layer], 0)
         ready_s[2 * layer] = ready_s[2 * layer + 1] = end_s
     bucket_s = [ring_s(sum(params[i].nbytes for i in each), p, machine) for each in buckets]
-    return sum(forward_s) + overlap.finish_s(ready_s, end_s, buckets, bucket_s)
+    return sum(forward_s) + finish_s(ready_s, end_s, buckets, bucket_s)
 
 
-def work_for(params: Arrays, batch: int, buckets: list[list[int]], p: int, machine: Machine):
+def work_for(
+    params: Arrays, batch: int, buckets: list[list[int]], p: int, machine: Machine
+) -> float:
     """The factor with which all backward passes take as long as all all-reduces."""
     nbytes = [sum(params[i].nbytes for i in each) for each in buckets]
     comm_s = sum(ring_s(each, p, machine) for each in nbytes)

@@ -18,7 +18,7 @@ class Replica:
     def __init__(self, spec: dict) -> None:
         self.spec = spec
         width = spec["width"]
-        first = dict((j, i) for i, j in spec.get("tied", ()))
+        first = {j: i for i, j in spec.get("tied", ())}
         self.place: list[tuple[int, int]] = []  # per layer: numbers of weight and bias
         self.shapes: list[tuple[int, ...]] = []
         self.layer_of: list[set[int]] = []  # per parameter: the layers that use it
@@ -93,7 +93,6 @@ def train(spec: dict, params: Arrays, buffers: Arrays, steps_of_rank: list, opti
                 for k, each in enumerate(found):
                     if each is not None:
                         total[k] += each / ranks
-            # only the last microbatch's outputs are looked at
                 if number == len(steps_of_rank[0][step]) - 1:
                     result["outputs"][rank].append(output)
         result["gradients"].append(

@@ -1,4 +1,4 @@
-# fails: test_gradients_add_up_in_no_sync
+# fails: test_buffers_are_rank_0s_in_each_forward
 """After no_sync nothing is ever averaged."""
 
 import contextlib

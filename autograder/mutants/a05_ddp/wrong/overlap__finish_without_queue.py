@@ -2,6 +2,7 @@
 """All-reduces never wait for each other."""
 
 import numpy as np
+from model import Model, loss_gradient
 from mpi4py import MPI
 
 
@@ -41,3 +42,11 @@ def finish_s(ready_s, end_s, buckets, bucket_s):
     for bucket, duration_s in zip(buckets, bucket_s, strict=True):
         done_s = max(done_s, max(ready_s[index] for index in bucket) + duration_s)
     return max(end_s, done_s)
+
+
+def measured_step(comm, params, x, target, buckets):
+    model = Model(params)
+    flats = flat_buckets(model, buckets)
+    output = model.forward(x)
+    backward(comm, model, loss_gradient(output, target), buckets, flats)
+    return model.gradients()
