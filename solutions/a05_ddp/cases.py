@@ -3,6 +3,7 @@
 A ``Call`` is what a verdict is about: its words, and the line that runs the same thing.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +43,7 @@ def fusion_call(world_size, lengths, threshold_bytes, dtype="float64"):
     words = f"--lengths '{list(lengths)}' --threshold-bytes {threshold_bytes} --dtype {dtype}"
     return Call(
         "buckets:fusion_cycle", world_size, sum(lengths), dtype,
-        about=f"gradients of {_listed(lengths)} elements, threshold {threshold_bytes} bytes, {dtype}",
+        about=f"gradients of {_listed(lengths)} elements, at most {threshold_bytes} bytes, {dtype}",
         line=f"ringside run trials.py:try_fusion --ranks {world_size} -- {words}",
     )  # fmt: skip
 
@@ -50,7 +51,7 @@ def fusion_call(world_size, lengths, threshold_bytes, dtype="float64"):
 def step_call(world_size, widths, buckets, dtype="float64"):
     """``overlap.backward`` of a model with layers of these widths."""
     words = f"--widths '{list(widths)}' --buckets '{buckets}' --dtype {dtype}"
-    elements = sum((d_in + 1) * d_out for d_in, d_out in zip(widths, widths[1:], strict=False))
+    elements = sum((d_in + 1) * d_out for d_in, d_out in itertools.pairwise(widths))
     return Call(
         "overlap:backward", world_size, elements, dtype,
         about=f"layers of widths {_listed(widths)}, buckets {_listed(buckets)}, {dtype}",

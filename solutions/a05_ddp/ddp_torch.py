@@ -26,7 +26,6 @@ Rules:
 
 import contextlib
 
-import torch
 import torch.distributed as dist
 from torch import nn
 

@@ -11,6 +11,8 @@ Every pass declares its floating-point operations with ``ringside.compute``, so 
 passes for it; ``work`` multiplies them, so that a small layer can take the time of a large one.
 """
 
+import itertools
+
 import numpy as np
 
 import ringside
@@ -46,7 +48,9 @@ class Linear:
         return grad_output @ self.params[0].T
 
     def _declare(self, times, phase):
-        ringside.compute(num_flops=self.work * times * len(self.x) * self.params[0].size, phase=phase)
+        ringside.compute(
+            num_flops=self.work * times * len(self.x) * self.params[0].size, phase=phase
+        )
 
 
 class Tanh:
@@ -118,7 +122,7 @@ def loss_gradient(output, target):
 def random_parameters(widths, rng, dtype="float64"):
     """Weights and biases for layers of ``widths[0] -> widths[1] -> ...``."""
     params = []
-    for d_in, d_out in zip(widths, widths[1:], strict=False):
+    for d_in, d_out in itertools.pairwise(widths):
         params.append((rng.standard_normal((d_in, d_out)) / np.sqrt(d_in)).astype(dtype))
         params.append((rng.standard_normal(d_out) / 10).astype(dtype))
     return params

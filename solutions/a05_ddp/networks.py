@@ -42,9 +42,7 @@ class Network(nn.Module):
         backward_s: seconds of virtual time that one layer's backward pass takes.
     """
 
-    def __init__(
-        self, width, num_layers, *, tied=(), frozen=(), buffers=False, backward_s=1e-6
-    ):
+    def __init__(self, width, num_layers, *, tied=(), frozen=(), buffers=False, backward_s=1e-6):
         super().__init__()
         self.layers = nn.ModuleList(
             nn.Linear(width, width, dtype=torch.float64) for _ in range(num_layers)

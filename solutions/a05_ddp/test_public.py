@@ -157,7 +157,8 @@ def test_first_bucket_has_a_cap_of_its_own(ranks):
 def test_as_few_buckets_as_the_caps_allow(ranks):
     cases = [(call, buckets) for call, buckets in ASSIGNED]
     for call, fewest in cases:
-        check_assigned(ranks, [(call, fewest)], lambda b, *_, n=len(fewest): len(b) != n)
+        count = len(fewest)
+        check_assigned(ranks, [(call, fewest)], lambda b, *_, count=count: len(b) != count)
 
 
 @points(10, "values", "buckets")
@@ -617,9 +618,7 @@ def test_launches_in_one_order_whatever_is_ready_first(ranks, rng):
     orders = [ALL, ALL[::-1], [2, 0, 1]]
     for seed in LATENCY_SEEDS:
         paths = [[[orders[(rank + seed) % 3]]] for rank in range(3)]
-        call, result = trained(
-            ranks, rng, 3, paths, 336, "unused", machine=rendezvous(), seed=seed
-        )
+        call, result = trained(ranks, rng, 3, paths, 336, "unused", machine=rendezvous(), seed=seed)
         all_waited_for(result, call)
 
 

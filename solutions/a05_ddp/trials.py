@@ -41,8 +41,14 @@ def inside(arrays, strided):
     if not strided:
         return [np.array(array) for array in arrays], []
     larger = [np.full([2 * d + 1 for d in (*array.shape, 1)], 77, array.dtype) for array in arrays]
-    views = [whole[(slice(1, None, 2),) * array.ndim + (1,)] for whole, array in zip(larger, arrays, strict=True)]
-    views = [view if view.ndim else whole[1:2].reshape(()) for view, whole in zip(views, larger, strict=True)]
+    views = [
+        whole[(slice(1, None, 2),) * array.ndim + (1,)]
+        for whole, array in zip(larger, arrays, strict=True)
+    ]
+    views = [
+        view if view.ndim else whole[1:2].reshape(())
+        for view, whole in zip(views, larger, strict=True)
+    ]
     for view, array in zip(views, arrays, strict=True):
         view[...] = array
     return views, larger
@@ -174,7 +180,10 @@ def parts_of(model, buckets, flats):
     return len(flats) == len(buckets) and all(
         isinstance(flat, np.ndarray)
         and flat.ndim == 1
-        and all(np.shares_memory(gradients[index], flat) or not gradients[index].size for index in bucket)
+        and all(
+            np.shares_memory(gradients[index], flat) or not gradients[index].size
+            for index in bucket
+        )
         for bucket, flat in zip(buckets, flats, strict=True)
     )
 

@@ -1,4 +1,4 @@
-"""What must come out: serial training of the whole batch, and the closed forms of the docstrings."""
+"""What must come out: serial training of the whole batch, and the docstrings' closed forms."""
 
 from collections.abc import Sequence
 

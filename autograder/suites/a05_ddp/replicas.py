@@ -59,7 +59,9 @@ class Replica:
         grad = (x - target) / len(x)
         for layer, x_in, y in zip(path[::-1], inputs[::-1], outputs[::-1], strict=True):
             grad = grad * (1 - y**2)
-            for number, part in zip(self.place[layer], (grad.T @ x_in, grad.sum(axis=0)), strict=True):
+            for number, part in zip(
+                self.place[layer], (grad.T @ x_in, grad.sum(axis=0)), strict=True
+            ):
                 if number in self.learning:
                     found[number] = part if found[number] is None else found[number] + part
             grad = grad @ params[self.place[layer][0]]

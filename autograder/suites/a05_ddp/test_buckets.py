@@ -16,7 +16,7 @@ def points(number, kind):
     return pytest.mark.points(number, kind=kind, module="buckets")
 
 
-# -- assign_buckets ---------------------------------------------------------------------------------
+# -- assign_buckets --------------------------------------------------------------------------------
 
 
 def sizes_and_caps(rng):
@@ -125,7 +125,7 @@ def test_as_few_buckets_as_the_caps_allow(ranks, rng):
         check_count(call, buckets)
 
 
-# -- pack and unpack --------------------------------------------------------------------------------
+# -- pack and unpack -------------------------------------------------------------------------------
 
 
 def packed(ranks, rng, dtype, strided):
@@ -167,7 +167,7 @@ def test_unpack_refuses_other_lengths(ranks, rng):
         )
 
 
-# -- average and fusion_cycle -----------------------------------------------------------------------
+# -- average and fusion_cycle ----------------------------------------------------------------------
 
 
 def averaged(ranks, rng, p, shapes, buckets, dtype="float64", *, strided=False, **options):
@@ -339,9 +339,7 @@ def test_ranks_may_be_ready_in_any_order(ranks, rng):
     n = len(SHAPES)
     for seed in LATENCY_SEEDS:
         ready = [[bool((rank + seed) % n != index) for index in range(n)] for rank in range(4)]
-        case, result, _ = fused(
-            ranks, rng, 4, SHAPES, ready, 64, machine=rendezvous(), seed=seed
-        )
+        case, result, _ = fused(ranks, rng, 4, SHAPES, ready, 64, machine=rendezvous(), seed=seed)
         trial.check_requests(result, case)
         case, result = averaged(
             ranks, rng, 4, SHAPES, some_buckets(SHAPES, 4), machine=rendezvous(), seed=seed
@@ -383,8 +381,6 @@ def test_time_of_average(ranks, rng):
 def test_time_of_fusion(ranks, rng):
     machine = Machine.load("textbook")
     shapes = [(8,)] * 40
-    case, result, _ = fused(
-        ranks, rng, 16, shapes, [[True] * 40] * 16, 640, machine=machine
-    )
+    case, result, _ = fused(ranks, rng, 16, shapes, [[True] * 40] * 16, 640, machine=machine)
     bound_s = 4 * ring_s(640, 16, machine) + ring_s(8 * 40, 16, machine)
     assert_makespan(result, bound_s, case)

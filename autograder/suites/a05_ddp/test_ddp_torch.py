@@ -38,14 +38,9 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     width = spec["width"]
     scale = 1 / np.sqrt(width)
     params = [[scale * rng.standard_normal(shape) for shape in net.shapes] for _ in range(p)]
-    buffers = [
-        [np.asarray(each + rng.integers(1, 9)) for each in net.buffers()] for _ in range(p)
-    ]
+    buffers = [[np.asarray(each + rng.integers(1, 9)) for each in net.buffers()] for _ in range(p)]
     steps = [
-        [
-            [(*rng.standard_normal((2, BATCH, width)), path) for path in step]
-            for step in paths[rank]
-        ]
+        [[(*rng.standard_normal((2, BATCH, width)), path) for path in step] for step in paths[rank]]
         for rank in range(p)
     ]
     about = ", ".join(f"{k} {v}" for k, v in spec.items() if k in ("tied", "frozen", "buffers"))
@@ -57,12 +52,18 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     wanted = replicas.train(spec, params[0], buffers[0], steps, options)
     for rank, value in enumerate(result.values):
         compare(value["begin"], params[0], case, f"after the constructor, rank {rank}'s parameter")
-        compare(value["begin_buffers"], buffers[0], case, f"after the constructor, rank {rank}'s buffer")
-        for number, (found, right) in enumerate(zip(value["gradients"], wanted["gradients"], strict=True)):
+        compare(
+            value["begin_buffers"], buffers[0], case, f"after the constructor, rank {rank}'s buffer"
+        )
+        for number, (found, right) in enumerate(
+            zip(value["gradients"], wanted["gradients"], strict=True)
+        ):
             compare_gradients(found, right, case, f"rank {rank}'s gradient in step {number}")
         compare(value["outputs"], wanted["outputs"][rank], case, f"rank {rank}'s output in step")
         compare(value["params"], wanted["params"], case, f"at the end, rank {rank}'s parameter")
-        compare(value["buffers"], wanted["buffers"][rank], case, f"at the end, rank {rank}'s buffer")
+        compare(
+            value["buffers"], wanted["buffers"][rank], case, f"at the end, rank {rank}'s buffer"
+        )
         if value["same"] is not True:
             raise case.fail(f"rank {rank}: ddp.module is not the module that was given.")
     return case, result, net
@@ -90,7 +91,7 @@ def compare_gradients(values, expected, case, what):
         compare([value], [right], case, f"{what}, of parameter {number}:")
 
 
-# -- values -----------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 @points(12, "values")
@@ -174,7 +175,7 @@ def check_evaluation(ranks, rng, spec):
         compare([output, *buffers], expected[rank], case, f"rank {rank}'s output and buffers:")
 
 
-# -- communication ----------------------------------------------------------------------------------
+# -- communication ---------------------------------------------------------------------------------
 
 
 def reduced(result, case, members=None):
@@ -265,7 +266,7 @@ def test_given_group_is_used(ranks, rng):
     trial.elsewhere(call, members, case)
 
 
-# -- schedule, safety, memory, speed ----------------------------------------------------------------
+# -- schedule, safety, memory, speed ---------------------------------------------------------------
 
 
 def check_launches(result, net, buckets, path, case):

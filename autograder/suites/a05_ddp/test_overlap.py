@@ -1,5 +1,6 @@
 """overlap.py: each bucket's all-reduce begins while the next layers compute."""
 
+import itertools
 import math
 
 import numpy as np
@@ -32,13 +33,22 @@ def points(number, kind):
 def cut(widths, bucket_bytes, dtype="float64"):
     """Buckets in reverse order under a cap."""
     unit = np.dtype(dtype).itemsize
-    pairs = zip(widths, widths[1:], strict=False)
+    pairs = itertools.pairwise(widths)
     sizes = [size for d_in, d_out in pairs for size in (unit * d_in * d_out, unit * d_out)]
     return greedy(sizes, bucket_bytes)
 
 
 def stepped(
-    ranks, rng, p, widths=WIDTHS, buckets=None, dtype="float64", steps=1, lr=None, work=1.0, **options
+    ranks,
+    rng,
+    p,
+    widths=WIDTHS,
+    buckets=None,
+    dtype="float64",
+    steps=1,
+    lr=None,
+    work=1.0,
+    **options,
 ):
     """Train, and compare gradients and parameters with serial training; returns case and result."""
     buckets = cut(widths, 200, dtype) if buckets is None else buckets
@@ -73,7 +83,9 @@ def compare(values, expected, dtype, case, what):
     expected = [np.asarray(each).astype(dtype) for each in expected]
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     eps = 2 * (case.world_size + 1) * np.finfo(dtype).eps
-    scales = [np.full(each.shape, tolerance / eps * (1 + abs(each).max(initial=0))) for each in expected]
+    scales = [
+        np.full(each.shape, tolerance / eps * (1 + abs(each).max(initial=0))) for each in expected
+    ]
     trial.check_arrays(values, expected, scales, case, what)
 
 
@@ -297,7 +309,7 @@ def test_gradients_are_not_copied(ranks, rng):
 @points(6, "safety")
 def test_all_reduces_may_be_slow_and_are_waited_for(ranks, rng):
     for seed in LATENCY_SEEDS:
-        case, result, params, buckets = stepped(
+        case, result, _params, _buckets = stepped(
             ranks, rng, 4, steps=2, lr=0.1, machine=rendezvous(), seed=seed
         )
         trial.check_requests(result, case)

@@ -39,7 +39,7 @@ def unpack(flat, arrays):
 
 
 def average(comm, gradients, buckets):
-    for bucket in [[index for bucket in buckets for index in bucket]]:
+    for bucket in [[index for each in buckets for index in each]]:
         arrays = [gradients[index] for index in bucket]
         flat = pack(arrays)
         comm.Allreduce(MPI.IN_PLACE, flat)

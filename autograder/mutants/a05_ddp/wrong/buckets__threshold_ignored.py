@@ -54,8 +54,6 @@ def fusion_cycle(comm, gradients, ready, threshold_bytes):
     comm.Allreduce(MPI.IN_PLACE, everywhere, op=MPI.MIN)
     agreed = np.flatnonzero(everywhere).tolist()
     sizes = [gradients[index].nbytes for index in agreed]
-    buckets = [
-        [agreed[place] for place in bucket] for bucket in assign_buckets(sizes, 1 << 62)
-    ]
+    buckets = [[agreed[place] for place in bucket] for bucket in assign_buckets(sizes, 1 << 62)]
     average(comm, gradients, buckets)
     return agreed[::-1]

@@ -9,7 +9,6 @@ from torch import nn
 
 
 class DDP(nn.Module):
-
     def __init__(self, module, group, bucket_bytes=25 * 2**20):
         super().__init__()
         self.module = module
@@ -87,7 +86,6 @@ class DDP(nn.Module):
             dist.all_gather(rows, flat, group=self.group)
             flat.copy_(torch.stack(rows).sum(dim=0))
             self.works.append(None)
-
 
 
 def _nbytes(tensor):

@@ -3,13 +3,11 @@
 
 import contextlib
 
-import torch
 import torch.distributed as dist
 from torch import nn
 
 
 class DDP(nn.Module):
-
     def __init__(self, module, group, bucket_bytes=25 * 2**20):
         super().__init__()
         self.module = module
@@ -86,7 +84,6 @@ class DDP(nn.Module):
         while len(self.works) < len(self.flats) and not self.missing[len(self.works)]:
             flat = self.flats[len(self.works)]
             self.works.append(dist.all_reduce(flat, group=self.group, async_op=True))
-
 
 
 def _nbytes(tensor):

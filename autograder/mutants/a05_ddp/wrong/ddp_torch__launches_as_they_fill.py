@@ -3,13 +3,11 @@
 
 import contextlib
 
-import torch
 import torch.distributed as dist
 from torch import nn
 
 
 class DDP(nn.Module):
-
     def __init__(self, module, group, bucket_bytes=25 * 2**20):
         super().__init__()
         self.module = module
@@ -87,7 +85,6 @@ class DDP(nn.Module):
     def _launch(self, number):
         flat = self.flats[number]
         self.works[number] = dist.all_reduce(flat, group=self.group, async_op=True)
-
 
 
 def _nbytes(tensor):

@@ -3,13 +3,11 @@
 
 import contextlib
 
-import torch
 import torch.distributed as dist
 from torch import nn
 
 
 class DDP(nn.Module):
-
     def __init__(self, module, group, bucket_bytes=25 * 2**20):
         super().__init__()
         self.module = module
@@ -20,7 +18,7 @@ class DDP(nn.Module):
             dist.broadcast(tensor.detach(), self.root, group=group)
         self.buckets = []  # lists of parameters
         for param in reversed([each for each in module.parameters() if each.requires_grad]):
-            filled = sum(_nbytes(each) for each in self.buckets[-1]) if self.buckets else 0
+            sum(_nbytes(each) for each in self.buckets[-1]) if self.buckets else 0
             if not self.buckets:
                 self.buckets.append([])
             self.buckets[-1].append(param)
@@ -84,7 +82,6 @@ class DDP(nn.Module):
         while len(self.works) < len(self.flats) and not self.missing[len(self.works)]:
             flat = self.flats[len(self.works)]
             self.works.append(dist.all_reduce(flat, group=self.group, async_op=True))
-
 
 
 def _nbytes(tensor):

@@ -3,13 +3,11 @@
 
 import contextlib
 
-import torch
 import torch.distributed as dist
 from torch import nn
 
 
 class DDP(nn.Module):
-
     def __init__(self, module, group, bucket_bytes=25 * 2**20):
         super().__init__()
         self.module = module
@@ -85,7 +83,6 @@ class DDP(nn.Module):
             flat = self.flats[len(self.works)]
             self.works.append(dist.all_reduce(flat, group=self.group, async_op=True))
             self.works[-1].wait()
-
 
 
 def _nbytes(tensor):

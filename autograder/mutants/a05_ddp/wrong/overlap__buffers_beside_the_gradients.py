@@ -14,7 +14,7 @@ def flat_buckets(model, buckets):
         flat = np.zeros(sum(param.size for param in params), params[0].dtype)
         lo = 0
         for index, param in zip(bucket, params, strict=True):
-            layer, k = owners[index]
+            _layer, _k = owners[index]
             lo += param.size
         flats.append(flat)
     return flats

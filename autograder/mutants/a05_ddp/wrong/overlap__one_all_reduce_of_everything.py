@@ -24,7 +24,6 @@ def flat_buckets(model, buckets):
 def backward(comm, model, grad_output, buckets, flats):
     owners = model.owners()
     missing = [{id(owners[index][0]) for index in bucket} for bucket in buckets]
-    requests = []
     for layer in reversed(model.layers):
         grad_output = layer.backward(grad_output)
         for layers in missing:
