@@ -54,8 +54,8 @@ from ringside.trace import Kind
 
 # %load_ext ringside
 
-textbook = Machine.load("textbook")
-P, WIDTHS, BATCH, WORK = 4, (64,) * 7, 16, 300.0
+cluster = Machine.load("textbook,alpha_s=1e-5")  # ten times the textbook's latency
+P, WIDTHS, BATCH, WORK = 4, (64,) * 7, 16, 400.0
 params = random_parameters(WIDTHS, np.random.default_rng(0))
 sizes = [param.nbytes for param in params]
 print(f"{len(sizes)} parameters, of {sizes[0]} and {sizes[1]} bytes in turn")
@@ -68,18 +68,17 @@ print(f"{len(sizes)} parameters, of {sizes[0]} and {sizes[1]} bytes in turn")
 # every byte; compute takes the time that `model.py` declares.
 #
 # **Predict.** An all-reduce of n bytes round a ring of p ranks takes
-# `2 (p - 1) (alpha + n / p beta)`, on the `textbook` machine with alpha = 1 µs and beta = 1 ns a
-# byte. What share of the time of a *bias* is latency? How much of the step will the network be
+# `2 (p - 1) (alpha + n / p beta)`, on this machine with alpha = 10 µs and beta = 1 ns a byte. What share of the time of a *bias* is latency? How much of the step will the network be
 # idle? Write both down, then run.
 
 # %%
-# %%ranks 4
+# %%ranks 4 --machine textbook,alpha_s=1e-5
 import numpy as np
 from model import Model, loss_gradient, random_parameters
 from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
-net = Model(random_parameters((64,) * 7, np.random.default_rng(0)), work=300.0)
+net = Model(random_parameters((64,) * 7, np.random.default_rng(0)), work=400.0)
 rng = np.random.default_rng(comm.Get_rank())
 x, target = rng.standard_normal((2, 16, 64))
 net.backward(loss_gradient(net.forward(x), target))
@@ -123,7 +122,7 @@ invalidate_caches()
 assign_buckets = import_module("buckets").assign_buckets
 for cap in (1, 10_000, 40_000, 70_000, 10**6):
     cut = assign_buckets(sizes, cap)
-    total_s = sum(ring_s(sum(sizes[i] for i in each), P, textbook) for each in cut)
+    total_s = sum(ring_s(sum(sizes[i] for i in each), P, cluster) for each in cut)
     print(f"cap {cap:>8} bytes: {len(cut):>2} buckets, all-reduces take {total_s * 1e6:.0f} µs")
 
 # %% [markdown]
@@ -139,7 +138,7 @@ arguments = []
 for rank in range(P):
     gradients = [np.full(1000 * (k + 1), float(rank)) for k in range(6)]
     ready = np.array([k not in late[rank] for k in range(6)])
-    arguments.append(("fusion_cycle", gradients, (ready, 40_000), False))
+    arguments.append(("fusion_cycle", gradients, (ready, 50_000), False))
 fusion_run = ringside.run("trials.py:averaged", P, arguments)
 print("averaged:", fusion_run.values[0][0])
 print("all-reduces of", [record.nbytes for record in fusion_run.collectives], "bytes")
@@ -173,7 +172,7 @@ rngs = [np.random.default_rng(rank) for rank in range(P)]
 batches = [tuple(rng.standard_normal((2, BATCH, WIDTHS[0]))) for rng in rngs]
 
 
-def step(buckets, world_size=P, machine=textbook, work=WORK):
+def step(buckets, world_size=P, machine=cluster, work=WORK):
     """One step of overlap.py on simulated ranks."""
     arguments = [(params, [batches[r % P]], buckets, None, work) for r in range(world_size)]
     return ringside.run("trials.py:overlapped", world_size, arguments, machine=machine)
@@ -191,8 +190,7 @@ layerwise.timeline
 # %%
 each_gradient = step(greedy(sizes, 1))
 print(f"no buckets, but overlap: {each_gradient.makespan_s * 1e6:.0f} µs")
-assert layerwise.makespan_s < one_bucket.makespan_s
-assert layerwise.makespan_s <= each_gradient.makespan_s
+assert max(layerwise.makespan_s, each_gradient.makespan_s) < one_bucket.makespan_s
 each_gradient.timeline
 
 # %% [markdown]
@@ -207,7 +205,7 @@ invalidate_caches()
 finish_s = import_module("overlap").finish_s
 
 
-def predicted_s(buckets, world_size=P, machine=textbook, work=WORK):
+def predicted_s(buckets, world_size=P, machine=cluster, work=WORK):
     """Forward pass, then backward pass and all-reduces by `finish_s`."""
     layer_s = work * 2 * BATCH * params[0].size / machine.flop_per_s
     layers = len(params) // 2
@@ -224,15 +222,18 @@ fig, axes = plt.subplots(figsize=(6.5, 3.5))
 axes.plot(caps, formula_us, color="tab:blue", label="finish_s")
 axes.plot(caps, runs_us, "o", color="tab:orange", label="replayed")
 axes.set(xscale="log", xlabel="cap of a bucket, bytes", ylabel="time of a step, µs", ylim=(0, None))
-axes.set_title(f"One step on {P} ranks, textbook machine")
+axes.set_title(f"One step on {P} ranks")
 axes.legend()
 plt.show()
-assert np.allclose(runs_us, formula_us, rtol=0.05)
+assert np.allclose(runs_us[2:], formula_us[2:], rtol=0.05)
+assert runs_us[0] < 0.9 * formula_us[0]
 
 # %% [markdown]
-# **Explain.** Left of the best cap the curve rises for one reason, right of it for another: name
-# both. Where do dots lie below the line, and what does the formula forget? (PyTorch's default cap
-# is 25 MB, its first bucket has 1 MB.)
+# **Explain.** Left of the best cap the line rises for one reason, right of it for another: name
+# both. On the left the dots lie far below the line: this network carries several all-reduces at
+# once, so their latencies overlap, while `finish_s` lets them follow one another, as NCCL does
+# with all that is launched on one stream. Which of the two would you plan for? (PyTorch's default
+# cap is 25 MB, its first bucket has 1 MB.)
 #
 # ## 4. From four ranks to 512
 #
@@ -247,7 +248,7 @@ assert np.allclose(runs_us, formula_us, rtol=0.05)
 from ringside import replay
 from ringside.widen import widen
 
-many = textbook.with_(collectives={"allreduce": "halving_doubling"})
+many = cluster.with_(collectives={"allreduce": "halving_doubling"})
 plans = {
     "one bucket": [list(range(len(sizes)))[::-1]],
     "a bucket for each layer": greedy(sizes, sizes[0] + sizes[1]),
@@ -262,13 +263,15 @@ for name, cut in plans.items():
     )
     times_s = [replay(widen(trace, p), many).makespan_s for p in counts]
     speedups[name] = [p * compute_s / time_s for p, time_s in zip(counts, times_s)]
-fig, axes = plt.subplots(figsize=(6.5, 4))
-axes.plot(counts, counts, color="grey", linestyle=":", label="ideal")
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
+left.plot(counts, counts, color="grey", linestyle=":", label="ideal")
 for (name, values), marker in zip(speedups.items(), "os^"):
-    axes.plot(counts, values, marker=marker, label=name)
-axes.set(xscale="log", yscale="log", xlabel="ranks", ylabel="samples a second, over one rank's")
-axes.set_title("Weak scaling of one step, textbook machine, halving-doubling")
-axes.legend()
+    left.plot(counts, values, marker=marker, label=name)
+    right.plot(counts, np.array(values) / counts, marker=marker, label=name)
+left.set(xscale="log", yscale="log", xlabel="ranks", ylabel="samples a second, over one rank's")
+right.set(xscale="log", xlabel="ranks", ylabel="efficiency", ylim=(0, 1))
+left.legend()
+fig.suptitle("Weak scaling of one step, all-reduce by halving and doubling")
 plt.show()
 for name, values in speedups.items():
     print(f"{name:<28} efficiency at 512 ranks: {values[-1] / 512:.0%}")
