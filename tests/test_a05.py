@@ -48,7 +48,7 @@ def test_a_step_equals_serial_training_within_the_closed_form(session):
             for mine, right in zip(value["params"], wanted["params"], strict=True):
                 np.testing.assert_allclose(mine, right, rtol=0, atol=1e-12)
         bound_s = oracle.step_s(params, BATCH, work, buckets, p, machine)
-        assert 0.9 * bound_s < result.makespan_s <= 1.001 * bound_s  # latencies may overlap
+        assert 0.8 * bound_s < result.makespan_s <= 1.001 * bound_s  # latencies may overlap
 
 
 def test_a_step_widened_to_24_ranks_takes_as_long_as_one_that_ran_there(session):
