@@ -69,14 +69,14 @@ def test_finish_s_and_assign_buckets_agree_with_the_suites_own(session):
         buckets = oracle.assign(*cuts[-1])
         ready_s = np.cumsum(rng.random(len(sizes)))[::-1].tolist()
         ends.append((ready_s, 20 * float(rng.random()), buckets, rng.random(len(buckets)).tolist()))
-    for target, calls, right in (
-        ("buckets:assign_buckets", cuts, oracle.assign),
-        ("overlap:finish_s", ends, oracle.finish_s),
-    ):
+    for target, calls in (("buckets:assign_buckets", cuts), ("overlap:finish_s", ends)):
         result = session.call("trials:several", 1, [(target, calls)]).raise_for_error()
         for call, (value, error) in zip(calls, result.values[0], strict=True):
             assert error is None
-            assert value == pytest.approx(right(*call)), call
+            if target == "buckets:assign_buckets":
+                assert value == oracle.assign(*call), call
+            else:
+                assert value == pytest.approx(oracle.finish_s(*call)), call
 
 
 def test_the_ring_of_a_bucket_is_the_networks(session):
