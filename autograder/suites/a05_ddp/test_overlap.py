@@ -141,6 +141,7 @@ def test_three_steps_equal_serial_training(ranks, rng):
 def test_any_division_into_buckets(ranks, rng):
     for p in (2, 3):
         stepped(ranks, rng, p, buckets=SHUFFLED, steps=2, lr=0.1)
+        stepped(ranks, rng, p, buckets=[[0, 5], [1, 4], [3, 2]])
         order = [int(index) for index in rng.permutation(6)]
         stepped(ranks, rng, p, buckets=[order[:2], order[2:3], order[3:]])
 
