@@ -171,21 +171,22 @@ def _value(name: str, function: str, world_size: int, rank: int, options: Option
 
 
 def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
-    """Return name and "has a default" of each parameter after ``comm``.
+    """Return name and "has a default" of each parameter after ``comm`` or ``group``.
 
     Raises:
         TargetError: the file is missing, has no such function, or the function's first
-            parameter is not ``comm``.
+            parameter is not ``comm`` or ``group``.
         NotPythonError: Python can't read the file.
     """
     definition = _definition(path, function)
     if definition is None:
         return [(name, False) for name in SIGNATURES.get(function, ("x",))]
     listed = [*definition.args.posonlyargs, *definition.args.args]
-    if not listed or listed[0].arg != "comm":
+    if not listed or listed[0].arg not in ("comm", "group"):
         shown = ", ".join(argument.arg for argument in listed)
         raise TargetError(
-            f"{function}({shown}) can't be run on ranks: its first parameter must be comm."
+            f"{function}({shown}) can't be run on ranks: its first parameter must be comm, "
+            "or group in a torch module."
         )
     first_default = len(listed) - len(definition.args.defaults)
     return [(item.arg, index >= first_default) for index, item in enumerate(listed)][1:]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._guards import active_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -45,6 +45,7 @@ class Meter(_Mode):  # type: ignore[misc]
         super().__init__()
         self.memory = Memory()
         self._link = link
+        self._known_flops: dict[Any, float] = {}
         self._classes: dict[Any, tuple[int, Callable[..., Any] | None]] = {}
 
     def __enter__(self) -> Meter:
@@ -65,13 +66,13 @@ class Meter(_Mode):  # type: ignore[misc]
             return NotImplemented  # it becomes operators on local tensors, which come here again
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if active_fake_mode() is not None:
+        outputs = _tensors(result)
+        if outputs and isinstance(outputs[0], FakeTensor):
             return result  # shapes are worked out, nothing is computed
         known = self._classes.get(func)
         if known is None:
             known = self._classes[func] = _classify(func)
         kind, flops_of = known
-        outputs = _tensors(result)
         phase = self.memory.phase()
         if kind != FREE:
             self._count(kind, flops_of, args, kwargs, result, outputs, phase)
@@ -96,8 +97,19 @@ class Meter(_Mode):  # type: ignore[misc]
         if flops_of is None:
             self._link.work(0.0, 0.0, float(read + written), phase)
         else:
-            flops = flops_of(*args, **kwargs, out_val=result)
-            self._link.work(float(flops), float(read + written), 0.0, phase)
+            flops = self._flops(flops_of, args, kwargs, result)
+            self._link.work(flops, float(read + written), 0.0, phase)
+
+    def _flops(self, flops_of: Any, args: Any, kwargs: Any, result: Any) -> float:
+        """torch's formula, worked out once for the same shapes and options."""
+        key = (flops_of, *map(_shape, args), *((n, _shape(v)) for n, v in kwargs.items()))
+        try:
+            known = self._known_flops.get(key)
+        except TypeError:  # an option that can't be hashed
+            return float(flops_of(*args, **kwargs, out_val=result))
+        if known is None:
+            known = self._known_flops[key] = float(flops_of(*args, **kwargs, out_val=result))
+        return known
 
 
 _active: list[Memory] = []
@@ -134,6 +146,15 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         elif isinstance(item, (list, tuple)):
             found += [inner for inner in item if isinstance(inner, torch.Tensor)]
     return found
+
+
+def _shape(value: Any) -> Any:
+    """What a formula may depend on, as part of a key."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_shape, value))
+    return value
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

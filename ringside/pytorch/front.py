@@ -7,6 +7,7 @@ function that is called with a group finds the default group initialised.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
@@ -46,7 +47,8 @@ def install() -> None:
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
     distributed_c10d.rendezvous = _rendezvous
     distributed_c10d.init_process_group = _init_process_group
-    vars(dist)["init_process_group"] = _init_process_group
+    distributed_c10d.monitored_barrier = _monitored_barrier
+    vars(dist).update(init_process_group=_init_process_group, monitored_barrier=_monitored_barrier)
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -58,6 +60,7 @@ def begin(info: CommInfo | None) -> Any:
     """Begin a call: forget all groups; with ``info``, initialise and return that group."""
     link = ringside.link.current()
     _forget_groups()
+    gc.collect()  # so that what earlier calls left behind changes nothing here
     os.environ.update(_environment(link))
     torch.manual_seed(0)
     if info is None:
@@ -111,6 +114,13 @@ def _init_process_group(*args: Any, **kwargs: Any) -> None:
         _given.clear()
         return
     _original_init(*args, **kwargs)
+
+
+def _monitored_barrier(
+    group: Any = None, timeout: Any = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier: torch offers this one on gloo only; who is missing the network tells anyway."""
+    dist.barrier(group)
 
 
 def _rendezvous(

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ringside.link import Call, CommInfo, Completion, Link, format_call
-from ringside.pytorch import tensors
+from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
 from ringside.pytorch.work import NetworkWork, Part
 from ringside.wire import ANY_SOURCE
@@ -114,6 +114,9 @@ class Group(_ProcessGroup):  # type: ignore[misc]
 
     def allreduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members, in place, on every member."""
+        (tensor,) = [given] if isinstance(given, torch.Tensor) else given
+        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.sparse_coo:
+            return self._allreduce_sparse(tensor, opts)
         return self._allreduce(_listed(given), opts, "all_reduce")
 
     def allreduce_coalesced(self, given: Any, opts: Any = None) -> NetworkWork:
@@ -136,6 +139,24 @@ class Group(_ProcessGroup):  # type: ignore[misc]
                 self._join("allreduce", spec, call, _of(alike, op), deliver, received=alike)
             )
         return self._work(parts, call, given, opts)
+
+    def _allreduce_sparse(self, tensor: torch.Tensor, opts: Any) -> NetworkWork:
+        call: Call = ("all_reduce", (("op", _shown(opts)),))
+        if _shown(opts) != "SUM":
+            raise ValueError("sparse tensors can be added up, and reduced in no other way.")
+        alike = (
+            ("dtype", tensors.dtype_name(tensor)),
+            ("shape", tuple(tensor.shape)),
+            ("sparse dimensions", tensor.sparse_dim()),
+        )
+        part = self._join(
+            "allgather",
+            (sparse.packed(tensor),),
+            call,
+            alike,
+            lambda gathered: sparse.add_up(tensor, gathered),
+        )
+        return self._work([part], call, [tensor], opts)
 
     def reduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members into the root's tensor."""

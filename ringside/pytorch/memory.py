@@ -51,6 +51,7 @@ class Memory:
     def __init__(self) -> None:
         self._log: list[tuple[_Storage, int]] = []
         self._last = 0  # length of the log at the last operator
+        self._stepped = 0  # and at the end of the last step of an optimizer
         self._storages: dict[int, _Storage] = {}
         self._parameters: dict[int, weakref.ref[torch.Tensor]] = {}
         self._hooks: list[Any] = []
@@ -130,6 +131,7 @@ class Memory:
             for value in state.values():
                 if isinstance(value, torch.Tensor):
                     self._mark(value, _OPTIMIZER)
+        self._stepped = len(self._log)
 
     def _is_parameter(self, parameter: torch.Tensor) -> None:
         self._parameters[id(parameter)] = weakref.ref(parameter)
@@ -176,22 +178,27 @@ class Memory:
             self._resized(entry, 0)
 
     def report(self) -> dict[str, Any]:
-        """Bytes: the ``peak`` and its kinds, each kind's own peak, and what is live at the end.
+        """Bytes: the ``peak`` and its kinds, each kind's own peak, and what is live when.
 
-        The end is the last operator, when the call's variables are still there.
+        ``live``: at the last operator, when the call's variables are still there.
+        ``after_step``: after the last step of an optimizer of torch's: what persists.
         """
         self._find_gradients()
         now = [0] * len(KINDS)
         highest = [0] * len(KINDS)
         peak, at_peak = 0, [0] * len(KINDS)
-        for entry, change in self._log[: self._last]:
+        after_step = list(now)
+        for place, (entry, change) in enumerate(self._log[: self._last], 1):
             now[entry.kind] += change
             highest[entry.kind] = max(highest[entry.kind], now[entry.kind])
             if change > 0 and sum(now) > peak:
                 peak, at_peak = sum(now), list(now)
+            if place == self._stepped:
+                after_step = list(now)
         return {
             "peak": peak,
             "at_peak": dict(zip(KINDS, at_peak, strict=True)),
             "peak_by_kind": dict(zip(KINDS, highest, strict=True)),
             "live": dict(zip(KINDS, now, strict=True)),
+            "after_step": dict(zip(KINDS, after_step, strict=True)),
         }

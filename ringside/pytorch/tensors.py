@@ -48,7 +48,7 @@ def check(tensor: Any) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
     if tensor.is_sparse or tensor.layout != torch.strided:
-        raise ValueError("sparse tensors are not offered on Ringside's network; use dense ones.")
+        raise ValueError("this call takes dense tensors only; all_reduce takes sparse ones too.")
     if tensor.device.type != "cpu":
         raise ValueError(
             f"a tensor on {tensor.device} can't be sent: on Ringside's network tensors are on the "

@@ -114,8 +114,10 @@ class NetworkWork(_Work):  # type: ignore[misc]
         for part, completion in zip(parts, completions, strict=True):
             self._source = completion.source
             part.finish(completion, self._call)
-        if self._future is not None:
-            self._future.complete(self._results)
+        # No cycle may stay behind: it would hold the tensors until the garbage is collected.
+        future, self._future = self._future, None
+        if future is not None:
+            future.complete(self._results)
 
     def is_success(self) -> bool:
         """Tell whether the call is complete; one that fails raises."""
@@ -145,11 +147,13 @@ class NetworkWork(_Work):  # type: ignore[misc]
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future of the result."""
+        if not self._parts:
+            done = _Future(self)
+            done.complete(self._results)
+            return done
         if self._future is None:
             self._future = _Future(self)
-            if not self._parts:
-                self._future.complete(self._results)
-            elif _in_backward():
+            if _in_backward():
                 # Runs after the last gradient and before the reducer's own callback.
                 _engine.queue_callback(self.wait)
         return self._future
