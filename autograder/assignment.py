@@ -17,6 +17,7 @@
     [[run]]                               # a job on the cluster: run.json, graded automatically
     name = "ring_cluster"
     module = "ring"
+    function = "all_reduce"               # what is launched; all_reduce where nothing is said
     points = 5
 
     [[paragraph]]                         # graded by hand
@@ -66,6 +67,7 @@ class RunSpec:
     name: str
     module: str
     points: float
+    function: str = "all_reduce"
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,12 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         for each in table["module"]
     )
     runs = tuple(
-        RunSpec(str(each["name"]), str(each["module"]), float(each["points"]))
+        RunSpec(
+            str(each["name"]),
+            str(each["module"]),
+            float(each["points"]),
+            str(each.get("function", "all_reduce")),
+        )
         for each in table.get("run", [])
     )
     paragraphs = tuple(
@@ -160,6 +167,8 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         if not NAME.fullmatch(each) or names.count(each) > 1:
             raise ValueError(f"{each!r} is not a name, or it is used twice")
     for run in runs:
+        if not NAME.fullmatch(run.function):
+            raise ValueError(f"run {run.name!r}: {run.function!r} is no function's name")
         if run.module not in {module.name for module in modules}:
             raise ValueError(f"run {run.name!r} is of {run.module!r}, which is no module")
     supplied = tuple(str(each) for each in table.get("supplied", []))

@@ -35,7 +35,7 @@ from autograder.course import Course
 DIRECTIVE = re.compile(r"#\s*\{\{\s*(\w+)((?:\s+[\w.=]+)*)\s*\}\}")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 RUN_CELL = """\
-# `ringside launch {module}.py:all_reduce --site SITE` leaves run.json here; hand-in takes it
+# `ringside launch {module}.py:{function} --site SITE` leaves run.json here; hand-in takes it
 # along. The points are for a whole run of the module that you hand in.
 import json
 from pathlib import Path
@@ -190,7 +190,7 @@ class _Expander:
     def _run(self, name: str) -> NotebookNode:
         (run,) = (each for each in self.assignment.runs if each.name == name)
         return notebooks.code_cell(
-            RUN_CELL.format(module=run.module),
+            RUN_CELL.format(module=run.module, function=run.function),
             f"run-{name}",
             {"nbgrader": _marks(name, points=run.points)},
         )

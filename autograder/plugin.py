@@ -26,6 +26,7 @@ from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks
 from ringside.checking import Case, Verdict, buffered, one_line, rendezvous
 from ringside.errors import DeadlineError
 from ringside.machine import Machine
+from ringside.ring_bytes import sent_as_ring
 from ringside.trace import write_atomically
 from ringside.world import Result, Session
 
@@ -119,10 +120,13 @@ class Ranks:
         return result
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
-        """Put what was counted beside what is allowed, and keep the first timeline."""
+        """Put what was counted beside what is allowed, and keep the first timeline.
+
+        Library collectives count as a ring's messages.
+        """
         entry = {
             "case": str(case),
-            "sent_bytes": [int(count) for count in result.sent_bytes()],
+            "sent_bytes": [round(count) for count in sent_as_ring(result)],
             "sent_messages": [int(count) for count in result.sent_messages()],
             "makespan_s": float(result.makespan_s),
             "allowed": {name: _plain(value) for name, value in allowed.items()},

@@ -24,6 +24,7 @@ import pytest
 
 from ringside.checking import Case, Verdict
 from ringside.machine import Machine
+from ringside.ring_bytes import sent_as_ring
 from ringside.trace import write_atomically
 from ringside.world import Result, Session
 
@@ -89,11 +90,11 @@ class Ranks:
         return result
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
-        """Put what was counted beside what is allowed."""
+        """Put what was counted, collectives as a ring's, beside what is allowed."""
         self._record.counts.append(
             {
                 "case": str(case),
-                "sent_bytes": [int(count) for count in result.sent_bytes()],
+                "sent_bytes": [round(count) for count in sent_as_ring(result)],
                 "sent_messages": [int(count) for count in result.sent_messages()],
                 "makespan_s": float(result.makespan_s),
                 "allowed": {name: np.asarray(value).tolist() for name, value in allowed.items()},

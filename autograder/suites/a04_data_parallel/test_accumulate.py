@@ -141,5 +141,5 @@ def test_messages_may_arrive_in_any_order(ranks, rng):
 
 @points(12, "speed")
 def test_time_on_512_ranks(ranks, rng):
-    asked = step(rng, [(8,) * 4] * 8, widths=(64, 256, 10))
+    asked = step(rng, [(8,) * 4] * 8, widths=(64, 128, 10))
     trial.check_stretched_makespan(ranks, asked, 512)

@@ -29,11 +29,13 @@ from ringside.errors import TraceError
 from ringside.machine import Machine
 from ringside.replay import replay
 from ringside.ring_bytes import received_as_ring, sent_as_ring
+from ringside.trace import Kind
 from ringside.widen import widen
 from solutions.a04_data_parallel.model import init_params, num_flops
 
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+MOST_MESSAGES = 60_000  # in one replay
 SMALL, DEEP, FLAT = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3)
 
 # What a rank has in one step: a number of samples, or the sizes of its microbatches.
@@ -276,7 +278,7 @@ def check_bytes(ranks: Any, asked: Iterable[Training]) -> None:
         result = trained(ranks, each)
         steps, case = len(each.lrs), each.case
         allowed = steps * oracle.step_bytes(each.params, case.world_size)
-        ranks.record(case, result, {"bytes_as_ring": allowed})
+        ranks.record(case, result, {"sent_bytes": [allowed] * case.world_size})
         for did, counted in (
             ("sent", sent_as_ring(result)),
             ("received", received_as_ring(result)),
@@ -364,9 +366,26 @@ def cluster() -> Machine:
     )
 
 
+def _num_messages(result: Any, world_size: int) -> int:
+    """Messages that a replay on so many ranks moves, about: some collectives go round a ring."""
+    few, many = 2 * world_size.bit_length(), 2 * world_size
+    rounds = [
+        1 if op.kind != Kind.COLLECTIVE
+        else many if op.detail[0] in ("allgather", "reduce_scatter")
+        else few
+        for op in result.trace.ops[0]
+    ]  # fmt: skip
+    return world_size * sum(rounds)
+
+
 def check_makespan(ranks: Any, asked: Training) -> None:
     """The longest work of a rank and one all-reduce, on a cluster."""
     result = _worked(ranks, asked)
+    if _num_messages(result, asked.case.world_size) > MOST_MESSAGES:
+        calls = sum(op.kind != Kind.COMPUTE for op in result.trace.ops[0])
+        raise _shown(asked, asked.case.world_size).fail(
+            f"a rank made {calls} calls in one step: a call for each row or number takes too long."
+        )
     _award(result, asked, asked.case.world_size, result)
 
 
@@ -376,6 +395,8 @@ def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> No
     A program whose messages name their partners can't be; it has been timed on fewer ranks.
     """
     result = _worked(ranks, asked)
+    while _num_messages(result, world_size) > MOST_MESSAGES:  # many calls are as slow on fewer
+        world_size //= 2
     try:
         wide = widen(result.trace, world_size)
     except TraceError:
@@ -399,14 +420,18 @@ def _worked(ranks: Any, asked: Training) -> Any:
     return result
 
 
-def _award(timed: Any, asked: Training, world_size: int, result: Any) -> None:
-    machine, shares = result.machine, asked.shares[0]
+def _shown(asked: Training, world_size: int) -> Case:
+    """The case on so many ranks; their sizes, all alike, would be too long for a sentence."""
     options = {name: value for name, value in asked.case.options.items() if name != "sizes"}
     n = asked.case.n * world_size // asked.case.world_size
-    case = dataclasses.replace(asked.case, world_size=world_size, n=n, options=options)
+    return dataclasses.replace(asked.case, world_size=world_size, n=n, options=options)
+
+
+def _award(timed: Any, asked: Training, world_size: int, result: Any) -> None:
+    machine, shares, case = result.machine, asked.shares[0], _shown(asked, world_size)
     longest = max(samples_of(share) for share in shares)
     bound_s = oracle.step_seconds(asked.params, longest, world_size, machine)
-    serial_s = num_flops(asked.params, n) / machine.flop_per_s
+    serial_s = num_flops(asked.params, case.n) / machine.flop_per_s
     beside = (
         f" One rank alone takes {serial_s * 1e6:.1f} µs: the speedup is "
         f"{serial_s / timed.makespan_s:.1f} of {world_size}."

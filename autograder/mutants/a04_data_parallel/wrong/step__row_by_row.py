@@ -1,4 +1,4 @@
-# fails: test_time_on_512_ranks
+# fails: test_time_on_32_ranks
 """A call for each row of each array."""
 
 import numpy as np
