@@ -1,0 +1,44 @@
+"""Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
+
+    ringside run overlap.py:measured_step --ranks 4 -- --n 256 --bucket-bytes 600000
+
+Layers of widths n -> n -> n -> n -> n; each rank has another batch of 16 samples.
+"""
+
+import numpy as np
+from cases import greedy
+from model import Model, loss_gradient, random_parameters
+
+LAYERS, BATCH = 4, 16
+OPTIONS = {"bucket_bytes"}
+
+
+def arguments(function, world_size, rank, options):
+    """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
+    if function != "measured_step":
+        return None
+    params = _params(options)
+    bucket_bytes = int(options.others.get("bucket_bytes", 25 * 2**20))
+    return params, *_batch(rank, options), greedy([each.nbytes for each in params], bucket_bytes)
+
+
+def expected(function, world_size, rank, options):
+    """What rank ``rank`` should get: the gradients of all ranks' batches in one."""
+    if function != "measured_step":
+        return None
+    model = Model(_params(options))
+    parts = [_batch(each, options) for each in range(world_size)]
+    x, target = (np.concatenate(each) for each in zip(*parts, strict=True))
+    model.backward(loss_gradient(model.forward(x), target))
+    return model.gradients()
+
+
+def _params(options):
+    widths = [options.n] * (LAYERS + 1)
+    return random_parameters(widths, np.random.default_rng(options.seed), options.dtype)
+
+
+def _batch(rank, options):
+    rng = np.random.default_rng([options.seed, rank])
+    drawn = rng.standard_normal((2, BATCH, options.n)).astype(options.dtype)
+    return drawn[0], drawn[1]

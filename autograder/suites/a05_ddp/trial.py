@@ -1,0 +1,125 @@
+"""Runs and checks that the tests of buckets.py and overlap.py share.
+
+Whatever a test is about, it asks for the values of its own run first, on two ranks or more.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ringside.checking import Case, Verdict, assert_array, assert_ran, one_line
+from ringside.trace import Kind, Op
+
+ANSWERS = "trials:several"
+
+
+def answers(ranks, target, calls):
+    """Call a function that needs no ranks, inside one, with a list of arguments."""
+    case = Case(target, 1, 0)
+    result = ranks.call(ANSWERS, 1, [(target, calls)])
+    assert_ran(result, case)
+    found = result.values[0]
+    if not isinstance(found, list) or len(found) != len(calls):
+        raise Verdict(f"{case.function} did not answer all of {len(calls)} calls.")
+    return [(plain(value), error) for value, error in found]
+
+
+def plain(value):
+    """NumPy's numbers, which travel as arrays of no dimension, as Python's; lists within lists."""
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return value.tolist()
+    return value
+
+
+def typed(target, arguments):
+    """The line that tries out a function that needs no ranks."""
+    module, _, function = target.partition(":")
+    words = ", ".join(map(repr, arguments))
+    return f'python -c "import {module}; print({module}.{function}({words}))"'
+
+
+def check_arrays(values, expected, scales, case, what):
+    """A list of arrays is as it must be."""
+    if not isinstance(values, list) or len(values) != len(expected):
+        raise case.fail(f"{what}: not all of {len(expected)} arrays came back.")
+    for number, (value, wanted, scale) in enumerate(zip(values, expected, scales, strict=True)):
+        if isinstance(value, np.ndarray) and value.shape == np.shape(wanted):
+            value, wanted, scale = value.reshape(-1), np.ravel(wanted), np.ravel(scale)
+        assert_array(value, wanted, scale, case, f"{what} {number}")
+
+
+def collectives(result, rank) -> list[Op]:
+    """A rank's library collectives, as the network counted them."""
+    return [op for op in result.trace.ops[rank] if op.kind == Kind.COLLECTIVE]
+
+
+def check_all_reduces(result, wanted: Sequence[int], case, members=None, free=()):
+    """Each rank took part in all-reduces of so many bytes, in this order, and sent nothing else.
+
+    Args:
+        free: bounds of all-reduces that come before those of ``wanted``.
+    """
+    if result.comm_calls:
+        raise case.fail("communicators were made; none is allowed.")
+    if sum(result.sent_messages()):
+        raise case.fail("messages were sent point to point; only all-reduces are allowed.")
+    for place in range(case.world_size):
+        rank = place if members is None else members[place]
+        ops = collectives(result, rank)
+        for op in ops:
+            if op.detail[0] != "allreduce":
+                name = one_line(str(op.detail[0]), 40)
+                raise case.fail(f"the library's {name} was called; only all-reduces are allowed.")
+        counted = [op.nbytes for op in ops]
+        expected = [*free, *wanted]
+        if len(counted) != len(expected):
+            raise case.fail(
+                f"rank {place} took part in {len(counted)} all-reduces; "
+                f"{len(expected)} are asked for: one a bucket"
+                f"{' and one to agree' if free else ''}."
+            )
+        for number, (nbytes, bound) in enumerate(zip(counted, expected, strict=True)):
+            exact = number >= len(free)
+            if nbytes > bound or (exact and nbytes != bound):
+                raise case.fail(
+                    f"rank {place}'s all-reduce number {number} has {nbytes} bytes; "
+                    f"{'' if exact else 'at most '}{bound} are asked for."
+                )
+
+
+def check_requests(result, case):
+    """Every all-reduce that was started was waited for, or tested until it was done."""
+    for rank, ops in enumerate(result.trace.ops):
+        done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
+        for op in ops:
+            if op.kind == Kind.COLLECTIVE and op.request not in done:
+                raise case.fail(
+                    f"rank {rank} returned before an all-reduce of {op.nbytes} bytes was "
+                    "complete: wait for every one of them."
+                )
+
+
+def strangers(rng, world_size, count=2):
+    """World ranks that make up ``comm``, in an order of their own, and the world's size."""
+    whole = world_size + count
+    members = [int(rank) for rank in rng.permutation(whole - 1)[:world_size] + 1]
+    if members == sorted(members):
+        members.reverse()
+    return members, whole
+
+
+def elsewhere(call, members, case):
+    """``call(members)``, or a verdict that says on which communicator it went wrong."""
+    try:
+        return call(members)
+    except Verdict as verdict:
+        if verdict.sentence.startswith("not run"):
+            raise
+        call(None)  # wrong on any communicator: that is another test's matter
+        raise case.fail(
+            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
+            f"There: {verdict.sentence}",
+            verdict.detail,
+        ) from None
