@@ -43,6 +43,10 @@ class Errhandler(Handle):
             raise MPIException(ERR_ARG, "the handler is ERRHANDLER_NULL")
         self._name = "ERRHANDLER_NULL"
 
+    def free(self) -> None:
+        """Give the handler back if there is one."""
+        self._name = "ERRHANDLER_NULL"
+
 
 PREDEFINED = {
     name: Errhandler._make(name)

@@ -6,7 +6,10 @@ from typing import Any
 
 from ringside.mpi.absent import ABSENT
 
-_WHERE = "https://mpi4py.readthedocs.io"
+_CURES = {
+    "cancel": "end a wait by a message, with a tag of its own for the last one.",
+    "win": "send and receive instead.",
+}
 
 
 class NotOfferedError(AttributeError, NotImplementedError):
@@ -16,11 +19,9 @@ class NotOfferedError(AttributeError, NotImplementedError):
 def missing(owner: str, name: str) -> AttributeError:
     """Return the error for ``owner.name``, a name that is not defined here."""
     if name in ABSENT.get(owner, frozenset()):
-        return NotOfferedError(
-            f"MPI.{name} is not offered on Ringside's network; it works under mpiexec."
-            if owner == "MPI"
-            else f"MPI.{owner}.{name} is not offered on Ringside's network; it works under mpiexec."
-        )
+        what = f"MPI.{name}" if owner == "MPI" else f"MPI.{owner}.{name}"
+        cure = _CURES.get(name.lower(), "it works under mpiexec.")
+        return NotOfferedError(f"{what} is not offered on Ringside's network; {cure}")
     where = "module 'mpi4py.MPI'" if owner == "MPI" else f"'{owner}' object"
     return AttributeError(f"{where} has no attribute {name!r}")
 
@@ -48,6 +49,14 @@ class Handle(metaclass=HandleType):
 
     def __getattr__(self, name: str) -> Any:
         raise missing(_owner(type(self), name), name)
+
+    def toint(self) -> int:
+        """Return -1: there is no handle of C behind it."""
+        return -1
+
+    def py2f(self) -> int:
+        """Return -1: there is no handle of Fortran behind it."""
+        return -1
 
 
 def expect(value: Any, kind: type[Any]) -> None:
