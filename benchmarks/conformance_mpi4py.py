@@ -73,14 +73,14 @@ FEATURES = {
     "intercommunicators": r"Intercomm|Intracomm\.(Create_intercomm|Accept|Connect)"
     r"|Comm\.(Get_parent|Join)",
     "one-sided communication": r"Win|WIN_\w+|LOCK_\w+",
-    "files": r"File|FILE_NULL|MODE_\w+",
+    "files": r"File|FILE_NULL|MODE_\w+|writing a file",
     "sessions": r"Session|SESSION_NULL|Intracomm\.Create_from_group",
     "cancelling what is in flight": r"Request\.[Cc]ancel",
     "requests that the program completes itself": r"Grequest",
     "messages in partitions": r"Comm\.(Psend|Precv)_init",
     "arrays on a GPU": r"an array on a GPU",
     "handles of C and Fortran": _ANY + r"\.(handle|fromhandle|fromint|f2py)|Status\.(py2f|tomemory)"
-    r"|F_\w+",
+    r"|F_\w+|_addressof|_handleof|_sizeof",
     "mpi4py's own memory object": r"buffer|memory",
     "mpi4py's own locks": r"_comm_lock(_table)?",
     "absolute addresses": r"BOTTOM with absolute addresses",

@@ -31,7 +31,7 @@ ABSENT: dict[str, frozenset[str]] = {
         "WIN_DISP_UNIT", "WIN_FLAVOR", "WIN_FLAVOR_ALLOCATE", "WIN_FLAVOR_CREATE",
         "WIN_FLAVOR_DYNAMIC", "WIN_FLAVOR_SHARED", "WIN_MODEL", "WIN_NULL",
         "WIN_SEPARATE", "WIN_SIZE", "WIN_UNIFIED", "Win", "_comm_lock",
-        "_comm_lock_table", "buffer", "memory",
+        "_addressof", "_comm_lock_table", "_handleof", "_sizeof", "buffer", "memory",
     )),
     "Comm": frozenset((
         "Ack_failed", "Agree", "Attach_buffer", "Call_errhandler", "Create_errhandler",

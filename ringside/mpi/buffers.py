@@ -145,6 +145,8 @@ def vector(spec: Any, writable: bool, blocks: int) -> tuple[list[Region], Region
     """Return the blocks that ``spec`` means, one a rank, and the whole buffer."""
     buffer, counts, displacements, named = _vector(spec)
     view, datatype = byte_view(buffer, writable, named)
+    if not datatype and counts is None:
+        raise ValueError("message: the extent of DATATYPE_NULL is unknown")
     datatype.check_committed()
     if counts is None:
         total = _entries(len(view), datatype)
@@ -290,8 +292,10 @@ def _unpacked(spec: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
 def _counted(
     buffer: Any, view: memoryview, count: Any, displacement: Any, datatype: Datatype, blocks: int
 ) -> Region:
-    datatype.check_committed()
     displ = 0 if displacement is None else index(displacement)
+    if not datatype and (displ or count is None):
+        raise ValueError("message: the extent of DATATYPE_NULL is unknown")
+    datatype.check_committed()
     if displ < 0:
         raise ValueError(f"message: negative displacement {displ}")
     offset = displ * datatype._extent

@@ -139,7 +139,7 @@ class Datatype(Attributed):
         Raises:
             ValueError: the type isn't a basic one.
         """
-        if self.dtype is None:
+        if self.dtype is None or self.dtype.names is not None:
             raise ValueError(f"cannot map {self._name} to a type code")
         return self.dtype.char
 
@@ -246,7 +246,9 @@ class Datatype(Attributed):
 
     def free(self) -> None:
         """Give the type back if it may be."""
-        if self and not self._predefined:
+        if self._predefined and not self._is_constant():
+            self._take(DATATYPE_NULL)
+        elif not self._predefined:
             self.Free()
 
     def Dup(self) -> Datatype:

@@ -45,7 +45,8 @@ class Errhandler(Handle):
 
     def free(self) -> None:
         """Give the handler back if there is one."""
-        self._name = "ERRHANDLER_NULL"
+        if not self._is_constant():
+            self._name = "ERRHANDLER_NULL"
 
 
 PREDEFINED = {

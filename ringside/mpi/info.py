@@ -97,7 +97,8 @@ class Info(Handle):
 
     def free(self) -> None:
         """Give the info back if there is one."""
-        self._pairs = None
+        if not self._is_constant():
+            self._pairs = None
 
     # -- as a mapping ------------------------------------------------------------------------------
 

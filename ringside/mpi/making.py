@@ -91,7 +91,9 @@ class Making(PersistentCollectives, Attributed):
 
     def free(self) -> None:
         """Give the communicator back if it may be."""
-        if self and self._name not in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
+        if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF") and not self._is_constant():
+            self._become_null()
+        elif self and not self._is_constant():
             self.Free()
 
     Disconnect = Free

@@ -94,7 +94,8 @@ class Message(Handle):
 
     def free(self) -> None:
         """Forget the message: nobody can receive it any more."""
-        self._number = 0
+        if not self._is_constant():
+            self._number = 0
 
     # -- finding one -------------------------------------------------------------------------------
 

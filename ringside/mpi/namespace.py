@@ -19,12 +19,13 @@ from ringside.mpi import (
     group,
     info,
     message,
+    offered,
     op,
     request,
     topology,
 )
 from ringside.mpi.comm import Comm, Intracomm
-from ringside.mpi.offered import missing
+from ringside.mpi.offered import Handle, missing
 from ringside.mpi.pickling import Pickle, pickle
 from ringside.mpi.status import Status
 from ringside.mpi.topocomm import Topocomm
@@ -115,5 +116,6 @@ def build() -> Namespace:
         "_typedict": dict(basic_types.OF_CODE),
         "pickle": pickle,
     }
+    offered.constants.update(id(value) for value in names.values() if isinstance(value, Handle))
     vars(module).update(names)
     return module

@@ -34,6 +34,9 @@ def _owner(cls: type[Any], name: str) -> str:
     return cls.__name__
 
 
+constants: set[int] = set()  # by identity: MPI's own objects, which ``free`` leaves as they are
+
+
 class HandleType(type):
     """The type of handle classes: a missing class attribute is named, offered or not."""
 
@@ -44,11 +47,15 @@ class HandleType(type):
 class Handle(metaclass=HandleType):
     """Root of Comm, Request and the others."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
     __hash__ = None  # type: ignore[assignment]  # as in mpi4py
 
     def __getattr__(self, name: str) -> Any:
         raise missing(_owner(type(self), name), name)
+
+    def _is_constant(self) -> bool:
+        """Whether this is one of MPI's own objects, and not a copy of it."""
+        return id(self) in constants
 
     def toint(self) -> int:
         """Return -1: there is no handle of C behind it."""
