@@ -18,7 +18,8 @@ Array = np.ndarray[Any, Any]
 
 _CPU = (1, 3, 11)  # kDLCPU, and host memory that CUDA or ROCm has pinned
 _READ_ONLY = 1
-_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}  # other kinds travel as bytes
+_FLOAT = 2
+_KINDS = {0: "i", 1: "u", _FLOAT: "f", 5: "c", 6: "b"}  # other kinds travel as bytes
 
 
 class _Tensor(ctypes.Structure):
@@ -108,8 +109,9 @@ def _tensor(capsule: Any) -> tuple[_Tensor, bool]:
 def _entries(tensor: _Tensor) -> tuple[np.dtype[Any], int]:
     """The type and number of entries; what has no type in NumPy is bytes."""
     nbytes, size = tensor.bits * tensor.lanes // 8, _size(tensor)
-    kind = _KINDS.get(tensor.code)
-    if kind is not None and tensor.lanes == 1:
+    pairs = tensor.code == _FLOAT and tensor.lanes == 2
+    kind = "c" if pairs else _KINDS.get(tensor.code)
+    if kind is not None and (pairs or tensor.lanes == 1):
         with contextlib.suppress(TypeError):
             return np.dtype(f"{kind}{nbytes}"), size
     return np.dtype(np.uint8), size * nbytes
