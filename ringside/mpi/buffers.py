@@ -299,7 +299,7 @@ def _counted(
     if displ < 0:
         raise ValueError(f"message: negative displacement {displ}")
     offset = displ * datatype._extent
-    if offset > len(view):
+    if not 0 <= offset <= len(view):
         raise ValueError(
             f"message: displacement {displ} out of bounds, "
             f"number of datatype entries {len(view) // datatype._extent}"
