@@ -21,7 +21,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
 	smpirun:libsimgrid-dev
 
-.PHONY: help install system demo test test-fast build lectures verify benchmarks bundle lint format doctor clean
+.PHONY: help install system demo test test-fast build lectures verify benchmarks conformance bundle lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -77,7 +77,10 @@ verify: $(STAMP) system  ## reference, stub, mutants, alternatives and red team 
 	@$(PY) -m autograder verify
 
 benchmarks: $(STAMP)  ## the figures of benchmarks/
-	@set -e; for file in benchmarks/*.py; do $(PY) "$$file"; done
+	@set -e; for file in $(filter-out benchmarks/conformance_%,$(wildcard benchmarks/*.py)); do $(PY) "$$file"; done
+
+conformance: $(STAMP)  ## the front ends against mpi4py's and torch's own tests
+	@set -e; for file in $(wildcard benchmarks/conformance_*.py); do $(PY) "$$file"; done
 
 bundle: $(STAMP)  ## the students' tree, in build/
 	@$(PY) -m autograder bundle

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ringside import codec
+from ringside.codec import Part
 from ringside.errors import RingsideError
 from ringside.wire import BLOCKING, COMPLETION, DOWN, OBJECT, UP, How, Mode, Op, Reply
 
@@ -124,14 +125,15 @@ class Link:
         return self._requests
 
     def exchange(
-        self, comm: int, dest: int, sendtag: int, data: memoryview, source: int, recvtag: int,
-        capacity: int, *, call: int,
+        self, comm: int, dest: int, sendtag: int, data: Part, source: int, recvtag: int,
+        capacity: int, *, claimed: int | None = None, call: int,
     ) -> Completion:  # fmt: skip
         """Send and receive at once, and return the receive: isend, irecv and wait in one write."""
         self._begin_call()
         sending, receiving, nbytes = self._requests + 1, self._requests + 2, len(data)
+        flags, extra = (0, -1) if claimed is None else (OBJECT << 4, claimed)
         self._requests = receiving
-        head = UP.pack(_ISEND, 0, call, comm, dest, sendtag, sending, -1, nbytes)
+        head = UP.pack(_ISEND, flags, call, comm, dest, sendtag, sending, extra, nbytes)
         rest = _RECEIVE_AND_WAIT.pack(
             _IRECV, 0, call, comm, source, recvtag, receiving, capacity, 0,
             _WAIT, 0, call, 0, 0, 0, 0, 0, 8, sending, receiving,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ringside.wire import ANY_SOURCE, ANY_TAG
+from ringside.wire import ANY_SOURCE, ANY_TAG, FIRST_INTERNAL_TAG
 
 
 @dataclass(eq=False, slots=True)
@@ -55,7 +55,7 @@ class Posted:
     def accepts(self, message: Sent) -> bool:
         """Tell whether this receive may take the message."""
         return (self.source in (ANY_SOURCE, message.source)) and (
-            self.tag in (ANY_TAG, message.tag)
+            self.tag == message.tag or (self.tag == ANY_TAG and message.tag < FIRST_INTERNAL_TAG)
         )
 
 

@@ -28,6 +28,7 @@ ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
 
 ANY_SOURCE = -1
 ANY_TAG = -1
+FIRST_INTERNAL_TAG = 1 << 29  # tags from here on are the front ends' own: no wildcard takes them
 
 
 class Op(enum.IntEnum):

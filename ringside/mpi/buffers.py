@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ringside.mpi import dlpack
 from ringside.mpi.basic_types import OF_CODE, OF_DTYPE
 from ringside.mpi.datatypes import Datatype
 
@@ -144,22 +145,24 @@ def vector(spec: Any, writable: bool, blocks: int) -> tuple[list[Region], Region
     """Return the blocks that ``spec`` means, one a rank, and the whole buffer."""
     buffer, counts, displacements, named = _vector(spec)
     view, datatype = byte_view(buffer, writable, named)
+    if not datatype and counts is None:
+        raise ValueError("message: the extent of DATATYPE_NULL is unknown")
     datatype.check_committed()
     if counts is None:
         total = _entries(len(view), datatype)
         counts = [total // blocks + (total % blocks > i) for i in range(blocks)]
     else:
-        counts = _items(counts, blocks)
+        counts = items(counts, blocks)
     if displacements is None:
         displacements = [sum(counts[:i]) for i in range(blocks)]
     elif _is_integral(displacements):
         displacements = [index(displacements) * i for i in range(blocks)]
     else:
-        displacements = _items(displacements, blocks)
+        displacements = items(displacements, blocks)
     whole = Region(view, 0, datatype)
     regions = []
     for count, displacement in zip(counts, displacements, strict=True):
-        _check_fits(view, displacement, count, datatype)
+        check_fits(view, displacement, count, datatype)
         regions.append(whole.part(displacement, count) if count else empty(datatype))
     return regions, whole
 
@@ -180,6 +183,15 @@ def is_buffer(value: Any) -> bool:
     except (BufferError, ValueError):
         return True
     return True
+
+
+def is_memory(value: Any) -> bool:
+    """As is_buffer, and also what offers its memory by DLPack or lies on a GPU."""
+    return (
+        is_buffer(value)
+        or hasattr(value, "__dlpack__")
+        or hasattr(value, "__cuda_array_interface__")
+    )
 
 
 def as_datatype(value: Any) -> Datatype:
@@ -205,7 +217,9 @@ def byte_view(buffer: Any, writable: bool, named: Any) -> tuple[memoryview, Data
         raise TypeError(f"message: {buffer} isn't allowed here")
     if not isinstance(buffer, np.ndarray):
         if not is_buffer(buffer) and hasattr(buffer, "__dlpack__"):
-            buffer = np.from_dlpack(buffer)
+            buffer = dlpack.as_array(buffer)
+        elif not is_buffer(buffer) and hasattr(buffer, "__cuda_array_interface__"):
+            raise dlpack.on_gpu()
         else:
             buffer = np.asarray(memoryview(buffer))
     if not (buffer.flags.c_contiguous or buffer.flags.f_contiguous):
@@ -239,7 +253,7 @@ def _natural(kind: np.dtype[Any]) -> Datatype:
 
 def _simple(spec: Any) -> tuple[Any, Any, Any, Any]:
     if not isinstance(spec, (list, tuple)):
-        if isinstance(spec, Special) or not (is_buffer(spec) or hasattr(spec, "__dlpack__")):
+        if isinstance(spec, Special) or not (is_memory(spec)):
             raise TypeError("message: expecting buffer or list/tuple")
         return spec, None, None, None
     buffer, count, displacement, datatype = _unpacked(spec)
@@ -278,12 +292,14 @@ def _unpacked(spec: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
 def _counted(
     buffer: Any, view: memoryview, count: Any, displacement: Any, datatype: Datatype, blocks: int
 ) -> Region:
-    datatype.check_committed()
     displ = 0 if displacement is None else index(displacement)
+    if not datatype and (displ or count is None):
+        raise ValueError("message: the extent of DATATYPE_NULL is unknown")
+    datatype.check_committed()
     if displ < 0:
         raise ValueError(f"message: negative displacement {displ}")
     offset = displ * datatype._extent
-    if offset > len(view):
+    if not 0 <= offset <= len(view):
         raise ValueError(
             f"message: displacement {displ} out of bounds, "
             f"number of datatype entries {len(view) // datatype._extent}"
@@ -301,7 +317,7 @@ def _counted(
         raise ValueError(f"message: negative count {number}")
     if number > 0 and buffer is None:
         raise ValueError(f"message: buffer is None but count is {number}")
-    _check_fits(view, displ, number * max(blocks, 1), datatype)
+    check_fits(view, displ, number * max(blocks, 1), datatype)
     return Region(view[offset:], number, datatype)
 
 
@@ -322,7 +338,7 @@ def _entries(nbytes: int, datatype: Datatype) -> int:
     return nbytes // extent
 
 
-def _check_fits(view: memoryview, displacement: int, count: int, datatype: Datatype) -> None:
+def check_fits(view: memoryview, displacement: int, count: int, datatype: Datatype) -> None:
     """Real MPI would read or write behind the end; here that is an error."""
     if count == 0 or datatype._size == 0:
         return
@@ -342,10 +358,11 @@ def _is_integral(value: Any) -> bool:
     return hasattr(value, "__index__")
 
 
-def _items(values: Any, number: int) -> list[int]:
+def items(values: Any, number: int) -> list[int]:
+    """Return ``number`` counts or displacements; a single one stands for all."""
     if _is_integral(values):
         return [index(values)] * number
-    items = [index(value) for value in values]
-    if len(items) != number:
-        raise ValueError(f"expecting {number} items, got {len(items)}")
-    return items
+    found = [index(value) for value in values]
+    if len(found) != number:
+        raise ValueError(f"expecting {number} items, got {len(found)}")
+    return found

@@ -1,14 +1,14 @@
-"""Collectives on buffers: the upper-case calls, their I-forms and their persistent forms."""
+"""Collectives on buffers: the upper-case calls and their I-forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ringside.mpi.op import SUM, Op
 from ringside.mpi.operation import CollectiveOperation
 from ringside.mpi.preparation import Preparation, Prepared
-from ringside.mpi.request import Prequest, Request
+from ringside.mpi.request import Request
 
 
 class Collectives(Preparation):
@@ -57,6 +57,10 @@ class Collectives(Preparation):
     def Alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
         """Give block r to rank r, for all r."""
         self._run(self._alltoall("Alltoallv", sendbuf, recvbuf, True))
+
+    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
+        """Give block r to rank r, for all r; each block has a datatype of its own."""
+        self._run(self._alltoall_typed("Alltoallw", sendbuf, recvbuf))
 
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> None:
         """Reduce all ranks' buffers into the root's."""
@@ -126,6 +130,10 @@ class Collectives(Preparation):
         """Begin an Alltoallv."""
         return self._start(self._alltoall("Ialltoallv", sendbuf, recvbuf, True))
 
+    def Ialltoallw(self, sendbuf: Any, recvbuf: Any) -> Request:
+        """Begin an Alltoallw."""
+        return self._start(self._alltoall_typed("Ialltoallw", sendbuf, recvbuf))
+
     def Ireduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> Request:
         """Begin a Reduce."""
         return self._start(self._reduce("Ireduce", sendbuf, recvbuf, op, root))
@@ -156,24 +164,6 @@ class Collectives(Preparation):
         """Begin an Exscan."""
         return self._start(self._reduce_to_all("Iexscan", sendbuf, recvbuf, op))
 
-    # -- persistent --------------------------------------------------------------------------------
-
-    def Barrier_init(self) -> Prequest:
-        """Prepare an Ibarrier."""
-        return self._keep(lambda: self._barrier("Barrier_init"))
-
-    def Bcast_init(self, buf: Any, root: int = 0) -> Prequest:
-        """Prepare an Ibcast."""
-        return self._keep(lambda: self._bcast("Bcast_init", buf, root))
-
-    def Allgather_init(self, sendbuf: Any, recvbuf: Any) -> Prequest:
-        """Prepare an Iallgather."""
-        return self._keep(lambda: self._allgather("Allgather_init", sendbuf, recvbuf, False))
-
-    def Allreduce_init(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> Prequest:
-        """Prepare an Iallreduce."""
-        return self._keep(lambda: self._reduce_to_all("Allreduce_init", sendbuf, recvbuf, op))
-
     # -- running what was prepared -----------------------------------------------------------------
 
     def _run(self, it: Prepared) -> None:
@@ -185,7 +175,3 @@ class Collectives(Preparation):
 
     def _start(self, it: Prepared) -> Request:
         return Request._of(self._begin(it))
-
-    def _keep(self, prepare: Callable[[], Prepared]) -> Prequest:
-        self._check_comm()
-        return Prequest._persistent(lambda: self._begin(prepare()))

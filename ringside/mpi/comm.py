@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 from ringside.link import Call, CommInfo, Link
 from ringside.mpi import errhandler
-from ringside.mpi.collectives import Collectives
 from ringside.mpi.constants import (
     APPNUM,
     CONGRUENT,
     ERR_ARG,
-    ERR_COMM,
-    ERR_KEYVAL,
     ERROR_STRINGS,
     IDENT,
     IO,
@@ -28,12 +26,14 @@ from ringside.mpi.constants import (
 from ringside.mpi.errhandler import Errhandler
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.group import Group, as_ranks
+from ringside.mpi.info import Info
+from ringside.mpi.making import Making
 from ringside.mpi.membership import NO_COMM, as_int
 from ringside.mpi.offered import expect
 from ringside.mpi.pickling import named
 
 
-class Comm(Collectives):
+class Comm(Making):
     """A communicator."""
 
     __slots__ = ()
@@ -44,19 +44,7 @@ class Comm(Collectives):
             self._become_null()
         else:
             self._set(comm._link, CommInfo(comm._id, comm._members, comm._rank), comm._name)
-
-    def _set(self, link: Link, info: CommInfo, name: str) -> None:
-        self._link = link
-        self._id, self._members, self._rank = info
-        self._size = len(info.members)
-        self._name = name
-
-    def _become_null(self) -> None:
-        self._id = NO_COMM
-        self._members = ()
-        self._rank = -1
-        self._size = 0
-        self._name = "MPI_COMM_NULL"
+            self._attributes = comm._attributes
 
     @classmethod
     def _of(cls, link: Link, info: CommInfo, name: str = "") -> Any:
@@ -176,9 +164,9 @@ class Comm(Collectives):
         return self.Get_topology() != UNDEFINED
 
     def Get_attr(self, keyval: int) -> Any:
-        """Return a predefined attribute, such as TAG_UB."""
+        """Return a predefined attribute, such as TAG_UB, or one of the program's own."""
         self._check_comm()
-        values = {
+        predefined = {
             TAG_UB: LARGEST_TAG,
             WTIME_IS_GLOBAL: False,
             UNIVERSE_SIZE: None,
@@ -186,9 +174,26 @@ class Comm(Collectives):
             IO: 0,
             LASTUSEDCODE: max(ERROR_STRINGS),
         }
-        if keyval not in values:
-            raise MPIException(ERR_KEYVAL, "only predefined attributes are offered")
-        return values[keyval]
+        return predefined[keyval] if keyval in predefined else super().Get_attr(keyval)
+
+    def Get_info(self) -> Info:
+        """Return the hints in force: none."""
+        self._check_comm()
+        return Info.Create()
+
+    def Set_info(self, info: Info) -> None:
+        """Accept hints, which change nothing here."""
+        self._check_comm()
+        expect(info, Info)
+
+    @property
+    def info(self) -> Info:
+        """The hints in force: none."""
+        return self.Get_info()
+
+    @info.setter
+    def info(self, value: Info) -> None:
+        self.Set_info(value)
 
     def Get_errhandler(self) -> Errhandler:
         """Return the error handler: errors are exceptions."""
@@ -199,48 +204,6 @@ class Comm(Collectives):
         """Accept ERRORS_RETURN, which is in force already."""
         self._check_comm()
         errhandler.check(handler)
-
-    # -- making new ones ---------------------------------------------------------------------------
-
-    def Dup(self, info: Any = None) -> Any:
-        """Return a communicator of the same ranks, whose messages stay apart."""
-        made = self._join("dup", (), ("Dup", ()))
-        return type(self)._of(self._link, made)
-
-    def Clone(self) -> Any:
-        """As Dup."""
-        return self.Dup()
-
-    def Split(self, color: int = 0, key: int = 0) -> Any:
-        """Return the communicator of the ranks that give the same color, ordered by key."""
-        color, key = as_int(color), as_int(key)
-        shown: Any = "UNDEFINED" if color == UNDEFINED else color
-        call: Call = ("Split", (("color", shown), ("key", key)))
-        return self._intra(self._join("split", (None if color == UNDEFINED else color, key), call))
-
-    def Create(self, group: Group) -> Any:
-        """Return the communicator of a group; COMM_NULL on ranks outside it. All ranks call it."""
-        self._check_comm()
-        ranks = as_ranks(group, self._members)
-        return self._intra(self._join("create", (ranks,), ("Create", (("group", ranks),))))
-
-    def _intra(self, made: CommInfo | None) -> Any:
-        return Intracomm() if made is None else Intracomm._of(self._link, made)
-
-    def Free(self) -> None:
-        """Give the communicator back."""
-        self._check_comm()
-        if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
-            raise MPIException(ERR_COMM, f"{self._name} can't be freed")
-        self._link.free(self._id, call=("Free", ()))
-        self._become_null()
-
-    def free(self) -> None:
-        """Give the communicator back if it may be."""
-        if self and self._name not in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
-            self.Free()
-
-    Disconnect = Free
 
     def Abort(self, errorcode: int = 0) -> NoReturn:
         """End the run for all ranks."""
@@ -268,9 +231,7 @@ class Intracomm(Comm):
 
         self._check_comm()
         dims, periods = checked_grid(dims, periods)
-        count = 1
-        for extent in dims:
-            count *= extent
+        count = math.prod(dims)
         if count > self._size:
             raise MPIException(
                 ERR_ARG, f"a grid {dims} needs {count} ranks, there are {self._size}"
@@ -279,3 +240,53 @@ class Intracomm(Comm):
         inside = 0 if self._rank < count else None
         made = self._join("split", (inside, self._rank), call)
         return Cartcomm() if made is None else Cartcomm._grid(self._link, made, dims, periods)
+
+    def Cart_map(self, dims: Any, periods: Any = None) -> int:
+        """Return the rank that Create_cart would give us, or UNDEFINED."""
+        from ringside.mpi.topology import checked_grid
+
+        self._check_comm()
+        count = math.prod(checked_grid(dims, periods)[0])
+        return self._rank if self._rank < count else UNDEFINED
+
+    def Create_graph(self, index: Any, edges: Any, reorder: bool = False) -> Any:
+        """Return the ranks as a graph, which all give alike; COMM_NULL on ranks left over."""
+        from ringside.mpi.graphs import create_graph
+
+        self._check_comm()
+        return create_graph(self, index, edges)
+
+    def Graph_map(self, index: Any, edges: Any) -> int:
+        """Return the rank that Create_graph would give us, or UNDEFINED."""
+        from ringside.mpi.graphs import checked_graph
+
+        self._check_comm()
+        return self._rank if self._rank < len(checked_graph(self, index, edges)[0]) else UNDEFINED
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Any,
+        destinations: Any,
+        sourceweights: Any = None,
+        destweights: Any = None,
+        info: Info | None = None,
+        reorder: bool = False,
+    ) -> Any:
+        """Return the ranks as a graph: we receive from ``sources``, send to ``destinations``."""
+        from ringside.mpi.graphs import create_adjacent
+
+        return create_adjacent(self, sources, destinations, sourceweights, destweights)
+
+    def Create_dist_graph(
+        self,
+        sources: Any,
+        degrees: Any,
+        destinations: Any,
+        weights: Any = None,
+        info: Info | None = None,
+        reorder: bool = False,
+    ) -> Any:
+        """Return the ranks as a graph; each gives edges from ``sources``, ``degrees`` each."""
+        from ringside.mpi.graphs import create_distributed
+
+        return create_distributed(self, sources, degrees, destinations, weights)

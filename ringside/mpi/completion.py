@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ringside.link import Call, Completion, Link
+from ringside.link import Call
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_IN_STATUS, UNDEFINED
 from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
@@ -13,7 +13,7 @@ from ringside.mpi.offered import Handle
 from ringside.mpi.operation import Operation
 from ringside.mpi.status import Status
 
-Done = tuple[int, Operation, Completion | None]  # place in the list of requests
+Placed = tuple[int, Operation]  # an operation and the place of its request in the list
 
 
 class Active(Handle):
@@ -27,7 +27,7 @@ class Active(Handle):
         self._operation = None
 
 
-def _active(requests: Sequence[Active]) -> list[tuple[int, Operation]]:
+def _active(requests: Sequence[Active]) -> list[Placed]:
     active = []
     for place, request in enumerate(requests):
         if not isinstance(request, Active):
@@ -37,72 +37,100 @@ def _active(requests: Sequence[Active]) -> list[tuple[int, Operation]]:
     return active
 
 
-def _split(
-    requests: Sequence[Active],
-) -> tuple[list[Done], list[tuple[int, Operation]], list[int], Link | None]:
-    """What is known to be complete here, what must be asked for, its numbers, and the link."""
-    known: list[Done] = []
-    open_: list[tuple[int, Operation]] = []
-    for place, operation in _active(requests):
-        if operation.completion is not None or not operation.number:
-            known.append((place, operation, operation.completion))
-        else:
-            open_.append((place, operation))
-    numbers = [operation.number for _, operation in open_]
-    return known, open_, numbers, open_[0][1].link if open_ else None
+def is_complete(operation: Operation, call: Call) -> bool:
+    """Ask whether an operation is complete."""
+    return _ask_all([(0, operation)], call, blocking=False)
+
+
+def _ask_all(active: list[Placed], call: Call, *, blocking: bool) -> bool:
+    of_number = {number: operation for _, operation in active for number in operation.open()}
+    if not of_number:
+        return True
+    numbers = list(of_number)
+    link = of_number[numbers[0]].link
+    ask = link.wait if blocking else link.test
+    completions = ask(numbers, "all", call=call)
+    if completions is None:
+        return False
+    for completion in completions:
+        of_number[completion.request].take(completion)
+    return True
+
+
+def _ask_some(active: list[Placed], how: str, call: Call, *, blocking: bool) -> list[Placed]:
+    """What is complete; an operation of several parts may need more than one answer."""
+    ready = [placed for placed in active if not placed[1].open()]
+    while active and not ready:
+        of_number = {n: operation for _, operation in active for n in operation.open()}
+        link = next(iter(of_number.values())).link
+        ask = link.wait if blocking else link.test
+        completions = ask(list(of_number), how, call=call)
+        if not completions:
+            break
+        for completion in completions:
+            of_number[completion.request].take(completion)
+        ready = [placed for placed in active if not placed[1].open()]
+        for placed in active:
+            if placed not in ready:
+                placed[1].keep()
+    return ready[:1] if how == "any" else ready
 
 
 def _call(name: str, requests: Sequence[Active]) -> Call:
     return name, (("requests", len(requests)),)
 
 
-def wait_all(requests: Sequence[Active], name: str) -> list[Done]:
-    known, open_, numbers, link = _split(requests)
-    if link is None:
-        return known
-    completions = link.wait(numbers, "all", call=_call(name, requests))
-    asked = [(place, op, c) for (place, op), c in zip(open_, completions, strict=True)]
-    return sorted([*known, *asked], key=_place)
+def wait_all(requests: Sequence[Active], name: str) -> list[Placed]:
+    active = _active(requests)
+    _ask_all(active, _call(name, requests), blocking=True)
+    return active
 
 
-def test_all(requests: Sequence[Active], name: str) -> list[Done] | None:
-    known, open_, numbers, link = _split(requests)
-    if link is None:
-        return known
-    completions = link.test(numbers, "all", call=_call(name, requests))
-    if completions is None:
-        return None
-    asked = [(place, op, c) for (place, op), c in zip(open_, completions, strict=True)]
-    return sorted([*known, *asked], key=_place)
+def test_all(requests: Sequence[Active], name: str) -> list[Placed] | None:
+    active = _active(requests)
+    return active if _ask_all(active, _call(name, requests), blocking=False) else None
 
 
-def some(requests: Sequence[Active], how: str, name: str, *, blocking: bool) -> list[Done] | None:
+def some(requests: Sequence[Active], how: str, name: str, *, blocking: bool) -> list[Placed] | None:
     """What is complete, at most one entry for "any"; None if nothing is and we don't block."""
-    known, open_, numbers, link = _split(requests)
-    if known or link is None:
-        return known[:1] if how == "any" else known
-    ask = link.wait if blocking else link.test
-    completions = ask(numbers, how, call=_call(name, requests))
-    if not completions:
-        return None
-    of_number = {op.number: (place, op) for place, op in open_}
-    return sorted(((*of_number[c.request], c) for c in completions), key=_place)
+    active = _active(requests)
+    ready = _ask_some(active, how, _call(name, requests), blocking=blocking)
+    return ready if ready or not active else None
 
 
-def _place(done: Done) -> int:
-    return done[0]
+def get_status(
+    requests: Sequence[Active], how: str, name: str, statuses: Sequence[Status | None] | None
+) -> tuple[list[int], int]:
+    """The places of what is complete and stays to be completed, and how many are active."""
+    active = _active(requests)
+    call = _call(name, requests)
+    if how == "all":
+        ready = active if _ask_all(active, call, blocking=False) else []
+        described = dict(active)
+    else:
+        ready = _ask_some(active, how, call, blocking=False)
+        described = dict(enumerate(operation for _, operation in ready))
+    for _, operation in ready:
+        operation.keep()
+    if ready or not active:
+        for place, status in enumerate(statuses or ()):
+            if status is not None and place in described:
+                described[place].describe(status)
+            elif status is not None and how != "some":
+                status.fill(ANY_SOURCE, ANY_TAG, 0)
+    return [place for place, _ in ready], len(active)
 
 
 def finish_all(
-    requests: Sequence[Active], done: list[Done], statuses: list[Status] | None
+    requests: Sequence[Active], done: list[Placed], statuses: list[Status] | None
 ) -> list[Any]:
     objects: list[Any] = [None] * len(requests)
     filled = [Status() for _ in requests]
     failures: list[MPIException] = []
-    for place, operation, completion in done:
+    for place, operation in done:
         requests[place]._release()
         try:
-            objects[place] = operation.finish(completion, filled[place])
+            objects[place] = operation.finish(filled[place])
         except MPIException as error:
             filled[place].error = int(error)
             failures.append(error)
@@ -113,26 +141,26 @@ def finish_all(
 
 
 def finish_any(
-    requests: Sequence[Active], done: list[Done] | None, status: Status | None
+    requests: Sequence[Active], done: list[Placed] | None, status: Status | None
 ) -> tuple[int, Any]:
     if not done:
         if status is not None:
             status.fill(ANY_SOURCE, ANY_TAG, 0)
         return UNDEFINED, None
-    place, operation, completion = done[0]
+    place, operation = done[0]
     requests[place]._release()
-    return place, operation.finish(completion, status)
+    return place, operation.finish(status)
 
 
 def finish_some(
-    requests: Sequence[Active], done: list[Done] | None, statuses: list[Status] | None
+    requests: Sequence[Active], done: list[Placed] | None, statuses: list[Status] | None
 ) -> tuple[list[int] | None, list[Any] | None]:
     if not done:
         return None, None
-    chosen = [requests[place] for place, _, _ in done]
-    renumbered = [(i, operation, completion) for i, (_, operation, completion) in enumerate(done)]
+    chosen = [requests[place] for place, _ in done]
+    renumbered = [(i, operation) for i, (_, operation) in enumerate(done)]
     objects = finish_all(chosen, renumbered, statuses)
-    return [place for place, _, _ in done], objects
+    return [place for place, _ in done], objects
 
 
 def _give(statuses: list[Status] | None, filled: list[Status]) -> None:

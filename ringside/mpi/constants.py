@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from ringside.wire import FIRST_INTERNAL_TAG
+
 ANY_SOURCE: Final = -101
 ANY_TAG: Final = -102
 PROC_NULL: Final = -103
 ROOT: Final = -104
 UNDEFINED: Final = -32766
 
-LARGEST_TAG: Final = (1 << 29) - 1  # the value of the attribute TAG_UB, MPICH's
+LARGEST_TAG: Final = FIRST_INTERNAL_TAG - 1  # the value of the attribute TAG_UB, MPICH's
 BSEND_OVERHEAD: Final = 96
 
 IDENT: Final = 0
@@ -29,6 +31,8 @@ DIST_GRAPH: Final = 3
 ORDER_C: Final = 56
 ORDER_F: Final = 57
 ORDER_FORTRAN: Final = ORDER_F
+
+COMM_TYPE_SHARED: Final = 1
 
 THREAD_SINGLE: Final = 0
 THREAD_FUNNELED: Final = 1
@@ -70,12 +74,13 @@ ERR_IN_STATUS: Final = 17
 ERR_PENDING: Final = 18
 ERR_REQUEST: Final = 19
 ERR_KEYVAL: Final = 48
+ERR_INFO_NOKEY: Final = 31
 ERR_LASTCODE: Final = (1 << 30) - 1
 
 # Classes of errors in parts of MPI that aren't offered; programs compare codes with them.
 _OTHER_ERRORS = [
     "ACCESS", "AMODE", "ASSERT", "BAD_FILE", "BASE", "CONVERSION", "DISP", "DUP_DATAREP",
-    "ERRHANDLER", "FILE", "FILE_EXISTS", "FILE_IN_USE", "INFO", "INFO_KEY", "INFO_NOKEY",
+    "ERRHANDLER", "FILE", "FILE_EXISTS", "FILE_IN_USE", "INFO", "INFO_KEY",
     "INFO_VALUE", "IO", "LOCKTYPE", "NAME", "NOT_SAME", "NO_MEM", "NO_SPACE",
     "NO_SUCH_FILE", "PORT", "PROC_ABORTED", "QUOTA", "READ_ONLY", "RMA_ATTACH",
     "RMA_CONFLICT", "RMA_FLAVOR", "RMA_RANGE", "RMA_SHARED", "RMA_SYNC", "SERVICE",
@@ -106,6 +111,7 @@ ERROR_STRINGS: Final[dict[int, str]] = {
     ERR_PENDING: "Pending request (no error)",
     ERR_REQUEST: "Invalid MPI_Request",
     ERR_KEYVAL: "Invalid keyval",
+    ERR_INFO_NOKEY: "No such key in the info",
 } | {
     code: name.removeprefix("ERR_").replace("_", " ").capitalize()
     for name, code in OTHER_ERRORS.items()

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ringside.mpi.attributes import Attributed
 from ringside.mpi.constants import ERR_ARG, ERR_TYPE, ORDER_C, ORDER_F
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.offered import Handle, expect
+from ringside.mpi.offered import NotOfferedError, expect
 from ringside.mpi.pickling import named
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
@@ -23,10 +24,11 @@ Offsets = np.ndarray[Any, np.dtype[np.int64]]
 _MOST_BYTES = 1 << 28  # in one entry with gaps, whose every byte is listed
 
 
-class Datatype(Handle):
+class Datatype(Attributed):
     """How the entries of a buffer are laid out."""
 
     __slots__ = (
+        "_attributes",
         "_committed",
         "_extent",
         "_lb",
@@ -80,6 +82,7 @@ class Datatype(Handle):
         self._size = size
         self._lb = lb
         self._extent = extent
+        self._attributes = {}
         return self
 
     def __eq__(self, other: object, /) -> bool:
@@ -98,7 +101,10 @@ class Datatype(Handle):
         for name, datatype in PREDEFINED.items():
             if self._predefined and datatype._name == self._name:
                 return named(self, name)
-        raise ValueError("cannot pickle a Datatype that isn't predefined")
+        raise NotOfferedError(
+            "pickling a derived Datatype is not offered on Ringside's network; it works under "
+            "mpiexec."
+        )
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -133,7 +139,7 @@ class Datatype(Handle):
         Raises:
             ValueError: the type isn't a basic one.
         """
-        if self.dtype is None:
+        if self.dtype is None or self.dtype.names is not None:
             raise ValueError(f"cannot map {self._name} to a type code")
         return self.dtype.char
 
@@ -166,6 +172,21 @@ class Datatype(Handle):
     def ub(self) -> int:
         """The upper bound in bytes."""
         return self._lb + self._extent
+
+    @property
+    def true_lb(self) -> int:
+        """The lower bound without a gap at the beginning."""
+        return self.Get_true_extent()[0]
+
+    @property
+    def true_extent(self) -> int:
+        """The extent without gaps at the ends."""
+        return self.Get_true_extent()[1]
+
+    @property
+    def true_ub(self) -> int:
+        """The upper bound without a gap at the end."""
+        return sum(self.Get_true_extent())
 
     @property
     def name(self) -> str:
@@ -219,18 +240,24 @@ class Datatype(Handle):
         self._check()
         if self._predefined:
             raise MPIException(ERR_TYPE, f"{self._name} is predefined and can't be freed")
+        self._delete_attributes()
         self._take(DATATYPE_NULL)
+        self._attributes = {}
 
     def free(self) -> None:
         """Give the type back if it may be."""
-        if self and not self._predefined:
+        if self._predefined and not self._is_constant():
+            self._take(DATATYPE_NULL)
+        elif not self._predefined:
             self.Free()
 
     def Dup(self) -> Datatype:
         """Return a copy."""
-        return self._derived(
+        made = self._derived(
             [0], [1], 1, lb=self._lb, extent=self._extent, committed=self._committed
         )
+        self._copy_attributes(made)
+        return made
 
     Create_dup = Dup
 
@@ -264,6 +291,10 @@ class Datatype(Handle):
     def Create_indexed_block(self, blocklength: int, displacements: Sequence[int]) -> Datatype:
         """Return blocks of one length at these displacements, in entries."""
         return self._derived(displacements, [blocklength] * len(displacements), self._extent)
+
+    def Create_hindexed_block(self, blocklength: int, displacements: Sequence[int]) -> Datatype:
+        """Return blocks of one length at these displacements, in bytes."""
+        return self._derived(displacements, [blocklength] * len(displacements), 1)
 
     def Create_subarray(
         self,

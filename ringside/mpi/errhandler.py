@@ -43,6 +43,11 @@ class Errhandler(Handle):
             raise MPIException(ERR_ARG, "the handler is ERRHANDLER_NULL")
         self._name = "ERRHANDLER_NULL"
 
+    def free(self) -> None:
+        """Give the handler back if there is one."""
+        if not self._is_constant():
+            self._name = "ERRHANDLER_NULL"
+
 
 PREDEFINED = {
     name: Errhandler._make(name)

@@ -162,7 +162,8 @@ class Group(Handle):
 
     def free(self) -> None:
         """Give the group back if there is one."""
-        self._members = None
+        if not self._is_constant():
+            self._members = None
 
 
 GROUP_NULL = Group()

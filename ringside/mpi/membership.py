@@ -24,8 +24,9 @@ NO_COMM = -1
 class Membership(Handle):
     """The ranks that belong together, and the checks that all calls share."""
 
-    __slots__ = ("_id", "_link", "_members", "_name", "_rank", "_size")
+    __slots__ = ("_attributes", "_id", "_link", "_members", "_name", "_rank", "_size")
 
+    _attributes: dict[int, Any]
     _id: int
     _link: Link
     _members: tuple[int, ...]  # world ranks

@@ -6,6 +6,7 @@ import types
 from typing import Any
 
 from ringside.mpi import (
+    address,
     attached,
     basic_types,
     buffers,
@@ -14,18 +15,26 @@ from ringside.mpi import (
     environment,
     errhandler,
     exception,
+    graphs,
     group,
+    info,
+    message,
+    offered,
     op,
     request,
     topology,
 )
 from ringside.mpi.comm import Comm, Intracomm
-from ringside.mpi.offered import missing
+from ringside.mpi.offered import Handle, missing
 from ringside.mpi.pickling import Pickle, pickle
 from ringside.mpi.status import Status
-from ringside.mpi.topology import Cartcomm, Topocomm
+from ringside.mpi.topocomm import Topocomm
+from ringside.mpi.topology import Cartcomm
 
 _FUNCTIONS: list[Any] = [
+    address.Aint_add,
+    address.Aint_diff,
+    address.Get_address,
     attached.Attach_buffer,
     attached.Detach_buffer,
     environment.Alloc_mem,
@@ -59,7 +68,11 @@ _CLASSES: list[type[Any]] = [
     errhandler.Errhandler,
     exception.BufferRaceError,
     exception.Exception,
+    graphs.Distgraphcomm,
+    graphs.Graphcomm,
     group.Group,
+    info.Info,
+    message.Message,
     op.Op,
     request.Prequest,
     request.Request,
@@ -77,7 +90,9 @@ def build() -> Namespace:
     """Return the module with all its names."""
     module = Namespace("mpi4py.MPI", __doc__)
     names: dict[str, Any] = {
-        name: value for name, value in vars(constants).items() if type(value) is int
+        name: value
+        for name, value in vars(constants).items()
+        if type(value) is int and name not in ("FIRST_INTERNAL_TAG", "LARGEST_TAG")
     }
     names |= constants.OTHER_ERRORS | basic_types.PREDEFINED | errhandler.PREDEFINED | op.PREDEFINED
     for item in [*_FUNCTIONS, *_CLASSES]:
@@ -90,10 +105,17 @@ def build() -> Namespace:
         "COMM_WORLD": environment.COMM_WORLD,
         "GROUP_EMPTY": group.GROUP_EMPTY,
         "GROUP_NULL": group.GROUP_NULL,
+        "INFO_ENV": info.INFO_ENV,
+        "INFO_NULL": info.INFO_NULL,
         "IN_PLACE": buffers.IN_PLACE,
+        "MESSAGE_NO_PROC": message.MESSAGE_NO_PROC,
+        "MESSAGE_NULL": message.MESSAGE_NULL,
         "REQUEST_NULL": request.REQUEST_NULL,
+        "UNWEIGHTED": graphs.UNWEIGHTED,
+        "WEIGHTS_EMPTY": graphs.WEIGHTS_EMPTY,
         "_typedict": dict(basic_types.OF_CODE),
         "pickle": pickle,
     }
+    offered.constants.update(id(value) for value in names.values() if isinstance(value, Handle))
     vars(module).update(names)
     return module

@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from ringside.link import Call
-from ringside.mpi.attached import check_attached
-from ringside.mpi.basic_types import BYTE
-from ringside.mpi.buffers import byte_view
-from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_OTHER, PROC_NULL
+from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_OTHER
 from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.message import Message
 from ringside.mpi.op import SUM, Op
-from ringside.mpi.operation import NoOperation, ObjectReceive, Operation, check_length
+from ringside.mpi.payload import IntoObject, of_object
 from ringside.mpi.pickling import loads, packed
 from ringside.mpi.point_to_point import PointToPoint
 from ringside.mpi.request import Request
@@ -34,27 +32,27 @@ class Objects(PointToPoint):
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object."""
-        self._send_object("send", "standard", obj, dest, tag)
+        self._send("send", "standard", of_object, obj, dest, tag)
 
     def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object; returns when the receive has begun."""
-        self._send_object("ssend", "sync", obj, dest, tag)
+        self._send("ssend", "sync", of_object, obj, dest, tag)
 
     def bsend(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object through the buffer given to Attach_buffer."""
-        self._send_object("bsend", "buffered", obj, dest, tag)
+        self._send("bsend", "buffered", of_object, obj, dest, tag)
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send an object."""
-        return Request._of(self._post_object("isend", "standard", obj, dest, tag))
+        return Request._of(self._post_send("isend", "standard", of_object, obj, dest, tag))
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send an object; complete when the receive has begun."""
-        return Request._of(self._post_object("issend", "sync", obj, dest, tag))
+        return Request._of(self._post_send("issend", "sync", of_object, obj, dest, tag))
 
     def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send an object through the buffer given to Attach_buffer."""
-        return Request._of(self._post_object("ibsend", "buffered", obj, dest, tag))
+        return Request._of(self._post_send("ibsend", "buffered", of_object, obj, dest, tag))
 
     def recv(
         self,
@@ -64,27 +62,14 @@ class Objects(PointToPoint):
         status: Status | None = None,
     ) -> Any:
         """Receive an object and return it."""
-        source, tag, call = self._receiving("recv", source, tag)
         if buf is not None:
             warnings.warn("the 'buf' argument is deprecated", UserWarning, stacklevel=2)
-        if source == PROC_NULL:
-            if status is not None:
-                status.fill(PROC_NULL, ANY_TAG, 0)
-            return None
-        number = self._link.irecv(self._id, source, tag, _capacity(buf, -1), call=call)
-        completion = self._link.wait((number,), "all", call=call)[0]
-        return ObjectReceive(self._link, number, call, _capacity(buf, -1)).finish(
-            completion, status
-        )
+        return self._receive("recv", lambda: IntoObject(buf), source, tag, status)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Begin to receive an object; ``buf`` says how long it may be, 32 KiB by default."""
-        source, tag, call = self._receiving("irecv", source, tag)
-        if source == PROC_NULL:
-            return Request._of(NoOperation(self._link, call, receives=True))
-        capacity = _capacity(buf, _IRECV_BYTES)
-        number = self._link.irecv(self._id, source, tag, capacity, call=call)
-        return Request._of(ObjectReceive(self._link, number, call, capacity))
+        operation = self._post_receive("irecv", lambda: IntoObject(buf, _IRECV_BYTES), source, tag)
+        return Request._of(operation)
 
     def sendrecv(
         self,
@@ -97,23 +82,10 @@ class Objects(PointToPoint):
         status: Status | None = None,
     ) -> Any:
         """Send one object and receive another, at the same time."""
-        sent = self._post_object("sendrecv", "standard", sendobj, dest, sendtag)
-        source, recvtag, call = self._receiving("sendrecv", source, recvtag)
-        numbers = [sent.number] if sent.number else []
-        capacity = _capacity(recvbuf, -1)
-        if source != PROC_NULL:
-            numbers.append(self._link.irecv(self._id, source, recvtag, capacity, call=call))
-            call = ("sendrecv", (sent.call[1][0], call[1][0]))
-        completions = self._link.wait(numbers, "all", call=call)
-        if source == PROC_NULL:
-            if status is not None:
-                status.fill(PROC_NULL, ANY_TAG, 0)
-            return None
-        completion = completions[-1]
-        check_length(completion, capacity, call)
-        if status is not None:
-            status.fill(completion.source, completion.tag, completion.nbytes)
-        return loads(completion.payload)
+        return self._exchange(
+            "sendrecv", of_object, sendobj, dest, sendtag,
+            lambda: IntoObject(recvbuf), source, recvtag, status,
+        )  # fmt: skip
 
     def probe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
@@ -128,20 +100,19 @@ class Objects(PointToPoint):
         """Tell whether a message could be received now."""
         return self._probe("iprobe", source, tag, status, blocking=False)
 
-    def _send_object(self, name: str, mode: str, obj: Any, dest: int, tag: int) -> None:
-        operation = self._post_object(name, mode, obj, dest, tag)
-        if operation.number:
-            self._link.wait((operation.number,), "all", call=operation.call)
+    def mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Message:
+        """Block until there is a message, and return it: only ``Message.recv`` gets it now."""
+        message = self._matched_probe("mprobe", source, tag, status, blocking=True)
+        assert message is not None
+        return message
 
-    def _post_object(self, name: str, mode: str, obj: Any, dest: int, tag: int) -> Operation:
-        dest, tag, call = self._sending(name, dest, tag)
-        if dest == PROC_NULL:
-            return NoOperation(self._link, call, receives=False)
-        data, claimed = packed(obj)
-        if mode == "buffered":
-            check_attached(len(data), call)
-        number = self._link.isend(self._id, dest, tag, data, mode, claimed=claimed, call=call)
-        return Operation(self._link, number, call)
+    def improbe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Message | None:
+        """As mprobe; None if there is no message now."""
+        return self._matched_probe("improbe", source, tag, status, blocking=False)
 
     # -- collectives -------------------------------------------------------------------------------
 
@@ -212,12 +183,6 @@ class Objects(PointToPoint):
         if len(given) != self._size:
             raise ValueError(f"expecting {self._size} items, got {len(given)}")
         return [_contribution(item) for item in given]
-
-
-def _capacity(buf: Any, default: int) -> int:
-    if buf is None:
-        return default
-    return int(buf) if hasattr(buf, "__index__") else len(byte_view(buf, True, BYTE)[0])
 
 
 def _contribution(obj: Any) -> tuple[str, int, bytes]:

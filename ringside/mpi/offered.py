@@ -6,7 +6,10 @@ from typing import Any
 
 from ringside.mpi.absent import ABSENT
 
-_WHERE = "https://mpi4py.readthedocs.io"
+_CURES = {
+    "cancel": "end a wait by a message, with a tag of its own for the last one.",
+    "win": "send and receive instead.",
+}
 
 
 class NotOfferedError(AttributeError, NotImplementedError):
@@ -16,11 +19,9 @@ class NotOfferedError(AttributeError, NotImplementedError):
 def missing(owner: str, name: str) -> AttributeError:
     """Return the error for ``owner.name``, a name that is not defined here."""
     if name in ABSENT.get(owner, frozenset()):
-        return NotOfferedError(
-            f"MPI.{name} is not offered on Ringside's network; it works under mpiexec."
-            if owner == "MPI"
-            else f"MPI.{owner}.{name} is not offered on Ringside's network; it works under mpiexec."
-        )
+        what = f"MPI.{name}" if owner == "MPI" else f"MPI.{owner}.{name}"
+        cure = _CURES.get(name.lower(), "it works under mpiexec.")
+        return NotOfferedError(f"{what} is not offered on Ringside's network; {cure}")
     where = "module 'mpi4py.MPI'" if owner == "MPI" else f"'{owner}' object"
     return AttributeError(f"{where} has no attribute {name!r}")
 
@@ -33,6 +34,9 @@ def _owner(cls: type[Any], name: str) -> str:
     return cls.__name__
 
 
+constants: set[int] = set()  # by identity: MPI's own objects, which ``free`` leaves as they are
+
+
 class HandleType(type):
     """The type of handle classes: a missing class attribute is named, offered or not."""
 
@@ -43,11 +47,23 @@ class HandleType(type):
 class Handle(metaclass=HandleType):
     """Root of Comm, Request and the others."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
     __hash__ = None  # type: ignore[assignment]  # as in mpi4py
 
     def __getattr__(self, name: str) -> Any:
         raise missing(_owner(type(self), name), name)
+
+    def _is_constant(self) -> bool:
+        """Whether this is one of MPI's own objects, and not a copy of it."""
+        return id(self) in constants
+
+    def toint(self) -> int:
+        """Return -1: there is no handle of C behind it."""
+        return -1
+
+    def py2f(self) -> int:
+        """Return -1: there is no handle of Fortran behind it."""
+        return -1
 
 
 def expect(value: Any, kind: type[Any]) -> None:

@@ -128,6 +128,8 @@ class Op(Handle):
         """Give the operation back if it may be."""
         if self._name == "USER":
             self.Free()
+        elif not self._is_constant():
+            self._name, self._function, self._key = "NULL", None, None
 
     def Is_commutative(self) -> bool:
         """Tell whether the order of the operands doesn't matter."""

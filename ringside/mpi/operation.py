@@ -1,7 +1,7 @@
 """Operations in flight: what is left to do when the network says that one is complete.
 
 A posted operation has a number on the link. One that needs no partner (PROC_NULL) is complete at
-once and has none.
+once and has none; an Isendrecv is several operations that are complete together.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 from ringside.link import Call, Completion, Link, format_call
 from ringside.mpi.buffers import Region
-from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_TRUNCATE, PROC_NULL
+from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.pickling import loads
+from ringside.mpi.payload import Target
 from ringside.mpi.status import Status
 
 
@@ -29,10 +29,33 @@ class Operation:
         self.call = call
         self.completion: Completion | None = None
 
-    def finish(self, completion: Completion | None, status: Status | None) -> Any:
+    def open(self) -> list[int]:
+        """Return the numbers that the network hasn't completed yet, as far as we know."""
+        return [self.number] if self.number and self.completion is None else []
+
+    def take(self, completion: Completion) -> None:
+        """Learn that a number of ours is complete."""
+        self.completion = completion
+
+    def keep(self) -> None:
+        """Copy what was received out of the link's buffer, to stay beyond the next call."""
+        completion = self.completion
+        if completion is not None and completion.payload is not None:
+            payload = memoryview(bytes(completion.payload))
+            self.completion = completion._replace(payload=payload)
+
+    def describe(self, status: Status) -> None:
+        """Fill ``status`` as the complete operation does."""
+        status.fill(ANY_SOURCE, ANY_TAG, 0)
+
+    def finish(self, status: Status | None) -> Any:
         """Deliver the result, fill ``status``, and return the object of a lower-case call."""
         if status is not None:
-            status.fill(ANY_SOURCE, ANY_TAG, 0)
+            self.describe(status)
+        return self.deliver()
+
+    def deliver(self) -> Any:
+        """Put the result where it belongs."""
         return None
 
 
@@ -45,10 +68,8 @@ class NoOperation(Operation):
         super().__init__(link, 0, call)
         self.receives = receives
 
-    def finish(self, completion: Completion | None, status: Status | None) -> Any:
-        if status is not None:
-            status.fill(PROC_NULL if self.receives else ANY_SOURCE, ANY_TAG, 0)
-        return None
+    def describe(self, status: Status) -> None:
+        status.fill(PROC_NULL if self.receives else ANY_SOURCE, ANY_TAG, 0)
 
 
 class GuardedSend(Operation):
@@ -61,53 +82,35 @@ class GuardedSend(Operation):
         self.region = region
         self.checksum = region.checksum()
 
-    def finish(self, completion: Completion | None, status: Status | None) -> Any:
-        if status is not None:
-            status.fill(ANY_SOURCE, ANY_TAG, 0)
+    def deliver(self) -> Any:
         if self.region.checksum() != self.checksum:
             raise BufferRaceError(format_call(self.call))
         return None
 
 
 class Receive(Operation):
-    """A receive into a buffer."""
+    """A receive."""
 
-    __slots__ = ("before", "region")
+    __slots__ = ("target",)
 
-    def __init__(
-        self, link: Link, number: int, call: Call, region: Region, *, poison: bool
-    ) -> None:
+    def __init__(self, link: Link, number: int, call: Call, target: Target) -> None:
         super().__init__(link, number, call)
-        self.region = region
-        self.before: bytes | None = None
-        if poison:
-            # Kept because a shorter message leaves the rest of the buffer as it was.
-            self.before = bytes(region.read())
-            region.poison()
+        self.target = target
 
-    def finish(self, completion: Completion | None, status: Status | None) -> Any:
+    def describe(self, status: Status) -> None:
+        completion = self.completion
         assert completion is not None
-        deliver(self.region, completion, self.call, self.before)
+        status.fill(completion.source, completion.tag, completion.nbytes)
+
+    def finish(self, status: Status | None) -> Any:
+        value = self.deliver()  # a message that doesn't fit leaves the status as it was
         if status is not None:
-            status.fill(completion.source, completion.tag, completion.nbytes)
-        return None
+            self.describe(status)
+        return value
 
-
-class ObjectReceive(Operation):
-    """A lower-case receive."""
-
-    __slots__ = ("capacity",)
-
-    def __init__(self, link: Link, number: int, call: Call, capacity: int) -> None:
-        super().__init__(link, number, call)
-        self.capacity = capacity
-
-    def finish(self, completion: Completion | None, status: Status | None) -> Any:
-        assert completion is not None
-        check_length(completion, self.capacity, self.call)
-        if status is not None:
-            status.fill(completion.source, completion.tag, completion.nbytes)
-        return loads(completion.payload)
+    def deliver(self) -> Any:
+        assert self.completion is not None
+        return self.target.take(self.completion, self.call)
 
 
 class CollectiveOperation(Operation):
@@ -131,34 +134,47 @@ class CollectiveOperation(Operation):
         for region in received:
             region.poison()
 
-    def finish(self, completion: Completion | None, status: Status | None) -> Any:
-        assert completion is not None
-        if status is not None:
-            status.fill(ANY_SOURCE, ANY_TAG, 0)
+    def deliver(self) -> Any:
+        assert self.completion is not None
         if [region.checksum() for region in self.sent] != self.checksum:
             raise BufferRaceError(format_call(self.call))
-        return self.done(self.link.collective_result(completion))
+        return self.done(self.link.collective_result(self.completion))
 
 
-def check_length(completion: Completion, capacity: int, call: Call) -> None:
-    """Refuse a message longer than the buffer that it was to go into."""
-    if completion.error or completion.overflow or -1 < capacity < completion.nbytes:
-        raise MPIException(
-            ERR_TRUNCATE,
-            f"the message from rank {completion.source} (tag {completion.tag}) has "
-            f"{completion.nbytes} bytes, the buffer of {format_call(call)} has {capacity}. "
-            "Give the receive a buffer that is at least as long.",
-        )
+class Together(Operation):
+    """Operations behind one request; the last of them fills the status."""
 
+    __slots__ = ("parts",)
 
-def deliver(
-    region: Region, completion: Completion, call: Call, before: bytes | None = None
-) -> None:
-    """Put a received message into its buffer."""
-    payload = completion.payload
-    if completion.error or completion.overflow or completion.nbytes > region.nbytes:
-        check_length(completion, region.nbytes, call)
-    if payload:
-        region.write(payload)
-    if before is not None and completion.nbytes < len(before):
-        region.write(before[completion.nbytes :], completion.nbytes)
+    def __init__(self, link: Link, call: Call, parts: Sequence[Operation]) -> None:
+        super().__init__(link, 0, call)
+        self.parts = parts
+
+    def open(self) -> list[int]:
+        return [number for part in self.parts for number in part.open()]
+
+    def take(self, completion: Completion) -> None:
+        for part in self.parts:
+            if part.number == completion.request:
+                part.take(completion)
+
+    def keep(self) -> None:
+        for part in self.parts:
+            part.keep()
+
+    def describe(self, status: Status) -> None:
+        if self.parts:
+            self.parts[-1].describe(status)
+        else:
+            super().describe(status)
+
+    def deliver(self) -> Any:
+        failures = []
+        for part in self.parts:
+            try:
+                part.deliver()
+            except MPIException as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return None

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ringside.link import Call, Completion
-from ringside.mpi.attached import check_attached
-from ringside.mpi.buffers import Region, region
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from ringside.mpi.membership import Membership
-from ringside.mpi.operation import GuardedSend, NoOperation, Operation, Receive, deliver
+from ringside.mpi.message import Message
+from ringside.mpi.payload import IntoBuffer, of_buffer
 from ringside.mpi.request import Prequest, Request
 from ringside.mpi.status import Status
+from ringside.mpi.transfer import Transfer
 
 
-class PointToPoint(Membership):
+class PointToPoint(Transfer):
     """Send, receive, probe."""
 
     __slots__ = ()
@@ -23,19 +21,19 @@ class PointToPoint(Membership):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer; returns when it may be used again."""
-        self._send("Send", "standard", buf, dest, tag)
+        self._send("Send", "standard", of_buffer, buf, dest, tag)
 
     def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer; returns when the receive has begun."""
-        self._send("Ssend", "sync", buf, dest, tag)
+        self._send("Ssend", "sync", of_buffer, buf, dest, tag)
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer through the one given to Attach_buffer."""
-        self._send("Bsend", "buffered", buf, dest, tag)
+        self._send("Bsend", "buffered", of_buffer, buf, dest, tag)
 
     def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer whose receive is posted already."""
-        self._send("Rsend", "ready", buf, dest, tag)
+        self._send("Rsend", "ready", of_buffer, buf, dest, tag)
 
     def Recv(
         self,
@@ -45,15 +43,7 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> None:
         """Receive into a buffer."""
-        source, tag, call = self._receiving("Recv", source, tag)
-        if source == PROC_NULL:
-            _nobody(status)
-            return
-        target = region(buf, True)
-        site = self._link.site(call)
-        number = self._link.irecv(self._id, source, tag, target.nbytes, call=site)
-        completion = self._link.wait((number,), "all", call=site)[0]
-        _received(target, completion, call, status)
+        self._receive("Recv", lambda: IntoBuffer(buf), source, tag, status)
 
     def Sendrecv(
         self,
@@ -66,11 +56,10 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> None:
         """Send one buffer and receive into another, at the same time."""
-        dest, sendtag, sending = self._sending("Sendrecv", dest, sendtag)
-        source, recvtag, receiving = self._receiving("Sendrecv", source, recvtag)
-        sent = region(sendbuf, False).read() if dest != PROC_NULL else None
-        target = region(recvbuf, True) if source != PROC_NULL else None
-        self._exchange(dest, sendtag, sent, source, recvtag, target, sending, receiving, status)
+        self._exchange(
+            "Sendrecv", of_buffer, sendbuf, dest, sendtag,
+            lambda: IntoBuffer(recvbuf), source, recvtag, status,
+        )  # fmt: skip
 
     def Sendrecv_replace(
         self,
@@ -82,95 +71,65 @@ class PointToPoint(Membership):
         status: Status | None = None,
     ) -> None:
         """Send a buffer and receive into the same one."""
-        dest, sendtag, sending = self._sending("Sendrecv_replace", dest, sendtag)
-        source, recvtag, receiving = self._receiving("Sendrecv_replace", source, recvtag)
-        target = region(buf, True) if source != PROC_NULL else None
-        sent = region(buf, False).read() if dest != PROC_NULL else None
-        self._exchange(dest, sendtag, sent, source, recvtag, target, sending, receiving, status)
-
-    def _send(self, name: str, mode: str, buf: Any, dest: int, tag: int) -> None:
-        dest, tag, call = self._sending(name, dest, tag)
-        if dest == PROC_NULL:
-            return
-        data = region(buf, False)
-        if mode == "buffered":
-            check_attached(data.nbytes, call)
-        site = self._link.site(call)
-        number = self._link.isend(self._id, dest, tag, data.read(), mode, borrowed=True, call=site)
-        self._link.wait((number,), "all", call=site)
-
-    def _exchange(
-        self,
-        dest: int,
-        sendtag: int,
-        sent: memoryview | None,
-        source: int,
-        recvtag: int,
-        target: Region | None,
-        sending: Call,
-        receiving: Call,
-        status: Status | None,
-    ) -> None:
-        """Both halves in one round trip; either may be missing."""
-        link = self._link
-        call = sending if source == PROC_NULL else receiving
-        if sent is not None and target is not None:
-            call = (sending[0], (sending[1][0], receiving[1][0]))
-        site = link.site(call)
-        if target is None:
-            if sent is not None:
-                number = link.isend(self._id, dest, sendtag, sent, borrowed=True, call=site)
-                link.wait((number,), "all", call=site)
-            _nobody(status)
-            return
-        if sent is None:
-            number = link.irecv(self._id, source, recvtag, target.nbytes, call=site)
-            completion = link.wait((number,), "all", call=site)[0]
-        else:
-            completion = link.exchange(
-                self._id, dest, sendtag, sent, source, recvtag, target.nbytes, call=site
-            )
-        _received(target, completion, receiving, status)
+        self._exchange(
+            "Sendrecv_replace", of_buffer, buf, dest, sendtag,
+            lambda: IntoBuffer(buf), source, recvtag, status,
+        )  # fmt: skip
 
     # -- non-blocking ------------------------------------------------------------------------------
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send a buffer, which must stay as it is until the request is complete."""
-        return Request._of(self._post_send("Isend", "standard", buf, dest, tag))
+        return Request._of(self._post_send("Isend", "standard", of_buffer, buf, dest, tag))
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """As Isend; complete when the receive has begun."""
-        return Request._of(self._post_send("Issend", "sync", buf, dest, tag))
+        return Request._of(self._post_send("Issend", "sync", of_buffer, buf, dest, tag))
 
     def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """As Isend, through the buffer given to Attach_buffer."""
-        return Request._of(self._post_send("Ibsend", "buffered", buf, dest, tag))
+        return Request._of(self._post_send("Ibsend", "buffered", of_buffer, buf, dest, tag))
 
     def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """As Isend, for a receive that is posted already."""
-        return Request._of(self._post_send("Irsend", "ready", buf, dest, tag))
+        return Request._of(self._post_send("Irsend", "ready", of_buffer, buf, dest, tag))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Begin to receive into a buffer, which holds nothing of use until that is complete."""
-        return Request._of(self._post_receive("Irecv", buf, source, tag))
+        return Request._of(self._post_receive("Irecv", lambda: IntoBuffer(buf), source, tag))
 
-    def _post_send(self, name: str, mode: str, buf: Any, dest: int, tag: int) -> Operation:
-        dest, tag, call = self._sending(name, dest, tag)
-        if dest == PROC_NULL:
-            return NoOperation(self._link, call, receives=False)
-        data = region(buf, False)
-        if mode == "buffered":
-            check_attached(data.nbytes, call)
-        number = self._link.isend(self._id, dest, tag, data.read(), mode, call=call)
-        return GuardedSend(self._link, number, call, data)
+    def Isendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+    ) -> Request:
+        """Begin a Sendrecv."""
+        sent = self._post_send("Isendrecv", "standard", of_buffer, sendbuf, dest, sendtag)
+        return self._together(
+            sent, self._post_receive("Isendrecv", lambda: IntoBuffer(recvbuf), source, recvtag)
+        )
 
-    def _post_receive(self, name: str, buf: Any, source: int, tag: int) -> Operation:
-        source, tag, call = self._receiving(name, source, tag)
-        if source == PROC_NULL:
-            return NoOperation(self._link, call, receives=True)
-        target = region(buf, True)
-        number = self._link.irecv(self._id, source, tag, target.nbytes, call=call)
-        return Receive(self._link, number, call, target, poison=True)
+    def Isendrecv_replace(
+        self,
+        buf: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+    ) -> Request:
+        """Begin a Sendrecv_replace."""
+
+        def unguarded(buf: Any) -> Any:
+            return of_buffer(buf)._replace(guarded=None)  # what comes in replaces it
+
+        sent = self._post_send("Isendrecv_replace", "standard", unguarded, buf, dest, sendtag)
+        return self._together(
+            sent, self._post_receive("Isendrecv_replace", lambda: IntoBuffer(buf), source, recvtag)
+        )
 
     # -- persistent --------------------------------------------------------------------------------
 
@@ -193,13 +152,15 @@ class PointToPoint(Membership):
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest:
         """Prepare an Irecv."""
         if self._receiving("Recv_init", source, tag)[0] != PROC_NULL:
-            region(buf, True)  # what is wrong with it is said here, not at Start
-        return Prequest._persistent(lambda: self._post_receive("Recv_init", buf, source, tag))
+            IntoBuffer(buf)  # what is wrong with it is said here, not at Start
+        return Prequest._persistent(
+            lambda: self._post_receive("Recv_init", lambda: IntoBuffer(buf), source, tag)
+        )
 
     def _prepare_send(self, name: str, mode: str, buf: Any, dest: int, tag: int) -> Prequest:
         if self._sending(name, dest, tag)[0] != PROC_NULL:
-            region(buf, False)
-        return Prequest._persistent(lambda: self._post_send(name, mode, buf, dest, tag))
+            of_buffer(buf)
+        return Prequest._persistent(lambda: self._post_send(name, mode, of_buffer, buf, dest, tag))
 
     # -- probing -----------------------------------------------------------------------------------
 
@@ -216,27 +177,16 @@ class PointToPoint(Membership):
         """Tell whether a message could be received now, and describe it in ``status``."""
         return self._probe("Iprobe", source, tag, status, blocking=False)
 
-    def _probe(
-        self, name: str, source: int, tag: int, status: Status | None, *, blocking: bool
-    ) -> bool:
-        source, tag, call = self._receiving(name, source, tag)
-        if source == PROC_NULL:
-            _nobody(status)
-            return True
-        found = self._link.probe(self._id, source, tag, blocking=blocking, call=call)
-        if found is None:
-            return False
-        if status is not None:
-            status.fill(found.source, found.tag, found.nbytes)
-        return True
+    def Mprobe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Message:
+        """Block until there is a message, and return it: only ``Message.Recv`` gets it now."""
+        message = self._matched_probe("Mprobe", source, tag, status, blocking=True)
+        assert message is not None
+        return message
 
-
-def _nobody(status: Status | None) -> None:
-    if status is not None:
-        status.fill(PROC_NULL, ANY_TAG, 0)
-
-
-def _received(target: Region, completion: Completion, call: Call, status: Status | None) -> None:
-    deliver(target, completion, call)
-    if status is not None:
-        status.fill(completion.source, completion.tag, completion.nbytes)
+    def Improbe(
+        self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Message | None:
+        """As Mprobe; None if there is no message now."""
+        return self._matched_probe("Improbe", source, tag, status, blocking=False)

@@ -13,6 +13,7 @@ from ringside.mpi.constants import ERR_BUFFER, ERR_OTHER, ERR_TRUNCATE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.objects import Objects
 from ringside.mpi.op import Op
+from ringside.mpi.typed_blocks import typed_blocks
 
 
 class Prepared(NamedTuple):
@@ -93,6 +94,18 @@ class Preparation(Objects):
         blocks = self._blocks(recvbuf, True, by_counts)
         in_place = is_in_place(sendbuf)
         given = blocks if in_place else self._blocks(sendbuf, False, by_counts)
+        return self._given_to_all(name, given, blocks, in_place)
+
+    def _alltoall_typed(self, name: str, sendbuf: Any, recvbuf: Any) -> Prepared:
+        self._check_comm()
+        blocks = typed_blocks(recvbuf, True, self._size)
+        in_place = is_in_place(sendbuf)
+        given = blocks if in_place else typed_blocks(sendbuf, False, self._size)
+        return self._given_to_all(name, given, blocks, in_place)
+
+    def _given_to_all(
+        self, name: str, given: list[Region], blocks: list[Region], in_place: bool
+    ) -> Prepared:
         parts = [bytes(block.read()) for block in given]
         sent = [] if in_place else given
         return Prepared("alltoall", (parts,), (name, ()), _filler(name, blocks), sent, blocks)

@@ -11,6 +11,8 @@ from ringside.mpi.completion import (
     finish_all,
     finish_any,
     finish_some,
+    get_status,
+    is_complete,
     some,
     test_all,
     wait_all,
@@ -58,12 +60,12 @@ class Request(Active):
 
     def Wait(self, status: Status | None = None) -> Literal[True]:
         """Block until the operation is complete."""
-        self._wait(("Wait", ()), status)
+        self._complete(("Wait", ()), status)
         return True
 
     def wait(self, status: Status | None = None) -> Any:
         """Block until the operation is complete; return the object received, if any."""
-        return self._wait(("wait", ()), status)
+        return self._complete(("wait", ()), status)
 
     def Test(self, status: Status | None = None) -> bool:
         """Tell whether the operation is complete, and complete it if so."""
@@ -80,14 +82,11 @@ class Request(Active):
             status.fill(ANY_SOURCE, ANY_TAG, 0)
         if operation is None:
             return True
-        if operation.number and operation.completion is None:
-            answer = operation.link.test([operation.number], "all", call=("Get_status", ()))
-            if answer is None:
-                return False
-            operation.completion = answer[0]
-        completion = operation.completion
-        if status is not None and completion is not None and completion.payload is not None:
-            status.fill(completion.source, completion.tag, completion.nbytes)
+        if not is_complete(operation, ("Get_status", ())):
+            return False
+        operation.keep()
+        if status is not None:
+            operation.describe(status)
         return True
 
     get_status = Get_status
@@ -103,26 +102,23 @@ class Request(Active):
         if self:
             self.Free()
 
-    def _wait(self, call: Call, status: Status | None) -> Any:
+    def _complete(self, call: Call, status: Status | None) -> Any:
         operation = self._operation
         if operation is None:
             if status is not None:
                 status.fill(ANY_SOURCE, ANY_TAG, 0)
             return None
-        completion = operation.completion
-        if completion is None and operation.number:
-            completion = operation.link.wait([operation.number], "all", call=call)[0]
+        numbers = operation.open()
+        if numbers:
+            for completion in operation.link.wait(numbers, "all", call=call):
+                operation.take(completion)
         self._release()
-        return operation.finish(completion, status)
+        return operation.finish(status)
 
     def _test(self, call: Call, status: Status | None) -> tuple[bool, Any | None]:
-        operation = self._operation
-        if operation is not None and operation.completion is None and operation.number:
-            answer = operation.link.test([operation.number], "all", call=call)
-            if answer is None:
-                return False, None
-            operation.completion = answer[0]
-        return True, self._wait(call, status)
+        if self._operation is not None and not is_complete(self._operation, call):
+            return False, None
+        return True, self._complete(call, status)
 
     # -- many requests -----------------------------------------------------------------------------
 
@@ -221,6 +217,34 @@ class Request(Active):
         """As Testsome; also return the objects received."""
         done = some(requests, "some", _name, blocking=False)
         return ([], []) if done is None else finish_some(requests, done, statuses)
+
+    @classmethod
+    def Get_status_any(
+        cls, requests: Sequence[Request], status: Status | None = None
+    ) -> tuple[int, bool]:
+        """Return the place of a complete operation, which is left to be completed."""
+        places, active = get_status(requests, "any", "Get_status_any", [status])
+        return (places[0] if places else UNDEFINED), bool(places) or not active
+
+    @classmethod
+    def Get_status_all(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> bool:
+        """Tell whether all operations are complete, and leave them to be completed."""
+        places, active = get_status(requests, "all", "Get_status_all", statuses)
+        return len(places) == active
+
+    @classmethod
+    def Get_status_some(
+        cls, requests: Sequence[Request], statuses: list[Status] | None = None
+    ) -> list[int] | None:
+        """Return the places of the complete operations, which are left to be completed."""
+        places, active = get_status(requests, "some", "Get_status_some", statuses)
+        return places if active else None
+
+    get_status_any = Get_status_any
+    get_status_all = Get_status_all
+    get_status_some = Get_status_some
 
 
 class Prequest(Request):

@@ -41,6 +41,16 @@ class Status(Handle):
             return NotImplemented
         return self._fields() == other._fields()
 
+    def __reduce__(self) -> Any:
+        return type(self)._restored, self._fields()
+
+    @classmethod
+    def _restored(cls, source: int, tag: int, error: int, nbytes: int, cancelled: bool) -> Status:
+        self = cls()
+        self.fill(source, tag, nbytes, error)
+        self._cancelled = cancelled
+        return self
+
     def Get_source(self) -> int:
         """Return the sender's rank."""
         return self.source

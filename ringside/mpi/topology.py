@@ -12,20 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringside.link import Call, CommInfo, Link
-from ringside.mpi.comm import Comm, Intracomm
+from ringside.mpi.comm import Comm
 from ringside.mpi.constants import CART, ERR_ARG, ERR_DIMS, ERR_RANK, ERR_TOPOLOGY, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
-
-
-class Topocomm(Intracomm):
-    """A communicator whose ranks have places."""
-
-    __slots__ = ()
-
-    def __init__(self, comm: Comm | None = None) -> None:
-        super().__init__(comm)
-        if comm is not None and comm and not isinstance(comm, type(self)):
-            raise TypeError(f"expecting a {type(self).__name__} communicator")
+from ringside.mpi.topocomm import Edge, Topocomm
 
 
 class Cartcomm(Topocomm):
@@ -121,10 +111,13 @@ class Cartcomm(Topocomm):
         dims, periods = [self._dims[i] for i in kept], [self._periods[i] for i in kept]
         return type(self)._grid(self._link, made, dims, periods)
 
-    def Dup(self, info: Any = None) -> Cartcomm:
-        """Return a grid of the same ranks, whose messages stay apart."""
-        made = self._join("dup", (), ("Dup", ()))
-        return type(self)._grid(self._link, made, list(self._dims), list(self._periods))
+    def _edges(self) -> tuple[list[Edge], list[Edge]]:
+        """In every dimension the neighbour before us and the one behind us."""
+        around = [rank for axis in range(self.Get_dim()) for rank in self.Shift(axis, 1)]
+        # Message 2i goes backwards in dimension i, 2i + 1 forwards: from the rank before us
+        # comes what it has sent forwards.
+        incoming = [(rank, place ^ 1) for place, rank in enumerate(around)]
+        return incoming, [(rank, place) for place, rank in enumerate(around)]
 
     @property
     def dim(self) -> int:

@@ -94,9 +94,9 @@ def not_offered(comm):
         "MPI.File": _text(lambda: MPI.File),
         "MPI.Win": _text(lambda: MPI.Win.Create),
         "MPI.Comm.Create_intercomm": _text(lambda: comm.Create_intercomm),
-        "MPI.Comm.Mprobe": _text(lambda: comm.Mprobe),
+        "MPI.Comm.Get_parent": _text(lambda: comm.Get_parent),
         "MPI.Request.Cancel": _text(lambda: MPI.Request.Cancel),
-        "MPI.Topocomm.Neighbor_alltoall": _text(lambda: grid.Neighbor_alltoall),
+        "MPI.Comm.Psend_init": _text(lambda: grid.Psend_init),
         "MPI.ERRORS_ARE_FATAL": _text(lambda: comm.Set_errhandler(MPI.ERRORS_ARE_FATAL)),
         "mpi4py.util": _text(lambda: __import__("mpi4py.util.pkl5")),
         "mpi4py.futures": _text(lambda: mpi4py.futures),
@@ -173,3 +173,44 @@ def is_fresh(comm):
 
 def without_partner(comm):
     comm.Ssend(np.zeros(1), (comm.rank + 1) % comm.size, tag=4)
+
+
+def halo(comm):
+    """One exchange along a line of ranks: two messages a rank, one at its ends."""
+    line = comm.Create_cart([comm.size])
+    got = np.full((2, 4), -1.0)
+    line.Neighbor_alltoall(np.full((2, 4), float(comm.rank)), got)
+    return got[:, 0].tolist()
+
+
+def missing_neighbour(comm):
+    line = comm.Create_cart([comm.size])
+    if comm.rank == 0:
+        line.Neighbor_alltoall(np.zeros(2), np.zeros(2))
+
+
+class _OnGPU:
+    """What an array on a GPU looks like from outside."""
+
+    def __init__(self):
+        self.__cuda_array_interface__ = {"shape": (1,), "typestr": "<f8", "data": (0, False)}
+
+
+def on_a_gpu(comm):
+    return _text(lambda: comm.Send(_OnGPU(), 0))
+
+
+def constants_stay(comm):
+    """free() of a constant changes nothing; of a copy it does."""
+    for name in ("GROUP_EMPTY", "INFO_ENV", "DOUBLE", "SUM", "COMM_WORLD", "MESSAGE_NO_PROC"):
+        constant = getattr(MPI, name)
+        copy = type(constant)(constant)
+        copy.free()
+        constant.free()
+        assert constant and not copy, name
+    return True
+
+
+def cancel(comm):
+    request = comm.Irecv(np.zeros(1), comm.rank)
+    return _text(lambda: request.Cancel())

@@ -24,6 +24,8 @@ MODULES = [
     "surface_communicators",
     "surface_environment",
     "surface_i_collectives",
+    "surface_matched",
+    "surface_neighbours",
     "surface_objects",
     "surface_point_to_point",
     "surface_reductions",

@@ -186,3 +186,31 @@ def test_a_deadlock_shows_the_call_with_its_arguments(session: Session) -> None:
     result = session.call("ours.py:without_partner", 3, ())
     assert isinstance(result.error, DeadlockError)
     assert "Ssend(dest=1, tag=4)" in str(result.error) and "ours.py:" in str(result.error)
+
+
+def test_a_halo_exchange_counts_a_message_an_edge(session: Session) -> None:
+    result = session.call("ours.py:halo", 3, ())
+    assert result.error is None, str(result.error)
+    assert result.values == [[-1, 1], [0, 2], [1, -1]]
+    assert result.sent_messages() == [1, 2, 1] and result.sent_bytes() == [32, 64, 32]
+    assert result.makespan_s > 0
+
+
+def test_a_neighbour_that_does_not_come_is_named(session: Session) -> None:
+    result = session.call("ours.py:missing_neighbour", 2, ())
+    assert isinstance(result.error, DeadlockError)
+    assert "Neighbor_alltoall" in str(result.error)
+
+
+def test_an_array_on_a_gpu_is_refused_with_the_cure(session: Session) -> None:
+    kind, text = _values(session, "on_a_gpu", 1)[0]
+    assert kind == "NotOfferedError" and "send x.cpu()" in text
+
+
+def test_cancel_is_not_offered_and_says_what_to_do_instead(session: Session) -> None:
+    kind, text = _values(session, "cancel", 1)[0]
+    assert kind == "NotOfferedError" and "end a wait by a message" in text
+
+
+def test_free_leaves_constants_alone(session: Session) -> None:
+    assert _values(session, "constants_stay", 1) == [True]

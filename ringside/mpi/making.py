@@ -1,0 +1,131 @@
+"""Making new communicators out of one, and giving them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ringside.link import Call, CommInfo
+from ringside.mpi.attributes import Attributed
+from ringside.mpi.constants import COMM_TYPE_SHARED, ERR_ARG, ERR_COMM, UNDEFINED
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.group import Group, as_ranks
+from ringside.mpi.info import Info
+from ringside.mpi.membership import as_int
+from ringside.mpi.operation import CollectiveOperation
+from ringside.mpi.persistent import PersistentCollectives
+from ringside.mpi.request import Request
+
+if TYPE_CHECKING:
+    from ringside.link import Link
+
+
+class Making(PersistentCollectives, Attributed):
+    """Dup, Split, Create, Free."""
+
+    __slots__ = ()
+
+    def Dup(self, info: Info | None = None) -> Any:
+        """Return a communicator of the same ranks, whose messages stay apart."""
+        return self._born(self._copy(), self._join("dup", (), ("Dup", ())))
+
+    def Dup_with_info(self, info: Info) -> Any:
+        """As Dup."""
+        return self.Dup(info)
+
+    def Clone(self) -> Any:
+        """As Dup."""
+        return self.Dup()
+
+    def Idup(self, info: Info | None = None) -> tuple[Any, Request]:
+        """Begin a Dup; the communicator may be used when the request is complete."""
+        self._check_comm()
+        made, call = self._copy(), ("Idup", ())
+        made._become_null()
+        number = self._link.icollective(self._id, "dup", (), call=call)
+        operation = CollectiveOperation(
+            self._link, number, call, lambda value: self._born(made, value)
+        )
+        return made, Request._of(operation)
+
+    def Idup_with_info(self, info: Info) -> tuple[Any, Request]:
+        """As Idup."""
+        return self.Idup(info)
+
+    def Split(self, color: int = 0, key: int = 0) -> Any:
+        """Return the communicator of the ranks that give the same color, ordered by key."""
+        color, key = as_int(color), as_int(key)
+        shown: Any = "UNDEFINED" if color == UNDEFINED else color
+        return self._split("Split", color, key, ("color", shown))
+
+    def Split_type(self, split_type: int, key: int = 0, info: Info | None = None) -> Any:
+        """Return the communicator of the ranks on our node, for COMM_TYPE_SHARED.
+
+        Every rank is on a node of its own here, as Get_processor_name says.
+        """
+        split_type, key = as_int(split_type), as_int(key)
+        if split_type not in (COMM_TYPE_SHARED, UNDEFINED):
+            raise MPIException(ERR_ARG, f"split_type is COMM_TYPE_SHARED here, not {split_type}")
+        self._check_comm()
+        color = self._members[self._rank] if split_type == COMM_TYPE_SHARED else UNDEFINED
+        shown = "UNDEFINED" if color == UNDEFINED else "COMM_TYPE_SHARED"
+        return self._split("Split_type", color, key, ("split_type", shown))
+
+    def _split(self, name: str, color: int, key: int, shown: tuple[str, Any]) -> Any:
+        call: Call = (name, (shown, ("key", key)))
+        return self._intra(self._join("split", (None if color == UNDEFINED else color, key), call))
+
+    def Create(self, group: Group) -> Any:
+        """Return the communicator of a group; COMM_NULL on ranks outside it. All ranks call it."""
+        self._check_comm()
+        ranks = as_ranks(group, self._members)
+        return self._intra(self._join("create", (ranks,), ("Create", (("group", ranks),))))
+
+    def Free(self) -> None:
+        """Give the communicator back."""
+        self._check_comm()
+        if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
+            raise MPIException(ERR_COMM, f"{self._name} can't be freed")
+        self._delete_attributes()
+        self._link.free(self._id, call=("Free", ()))
+        self._become_null()
+
+    def free(self) -> None:
+        """Give the communicator back if it may be."""
+        if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF") and not self._is_constant():
+            self._become_null()
+        elif self and not self._is_constant():
+            self.Free()
+
+    Disconnect = Free
+
+    def _born(self, made: Any, info: CommInfo) -> Any:
+        """Make ``made``, a copy of us, the communicator that a Dup has given."""
+        made._set(self._link, info, "")
+        self._copy_attributes(made)
+        return made
+
+    def _copy(self) -> Any:
+        """A handle of our own kind, which has our topology."""
+        self._check_comm()
+        return type(self)(self)  # type: ignore[call-arg]
+
+    def _intra(self, made: CommInfo | None) -> Any:
+        from ringside.mpi.comm import Intracomm
+
+        return Intracomm() if made is None else Intracomm._of(self._link, made)
+
+    def _set(self, link: Link, info: CommInfo, name: str) -> None:
+        """Become the communicator ``info``."""
+        self._link = link
+        self._id, self._members, self._rank = info
+        self._size = len(info.members)
+        self._name = name
+        self._attributes = {}
+
+    def _become_null(self) -> None:
+        self._id = -1
+        self._members = ()
+        self._rank = -1
+        self._size = 0
+        self._name = "MPI_COMM_NULL"
+        self._attributes = {}

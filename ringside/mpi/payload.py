@@ -1,0 +1,119 @@
+"""What messages carry: buffers or pickled objects, on the way out and on the way in.
+
+Calls on buffers (Send) and on objects (send) are the same but for this: a ``Pack`` turns what is
+given into bytes, a ``Target`` says what happens to the bytes that come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ringside.link import Call, Completion, format_call
+from ringside.mpi.basic_types import BYTE
+from ringside.mpi.buffers import Region, byte_view, region
+from ringside.mpi.constants import ERR_TRUNCATE
+from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.pickling import loads, packed
+
+
+class Payload(NamedTuple):
+    """The bytes to send, how many of them are said to count, and the buffer that they lie in."""
+
+    data: memoryview | bytes
+    claimed: int | None
+    guarded: Region | None
+
+
+Pack = Callable[[Any], Payload]
+
+
+def of_buffer(buf: Any) -> Payload:
+    """Pack the argument of an upper-case call."""
+    data = region(buf, False)
+    return Payload(data.read(), None, data)
+
+
+def of_object(obj: Any) -> Payload:
+    """Pack the argument of a lower-case call."""
+    data, claimed = packed(obj)
+    return Payload(data, claimed, None)
+
+
+class Target:
+    """Where a message goes; it may have ``capacity`` bytes, -1: any number."""
+
+    __slots__ = ("capacity",)
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+
+    def poison(self) -> None:
+        """Make the place unusable until the message is there."""
+
+    def take(self, completion: Completion, call: Call) -> Any:
+        """Deliver a message; returns the object of a lower-case call.
+
+        Raises:
+            MPI.Exception: ERR_TRUNCATE, the message is too long.
+        """
+        if completion.error or completion.overflow or -1 < self.capacity < completion.nbytes:
+            raise MPIException(
+                ERR_TRUNCATE,
+                f"the message from rank {completion.source} (tag {completion.tag}) has "
+                f"{completion.nbytes} bytes, the buffer of {format_call(call)} has "
+                f"{self.capacity}. Give the receive a buffer that is at least as long.",
+            )
+        return self._put(completion)
+
+    def _put(self, completion: Completion) -> Any:
+        raise NotImplementedError
+
+
+class IntoRegion(Target):
+    """A message into some entries of a buffer."""
+
+    __slots__ = ("before", "region")
+
+    def __init__(self, place: Region) -> None:
+        super().__init__(place.nbytes)
+        self.region = place
+        self.before: bytes | None = None
+
+    def poison(self) -> None:
+        # Kept because a shorter message leaves the rest of the buffer as it was.
+        self.before = bytes(self.region.read())
+        self.region.poison()
+
+    def _put(self, completion: Completion) -> Any:
+        if completion.payload:
+            self.region.write(completion.payload)
+        if self.before is not None and completion.nbytes < len(self.before):
+            self.region.write(self.before[completion.nbytes :], completion.nbytes)
+        return None
+
+
+class IntoBuffer(IntoRegion):
+    """A message into a buffer."""
+
+    __slots__ = ()
+
+    def __init__(self, buf: Any) -> None:
+        super().__init__(region(buf, True))
+
+
+class IntoObject(Target):
+    """A message into a new object; ``buf`` says how long it may be."""
+
+    __slots__ = ()
+
+    def __init__(self, buf: Any, default: int = -1) -> None:
+        if buf is None:
+            super().__init__(default)
+        elif hasattr(buf, "__index__"):
+            super().__init__(int(buf))
+        else:
+            super().__init__(len(byte_view(buf, True, BYTE)[0]))
+
+    def _put(self, completion: Completion) -> Any:
+        return loads(completion.payload)
