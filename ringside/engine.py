@@ -190,6 +190,7 @@ class Engine:
         self._collectives: dict[tuple[int, int], tuple[int, Request]] = {}
         self._open: dict[tuple[int, int], tuple[int, Request]] = {}
         self._watching: list[dict[int, Query]] = [{} for _ in range(world_size)]
+        self._instances: dict[tuple[str, int, tuple[int, ...]], int] = {}  # of collectives
         self._released = 0
         self._num_due = 0
 
@@ -441,7 +442,8 @@ class Engine:
         name, sequence, root, members, sizes = op.detail
         me = members.index(rank)
         rounds = ALGORITHMS[name][self.machine.algorithm(name)](me, len(members), root, sizes)
-        micro = _as_ops(rounds, rank, members, (op.comm, sequence))
+        instance = self._instances.setdefault((op.comm, sequence, members), len(self._instances))
+        micro = _as_ops(rounds, rank, members, op.comm, instance)
         thread = request.collective = Thread(rank, micro, clock, index << _MICRO, request)
         self._ready.append(thread)
 
@@ -562,9 +564,13 @@ def uncollected() -> Iterator[None]:
 
 
 def _as_ops(
-    rounds: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[str, int]
+    rounds: Iterable[Round], rank: int, members: tuple[int, ...], comm: str, instance: int
 ) -> list[Op]:
-    """A lowered collective's rounds as operations; messages are numbered by pair and order."""
+    """A lowered collective's rounds as operations; messages are numbered by pair and order.
+
+    Args:
+        instance: which of all collectives it is, the same for all its members.
+    """
     ops: list[Op] = []
     counts: dict[tuple[int, int], int] = {}
     request = 0
@@ -576,10 +582,10 @@ def _as_ops(
                 if nbytes < 0:
                     continue
                 count = counts[source, dest] = counts.get((source, dest), 0) + 1
-                number: Any = (key, source, dest, count)
+                number: Any = (instance, source, dest, count)
                 kind = Kind.ISEND if source == rank else Kind.IRECV
                 detail = (int(Mode.STANDARD),) if source == rank else (other, 0)
-                ops.append(Op(kind, other, 0, nbytes, key[0], request, number, detail))
+                ops.append(Op(kind, other, 0, nbytes, comm, request, number, detail))
                 request += 1
         ops.append(Op(Kind.WAIT, detail=tuple(range(first, request))))
     return ops
