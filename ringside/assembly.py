@@ -193,7 +193,7 @@ class _Builder:
                     f"tensor of {expected}{self._at(op)}. Give both sides the same shape and dtype."
                 )
             self.ops[rank][index] = op._replace(nbytes=nbytes, message=number)
-        for (key, count), gathering in self._gatherings.items():
+        for (_, count), gathering in self._gatherings.items():
             self._conclude(count, gathering)
         return Trace(self.world_size, self.ops, list(self.sites))
 

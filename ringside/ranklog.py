@@ -25,6 +25,7 @@ collectives in the order of posting, so their numbers needn't be written down.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +42,9 @@ KIND, PEER, TAG, NBYTES, COMM, REF, COUNT, SITE = range(8)
 FLOPS, BYTES, KERNELS, MOVED, SECONDS = range(5)
 KINDS = (Kind.COMPUTE, Kind.ISEND, Kind.IRECV, Kind.WAIT, Kind.COLLECTIVE)
 MAKES_GROUP = "create_group"
-MAX_ROWS, MAX_SHARED, MAX_SITES = 1_000_000, 60_000, 60_000
+MAX_ROWS, MAX_SHARED, MAX_SITES, MAX_COMMS = 1_000_000, 60_000, 60_000, 4096
 _MOST = 1e18
+_WORLD_RANK = re.compile(r"\b(src|dst)=(\d{1,9})\b")
 
 
 @codec.register
@@ -105,7 +107,7 @@ def _form(log: RankLog, world_size: int) -> Any:
     yield lambda: _is_array(log.work, np.float64, (None, 5)), "its work"
     yield lambda: _is_array(log.waits, np.int64, (None,)), "its waits"
     yield lambda: len(log.work) <= MAX_ROWS and len(log.waits) <= 8 * MAX_ROWS, "its size"
-    yield lambda: _are(log.comms, world_size, lambda c: _is_comm(c, world_size)), "communicators"
+    yield lambda: _are(log.comms, MAX_COMMS, lambda c: _is_comm(c, world_size)), "communicators"
     yield lambda: _are(log.shared, MAX_SHARED, lambda c: _is_shared(c, world_size)), "collectives"
     yield lambda: _are(log.sites, MAX_SITES, _is_site), "its sites"
     yield lambda: _are(log.labels, MAX_SHARED, lambda text: _is_text(text, 80)), "its phases"
@@ -279,9 +281,39 @@ def moved_to(log: RankLog, places: Array) -> RankLog:
         else entry
         for entry in log.shared
     )
+    sites = _moved_sites(log, comms, places)
     return dataclasses.replace(
-        log, rank=int(places[log.rank]), rows=rows, comms=comms, shared=shared
+        log, rank=int(places[log.rank]), rows=rows, comms=comms, shared=shared, sites=sites
     )
+
+
+def _moved_sites(
+    log: RankLog, comms: tuple[tuple[int, Array], ...], places: Array
+) -> tuple[tuple[str, str, int], ...]:
+    """Calls name peers and roots by their world ranks: ``isend(dst=2)``, ``broadcast(src=0)``.
+
+    A root keeps its place in its group; its rank is that of the member there now.
+    """
+    roots = {}
+    for row in np.flatnonzero(log.rows[:, KIND] == Kind.COLLECTIVE):
+        comm, ref, site = (int(log.rows[row, column]) for column in (COMM, REF, SITE))
+        if site >= 0 and _WORLD_RANK.search(log.sites[site][0]):
+            root = log.shared[ref].root
+            call = log.sites[site][0].removesuffix(".wait()")
+            roots[call] = int(comms[comm - 1][1][root]) if comm else root
+
+    def moved(call: str) -> str:
+        base = call.removesuffix(".wait()")
+
+        def renamed(match: re.Match[str]) -> str:
+            rank = int(match[2])
+            if base not in roots and rank >= len(places):
+                return match[0]
+            return f"{match[1]}={roots[base] if base in roots else int(places[rank])}"
+
+        return _WORLD_RANK.sub(renamed, call)
+
+    return tuple((moved(call), file, line) for call, file, line in log.sites)
 
 
 def _moved_members(members: Array, places: Array) -> Array:

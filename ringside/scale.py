@@ -1,4 +1,4 @@
-"""Traces of hundreds of ranks: what is asked of the tracing process, and what is made of its answer.
+"""Traces of hundreds of ranks: what the tracing process is asked, and what becomes of its answer.
 
 caller      asked()          world size, grid, axes along which ranks are alike
 a rank      pytorch.fake     runs the student's function on fake tensors: logs of some ranks
