@@ -87,8 +87,12 @@ def make_layout(config: Config, rank: int) -> Layout:
     ranks = [[[(p * dp_size + d) * tp_size + t for t in range(tp_size)] for d in range(dp_size)]
              for p in range(pp_size)]  # fmt: skip
     by_tp = [ranks[p][d] for p in range(pp_size) for d in range(dp_size)]
-    by_dp = [[ranks[p][d][t] for d in range(dp_size)] for p in range(pp_size) for t in range(tp_size)]
-    by_pp = [[ranks[p][d][t] for p in range(pp_size)] for d in range(dp_size) for t in range(tp_size)]
+    by_dp = [
+        [ranks[p][d][t] for d in range(dp_size)] for p in range(pp_size) for t in range(tp_size)
+    ]
+    by_pp = [
+        [ranks[p][d][t] for p in range(pp_size)] for d in range(dp_size) for t in range(tp_size)
+    ]
     tp, dp, pp = mine(by_tp), mine(by_dp), mine(by_pp)
     ends = mine([[row[0], row[-1]] for row in by_pp]) if pp_size > 1 else None
     place, tp_rank = divmod(rank, tp_size)
