@@ -233,7 +233,8 @@ class Stage(nn.Module):
         self.is_last = layout.pp_rank == config.pp_size - 1
         if config.num_layers % config.pp_size:
             raise ValueError(
-                f"num_layers ({config.num_layers}) must be a multiple of pp_size ({config.pp_size})."
+                f"num_layers ({config.num_layers}) must be a multiple of pp_size "
+                f"({config.pp_size})."
             )
         each = config.num_layers // config.pp_size
         numbers = range(layout.pp_rank * each, (layout.pp_rank + 1) * each)

@@ -30,7 +30,7 @@ from ringside.link import Call, CommInfo, Completion, Link, format_call
 from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import Group
-from ringside.pytorch.work import NetworkWork
+from ringside.pytorch.work import NetworkWork, Part
 from ringside.rank import find_function
 from ringside.ranklog import MAKES_GROUP, Collective, RankLog
 from ringside.symmetry import Grid, trace_kinds
@@ -251,8 +251,10 @@ def _nbytes(data: Any) -> int:
 class FakeGroup(Group):
     """The process group of ranks on fake tensors: what is delivered has no values."""
 
-    def _join(self, name: str, spec: Any, call: Call, alike: Any, deliver: Any = None, **kw: Any):  # type: ignore[no-untyped-def]
-        return super()._join(name, spec, call, alike, None, **kw)
+    def _join(
+        self, name: str, spec: Any, call: Call, alike: Any, deliver: Any = None, **told: Any
+    ) -> Part:
+        return super()._join(name, spec, call, alike, None, **told)
 
     def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:
         """Receive a tensor from a member."""
@@ -288,7 +290,7 @@ def trace_rank(
         try:
             run_fakes = run(group, mode)
             meter.memory.given(tensors.tensors_in(run_fakes.given))
-            with mode, meter, _FunctionalCollectives():
+            with mode, meter, _FunctionalCollectives():  # type: ignore[no-untyped-call]
                 run_fakes()
         except Exception as error:
             _explain(error, rank)
@@ -330,7 +332,7 @@ def _refusals() -> Iterator[None]:
         DistributedDataParallel.__init__ = original  # type: ignore[method-assign]
 
 
-class _FunctionalCollectives(TorchDispatchMode):  # type: ignore[misc]
+class _FunctionalCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses collectives that torch would work out shapes for without asking the group."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -195,7 +195,7 @@ def test_traces_that_break_a_law_are_refused(session: Session, function: str, ma
 
 
 def test_code_that_does_less_on_fake_tensors_is_caught(session: Session) -> None:
-    with pytest.raises(DisagreementError, match="rank 0, operation 0 .*the network counted"):
+    with pytest.raises(DisagreementError, match=r"rank 0, operation 0 .*the network counted"):
         agree(session, "traced:cheats", 2, (8,))
 
 
