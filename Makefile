@@ -18,7 +18,8 @@ export PATH := $(abspath $(BIN)):$(PATH)
 
 # What pip cannot bring: a command that shows it is there, and Debian's package.
 SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge \
-	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux
+	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
+	smpirun:libsimgrid-dev
 
 .PHONY: help install system demo test test-fast build lectures verify benchmarks bundle lint format doctor clean
 
@@ -36,7 +37,7 @@ install: $(STAMP)  ## .venv with the kit in it
 
 # Missing system packages are installed where we may, and named where we may not:
 # then only the tests that need them are skipped, each with its reason.
-system:  ## bubblewrap, Slurm, Chromium from Debian's packages
+system:  ## bubblewrap, Slurm, Chromium, SimGrid from Debian's packages
 	@missing=""; \
 	for pair in $(SYSTEM); do \
 		PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; \

@@ -1,4 +1,6 @@
-"""The arguments that make bubblewrap show a process an interpreter, the kit and the modules.
+"""bubblewrap: what it shows a process, and how it is started.
+
+An interpreter, the kit and the modules are there, and nothing else.
 
 Inside::
 
@@ -17,21 +19,39 @@ gives the right to bind.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import json
 import os
+import platform
+import shutil
 import site
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside import seccomp
 from ringside.confine import interpreter_paths
 
-__all__ = ["Limits", "arguments", "limiter"]
+__all__ = [
+    "Limits",
+    "arguments",
+    "has_disable_userns",
+    "limiter",
+    "start",
+    "start_bubblewrap",
+]
 
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/share/zoneinfo")
 _LINKS = ("/bin", "/lib", "/lib32", "/lib64", "/libx32")
 _HIDDEN = ("autograder", "solutions")  # packages of ours, where the course was pip-installed
 _UID_INSIDE = 1000
+# bubblewrap's --die-with-parent holds only once it has set everything up. So the command waits
+# for a word, and ends where nobody is left to give it.
+_GATE = ["/bin/sh", "-c", 'echo ready; read -r go || exit 1; exec "$@" </dev/null', "gate"]
+_READY = b"ready\n"
 
 
 @dataclass(frozen=True)
@@ -182,3 +202,82 @@ def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
 def _site_folders() -> Sequence[Path]:
     folders = [*site.getsitepackages(), *(path for path in sys.path if "site-packages" in path)]
     return [Path(folder) for folder in dict.fromkeys(folders)]
+
+
+def start(
+    command: Sequence[str],
+    pass_fds: Sequence[int],
+    env: Mapping[str, str],
+    *,
+    stdin: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, with one pipe for all that it writes."""
+    return subprocess.Popen(
+        list(command),
+        pass_fds=tuple(pass_fds),
+        env=dict(env),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
+def start_bubblewrap(
+    options: Sequence[str], command: Sequence[str], pass_fds: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], int | None, bytes]:
+    """Start it with options by descriptor, so that no host path stands in its command line."""
+    options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
+    filter_read = _pipe_holding(seccomp.pack(seccomp.assemble_outer(platform.machine())))
+    info_read, info_write = os.pipe()
+    ours = [options_read, filter_read, info_write]
+    words = [program(), "--args", str(options_read), "--seccomp", str(filter_read)]
+    words += ["--info-fd", str(info_write), "--", *_GATE]
+    try:
+        popen = start([*words, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
+    finally:
+        for descriptor in ours:
+            os.close(descriptor)
+    with open(info_read, "rb") as stream:
+        info = stream.read()
+    try:
+        first = json.loads(info)["child-pid"]
+        namespace = os.open(f"/proc/{first}/ns/pid", os.O_RDONLY)
+    except (ValueError, KeyError, OSError):  # it ended at once; its output says why
+        namespace = None
+    return popen, namespace, _open_gate(popen)
+
+
+def _open_gate(popen: subprocess.Popen[bytes]) -> bytes:
+    """Let the command begin; returns what came in place of its being ready."""
+    assert popen.stdin is not None and popen.stdout is not None
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(popen.stdout.fileno(), 1)):
+        line += byte
+    with contextlib.suppress(BrokenPipeError), popen.stdin:
+        popen.stdin.write(b"go\n")
+    return b"" if line == _READY else line
+
+
+def _pipe_holding(data: bytes) -> int:
+    """The reading end of a pipe that holds ``data`` and then ends."""
+    read, write = os.pipe()
+    with open(write, "wb") as stream:
+        if len(data) > 60000:
+            raise ValueError(f"{len(data)} bytes of options: more than a pipe holds")
+        stream.write(data)
+    return read
+
+
+def program() -> str:
+    """Where bubblewrap lies."""
+    return shutil.which("bwrap") or "bwrap"
+
+
+@functools.cache
+def has_disable_userns() -> bool:
+    """Whether this bubblewrap knows ``--disable-userns``."""
+    answer = subprocess.run([program(), "--help"], capture_output=True, text=True, check=False)
+    return "--disable-userns" in answer.stdout + answer.stderr

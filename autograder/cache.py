@@ -27,11 +27,18 @@ KIT_CODE = (
     "autograder/grading.py",
     "autograder/plugin.py",
     "autograder/sandbox.py",
+    "autograder/sandbox_files.py",
+    "autograder/sandbox_process.py",
     "autograder/bubblewrap.py",
     "autograder/watchdog.py",
     "autograder/reality.py",
     "autograder/mpi_driver.py",
     "autograder/mpi_job.py",
+    "autograder/gloo_driver.py",
+    "autograder/gloo_nursery.py",
+    "autograder/mpi_nursery.py",
+    "autograder/mpi_stand_in.py",
+    "autograder/suite_process.py",
 )
 
 

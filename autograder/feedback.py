@@ -29,7 +29,7 @@ MAX_COUNTS = 12
 INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 NUMBER = re.compile(r"\d+")
 # "all_reduce on 5 ranks, n = 11, float64: rank 3 sent ...": what stands before the reason
-CASE = re.compile(r"(?:not run under mpiexec[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")
+CASE = re.compile(r"(?:not run under \w+[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")
 LOCATION = re.compile(r"\b(\w+)\.py(?::|\", line )(\d+)")
 
 

@@ -14,9 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import assignment as assignments
+from autograder import suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
 from autograder.course import Course
 from autograder.plugin import Job
@@ -96,8 +94,13 @@ def run_suite(
     secret: str,
     sandbox: bool,
     call_timeout_s: float = 20.0,
+    about: str = "",
 ) -> dict[str, Any]:
-    """One module's record; a record that is not there is an error of ours."""
+    """One module's record; a record that is not there is an error of ours.
+
+    Args:
+        about: verification asks about one test; see ``Job``.
+    """
     outer = Path(tempfile.mkdtemp(prefix="ringside-record-"))
     try:
         job = Job(
@@ -108,6 +111,7 @@ def run_suite(
             module_hash=hashlib.sha256((stage / f"{module}.py").read_bytes()).hexdigest(),
             sandbox=sandbox,
             call_timeout_s=call_timeout_s,
+            about=about,
         )
         output = _run_pytest(plan.name, job, outer)
         try:
@@ -124,33 +128,8 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path = outer / "job.json"
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "autograder.plugin", "--job", str(job_path)]
-    command += ["-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
-    kit = str(HERE.parent)
-    environment = {
-        **os.environ,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [kit, os.environ.get("PYTHONPATH", "")])),
-    }
-    process = subprocess.Popen(
-        command,
-        cwd=outer,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=MODULE_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        output += f"\nkilled after {MODULE_TIMEOUT_S:g} s"
-    return output
+    arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
+    return suite_process.run(arguments, outer, MODULE_TIMEOUT_S)
 
 
 def _report(

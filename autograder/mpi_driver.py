@@ -1,7 +1,7 @@
 """What runs under a real ``mpiexec`` in grading: the student's functions, call after call.
 
-The inputs are a codec list of ``(target, [arguments of each rank])``. Each rank
-sends back one frame a call, its length and ``codec(("value", v))`` or ``("error", text)``; an
+The inputs are a codec list: for each world its calls, ``(target, [arguments of each rank])``. Each
+rank sends back one frame a call, its length and ``codec(("value", v))`` or ``("error", text)``; an
 error is its last. ``autograder.mpi_job`` says where inputs and results go.
 """
 
@@ -19,10 +19,9 @@ def main() -> None:
     from ringside import codec
 
     with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as stream:
-        calls = codec.decode(stream.read())
+        calls = codec.decode(stream.read())[int(os.environ["RINGSIDE_JOB_WORLD"])]
     world = MPI.COMM_WORLD
-    pipe = os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], f"pipe{world.rank}")
-    with open(pipe, "wb") as results:
+    with open(os.environ["RINGSIDE_JOB_PIPE"], "wb") as results:
         for target, arguments in calls:
             comm = world.Dup()
             module, _, function = target.partition(":")

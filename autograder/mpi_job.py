@@ -1,19 +1,22 @@
-"""Run a student's modules under real ``mpiexec``, the whole job in one sandbox.
+"""Run a student's modules on real ranks, worlds of several sizes in one sandbox.
 
-    outcome = run_mpi(["mpiexec", "-n", "4", "python", "-I", "driver.py"], folder, inputs, 60.0,
-                      driver=DRIVER)
-    outcome.results[2]          # the bytes that rank 2 sent back
+    outcome = run_mpi([4, 3], folder, inputs, 60.0, driver=DRIVER)
+    outcome.results[1][2]       # the bytes that rank 2 of the second world sent back
+
+Ranks are those of ``mpiexec``, or (``launcher="gloo"``) of torch.distributed's gloo.
 
 Real ranks share memory and files, so only values are taken from such a run, never counts. What
 the driver finds in its environment:
 
     RINGSIDE_JOB_INPUTS     a file with the given bytes
-    RINGSIDE_JOB_RESULTS    a folder of named pipes ``pipe0``, ``pipe1``, ...: each rank opens its
-                            own for writing, once, writes what it has to say, and closes it
+    RINGSIDE_JOB_WORLD      which of the worlds this is, from 0
+    RINGSIDE_JOB_PIPE       this rank's named pipe: it opens it for writing, once, writes what it
+                            has to say, and closes it
     RINGSIDE_JOB_MODULES    the folder of the student's modules
     RINGSIDE_JOB_KIT        the folder that holds the package ringside
 
-A pipe takes no room on a disk, and can't be a link to something else.
+A pipe takes no room on a disk, and can't be a link to something else. ``mpi_nursery`` and
+``gloo_nursery`` say how the ranks are started.
 """
 
 from __future__ import annotations
@@ -26,22 +29,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.sandbox import Limits, Process, Sandbox, Tier
 
 __all__ = ["MpiOutcome", "run_mpi"]
 
 _TICK_S = 0.02
-# What each rank runs: a daemon of its own would keep mpiexec from ending, so none is started.
-_RANK = b"""
-import os, runpy, sys
-kit = os.environ["RINGSIDE_JOB_KIT"]
-sys.path.insert(0, kit)
-from mpi4py import MPI
-from ringside import seccomp
-sys.path.remove(kit)
-seccomp.refuse_processes(os.getpid())
-runpy.run_path(os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], "driver.py"), run_name="__main__")
-"""
 
 
 @dataclass(frozen=True)
@@ -51,48 +44,51 @@ class MpiOutcome:
     Attributes:
         status: "ok" (exit status 0), "failed", "timeout", "limit" (too much memory or too many
             bytes sent back), or "unavailable" (no sandbox here can hold an MPI job).
-        results: per rank the bytes that it sent back.
+        results: per world and rank the bytes that it sent back.
         output: the first bytes of what the ranks wrote, or the reason why nothing ran.
         seconds: wall time.
     """
 
     status: str
-    results: list[bytes]
+    results: list[list[bytes]]
     output: str
     seconds: float
     survivors: tuple[int, ...] = ()
 
 
 def run_mpi(
-    argv: Sequence[str],
+    worlds: Sequence[int],
     modules_folder: Path,
     inputs: bytes,
     timeout_s: float,
     *,
-    driver: str = "",
+    driver: str,
+    launcher: str = "mpiexec",
     files: Sequence[str] | None = None,
     limits: Limits | None = None,
     max_result_bytes: int = 64 << 20,
     trust_submissions: bool = False,
 ) -> MpiOutcome:
-    """Run one job and wait for it.
+    """Start one ``mpiexec -n P`` after another and wait for the last.
 
     Args:
-        argv: ``mpiexec -n P PROGRAM...``. "mpiexec" and "python" alone stand for this
-            environment's, "driver.py" for ``driver`` inside the sandbox. Ranks may start threads,
-            and no processes.
+        worlds: P of each. Ranks may start threads, and no processes.
         inputs: given to every rank.
+        timeout_s: for all of them together.
         driver: source of the program that each rank runs.
+        launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
         max_result_bytes: of all ranks together; the job is killed above.
     """
-    world_size = int(argv[argv.index("-n") + 1])
-    extra = {"inputs": inputs, "driver.py": driver.encode(), "rank.py": _RANK}
+    extra = {"inputs": inputs, "driver.py": driver.encode()}
+    nursery = gloo_nursery if launcher == "gloo" else mpi_nursery
+    extra["nursery.py"] = Path(str(nursery.__file__)).read_bytes()
+    extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
     with Sandbox(
         modules_folder,
         files=files,
         extra=extra,
-        pipes=world_size,
+        pipes=sum(worlds),
         limits=limits,
         trust_submissions=trust_submissions,
     ) as sandbox:
@@ -100,32 +96,32 @@ def run_mpi(
             reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"
             return MpiOutcome("unavailable", [], reason, 0.0)
         started = time.monotonic()
-        pipes = [sandbox.open_pipe(number) for number in range(world_size)]
+        pipes = [sandbox.open_pipe(number) for number in range(sum(worlds))]
         try:
-            process = sandbox.popen(_inside(argv, sandbox), env=_environment(sandbox))
+            process = sandbox.popen(_command(worlds, sandbox, launcher), env=_environment(sandbox))
             results, status = _collect(process, pipes, started + timeout_s, max_result_bytes)
         finally:
             sandbox.kill()
             for pipe in pipes:
                 os.close(pipe)
+        in_order = iter(results)
         return MpiOutcome(
             status=status,
-            results=results,
+            results=[[next(in_order) for _ in range(world_size)] for world_size in worlds],
             output=process.output(),
             seconds=time.monotonic() - started,
             survivors=tuple(sandbox.survivors()),
         )
 
 
-def _inside(argv: Sequence[str], sandbox: Sandbox) -> list[str]:
+def _command(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> list[str]:
     """The command as it is inside."""
-    mpiexec = str(Path(sandbox.python).parent / "mpiexec")
-    names = {
-        "mpiexec": mpiexec if os.path.exists(mpiexec) else shutil.which("mpiexec") or mpiexec,
-        "python": sandbox.python,
-        "driver.py": str(sandbox.job_path / "rank.py"),
-    }
-    return [names.get(word, word) for word in argv]
+    nursery = [sandbox.python, "-I", str(sandbox.job_path / "nursery.py"), "nursery"]
+    if launcher == "gloo":
+        return [*nursery, *map(str, worlds)]
+    own = str(Path(sandbox.python).parent / "mpiexec")
+    mpiexec = own if os.path.exists(own) else shutil.which("mpiexec") or own
+    return [*nursery, mpiexec, *map(str, worlds)]
 
 
 def _environment(sandbox: Sandbox) -> dict[str, str]:

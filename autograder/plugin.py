@@ -14,10 +14,10 @@ import contextlib
 import hashlib
 import json
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -29,9 +29,11 @@ from ringside.machine import Machine
 from ringside.trace import write_atomically
 from ringside.world import Result, Session
 
+VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
 RETRY_FACTOR = 2.0
 MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,13 @@ class Job:
     module_hash: str
     sandbox: bool
     call_timeout_s: float = 20.0
+    about: str = ""  # a test: run only what tells whether it fails, and any test of values does
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Random numbers of a test, or of a run that tests share."""
+        words = "\0".join((self.secret, name, self.module_hash))
+        digest = hashlib.sha256(words.encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
 @dataclass
@@ -61,6 +70,7 @@ class TestRecord:
     detail: str = ""
     reproduce: str = ""
     seconds: float = 0.0
+    world_sizes: list[int] = field(default_factory=list)  # of its runs
 
 
 @dataclass
@@ -79,11 +89,14 @@ class Record:
 class Ranks:
     """The fixture ``ranks``: calls into the student's module, within a budget of strikes."""
 
-    def __init__(self, session: Session, record: Record, timeout_s: float) -> None:
+    def __init__(self, session: Session, record: Record, job: Job) -> None:
         self._session = session
         self._record = record
-        self._timeout_s = timeout_s
+        self._job = job
+        self._timeout_s = job.call_timeout_s
         self._struck = ""  # the call that did not end
+        self._once: dict[str, tuple[Any, set[int]]] = {}
+        self.world_sizes: set[int] = set()  # that the running test has used
 
     def call(
         self,
@@ -101,6 +114,7 @@ class Ranks:
         have been busy. If that ends no better, later calls are not made at all: one hang must
         not cost its time-out again in every test.
         """
+        self.world_sizes.add(world_size)
         if self._struck:
             raise Verdict(f"not run: an earlier call did not end ({self._struck}).")
         for timeout_s in (self._timeout_s, RETRY_FACTOR * self._timeout_s):
@@ -117,6 +131,22 @@ class Ranks:
                 return result
         self._struck = f"{target} on {world_size} ranks"
         return result
+
+    def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
+        """What ``run(rng)`` gives, made when it is first asked for under this name.
+
+        Several tests may look at one run: its random numbers come from its own name.
+        """
+        before, self.world_sizes = self.world_sizes, set()
+        try:
+            if name not in self._once:
+                value = run(self._job.rng(name))
+                self._once[name] = value, self.world_sizes
+            known: tuple[T, set[int]] = self._once[name]
+            self.world_sizes = self.world_sizes | known[1]
+            return known[0]
+        finally:
+            self.world_sizes = self.world_sizes | before
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
         """Put what was counted beside what is allowed, and keep the first timeline."""
@@ -137,16 +167,16 @@ def _plain(value: Any) -> Any:
 
 
 class Mpi:
-    """The fixture ``mpi``: the same module under a real ``mpiexec``, in one go."""
+    """The fixtures ``mpi`` and ``gloo``: the same module on real ranks, in one go."""
 
     def __init__(self, real: RealRanks, ranks: Ranks) -> None:
         self._real = real
         self._ranks = ranks
 
     def call_all(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
-        """Make the calls one after another under one ``mpiexec``; one result each.
+        """Make the calls one after another on real ranks; one result each.
 
-        What fails on our network is not tried; what hangs under ``mpiexec`` is the machine's
+        What fails on our network is not tried; what hangs on real ranks is the machine's
         fault, unless it hangs on our network too where sends wait for their receives.
         """
         self._rehearse(calls, buffered())
@@ -165,7 +195,8 @@ class Mpi:
             result = self._ranks.call(target, world_size, args, machine=machine)
             if result.error is not None:
                 headline = one_line(str(result.error).splitlines()[0])
-                raise Verdict(f"not run under mpiexec, since it fails on the network: {headline}")
+                where = self._real.launcher
+                raise Verdict(f"not run under {where}, since it fails on the network: {headline}")
 
 
 _RECORDER = pytest.StashKey["Recorder"]()
@@ -193,23 +224,34 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             recorder.record.sandbox = "none (submissions trusted)"
             session = Session(folder)
         stack.enter_context(session)
-        yield Ranks(session, recorder.record, recorder.job.call_timeout_s)
+        recorder.ranks = Ranks(session, recorder.record, recorder.job)
+        yield recorder.ranks
 
 
 @pytest.fixture(scope="session")
 def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
-    """Calls into the submission on real ranks."""
+    """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
     return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox), ranks)
+
+
+@pytest.fixture(scope="session")
+def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
+    """Calls into the submission on torch.distributed's own gloo."""
+    job = pytestconfig.stash[_RECORDER].job
+    return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox, launcher="gloo"), ranks)
 
 
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers from the course's secret, the test and the module: same on regrade."""
-    job = request.config.stash[_RECORDER].job
-    words = "\0".join((job.secret, request.node.name, job.module_hash))
-    digest = hashlib.sha256(words.encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+    return request.config.stash[_RECORDER].job.rng(request.node.name)
+
+
+def _kind(item: pytest.Item) -> str:
+    """What a test's points are for."""
+    marker = item.get_closest_marker("points")
+    return str(marker.kwargs.get("kind")) if marker is not None else ""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -233,6 +275,33 @@ class Recorder:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.record = Record(job.module)
+        self.ranks: Ranks | None = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Verification of a wrong module: the test it must fail first, then those of values."""
+        if not self.job.about:
+            return
+        kinds = {item.name: _kind(item) for item in items}
+        kinds[self.job.about] = "asked"
+        order = ("asked", "values", "reality")
+        chosen = [item for item in items if kinds[item.name] in order]
+        items[:] = sorted(chosen, key=lambda item: order.index(kinds[item.name]))
+
+    def pytest_runtest_logfinish(self) -> None:
+        """A test has ended; in verification, enough may be known."""
+        failed = [test.kind for test in self.record.tests if test.earned < test.points]
+        if self.job.about and any(kind in VALUES_ONLY for kind in failed):
+            self._session.shouldstop = "a test of values fails: the others would say no more"
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Tests are about to be collected."""
+        self._session = session
+
+    def pytest_runtest_call(self) -> None:
+        """A test begins, its fixtures made."""
+        if self.ranks is not None:
+            self.ranks.world_sizes = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -248,11 +317,13 @@ class Recorder:
 
     def _note(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         marker = item.get_closest_marker("points")
-        if marker is None or marker.kwargs.get("kind") not in KINDS:
+        kind = _kind(item)
+        if marker is None or kind not in KINDS:
             self.record.error = f"{item.name} has no points marker with a known kind"
             return
-        test = TestRecord(item.name, marker.kwargs["kind"], float(marker.args[0]))
+        test = TestRecord(item.name, kind, float(marker.args[0]))
         test.seconds = round(call.duration, 3)
+        test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
         if call.excinfo is None:
             test.earned = test.points
         elif isinstance(call.excinfo.value, Verdict):

@@ -1,8 +1,8 @@
-"""A submission's functions under a real ``mpiexec``: values only.
+"""A submission's functions under a real ``mpiexec``, or on torch's own gloo: values only.
 
-Real MPI's ranks can't be confined one from another, so nothing is counted here. All calls of a
-module on p ranks go through one ``mpiexec -n p`` (starting it takes longer than the calls), in
-one sandbox.
+Real ranks can't be confined one from another, so nothing is counted here. All calls of a
+module on p ranks go through one ``mpiexec -n p`` (starting it takes longer than the calls), those
+of all world sizes through one sandbox.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autograder import mpi_driver
+from autograder import gloo_driver, mpi_driver
 from autograder.mpi_job import MpiOutcome, run_mpi
 from ringside import codec
 from ringside.errors import CodecError, RankError, RunError
@@ -46,49 +46,59 @@ class RealRun:
     error: RunError | None
 
 
-class RealRanks:
-    """Runs batches of calls under ``mpiexec``, one batch a world size."""
+_DRIVERS = {"mpiexec": mpi_driver, "gloo": gloo_driver}
 
-    def __init__(self, folder: Path, *, sandbox: bool) -> None:
+
+class RealRanks:
+    """Runs batches of calls under ``mpiexec``, or on gloo, one launch a world size."""
+
+    def __init__(self, folder: Path, *, sandbox: bool, launcher: str = "mpiexec") -> None:
         self._folder = folder
         self._sandbox = sandbox
+        self.launcher = launcher
 
     def call_all(self, calls: Sequence[Call]) -> list[RealRun]:
-        """One result a call.
+        """One result a call; comm and COMM_WORLD have equal ranks.
 
         Raises:
             RealityUnavailable: real MPI can't be run here.
             RealityError: it did not end in time, twice, or broke without a result.
         """
-        runs: dict[int, RealRun] = {}
-        for world_size in dict.fromkeys(call.world_size for call in calls):
-            mine = {k: call for k, call in enumerate(calls) if call.world_size == world_size}
-            runs |= zip(mine, self._launch(list(mine.values()), world_size), strict=True)
-        return [runs[number] for number in range(len(calls))]
+        sizes = list(dict.fromkeys(call.world_size for call in calls))
+        worlds = [[call for call in calls if call.world_size == size] for size in sizes]
+        outcome = self._launch(sizes, worlds)
+        runs = {
+            size: iter(_read(self.launcher, outcome, results, mine))
+            for size, results, mine in zip(sizes, outcome.results, worlds, strict=True)
+        }
+        return [next(runs[call.world_size]) for call in calls]
 
-    def _launch(self, calls: Sequence[Call], world_size: int) -> list[RealRun]:
-        """Calls of one world size, under one ``mpiexec``: comm and COMM_WORLD have equal ranks."""
-        job = codec.encode([(call.target, list(call.args)) for call in calls])
+    def _launch(self, sizes: list[int], worlds: list[list[Call]]) -> MpiOutcome:
+        job = codec.encode([[(call.target, call.args) for call in world] for world in worlds])
         for timeout_s in TIMEOUTS_S:
             outcome = run_mpi(
-                ["mpiexec", "-n", str(world_size), "python", "-I", "driver.py"],
+                sizes,
                 self._folder,
                 job,
                 timeout_s,
-                driver=Path(mpi_driver.__file__).read_text(encoding="utf-8"),
+                driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
+                launcher=self.launcher,
                 trust_submissions=not self._sandbox,
             )
             if outcome.status == "unavailable":
                 raise RealityUnavailable(outcome.output)
             if outcome.status != "timeout":
-                return _read(outcome, calls)
+                return outcome
         raise RealityError(
-            f"mpiexec -n {world_size} did not end within {TIMEOUTS_S[-1]:g} s, twice"
+            f"{self.launcher} on {' and '.join(map(str, sizes))} ranks did not end within "
+            f"{TIMEOUTS_S[-1]:g} s, twice"
         )
 
 
-def _read(outcome: MpiOutcome, calls: Sequence[Call]) -> list[RealRun]:
-    frames = [_frames(stream) for stream in outcome.results]
+def _read(
+    launcher: str, outcome: MpiOutcome, results: Sequence[bytes], calls: Sequence[Call]
+) -> list[RealRun]:
+    frames = [_frames(stream) for stream in results]
     runs: list[RealRun] = []
     for call in calls:
         answers = [next(frames[rank], ("nothing", None)) for rank in range(call.world_size)]
@@ -99,7 +109,7 @@ def _read(outcome: MpiOutcome, calls: Sequence[Call]) -> list[RealRun]:
         told = [rank for rank in bad if answers[rank][0] == "error"]
         if not told:
             tail = " ".join(outcome.output[-300:].split())
-            raise RealityError(f"{call.target} under mpiexec: {outcome.status}: {tail}")
+            raise RealityError(f"{call.target} on {launcher}: {outcome.status}: {tail}")
         error = RankError(told[0], "an exception", str(answers[told[0]][1]))
         # Nothing was called after this one.
         return runs + [RealRun([None], error)] * (len(calls) - len(runs))

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import assignment as assignments
-from autograder import feedback, pipeline
+from autograder import feedback, pipeline, suite_process
 from autograder.cache import Store
 from autograder.course import Course
 from autograder.watchdog import ProcessId, descendants
@@ -222,7 +222,10 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
         with tempfile.TemporaryDirectory(prefix="ringside-results-") as results:
             session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=1)
             session.store = Store(Path(results) / "store")
-            outcomes = session.grade(pipeline.find(plan, [path]))
+            try:
+                outcomes = session.grade(pipeline.find(plan, [path]))
+            finally:
+                suite_process.close()  # what is still there afterwards is the attacker's
             pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)
             text = "".join(page.read_text(encoding="utf-8") for page in pages)
         return {**outcomes[0].as_json(plan), "feedback": text}

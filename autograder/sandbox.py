@@ -19,12 +19,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import os
 import platform
 import shutil
 import site
-import stat
 import subprocess
 import sys
 import tempfile
@@ -32,11 +30,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from autograder.bubblewrap import Limits, arguments, limiter
-from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
-from ringside import landlock, seccomp
+from autograder.bubblewrap import (
+    Limits,
+    arguments,
+    has_disable_userns,
+    limiter,
+    start,
+    start_bubblewrap,
+)
+from autograder.sandbox_files import copy_modules, kit, write_all
+from autograder.sandbox_process import Process
+from ringside import landlock
 
-__all__ = ["Limits", "Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier"]
+__all__ = ["Limits", "Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier", "prepare"]
 
 _ENVIRONMENT = {
     "HOME": "/tmp",
@@ -54,10 +60,6 @@ _ENVIRONMENT_ALLOWED = ("RINGSIDE_", "OMP_", "OPENBLAS_", "MKL_", "UCX_", "MPIR_
 _QUIET_MPI = {"UCX_LOG_LEVEL": "fatal", "HWLOC_HIDE_ERRORS": "2"}
 _ENVIRONMENT_NEVER = ("RINGSIDE_COURSE", "RINGSIDE_SECRET", "RINGSIDE_KIT")
 _FIRST_UID, _NUM_UIDS = 61184, 4000  # a range that no distribution gives to people
-# bubblewrap's --die-with-parent holds only once it has set everything up. So the command waits
-# for a word, and ends where nobody is left to give it.
-_GATE = ["/bin/sh", "-c", 'echo ready; read -r go || exit 1; exec "$@" </dev/null', "gate"]
-_READY = b"ready\n"
 _counter = itertools.count()
 
 
@@ -95,77 +97,6 @@ def best_tier(*, trust_submissions: bool = False) -> str:
     )
 
 
-class Process:
-    """A process started in a sandbox, with the methods of ``subprocess.Popen`` that callers use."""
-
-    def __init__(
-        self,
-        popen: subprocess.Popen[bytes],
-        limits: Limits,
-        namespace: int | None = None,
-        said: bytes = b"",
-    ) -> None:
-        self.pid = popen.pid
-        self._root = ProcessId.of(popen.pid)
-        self.args = popen.args
-        self._namespace = namespace  # open, so that no later namespace gets its number
-        assert popen.stdout is not None
-        self.drain = Drain(popen.stdout, limits.output_bytes, said)
-        self.drain.start()
-        self.watchdog = Watchdog(self._root, limits.memory_bytes, self._kill_tree)
-        self.watchdog.start()
-        self._popen = popen
-
-    @property
-    def killed_for(self) -> str | None:
-        """Why the watchdog killed something, the first time that it did."""
-        return self.watchdog.killed_for
-
-    @property
-    def returncode(self) -> int | None:
-        return self._popen.returncode
-
-    def poll(self) -> int | None:
-        return self._popen.poll()
-
-    def wait(self, timeout: float | None = None) -> int:
-        return self._popen.wait(timeout)
-
-    def kill(self) -> None:
-        """Kill it and everything below it, and wait until that is done."""
-        self.watchdog.stop()
-        self._kill_tree()
-
-    terminate = kill
-
-    def survivors(self) -> list[int]:
-        """Processes of this sandbox that still run; empty after ``kill``."""
-        known = self.watchdog.seen | self._members() | set(descendants(self._root))
-        return sorted(process.pid for process in known if process.alive())
-
-    def close(self) -> None:
-        """Kill it, and give back what it took to find its processes."""
-        self.kill()
-        if self._namespace is not None:
-            os.close(self._namespace)
-            self._namespace = None
-
-    def output(self) -> str:
-        """The first bytes of what it wrote; whole once it has ended."""
-        if self._popen.poll() is not None:
-            self.drain.join(timeout=5)
-        return self.drain.text()
-
-    def _kill_tree(self) -> None:
-        self.watchdog.look()
-        kill_all(self._root, known=self.watchdog.seen | self._members())
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(5)
-
-    def _members(self) -> set[ProcessId]:
-        return set() if self._namespace is None else members(self._namespace)
-
-
 class Sandbox:
     """A place for one submission: its modules, the kit, an interpreter, and nothing else.
 
@@ -198,13 +129,13 @@ class Sandbox:
         self.python = sys.executable
         self._processes: list[Process] = []
         self._stage = Path(tempfile.mkdtemp(prefix="ringside-"))
-        _copy_modules(modules, self._stage / "modules", files)
-        _write_all(self._stage / "job", extra or {})
+        copy_modules(modules, self._stage / "modules", files)
+        write_all(self._stage / "job", extra or {})
         for number in range(pipes):
             os.mkfifo(self._stage / "job" / f"pipe{number}")
             (self._stage / "job" / f"pipe{number}").chmod(0o666)  # whoever is inside writes
         inside = self.tier == Tier.BUBBLEWRAP
-        self.kit_path = Path("/kit") if inside else _kit().parent
+        self.kit_path = Path("/kit") if inside else kit().parent
         self.modules_path = Path("/modules") if inside else self._stage / "modules"
         self.job_path = Path("/job") if inside else self._stage / "job"
 
@@ -223,7 +154,7 @@ class Sandbox:
             process = self._popen_bubblewrap(argv, pass_fds, environment)
         else:
             command = [*limiter(self.limits, nproc=self._nproc(), uid=None), *argv]
-            popen = _start(command, pass_fds, environment)
+            popen = start(command, pass_fds, environment)
             process = Process(popen, self.limits)
         self._processes.append(process)
         return process
@@ -260,7 +191,7 @@ class Sandbox:
         self, argv: Sequence[str], pass_fds: Sequence[int], env: Mapping[str, str]
     ) -> Process:
         binds = {
-            "/kit/ringside": _kit(),
+            "/kit/ringside": kit(),
             "/modules": self._stage / "modules",
             "/job": self._stage / "job",
             "/etc/passwd": self._stage / "passwd",
@@ -274,10 +205,10 @@ class Sandbox:
             env=env,
             limits=self.limits,
             as_root=uid is not None,
-            newest_options=_has_disable_userns(),
+            newest_options=has_disable_userns(),
         )
         command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
-        popen, namespace, said = _start_bubblewrap(options, command, pass_fds)
+        popen, namespace, said = start_bubblewrap(options, command, pass_fds)
         return Process(popen, self.limits, namespace, said)
 
     def _nproc(self) -> int:
@@ -288,72 +219,6 @@ class Sandbox:
         return self.limits.nproc + _tasks_of_user()
 
 
-def _start(
-    command: Sequence[str],
-    pass_fds: Sequence[int],
-    env: Mapping[str, str],
-    *,
-    stdin: int = subprocess.DEVNULL,
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        list(command),
-        pass_fds=tuple(pass_fds),
-        env=dict(env),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        bufsize=0,
-        start_new_session=True,
-        cwd="/",
-    )
-
-
-def _start_bubblewrap(
-    options: Sequence[str], command: Sequence[str], pass_fds: Sequence[int]
-) -> tuple[subprocess.Popen[bytes], int | None, bytes]:
-    """Start it with options by descriptor, so that no host path stands in its command line."""
-    options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
-    filter_read = _pipe_holding(seccomp.pack(seccomp.assemble_outer(platform.machine())))
-    info_read, info_write = os.pipe()
-    ours = [options_read, filter_read, info_write]
-    program = [_bubblewrap(), "--args", str(options_read), "--seccomp", str(filter_read)]
-    program += ["--info-fd", str(info_write), "--", *_GATE]
-    try:
-        popen = _start([*program, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
-    finally:
-        for descriptor in ours:
-            os.close(descriptor)
-    with open(info_read, "rb") as stream:
-        info = stream.read()
-    try:
-        first = json.loads(info)["child-pid"]
-        namespace = os.open(f"/proc/{first}/ns/pid", os.O_RDONLY)
-    except (ValueError, KeyError, OSError):  # it ended at once; its output says why
-        namespace = None
-    return popen, namespace, _open_gate(popen)
-
-
-def _open_gate(popen: subprocess.Popen[bytes]) -> bytes:
-    """Let the command begin; returns what came in place of its being ready."""
-    assert popen.stdin is not None and popen.stdout is not None
-    line = b""
-    while not line.endswith(b"\n") and (byte := os.read(popen.stdout.fileno(), 1)):
-        line += byte
-    with contextlib.suppress(BrokenPipeError), popen.stdin:
-        popen.stdin.write(b"go\n")
-    return b"" if line == _READY else line
-
-
-def _pipe_holding(data: bytes) -> int:
-    """The reading end of a pipe that holds ``data`` and then ends."""
-    read, write = os.pipe()
-    with open(write, "wb") as stream:
-        if len(data) > 60000:
-            raise ValueError(f"{len(data)} bytes of options: more than a pipe holds")
-        stream.write(data)
-    return read
-
-
 def _harmless(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
@@ -362,65 +227,11 @@ def _harmless(env: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _copy_modules(source: Path, target: Path, files: Sequence[str] | None) -> None:
-    """Copy the planned files, regular ones only, readable for any user."""
-    if files is None:
-        files = sorted(path.name for path in source.glob("*.py"))
-    target.mkdir(mode=0o755)
-    for name in files:
-        if Path(name).name != name:
-            raise ValueError(f"{name!r} is not a plain file name")
-        path = source / name
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISREG(path.lstat().st_mode):
-                content = _read_regular(path)
-                (target / name).write_bytes(content)
-                (target / name).chmod(0o644)
-
-
-def _read_regular(path: Path) -> bytes:
-    """The content of a file that is no link, even if it has become one since it was looked at."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(descriptor, "rb") as stream:
-        return stream.read()
-
-
-def _write_all(folder: Path, content: Mapping[str, bytes]) -> None:
-    folder.mkdir(mode=0o755)
-    for name, data in content.items():
-        (folder / name).write_bytes(data)
-        (folder / name).chmod(0o644)
-
-
-@functools.cache
-def _kit() -> Path:
-    """A copy of the students' toolkit, readable for any user and compiled; once a process.
-
-    The checkout itself may lie in a folder that only root enters, beside the solutions.
-    """
-    import atexit
-    import compileall
-
-    source = Path(landlock.__file__).resolve().parent
-    stage = Path(tempfile.mkdtemp(prefix="ringside-kit-"))
-    stage.chmod(0o755)
-    atexit.register(shutil.rmtree, stage, ignore_errors=True)
-    target = stage / "ringside"
-    shutil.copytree(source, target, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
-    compileall.compile_dir(target, quiet=2)
-    for path in [target, *target.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return target
-
-
-def _bubblewrap() -> str:
-    return shutil.which("bwrap") or "bwrap"
-
-
-@functools.cache
-def _has_disable_userns() -> bool:
-    answer = subprocess.run([_bubblewrap(), "--help"], capture_output=True, text=True, check=False)
-    return "--disable-userns" in answer.stdout + answer.stderr
+def prepare() -> None:
+    """Do what is done once a process, ahead of the first sandbox."""
+    kit()
+    with contextlib.suppress(SandboxUnavailable):  # whoever needs one will be told
+        best_tier()
 
 
 @functools.cache

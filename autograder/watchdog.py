@@ -7,6 +7,7 @@ an orphan's new parent is the sandbox's first process. So a walk down from there
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -17,12 +18,12 @@ from typing import IO
 
 __all__ = [
     "Drain",
+    "Meter",
     "ProcessId",
     "Watchdog",
     "descendants",
     "kill_all",
     "members",
-    "memory_bytes",
 ]
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -76,16 +77,37 @@ def members(namespace: int) -> set[ProcessId]:
     return {process for process in found if process.alive()}
 
 
-def memory_bytes(processes: list[ProcessId], limit: int) -> dict[ProcessId, int]:
-    """Memory of each process, shared pages counted once.
+class Meter:
+    """Memory of the processes of one sandbox, shared pages counted once.
 
-    Resident sizes count shared pages once per process; only where their sum passes the limit
-    is the dearer proportional set size read.
+    Resident sizes count shared pages once per process; only where their sum passes ``limit`` is
+    the dearer proportional set size read. It is relied on for ``rely_s``, while all that has become
+    resident since is added to it: what stays unseen for so long are copies of shared pages.
     """
-    resident = {process: _resident(process.pid) for process in processes}
-    if sum(resident.values()) <= limit:
-        return resident
-    return {process: _proportional(process.pid) for process in processes}
+
+    def __init__(self, limit: int, rely_s: float = 0.4) -> None:
+        self.limit = limit
+        self.rely_s = rely_s
+        self._read_at = -math.inf
+        self._shared: dict[ProcessId, int] = {}  # resident less proportional size, when read
+
+    def read(self, processes: list[ProcessId]) -> dict[ProcessId, int]:
+        """Bytes of each process."""
+        resident = {process: _resident(process.pid) for process in processes}
+        if sum(resident.values()) <= self.limit:
+            return resident
+        now = time.monotonic()
+        if now < self._read_at + self.rely_s:
+            used = {
+                process: max(0, size - self._shared.get(process, 0))
+                for process, size in resident.items()
+            }
+            if sum(used.values()) <= self.limit:
+                return used
+        used = {process: _proportional(process.pid) for process in processes}
+        self._read_at = now
+        self._shared = {process: max(0, resident[process] - used[process]) for process in used}
+        return used
 
 
 def kill_all(root: ProcessId, *, seconds: float = 5.0, known: set[ProcessId] | None = None) -> None:
@@ -110,6 +132,8 @@ class Watchdog(threading.Thread):
     is that rank's failure, and the process that forks ranks goes on. Where the largest has
     children of its own, ``on_excess`` is called instead, to kill all.
 
+    It looks every ``period_s`` near the limit, and a third as often far from it.
+
     It also remembers every process that it saw, for the proof that none is left.
     """
 
@@ -128,20 +152,25 @@ class Watchdog(threading.Thread):
         self.seen: set[ProcessId] = set()
         self.peak_bytes = 0
         self.killed_for: str | None = None  # the first time that something was killed
+        self._meter = Meter(limit)
         self._on_excess = on_excess
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        while not self._stopped.wait(self.period_s):
+        wait_s = self.period_s
+        while not self._stopped.wait(wait_s):
             used = self.look()
-            if sum(used.values()) > self.limit:
+            total = sum(used.values())
+            if total > self.limit:
                 self._relieve(used)
+            # The more is left, the longer it takes to fill.
+            wait_s = self.period_s * (1 + 2 * max(0.0, 1 - total / self.limit))
 
     def look(self) -> dict[ProcessId, int]:
         """Note the processes of this moment and return the memory that each uses."""
         now = descendants(self.root)
         self.seen.update(now)
-        used = memory_bytes(now, self.limit)
+        used = self._meter.read(now)
         self.peak_bytes = max(self.peak_bytes, sum(used.values()))
         return used
 

@@ -126,6 +126,9 @@ def _add_run(commands: Any) -> None:
         "--perfetto", type=Path, metavar="FILE", help="save JSON for ui.perfetto.dev"
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="save the timeline's picture")
+    parser.add_argument(
+        "--simgrid", type=Path, metavar="FOLDER", help="save trace and machine for SimGrid's replay"
+    )
 
 
 def _add_launch(commands: Any) -> None:
@@ -281,6 +284,10 @@ def _run(asked: argparse.Namespace) -> int:
         from ringside.draw import timeline_svg
 
         asked.svg.write_text(timeline_svg(result.timeline), encoding="utf-8")
+    if asked.simgrid:
+        from ringside import simgrid
+
+        simgrid.export(result.trace, Machine.load(asked.machine), asked.simgrid)
     return 1 if result.error or values == "wrong" else 0
 
 

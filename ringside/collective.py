@@ -223,13 +223,16 @@ def _average(op: str, data: list[Array]) -> Array:
     wide = [item.astype(np.float32) for item in data] if dtype == np.float16 else data
     total = _prefixes("SUM", wide)[-1]
     if dtype.kind not in "iu":
-        return (total / len(data)).astype(dtype)
-    return (np.sign(total) * (np.abs(total) // len(data))).astype(dtype)
+        mean: Array = (total / len(data)).astype(dtype)
+    else:
+        mean = (np.sign(total) * (np.abs(total) // len(data))).astype(dtype)
+    return mean
 
 
 def _widened(bits: Array) -> Array:
     """bfloat16, given as its bits, as float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    wide: Array = (bits.astype(np.uint32) << 16).view(np.float32)
+    return wide
 
 
 def _narrowed(values: Array) -> Array:

@@ -190,7 +190,6 @@ class Engine:
         self._collectives: dict[tuple[int, int], tuple[int, Request]] = {}
         self._open: dict[tuple[int, int], tuple[int, Request]] = {}
         self._watching: list[dict[int, Query]] = [{} for _ in range(world_size)]
-        self._instances: dict[tuple[str, int, tuple[int, ...]], int] = {}  # of collectives
         self._released = 0
         self._num_due = 0
 
@@ -439,11 +438,7 @@ class Engine:
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: Request
     ) -> None:
-        name, sequence, root, members, sizes = op.detail
-        me = members.index(rank)
-        rounds = ALGORITHMS[name][self.machine.algorithm(name)](me, len(members), root, sizes)
-        instance = self._instances.setdefault((op.comm, sequence, members), len(self._instances))
-        micro = _as_ops(rounds, rank, members, op.comm, instance)
+        micro = collective_ops(self.machine, rank, op)
         thread = request.collective = Thread(rank, micro, clock, index << _MICRO, request)
         self._ready.append(thread)
 
@@ -563,13 +558,23 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def collective_ops(machine: Machine, rank: int, op: Op) -> list[Op]:
+    """The messages by which a machine times one rank's part in a library collective."""
+    name, sequence, root, members, sizes = op.detail
+    me = members.index(rank)
+    rounds = ALGORITHMS[name][machine.algorithm(name)](me, len(members), root, sizes)
+    # The making of a group is counted for its members alone.
+    key = (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
+    return _as_ops(rounds, rank, members, key)
+
+
 def _as_ops(
-    rounds: Iterable[Round], rank: int, members: tuple[int, ...], comm: str, instance: int
+    rounds: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[Any, ...]
 ) -> list[Op]:
     """A lowered collective's rounds as operations; messages are numbered by pair and order.
 
     Args:
-        instance: which of all collectives it is, the same for all its members.
+        key: communicator and number of the collective, alike for all its members and nobody else.
     """
     ops: list[Op] = []
     counts: dict[tuple[int, int], int] = {}
@@ -582,10 +587,10 @@ def _as_ops(
                 if nbytes < 0:
                     continue
                 count = counts[source, dest] = counts.get((source, dest), 0) + 1
-                number: Any = (instance, source, dest, count)
+                number: Any = (key, source, dest, count)
                 kind = Kind.ISEND if source == rank else Kind.IRECV
                 detail = (int(Mode.STANDARD),) if source == rank else (other, 0)
-                ops.append(Op(kind, other, 0, nbytes, comm, request, number, detail))
+                ops.append(Op(kind, other, 0, nbytes, key[0], request, number, detail))
                 request += 1
         ops.append(Op(Kind.WAIT, detail=tuple(range(first, request))))
     return ops

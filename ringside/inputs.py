@@ -25,6 +25,7 @@ from ringside.errors import NotPythonError, TargetError
 
 Array = npt.NDArray[Any]
 
+FIRST = ("comm", "group")  # the ranks that take part: a communicator, or a process group
 DTYPES = ("float64", "float32", "int64")
 # Where a name has a usual value, nobody needs to give it.
 USUAL = {"num_chunks": 4}
@@ -144,21 +145,22 @@ def _value(name: str, function: str, world_size: int, rank: int, options: Option
 
 
 def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
-    """Return name and "has a default" of each parameter after ``comm``.
+    """Return name and "has a default" of each parameter after ``comm`` or ``group``.
 
     Raises:
         TargetError: the file is missing, has no such function, or the function's first
-            parameter is not ``comm``.
+            parameter is neither ``comm`` nor ``group``.
         NotPythonError: Python can't read the file.
     """
     definition = _definition(path, function)
     if definition is None:
         return [(name, False) for name in SIGNATURES.get(function, ("x",))]
     listed = [*definition.args.posonlyargs, *definition.args.args]
-    if not listed or listed[0].arg != "comm":
+    if not listed or listed[0].arg not in FIRST:
         shown = ", ".join(argument.arg for argument in listed)
         raise TargetError(
-            f"{function}({shown}) can't be run on ranks: its first parameter must be comm."
+            f"{function}({shown}) can't be run on ranks: its first parameter must be comm, or "
+            "group for a function of torch.distributed."
         )
     first_default = len(listed) - len(definition.args.defaults)
     return [(item.arg, index >= first_default) for index, item in enumerate(listed)][1:]
@@ -170,7 +172,8 @@ def functions(path: Path) -> list[str]:
         node.name
         for node in ast.parse(path.read_bytes()).body
         if isinstance(node, ast.FunctionDef)
-        and [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]][:1] == ["comm"]
+        and [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]][:1]
+        in (["comm"], ["group"])
     ]
 
 

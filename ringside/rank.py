@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -66,12 +67,12 @@ def serve(
     link = Link(sock, command["rank"], command["world_size"], folder)
     set_current(link)
     ringside.mpi.install()
-    front = None
+    make: Callable[..., Any] = make_call
     if command.get("front_end") == "torch":
         importlib.import_module("ringside.pytorch.preload")
-        from ringside.pytorch import front
-
+        front = importlib.import_module("ringside.pytorch.front")
         front.install()
+        make = front.call
     sys.path.insert(0, folder)
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
@@ -82,7 +83,7 @@ def serve(
         body = link.next_call()
         if body is None:
             return
-        kind, parts = run_call(body, folder, modules, front)
+        kind, parts = run_call(body, folder, modules, make)
         link.report(kind, *parts)
 
 
@@ -103,14 +104,13 @@ def _close_all_but(*keep: int) -> None:
 
 
 def run_call(
-    body: memoryview, folder: str, modules: dict[str, Any], front: Any = None
+    body: memoryview, folder: str, modules: dict[str, Any], make: Callable[..., Any]
 ) -> tuple[Op, list[codec.Part]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
     comm, encoded = split_call(body)
     info, call = CommInfo(*comm), codec.decode(encoded, copy=False)
     try:
-        called = _call if front is None else front.call
-        attested, value = called(call, info, folder, modules)
+        attested, value = make(call, info, folder, modules)
         about = codec.encode(attested)
         return Op.RESULT, [struct.pack("<I", len(about)) + about, *codec.encode_parts(value)]
     except CodecError as error:
@@ -123,7 +123,7 @@ def run_call(
                 stream.flush()
 
 
-def _call(
+def make_call(
     call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
 ) -> tuple[dict[str, bool], Any]:
     path = os.path.join(folder, call["file"])

@@ -72,7 +72,7 @@ def rehearse() -> None:
     from mpi4py import MPI
 
     from ringside.mpi.comm import Intracomm
-    from ringside.rank import run_call
+    from ringside.rank import make_call, run_call
 
     link = Link(_Echo(), 0, 2)  # type: ignore[arg-type]  # all of a socket that a link uses
     set_current(link)
@@ -96,6 +96,6 @@ def rehearse() -> None:
             "kwargs": {}, "comm": True,
         }  # fmt: skip
         body = bytearray(b"".join(call_parts((1, (0, 1), 0), codec.encode_parts(call))))
-        run_call(memoryview(body), str(_MODULE.parent), {})
+        run_call(memoryview(body), str(_MODULE.parent), {}, make_call)
         sys.modules.pop(_MODULE.stem, None)
     unset_current()

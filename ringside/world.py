@@ -105,9 +105,10 @@ class Result:
         comm_calls: calls that made communicators.
         unreceived: messages that were sent and never received.
         memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
-            them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, and what is
-            ``live`` at the last operator; the kinds are parameters, gradients, optimizer,
-            communication and activations. Empty for other runs.
+            them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, what is ``live``
+            at the last operator, and ``after_step``, after the last step of an optimizer. The
+            kinds are parameters, gradients, optimizer, communication and activations. Empty for
+            other runs.
     """
 
     values: list[Any]
@@ -511,7 +512,8 @@ def run(
         check: raise the run's error; with False it is in ``Result.error``.
         front_end: what ranks speak. ``"torch"``: the function is called as
             ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
-            works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch.
+            works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
+            function's first parameter is ``comm``.
 
     Raises:
         DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
@@ -585,7 +587,7 @@ def trace_torch(
 
 
 def front_end_of(where: Target) -> str:
-    """``"torch"`` if the file imports torch in a line of its own, ``"mpi"`` otherwise.
+    """``"torch"`` if the file imports torch and the function doesn't begin with ``comm``.
 
     The text is looked at, nothing of it is run; a file that imports torch through another module
     needs ``front_end="torch"``.
@@ -594,6 +596,10 @@ def front_end_of(where: Target) -> str:
         text = (where.folder / where.file).read_bytes()
     except OSError:
         return "mpi"
+    if where.function is not None:
+        takes_comm = rb"^def[ \t]+" + where.function.encode() + rb"[ \t]*\(\s*comm\b"
+        if re.search(takes_comm, text, re.MULTILINE):
+            return "mpi"
     return "torch" if _IMPORTS_TORCH.search(text) else "mpi"
 
 
@@ -660,7 +666,7 @@ def _memory(told: Any) -> dict[str, Any]:
 
     if not isinstance(told, dict) or not is_size(told.get("peak")):
         return {}
-    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live")]
+    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
     good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
     return told if good else {}
 

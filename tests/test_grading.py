@@ -1,5 +1,6 @@
 """Grading a folder of modules: points, sentences, what is the student's fault and what is ours."""
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from autograder import assignment as assignments
 from autograder import verify
 from autograder.grading import grade_modules, run_suite, staged
+from autograder.plugin import Job, Ranks, Record
 from ringside import Machine, Session
 from ringside.checking import (
     Case,
@@ -27,7 +29,6 @@ from ringside.checking import verify as check
 KIT = Path(__file__).resolve().parent.parent
 SOLUTION = KIT / "solutions" / "a03_allreduce"
 MUTANTS = KIT / "autograder" / "mutants" / "a03_allreduce"
-SUITE = KIT / "autograder" / "suites" / "a03_allreduce"
 PLAN = assignments.load("a03_allreduce")
 MODULES = [spec.name for spec in PLAN.modules]
 
@@ -45,10 +46,11 @@ def by_name(record):
 
 
 def points_of(module):
-    """What each test of a suite is worth, read from its text."""
-    text = (SUITE / f"test_{module}.py").read_text(encoding="utf-8")
-    found = re.findall(r'@points\((\d+), "(\w+)"\)\ndef (test_\w+)', text)
-    return {name: (int(number), kind) for number, kind, name in found}
+    """What each test of a suite is worth."""
+    suite = importlib.import_module(f"autograder.suites.a03_allreduce.test_{module}")
+    tests = {name: test for name, test in vars(suite).items() if name.startswith("test_")}
+    marks = {name: test.pytestmark[0] for name, test in tests.items()}
+    return {name: (mark.args[0], mark.kwargs["kind"]) for name, mark in marks.items()}
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -83,6 +85,10 @@ def test_reference_star_gets_full_marks_and_counts_stand_beside_the_bound(tmp_pa
     assert first["case"] == "all_reduce on 4 ranks, n = 37, float64"
     assert first["sent_bytes"] == first["allowed"]["sent_bytes"] == [3 * 296, 296, 296, 296]
     assert "<svg" in record["timeline_svg"]
+    # Tests that look at the same runs have used the same worlds.
+    for name in ("test_bytes_per_rank", "test_messages_go_through_rank_0"):
+        assert tests[name]["world_sizes"] == [2, 3, 4, 5, 6, 7, 8]
+    assert tests["test_real_mpi"]["world_sizes"] == [3, 4]
 
 
 def test_the_same_module_gives_the_same_record_but_for_real_seconds(tmp_path):
@@ -187,6 +193,26 @@ def test_judge_wants_the_named_test_to_fail():
     tests[0]["earned"] = 0
     assert verify.judge(subject, {"tests": tests, "error": None}).ok
     assert not verify.judge(subject, {"tests": tests, "error": "a fault of ours"}).ok
+
+
+def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    made = []
+
+    def run(rng):
+        made.append(rng.integers(1 << 40))
+        return ranks.call("m:f", 2, (1,))
+
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, Record("m"), job)
+        first = ranks.once("a", run)
+        assert ranks.world_sizes == {2}
+        ranks.world_sizes = {3}
+        assert ranks.once("a", run) is first
+        assert ranks.world_sizes == {2, 3}
+        ranks.once("b", run)
+    assert made == [job.rng("a").integers(1 << 40), job.rng("b").integers(1 << 40)]
 
 
 # -- the checks that public and hidden tests share -------------------------------------------------

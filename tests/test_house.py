@@ -125,7 +125,7 @@ def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
     [wheel] = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
-    for folder in ("machines", "sites", "templates"):
+    for folder in ("machines", "sites", "templates", "validation"):
         for path in (ROOT / "cluster" / folder).iterdir():
             assert f"ringside/cluster/{folder}/{path.name}" in names
     assert {"ringside/cli.py", "ringside/mpi/__init__.py", "autograder/cli.py"} <= names

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,9 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import bubblewrap, sandbox
+from autograder import bubblewrap, sandbox, watchdog
 from autograder.mpi_job import run_mpi
 from autograder.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
+from autograder.watchdog import ProcessId
 from tests.sibling_attempts import ATTEMPTS
 from tests.unprivileged import run_unprivileged
 
@@ -428,6 +430,26 @@ def test_an_unprivileged_user_gets_the_same(tier):
     assert survivors == []
 
 
+def test_shared_memory_is_read_anew_when_what_came_since_passes_the_limit(monkeypatch):
+    one, two = (ProcessId(number, 0) for number in (1, 2))
+    resident, proportional, readings = {1: 80, 2: 80}, {1: 45, 2: 45}, []
+    monkeypatch.setattr(watchdog, "_resident", resident.__getitem__)
+    monkeypatch.setattr(
+        watchdog, "_proportional", lambda pid: readings.append(pid) or proportional[pid]
+    )
+    meter = watchdog.Meter(100, rely_s=3600)
+    assert meter.read([one]) == {one: 80}  # below the limit whatever is shared
+    assert readings == []
+    assert meter.read([one, two]) == {one: 45, two: 45}
+    resident[1] += 10
+    assert meter.read([one, two]) == {one: 55, two: 45}  # all of it counts, shared or not
+    assert readings == [1, 2]
+    resident[1] += 1
+    proportional[1] = 60
+    assert meter.read([one, two]) == {one: 60, two: 45}
+    assert readings == [1, 2, 1, 2]
+
+
 # -- real MPI ----------------------------------------------------------------------------------
 
 DRIVER = """
@@ -439,16 +461,15 @@ import job
 comm = MPI.COMM_WORLD
 with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as file:
     x = np.frombuffer(file.read())
-with open(os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], f"pipe{comm.rank}"), "wb") as pipe:
+with open(os.environ["RINGSIDE_JOB_PIPE"], "wb") as pipe:
     pipe.write(job.work(comm, x).tobytes())
 """
 
 
-def mpi(modules: Path, source: str, *, timeout_s: float = 60.0, **options):
+def mpi(modules: Path, source: str, worlds=(3,), *, timeout_s: float = 60.0, **options):
     (modules / "job.py").write_text("import numpy as np\n" + textwrap.dedent(source))
     inputs = np.arange(1000.0).tobytes()
-    argv = ["mpiexec", "-n", "3", "python", "-I", "driver.py"]
-    return run_mpi(argv, modules, inputs, timeout_s, driver=DRIVER, **options)
+    return run_mpi(worlds, modules, inputs, timeout_s, driver=DRIVER, **options)
 
 
 @pytest.mark.mpi
@@ -459,10 +480,11 @@ def test_a_real_mpi_job_gives_every_ranks_bytes(modules):
         comm.Allreduce(x * (comm.rank + 1), total)
         return total + comm.rank
     """
-    outcome = mpi(modules, source)
+    outcome = mpi(modules, source, worlds=(3, 2))
     assert outcome.status == "ok", outcome.output
-    for rank, result in enumerate(outcome.results):
-        assert np.array_equal(np.frombuffer(result), 6 * np.arange(1000.0) + rank)
+    for results, factor in zip(outcome.results, (6, 3), strict=True):
+        for rank, result in enumerate(results):
+            assert np.array_equal(np.frombuffer(result), factor * np.arange(1000.0) + rank)
     assert outcome.survivors == ()
 
 
@@ -491,7 +513,7 @@ def test_ranks_of_a_real_mpi_job_start_no_processes(modules):
     """
     outcome = mpi(modules, source)
     assert outcome.status == "ok", outcome.output
-    assert [int.from_bytes(result, "little") for result in outcome.results] == [2, 2, 2]
+    assert [int.from_bytes(result, "little") for result in outcome.results[0]] == [2, 2, 2]
 
 
 @pytest.mark.mpi
@@ -508,6 +530,30 @@ def test_a_real_mpi_job_that_fails_says_so(modules):
     assert outcome.status == "failed"
     assert "no such neighbour" in outcome.output
     assert outcome.survivors == ()
+
+
+@pytest.mark.mpi
+def test_under_an_mpiexec_that_hands_nothing_over_ranks_import_for_themselves(tmp_path):
+    (tmp_path / "mpiexec").write_text('#!/bin/sh\nshift 2\nunset PMI_FD\nexec "$@"\n')
+    (tmp_path / "mpiexec").chmod(0o755)
+    for name in ("nursery", "stand_in"):
+        shutil.copy(KIT / "autograder" / f"mpi_{name}.py", tmp_path / f"{name}.py")
+    (tmp_path / "driver.py").write_text(
+        "import os, sys\n"
+        "print(os.environ['RINGSIDE_JOB_WORLD'], os.environ['RINGSIDE_JOB_PIPE'], 'numpy' in "
+        "sys.modules)\n"
+    )
+    environment = {"RINGSIDE_JOB_KIT": str(KIT), "RINGSIDE_JOB_RESULTS": str(tmp_path)}
+    nursery = [sys.executable, "-I", str(tmp_path / "nursery.py"), "nursery"]
+    done = subprocess.run(
+        [*nursery, str(tmp_path / "mpiexec"), "1", "1"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == [f"{k} {tmp_path}/pipe{k} True" for k in (0, 1)]
 
 
 # -- helpers -----------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._guards import active_fake_mode
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -39,7 +38,10 @@ _FREE_NAMESPACES = {
 FREE, PART, CALCULATES, MOVES = range(4)
 
 
-class Meter(TorchDispatchMode):  # type: ignore[misc]
+_Mode: Any = TorchDispatchMode
+
+
+class Meter(_Mode):  # type: ignore[misc]
     """Counts the work and the memory of what is dispatched inside it, on the link's clock.
 
     Args:
@@ -51,6 +53,7 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         self._fakes = fakes
         self.memory = Memory()
         self._link = link
+        self._known_flops: dict[Any, float] = {}
         self._classes: dict[Any, tuple[int, Callable[..., Any] | None]] = {}
 
     def __enter__(self) -> Meter:
@@ -71,25 +74,24 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented  # it becomes operators on local tensors, which come here again
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if self._only_shapes():
+        outputs = _tensors(result)
+        if self._only_shapes(outputs):
             return result
         known = self._classes.get(func)
         if known is None:
             known = self._classes[func] = _classify(func)
         kind, flops_of = known
-        outputs = _tensors(result)
         phase = self.memory.phase()
         if kind != FREE:
             self._count(kind, flops_of, args, kwargs, result, outputs, phase)
         self.memory.made(outputs)
         return result
 
-    def _only_shapes(self) -> bool:
+    def _only_shapes(self, outputs: list[torch.Tensor]) -> bool:
         """Whether a library works out shapes on fake tensors now, and nothing is computed."""
-        mode = active_fake_mode()
-        if mode is not None and mode is self._fakes:
-            return len(mode.enter_stack) > 1  # entered again inside the run's own
-        return mode is not None
+        if self._fakes is not None:
+            return len(self._fakes.enter_stack) > 1  # entered again inside the run's own
+        return bool(outputs) and isinstance(outputs[0], FakeTensor)
 
     def _count(
         self,
@@ -109,8 +111,19 @@ class Meter(TorchDispatchMode):  # type: ignore[misc]
         if flops_of is None:
             self._link.work(0.0, 0.0, float(read + written), phase)
         else:
-            flops = flops_of(*args, **kwargs, out_val=result)
-            self._link.work(float(flops), float(read + written), 0.0, phase)
+            flops = self._flops(flops_of, args, kwargs, result)
+            self._link.work(flops, float(read + written), 0.0, phase)
+
+    def _flops(self, flops_of: Any, args: Any, kwargs: Any, result: Any) -> float:
+        """torch's formula, worked out once for the same shapes and options."""
+        key = (flops_of, *map(_shape, args), *((n, _shape(v)) for n, v in kwargs.items()))
+        try:
+            known = self._known_flops.get(key)
+        except TypeError:  # an option that can't be hashed
+            return float(flops_of(*args, **kwargs, out_val=result))
+        if known is None:
+            known = self._known_flops[key] = float(flops_of(*args, **kwargs, out_val=result))
+        return known
 
 
 _active: list[Memory] = []
@@ -147,6 +160,15 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         elif isinstance(item, (list, tuple)):
             found += [inner for inner in item if isinstance(inner, torch.Tensor)]
     return found
+
+
+def _shape(value: Any) -> Any:
+    """What a formula may depend on, as part of a key."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_shape, value))
+    return value
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

@@ -7,6 +7,7 @@ function that is called with a group finds the default group initialised.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
@@ -19,7 +20,6 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on ev
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 
 import ringside.link
 from ringside.link import CommInfo, Link
@@ -28,6 +28,8 @@ from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import NAME, Group
 from ringside.pytorch.store import LocalStore
 from ringside.rank import find_function
+
+distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
@@ -45,7 +47,9 @@ def install() -> None:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
     distributed_c10d._new_process_group_helper = _new_group_on_the_network
     distributed_c10d.rendezvous = _rendezvous
-    dist.init_process_group = distributed_c10d.init_process_group = _init_process_group
+    distributed_c10d.init_process_group = _init_process_group
+    distributed_c10d.monitored_barrier = _monitored_barrier
+    vars(dist).update(init_process_group=_init_process_group, monitored_barrier=_monitored_barrier)
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -57,6 +61,7 @@ def begin(info: CommInfo | None) -> Any:
     """Begin a call: forget all groups; with ``info``, initialise and return that group."""
     link = ringside.link.current()
     _forget_groups()
+    gc.collect()  # so that what earlier calls left behind changes nothing here
     os.environ.update(_environment(link))
     torch.manual_seed(0)
     if info is None:
@@ -110,6 +115,13 @@ def _init_process_group(*args: Any, **kwargs: Any) -> None:
         _given.clear()
         return
     _original_init(*args, **kwargs)
+
+
+def _monitored_barrier(
+    group: Any = None, timeout: Any = None, wait_all_ranks: bool = False
+) -> None:
+    """A barrier: torch offers this one on gloo only; who is missing the network tells anyway."""
+    dist.barrier(group)
 
 
 def _rendezvous(

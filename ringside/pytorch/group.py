@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ringside.link import Call, CommInfo, Completion, Link, format_call
-from ringside.pytorch import tensors
+from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
 from ringside.pytorch.phantom import joined
 from ringside.pytorch.work import NetworkWork, Part
@@ -37,6 +37,10 @@ _OPS = {"PRODUCT": "PROD"}
 _BITWISE = ("BAND", "BOR", "BXOR")
 _WHOLE = ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 
+# torch's stubs for these differ between releases.
+_ProcessGroup: Any = dist.ProcessGroup
+_c10d: Any = c10d
+
 Alike = tuple[tuple[str, Any], ...]
 
 
@@ -44,7 +48,7 @@ class MismatchError(RuntimeError):
     """What was received doesn't fit the tensor that it was to go into."""
 
 
-class Group(dist.ProcessGroup):  # type: ignore[misc]
+class Group(_ProcessGroup):  # type: ignore[misc]
     """A communicator of the network as torch sees it.
 
     Args:
@@ -111,6 +115,9 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
     def allreduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members, in place, on every member."""
+        (tensor,) = [given] if isinstance(given, torch.Tensor) else given
+        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.sparse_coo:
+            return self._allreduce_sparse(tensor, opts)
         return self._allreduce(_listed(given), opts, "all_reduce")
 
     def allreduce_coalesced(self, given: Any, opts: Any = None) -> NetworkWork:
@@ -133,6 +140,24 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
                 self._join("allreduce", spec, call, _of(alike, op), deliver, received=alike)
             )
         return self._work(parts, call, given, opts)
+
+    def _allreduce_sparse(self, tensor: torch.Tensor, opts: Any) -> NetworkWork:
+        call: Call = ("all_reduce", (("op", _shown(opts)),))
+        if _shown(opts) != "SUM":
+            raise ValueError("sparse tensors can be added up, and reduced in no other way.")
+        alike = (
+            ("dtype", tensors.dtype_name(tensor)),
+            ("shape", tuple(tensor.shape)),
+            ("sparse dimensions", tensor.sparse_dim()),
+        )
+        part = self._join(
+            "allgather",
+            (sparse.packed(tensor),),
+            call,
+            alike,
+            lambda gathered: sparse.add_up(tensor, gathered),
+        )
+        return self._work([part], call, [tensor], opts)
 
     def reduce(self, given: Any, opts: Any = None) -> NetworkWork:
         """Reduce over all members into the root's tensor."""
@@ -442,9 +467,9 @@ class Group(dist.ProcessGroup):  # type: ignore[misc]
 
 
 def _refusing_backend(rank: int, size: int) -> Any:
-    options = c10d.FakeProcessGroup.Options()
+    options = _c10d.FakeProcessGroup.Options()
     options.error_on_collective = True
-    return c10d.FakeProcessGroup._create_internal(rank, size, options)
+    return _c10d.FakeProcessGroup._create_internal(rank, size, options)
 
 
 # -- arguments -----------------------------------------------------------------------------------
@@ -483,7 +508,7 @@ def _equal_parts(tensor: torch.Tensor, size: int, shown: str) -> list[torch.Tens
 
 
 def _pieces(tensor: torch.Tensor, lengths: list[int]) -> list[torch.Tensor]:
-    return list(tensor.detach().split(lengths))
+    return list(torch.split(tensor.detach(), lengths))
 
 
 def _by_dtype(given: list[torch.Tensor]) -> list[list[torch.Tensor]]:
@@ -515,7 +540,7 @@ def _op_state(opts: Any) -> tuple[str, Any]:
     if opts is None:
         return "SUM", None
     op = opts.reduceOp
-    state = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
+    state: Any = op.__getstate__() if isinstance(op, dist.ReduceOp) else (op, None)
     return state[0].name, state[1]
 
 

@@ -17,6 +17,7 @@ communication nor parameters outside modules, and puts hooks on every module and
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -50,6 +51,7 @@ class Memory:
     def __init__(self) -> None:
         self._log: list[tuple[_Storage, int]] = []
         self._last = 0  # length of the log at the last operator
+        self._stepped = 0  # and at the end of the last step of an optimizer
         self._storages: dict[int, _Storage] = {}
         self._parameters: dict[int, weakref.ref[torch.Tensor]] = {}
         self._hooks: list[Any] = []
@@ -129,6 +131,7 @@ class Memory:
             for value in state.values():
                 if isinstance(value, torch.Tensor):
                     self._mark(value, _OPTIMIZER)
+        self._stepped = len(self._log)
 
     def _is_parameter(self, parameter: torch.Tensor) -> None:
         self._parameters[id(parameter)] = weakref.ref(parameter)
@@ -152,7 +155,7 @@ class Memory:
         number = storage._cdata
         entry = self._storages.get(number)
         if entry is None:
-            reference = weakref.ref(storage, lambda _, number=number: self._released(number))
+            reference = weakref.ref(storage, functools.partial(self._released, number))
             entry = self._storages[number] = _Storage(reference, counted)
         if entry.nbytes != storage.nbytes():
             self._resized(entry, storage.nbytes())
@@ -169,28 +172,33 @@ class Memory:
             self._log.append((entry, nbytes - entry.nbytes))
         entry.nbytes = nbytes
 
-    def _released(self, number: int) -> None:
+    def _released(self, number: int, reference: Any) -> None:
         entry = self._storages.pop(number, None)
         if entry is not None:
             self._resized(entry, 0)
 
     def report(self) -> dict[str, Any]:
-        """Bytes: the ``peak`` and its kinds, each kind's own peak, and what is live at the end.
+        """Bytes: the ``peak`` and its kinds, each kind's own peak, and what is live when.
 
-        The end is the last operator, when the call's variables are still there.
+        ``live``: at the last operator, when the call's variables are still there.
+        ``after_step``: after the last step of an optimizer of torch's: what persists.
         """
         self._find_gradients()
         now = [0] * len(KINDS)
         highest = [0] * len(KINDS)
         peak, at_peak = 0, [0] * len(KINDS)
-        for entry, change in self._log[: self._last]:
+        after_step = list(now)
+        for place, (entry, change) in enumerate(self._log[: self._last], 1):
             now[entry.kind] += change
             highest[entry.kind] = max(highest[entry.kind], now[entry.kind])
             if change > 0 and sum(now) > peak:
                 peak, at_peak = sum(now), list(now)
+            if place == self._stepped:
+                after_step = list(now)
         return {
             "peak": peak,
             "at_peak": dict(zip(KINDS, at_peak, strict=True)),
             "peak_by_kind": dict(zip(KINDS, highest, strict=True)),
             "live": dict(zip(KINDS, now, strict=True)),
+            "after_step": dict(zip(KINDS, after_step, strict=True)),
         }

@@ -28,6 +28,11 @@ class Phantom(bytearray):
     def __setitem__(self, key: Any, value: Any) -> None:
         """What is written is forgotten."""
 
+    @property
+    def data(self) -> bytes:
+        """Nothing."""
+        return b""
+
     def tobytes(self) -> bytes:
         """Nothing."""
         return b""

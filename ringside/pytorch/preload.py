@@ -32,7 +32,8 @@ def _warm() -> None:
             image = torch.ones(1, 1, 4, 4, dtype=dtype)
             torch.nn.functional.conv2d(image, torch.ones(1, 1, 3, 3, dtype=dtype))
             torch.ones(8, 8, dtype=dtype) @ torch.ones(8, 8, dtype=dtype)
-        torch.nn.functional.scaled_dot_product_attention(*[torch.ones(1, 1, 4, 8)] * 3)
+        one = torch.ones(1, 1, 4, 8)
+        torch.nn.functional.scaled_dot_product_attention(one, one, one)
 
 
 _warm()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import torch.distributed as dist
 
+_Store: Any = dist.distributed_c10d.Store
 
-class LocalStore(dist.Store):
+
+class LocalStore(_Store):  # type: ignore[misc]
     """A store of this rank alone: what another rank would have to write is an error."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ def check(tensor: Any) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
     if tensor.is_sparse or tensor.layout != torch.strided:
-        raise ValueError("sparse tensors are not offered on Ringside's network; use dense ones.")
+        raise ValueError("this call takes dense tensors only; all_reduce takes sparse ones too.")
     if tensor.device.type != "cpu":
         raise ValueError(
             f"a tensor on {tensor.device} can't be sent: on Ringside's network tensors are on the "
@@ -85,9 +85,10 @@ def memory(tensor: torch.Tensor) -> Any:
         return Phantom(nbytes)
     if not nbytes:
         return np.empty(0, np.uint8)
-    shared = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
-    shared.owner = tensor  # type: ignore[attr-defined]  # lives as long as the array does
-    return np.frombuffer(shared, np.uint8)
+    shared: Any = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
+    shared.owner = tensor  # lives as long as the array does
+    found: Array = np.frombuffer(shared, np.uint8)
+    return found
 
 
 def storage(tensor: torch.Tensor) -> int:
@@ -99,8 +100,8 @@ def storage(tensor: torch.Tensor) -> int:
 
 def elements(tensor: torch.Tensor) -> Array:
     """The tensor's elements in NumPy's nearest dtype, shape (numel,), shared with it."""
-    array: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
-    return array
+    found: Array = memory(tensor).view(_NUMPY.get(tensor.dtype, np.uint8))
+    return found
 
 
 def poison(tensor: torch.Tensor) -> None:

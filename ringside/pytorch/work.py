@@ -18,6 +18,11 @@ from torch.autograd import Variable
 from ringside.link import Call, Completion, Link, format_call
 from ringside.pytorch import tensors
 
+# torch's stubs for these differ between releases.
+_Work: Any = dist.Work
+_TorchFuture: Any = torch.futures.Future
+_engine: Any = Variable._execution_engine
+
 
 class BufferRaceError(RuntimeError):
     """A tensor was changed while it was being sent."""
@@ -54,10 +59,10 @@ class Part:
 
 
 def _checksum(tensor: torch.Tensor) -> int:
-    return zlib.crc32(tensors.memory(tensor))
+    return zlib.crc32(tensors.memory(tensor).data)
 
 
-class NetworkWork(dist.Work):  # type: ignore[misc]
+class NetworkWork(_Work):  # type: ignore[misc]
     """A call of a process group, posted and not yet known to be complete.
 
     Args:
@@ -109,8 +114,10 @@ class NetworkWork(dist.Work):  # type: ignore[misc]
         for part, completion in zip(parts, completions, strict=True):
             self._source = completion.source
             part.finish(completion, self._call)
-        if self._future is not None:
-            self._future.complete(self._results)
+        # No cycle may stay behind: it would hold the tensors until the garbage is collected.
+        future, self._future = self._future, None
+        if future is not None:
+            future.complete(self._results)
 
     def is_success(self) -> bool:
         """Tell whether the call is complete; one that fails raises."""
@@ -140,13 +147,15 @@ class NetworkWork(dist.Work):  # type: ignore[misc]
 
     def get_future(self) -> torch.futures.Future[Any]:
         """A future of the result."""
+        if not self._parts:
+            done = _Future(self)
+            done.complete(self._results)
+            return done
         if self._future is None:
             self._future = _Future(self)
-            if not self._parts:
-                self._future.complete(self._results)
-            elif _in_backward():
+            if _in_backward():
                 # Runs after the last gradient and before the reducer's own callback.
-                Variable._execution_engine.queue_callback(self.wait)  # type: ignore[attr-defined]
+                _engine.queue_callback(self.wait)
         return self._future
 
     def get_future_result(self) -> torch.futures.Future[Any]:
@@ -158,7 +167,7 @@ def _in_backward() -> bool:
     return int(torch._C._current_graph_task_id()) != -1
 
 
-class _Future(torch.futures.Future):  # type: ignore[type-arg,misc]
+class _Future(_TorchFuture):  # type: ignore[misc]
     """A future that waits for its work instead of for another thread."""
 
     def __init__(self, work: NetworkWork) -> None:

@@ -15,11 +15,13 @@
 #
 # Every rank holds a vector; every rank needs the sum. That is what data-parallel training does
 # with gradients in each step, and it decides how far training scales. In this assignment you
-# write the sum five times, each time faster on some machine, and you measure when each one wins.
+# write the sum five times, each time faster on some machine, and you measure when each one wins;
+# the fastest for long vectors you write once more for PyTorch.
 #
 # At the end you will have
 #
-# - five (or six) modules that run unchanged on simulated ranks and under `mpiexec` on a cluster;
+# - six (or seven) modules that run unchanged on simulated ranks and on a cluster, under `mpiexec`
+#   or, the torch one, under `torchrun`;
 # - seen the timeline of every rank, and counted every byte that your code sent;
 # - a plot of predicted against replayed time, with the sizes at which the lead changes;
 # - measured your ring on a real machine, and said in a paragraph why it differs.
@@ -255,7 +257,35 @@ for size in sizes:
 # keep? Change `textbook` to `Machine.load("zaratan")` and to 7 ranks: who wins now?
 
 # %% [markdown]
-# ## 7. Two trees at once (extra)
+# ## 7. The ring on torch.distributed
+#
+# In training, the vector is a gradient, and the ranks are PyTorch processes. torch.distributed has
+# the same two halves of a message, `isend` and `irecv`; `batch_isend_irecv` starts several at once,
+# which is how a Sendrecv is written there. Three things are new: the group is a process group and
+# peers are named by their rank in the whole job, the sum replaces what the tensor held, and
+# `Work.wait()` takes the place of `Request.Wait()`. The same file runs on gloo (CPUs) and on NCCL
+# (GPUs); here its messages go over the same counted network as before.
+#
+# **Predict.** How many bytes will each rank send for 100 000 elements of float32?
+
+# %%
+# {{module ring_torch}}
+
+# %%
+# {{check ring_torch}}
+
+# %%
+gradients = [(np.full(100_000, rank + 1.0, np.float32),) for rank in range(P)]
+torch_run = ringside.run("trials_torch.py:all_reduce", P, gradients)
+print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {torch_run.sent_bytes()}")
+torch_run.timeline
+
+# %% [markdown]
+# **Explain.** Compare with the timeline of `ring.py` above. What is dark between the messages,
+# and why was it not there before? (Operators of torch are counted; NumPy's are not.)
+
+# %% [markdown]
+# ## 8. Two trees at once (extra)
 #
 # A binary tree needs 2 log2(p) steps and lets half of the ranks, its leaves, rest. Two trees,
 # each with half of the vector, whose leaves are the other's inner nodes, keep every port busy;
@@ -277,7 +307,7 @@ for size in sizes:
 #     print(f"{num_chunks:>3} chunks: {tree_run.makespan_s * 1e6:.0f} µs")
 
 # %% [markdown]
-# ## 8. On a cluster
+# ## 9. On a cluster
 #
 # The same `ring.py`, unchanged, on real nodes. In a terminal, in this folder:
 #

@@ -22,6 +22,7 @@ WORLD_SIZES = [1, 2, 3, 4, 7]
         ("averages", ()),
         ("functional", ()),
         ("channels_last", ()),
+        ("sparse", ()),
     ],
 )
 def test_a_collective_gives_what_torch_computes(

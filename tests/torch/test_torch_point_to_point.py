@@ -104,15 +104,18 @@ def test_the_script_of_torchrun_runs_unchanged(session: Session) -> None:
 @pytest.mark.slow
 def test_gloo_under_torchrun_gives_the_same_values(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    done = subprocess.run(
-        [*command, str(PROGRAMS / "as_script.py")],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
+    for _ in range(2):  # gloo's own threads sometimes abort at the end on a loaded machine
+        done = subprocess.run(
+            [*command, str(PROGRAMS / "as_script.py")],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            check=False,
+        )
+        if done.returncode == 0:
+            break
     assert done.returncode == 0, done.stderr
     assert _values(done.stdout) == EXPECTED
 

@@ -39,6 +39,7 @@ def assert_trained(values: list[Any], expected: list[np.ndarray]) -> None:
         {"hook": "allreduce"},
         {"hook": "own"},
         {"accumulate": 2},
+        {"view": True},
     ],
     ids=str,
 )
@@ -151,6 +152,35 @@ def test_memory_is_told_by_kind(session: Session) -> None:
     assert memory["peak_by_kind"]["parameters"] == weights
     assert memory["peak"] >= 4 * weights
     assert sum(memory["at_peak"].values()) == memory["peak"]
+
+
+def test_tensor_parallel_halves_the_work_of_its_layers(session: Session) -> None:
+    result = session.call("training:tensor_parallel", 2, (X, Y)).raise_for_error()
+    whole, sharded = 24 * 4 * 3, 8 * 24 * 2 + 24 * 24 * 3  # products, per row of the batch
+    assert result.num_flops() == [3 * 2 * len(X) * (sharded / 2 + whole)] * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "share", "buckets"),
+    [
+        ("serial", {}, 1, 0),
+        ("ddp", {}, 1, 1),
+        ("ddp", {"view": True}, 1, 0),
+        ("fsdp", {}, 2, 0),
+    ],
+)
+def test_what_persists_between_steps_shows_the_scheme(
+    session: Session, function: str, options: dict[str, Any], share: int, buckets: int
+) -> None:
+    world_size = 1 if function == "serial" else 2
+    result = session.call(
+        f"training:{function}", world_size, (X, Y), kwargs=options, comm=function != "serial"
+    ).raise_for_error()
+    whole = 8 * (8 * 24 + 24 + 24 * 24 + 24 + 24 * 4 + 4)
+    for memory in result.memory:
+        kept = memory["after_step"]
+        assert kept["parameters"] == kept["gradients"] == kept["optimizer"] == whole / share
+        assert kept["communication"] == buckets * whole
 
 
 def test_the_peak_counts_what_lives_at_one_time(session: Session) -> None:

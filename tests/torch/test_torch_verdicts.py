@@ -106,3 +106,17 @@ def test_the_store_is_no_way_round_the_network(session: Session) -> None:
     error = session.call("point_to_point:other_store", 2).error
     assert isinstance(error, RankError)
     assert "Ringside's ranks share no store" in error.message
+
+
+def test_a_rank_that_stops_training_early_is_named(session: Session) -> None:
+    error = session.call("training:fewer_steps", 3).error
+    assert isinstance(error, DeadlockError)
+    assert "Rank 1 never calls" in error.cure
+    assert error.blocked[0].site.startswith("training.py:")
+    assert error.blocked[1].call == "(has returned)"
+
+
+def test_ddp_says_that_models_differ(session: Session) -> None:
+    error = session.call("training:different_models", 3).error
+    assert isinstance(error, RankError)
+    assert "DDP expects same model across all ranks" in error.message

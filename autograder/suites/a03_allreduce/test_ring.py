@@ -2,9 +2,8 @@
 
 from functools import partial
 
-import pytest
-
 from autograder.suites.a03_allreduce import oracle, trial
+from autograder.suites.a03_allreduce.shared import SharedTests
 from ringside.checking import (
     Case,
     assert_bytes,
@@ -27,9 +26,8 @@ TARGET = "ring:all_reduce"
 SCATTER = "ring:reduce_scatter"
 GATHER = "ring:all_gather"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="ring")
+shared = SharedTests("ring", [TARGET])
+points = shared.points
 
 
 def cut(array, world_size):
@@ -80,14 +78,8 @@ def test_all_gather_puts_shards_in_order(ranks, rng):
             half(ranks, rng, Case(GATHER, world_size, n), values_only=True)
 
 
-@points(5, "values")
-def test_sum_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_sums(ranks, rng, TARGET, trial.POWERS_OF_TWO)
-
-
-@points(5, "values")
-def test_sum_on_3_5_6_and_7_ranks(ranks, rng):
-    trial.check_sums(ranks, rng, TARGET, trial.OTHER_SIZES)
+test_sum_on_2_4_and_8_ranks = shared.sums(5, trial.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(5, trial.OTHER_SIZES)
 
 
 @points(5, "values")
@@ -115,14 +107,8 @@ def test_input_stays_as_it_was(ranks, rng):
             assert_inputs_kept(half(ranks, rng, case, values_only=True), case)
 
 
-@points(3, "values")
-def test_second_call_is_independent(ranks, rng):
-    trial.check_second_call(ranks, rng, [Case(TARGET, p, n) for p in (1, 2, 4, 5) for n in (9, 0)])
-
-
-@points(5, "reality")
-def test_real_mpi(mpi, rng):
-    trial.check_real_mpi(mpi, rng, [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, 2003)])
+test_second_call_is_independent = shared.second_call(3)
+test_real_mpi = shared.real_mpi(5)
 
 
 @points(10, "communication")
@@ -130,7 +116,7 @@ def test_bytes_per_rank(ranks, rng):
     sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003))
     cases = [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET)
     for case in cases:
-        result = trial.reduced(ranks, rng, case)
+        result = trial.seen(ranks, case)
         allowed = oracle.ring_bytes(case, rounds=2)
         ranks.record(case, result, {"sent_bytes": allowed})
         assert_bytes(result, allowed, case)
@@ -148,15 +134,13 @@ def test_bytes_of_each_half(ranks, rng):
 def test_messages_go_to_neighbours_only(ranks, rng):
     rule = "a rank talks to its two neighbours only"
     for case in (Case(TARGET, 5, 203), Case(TARGET, 6, 5003), *trial.sweep(TARGET)):
-        assert_peers(trial.reduced(ranks, rng, case), neighbours(case.world_size), case, rule)
+        assert_peers(trial.seen(ranks, case), neighbours(case.world_size), case, rule)
     for target in (SCATTER, GATHER):
         for case in (Case(target, 5, 23), Case(target, 6, 5003)):
             assert_peers(half(ranks, rng, case), neighbours(case.world_size), case, rule)
 
 
-@points(4, "communication")
-def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, rng, trial.of_each_dtype(TARGET))
+test_given_communicator_is_used = shared.given_communicator(4)
 
 
 @points(4, "communication")
@@ -177,9 +161,7 @@ def test_sends_may_wait_for_their_receives(ranks, rng):
             assert_requests_complete(half(ranks, rng, case, machine=rendezvous()), case)
 
 
-@points(5, "safety")
-def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, rng, [Case(TARGET, 4, 21), Case(TARGET, 5, 3)])
+test_messages_may_arrive_in_any_order = shared.any_order(5)
 
 
 @points(10, "speed")

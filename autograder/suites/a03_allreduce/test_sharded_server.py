@@ -2,57 +2,28 @@
 
 from functools import partial
 
-import pytest
-
 from autograder.suites.a03_allreduce import oracle, trial
+from autograder.suites.a03_allreduce.shared import SharedTests
 from ringside.checking import Case, assert_messages, assert_pairs, long_wire
 
 TARGET = "sharded_server:all_reduce"
 
+shared = SharedTests("sharded_server", [TARGET])
+points = shared.points
 
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sharded_server")
-
-
-@points(11, "values")
-def test_sum_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_sums(ranks, rng, TARGET, trial.POWERS_OF_TWO)
-
-
-@points(11, "values")
-def test_sum_on_3_5_6_and_7_ranks(ranks, rng):
-    trial.check_sums(ranks, rng, TARGET, trial.OTHER_SIZES)
-
-
-@points(6, "values")
-def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
-    trial.check_sums(ranks, rng, TARGET, (1, 3, 4, 7), ("float32", "int64"))
-
-
-@points(4, "values")
-def test_strided_and_read_only_input(ranks, rng):
-    trial.check_strided(ranks, rng, [Case(TARGET, p, 11) for p in (1, 2, 5)], trial.summed)
-
-
-@points(4, "values")
-def test_input_stays_as_it_was(ranks, rng):
-    trial.check_inputs_kept(ranks, rng, [Case(TARGET, p, 13) for p in (1, 2, 4, 5)])
-
-
-@points(4, "values")
-def test_second_call_is_independent(ranks, rng):
-    trial.check_second_call(ranks, rng, [Case(TARGET, p, n) for p in (1, 2, 4, 5) for n in (9, 0)])
-
-
-@points(5, "reality")
-def test_real_mpi(mpi, rng):
-    trial.check_real_mpi(mpi, rng, [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, 2003)])
+test_sum_on_2_4_and_8_ranks = shared.sums(11, trial.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(11, trial.OTHER_SIZES)
+test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
+test_strided_and_read_only_input = shared.strided(4)
+test_input_stays_as_it_was = shared.inputs_kept(4)
+test_second_call_is_independent = shared.second_call(4)
+test_real_mpi = shared.real_mpi(5)
 
 
 @points(12, "communication")
 def test_bytes_between_each_pair(ranks, rng):
     for case in (Case(TARGET, p, n) for p, n in ((4, 40), (5, 205), (8, 64), (6, 5003))):
-        result = trial.reduced(ranks, rng, case)
+        result = trial.seen(ranks, case)
         ranks.record(case, result, {"sent_bytes": oracle.server_pairs(case).sum(axis=1).tolist()})
         assert_pairs(result, oracle.server_pairs(case), case)
         assert_messages(result, [128 * (case.world_size - 1)] * case.world_size, case)
@@ -62,29 +33,13 @@ def test_bytes_between_each_pair(ranks, rng):
 def test_rank_i_serves_shard_i(ranks, rng):
     # Shards of different length: whoever serves another rank's shard moves too much somewhere.
     for case in trial.sweep(TARGET):
-        assert_pairs(trial.reduced(ranks, rng, case), oracle.server_pairs(case), case)
+        assert_pairs(trial.seen(ranks, case), oracle.server_pairs(case), case)
 
 
-@points(5, "communication")
-def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, rng, trial.of_each_dtype(TARGET))
-
-
-@points(5, "communication")
-def test_only_point_to_point_calls(ranks, rng):
-    trial.check_point_to_point(
-        ranks, rng, [Case(TARGET, 1, 10), Case(TARGET, 3, 0), *trial.sweep(TARGET)]
-    )
-
-
-@points(5, "safety")
-def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_rendezvous(ranks, rng, trial.sweep(TARGET))
-
-
-@points(5, "safety")
-def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, rng, [Case(TARGET, 4, 21), Case(TARGET, 5, 3)])
+test_given_communicator_is_used = shared.given_communicator(5)
+test_only_point_to_point_calls = shared.point_to_point(5)
+test_sends_may_wait_for_their_receives = shared.rendezvous(5)
+test_messages_may_arrive_in_any_order = shared.any_order(5)
 
 
 @points(15, "speed")

@@ -1,7 +1,10 @@
 """Runs that the tests of every module share: draw inputs, run, check the values, give the result.
 
-Whatever a test is about, it asks for the values of its own run first, on two ranks or more:
+Whatever a test is about, it asks for the values of its run first, on two ranks or more:
 returning the input, or nothing, earns no points for sending little.
+
+What the network counted is looked at from several sides, each a test: bytes, messages, peers,
+calls. Such tests look at the same run of a case (``seen``), which is made once a submission.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -80,6 +83,20 @@ def reduced(
     assert_sum(result, vectors, case)
     if not values_only:
         assert_own_messages(result, case)
+    return result
+
+
+def seen(ranks, case):
+    """The run of a case that all tests share which look at what was sent, its values checked."""
+
+    def run(rng):
+        vectors = case.vectors(rng)
+        arguments = case.arguments(vectors)
+        return vectors, ranks.call(case.target, case.world_size, arguments, machine=buffered())
+
+    vectors, result = ranks.once(f"{case.target}, {case}", run)
+    assert_sum(result, vectors, case)
+    assert_own_messages(result, case)
     return result
 
 
@@ -181,7 +198,7 @@ def check_given_communicator(ranks, rng, cases: Iterable[Case]):
 def check_point_to_point(ranks, rng, cases: Iterable[Case]):
     """No library collective is called, and few communicators are made."""
     for case in cases:
-        reduced(ranks, rng, case)
+        seen(ranks, case)
 
 
 def check_rendezvous(ranks, rng, cases: Iterable[Case]):

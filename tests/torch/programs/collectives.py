@@ -205,3 +205,16 @@ def channels_last(group):
 
 def strided(group):
     dist.all_reduce(torch.zeros(4, 4)[:, 0], group=group)
+
+
+def sparse(group):
+    """Other rows on every rank, one of them on all."""
+    rank, size = group.rank(), group.size()
+    given = torch.sparse_coo_tensor(
+        torch.tensor([[0, rank + 1]]), torch.full((2, 3), float(rank + 1)), (size + 1, 3)
+    )
+    dist.all_reduce(given, group=group)
+    wanted = torch.arange(float(size + 1))
+    wanted[0] = sum(range(1, size + 1))
+    same(given.to_dense(), wanted[:, None].expand(-1, 3))
+    dist.monitored_barrier(group)

@@ -31,13 +31,15 @@ def serial(x, y):
     return list(net.parameters())
 
 
-def ddp(group, x, y, bucket_mb=0.001, hook=None, accumulate=0):
+def ddp(group, x, y, bucket_mb=0.001, hook=None, accumulate=0, view=False):
     net = model()
     if group.rank():
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.normal_()  # DDP broadcasts rank 0's
-    parallel = DistributedDataParallel(net, process_group=group, bucket_cap_mb=bucket_mb)
+    parallel = DistributedDataParallel(
+        net, process_group=group, bucket_cap_mb=bucket_mb, gradient_as_bucket_view=view
+    )
     if hook == "allreduce":
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
@@ -198,3 +200,16 @@ def declares(group):
 
     torch.ones(1000) + 1
     ringside.compute(seconds=0.5, phase="given")
+
+
+def different_models(group):
+    """DDP on a model that has one layer more on rank 1."""
+    layers = [nn.Linear(4, 4) for _ in range(2 + group.rank())]
+    DistributedDataParallel(nn.Sequential(*layers), process_group=group)
+
+
+def fewer_steps(group):
+    """Rank 1 ends after one backward pass, the others wait in the reducer's drain."""
+    net = DistributedDataParallel(nn.Linear(4, 4), process_group=group)
+    for _ in range(1 if group.rank() == 1 else 2):
+        net(torch.ones(2, 4)).sum().backward()

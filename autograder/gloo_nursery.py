@@ -1,0 +1,94 @@
+"""Inside the sandbox: start ranks of torch's own gloo as forks of one process that imported torch.
+
+Importing torch takes seconds, so it is done once. gloo finds its partners through a file, and
+talks over the sandbox's loopback device.
+
+    python -I nursery.py nursery P ...    worlds of P ranks, one after another
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import tempfile
+import traceback
+from datetime import timedelta
+
+_PATIENCE = timedelta(seconds=120)  # more than the job may take: whoever waits is killed with it
+
+
+def nurse(worlds: list[int]) -> int:
+    """Start the worlds; returns the exit status."""
+    load()
+    status = first_pipe = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, world_size in enumerate(worlds):
+            status = _world(f"{folder}/{number}", number, world_size, first_pipe) or status
+            first_pipe += world_size
+    return status
+
+
+def load() -> None:
+    """Import what ranks need; nothing that starts a thread is called."""
+    kit = os.environ["RINGSIDE_JOB_KIT"]
+    sys.path.insert(0, kit)
+    import torch
+    import torch.distributed
+    import torch.nn.parallel
+    import torch.optim
+
+    from ringside import codec, seccomp  # noqa: F401
+    from ringside.pytorch import tensors  # noqa: F401
+
+    sys.path.remove(kit)
+    torch.set_num_threads(1)
+
+
+def _world(store: str, number: int, world_size: int, first_pipe: int) -> int:
+    ranks = set()
+    for rank in range(world_size):
+        pid = os.fork()
+        if not pid:
+            os._exit(_be_rank(store, rank, world_size, number, first_pipe))
+        ranks.add(pid)
+    status = 0
+    while ranks:
+        pid, ended = os.wait()
+        ranks.discard(pid)
+        if ended and not status:
+            status = 1
+            for other in ranks:  # they may wait for the one that has failed
+                os.kill(other, 9)
+    return status
+
+
+def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: int) -> int:
+    try:
+        import torch.distributed as dist
+
+        from ringside import seccomp
+
+        results = os.environ["RINGSIDE_JOB_RESULTS"]
+        os.environ["RINGSIDE_JOB_WORLD"] = str(number)
+        os.environ["RINGSIDE_JOB_PIPE"] = os.path.join(results, f"pipe{first_pipe + rank}")
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world_size)):
+            os.environ[name] = str(value)
+        dist.init_process_group(
+            "gloo",
+            store=dist.FileStore(store, world_size),  # type: ignore[attr-defined]
+            rank=rank,
+            world_size=world_size,
+            timeout=_PATIENCE,
+        )
+        seccomp.refuse_processes(os.getpid())
+        runpy.run_path(os.path.join(results, "driver.py"), run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(nurse([int(word) for word in sys.argv[2:]]))

@@ -1,0 +1,83 @@
+"""A process in a sandbox, from outside: its output drained, its memory watched, its end sure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+from autograder.bubblewrap import Limits
+from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
+
+__all__ = ["Process"]
+
+
+class Process:
+    """A process started in a sandbox, with the methods of ``subprocess.Popen`` that callers use."""
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        limits: Limits,
+        namespace: int | None = None,
+        said: bytes = b"",
+    ) -> None:
+        self.pid = popen.pid
+        self._root = ProcessId.of(popen.pid)
+        self.args = popen.args
+        self._namespace = namespace  # open, so that no later namespace gets its number
+        assert popen.stdout is not None
+        self.drain = Drain(popen.stdout, limits.output_bytes, said)
+        self.drain.start()
+        self.watchdog = Watchdog(self._root, limits.memory_bytes, self._kill_tree)
+        self.watchdog.start()
+        self._popen = popen
+
+    @property
+    def killed_for(self) -> str | None:
+        """Why the watchdog killed something, the first time that it did."""
+        return self.watchdog.killed_for
+
+    @property
+    def returncode(self) -> int | None:
+        return self._popen.returncode
+
+    def poll(self) -> int | None:
+        return self._popen.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self._popen.wait(timeout)
+
+    def kill(self) -> None:
+        """Kill it and everything below it, and wait until that is done."""
+        self.watchdog.stop()
+        self._kill_tree()
+
+    terminate = kill
+
+    def survivors(self) -> list[int]:
+        """Processes of this sandbox that still run; empty after ``kill``."""
+        known = self.watchdog.seen | self._members() | set(descendants(self._root))
+        return sorted(process.pid for process in known if process.alive())
+
+    def close(self) -> None:
+        """Kill it, and give back what it took to find its processes."""
+        self.kill()
+        if self._namespace is not None:
+            os.close(self._namespace)
+            self._namespace = None
+
+    def output(self) -> str:
+        """The first bytes of what it wrote; whole once it has ended."""
+        if self._popen.poll() is not None:
+            self.drain.join(timeout=5)
+        return self.drain.text()
+
+    def _kill_tree(self) -> None:
+        self.watchdog.look()
+        kill_all(self._root, known=self.watchdog.seen | self._members())
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(5)
+
+    def _members(self) -> set[ProcessId]:
+        return set() if self._namespace is None else members(self._namespace)

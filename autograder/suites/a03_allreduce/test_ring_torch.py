@@ -1,0 +1,121 @@
+"""ring_torch.py: the ring on torch.distributed, in place."""
+
+from functools import partial
+
+from autograder.suites.a03_allreduce import oracle, trial
+from autograder.suites.a03_allreduce.shared import SharedTests
+from ringside.checking import (
+    Case,
+    Verdict,
+    assert_array,
+    assert_bytes,
+    assert_messages,
+    assert_peers,
+    assert_ran,
+    assert_sum,
+    buffered,
+    long_wire,
+    magnitude,
+    short_wire,
+    total,
+)
+
+TARGET = "trials_torch:all_reduce"
+
+shared = SharedTests("ring_torch", [TARGET])
+points = shared.points
+
+
+def neighbours(world_size):
+    return [{(r - 1) % world_size, (r + 1) % world_size} for r in range(world_size)]
+
+
+test_sum_on_2_4_and_8_ranks = shared.sums(12, trial.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(12, trial.OTHER_SIZES)
+test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
+
+
+@points(5, "values")
+def test_tensor_with_gaps(ranks, rng):
+    for world_size in (1, 2, 5):
+        for stride in (2, 3):
+            case = Case("trials_torch:strided", world_size, 11)
+            vectors = case.vectors(rng)
+            arguments = [(stride, x) for x in vectors]
+            result = ranks.call(case.target, world_size, arguments, machine=buffered())
+            assert_ran(result, case)
+            for rank, (value, changed) in enumerate(result.values):
+                what = f"rank {rank}'s x, every {stride}. element of a longer tensor,"
+                assert_array(value, total(vectors), magnitude(vectors), case, what)
+                if changed:
+                    raise case.fail(f"rank {rank} changed elements between those of x.")
+
+
+@points(5, "values")
+def test_second_call_is_independent(ranks, rng):
+    for case in (Case("trials_torch:twice", p, n) for p in (1, 2, 4, 5) for n in (9, 0)):
+        first, second = case.vectors(rng), case.vectors(rng)
+        arguments = list(zip(first, second, strict=True))
+        result = ranks.call(case.target, case.world_size, arguments, machine=buffered())
+        assert_ran(result, case)
+        for rank, (then, now, late) in enumerate(result.values):
+            for what, value, vectors in (
+                (f"rank {rank}'s first x", then, first),
+                (f"rank {rank}'s first x, looked at after a second call,", now, first),
+                (f"rank {rank}'s second x", late, second),
+            ):
+                assert_array(value, total(vectors), magnitude(vectors), case, what)
+
+
+@points(5, "reality")
+def test_real_gloo(gloo, rng):
+    cases = [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, trial.LARGE)]
+    inputs = [case.vectors(rng) for case in cases]
+    calls = [
+        (case.target, case.world_size, case.arguments(vectors))
+        for case, vectors in zip(cases, inputs, strict=True)
+    ]
+    for case, vectors, result in zip(cases, inputs, gloo.call_all(calls), strict=True):
+        try:
+            assert_sum(result, vectors, case)
+        except Verdict as verdict:
+            raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
+
+
+@points(13, "communication")
+def test_bytes_per_rank(ranks, rng):
+    sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003))
+    cases = [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET)
+    for case in cases:
+        result = trial.seen(ranks, case)
+        allowed = oracle.ring_bytes(case, rounds=2)
+        ranks.record(case, result, {"sent_bytes": allowed})
+        assert_bytes(result, allowed, case)
+        assert_messages(result, [128 * (case.world_size - 1)] * case.world_size, case)
+
+
+@points(9, "communication")
+def test_messages_go_to_neighbours_only(ranks, rng):
+    rule = "a rank talks to its two neighbours only"
+    for case in (Case(TARGET, 5, 203), Case(TARGET, 6, 5003), *trial.sweep(TARGET)):
+        assert_peers(trial.seen(ranks, case), neighbours(case.world_size), case, rule)
+
+
+test_given_group_is_used = shared.given_communicator(4)
+test_only_point_to_point_calls = shared.point_to_point(4)
+test_sends_may_wait_for_their_receives = shared.rendezvous(5)
+test_messages_may_arrive_in_any_order = shared.any_order(5)
+
+
+@points(10, "speed")
+def test_time_with_long_vectors(ranks, rng):
+    cases = [Case(TARGET, p, 1250 * p) for p in (7, 16)]
+    bound_s = partial(oracle.seconds, "ring")
+    trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+
+
+@points(5, "speed")
+def test_time_with_short_vectors(ranks, rng):
+    cases = [Case(TARGET, p, 4 * p) for p in (5, 16)]
+    bound_s = partial(oracle.seconds, "ring")
+    trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
