@@ -29,6 +29,7 @@ from ringside.draw.figure import axes_or_new, restyle
 from ringside.draw.palette import scheme_styles
 from ringside.draw.units import format_bytes, format_time
 from ringside.scale import num_transfers
+from ringside.trace import Kind
 
 HERE = Path(__file__).resolve().parent
 MACHINE = "zaratan"
@@ -73,6 +74,18 @@ def trace(
         )  # fmt: skip
 
 
+def computing(traced: ringside.scale.TorchTrace, makespan_s: float) -> float:
+    """Share of all ranks' time in which they compute."""
+    machine = Machine.load(MACHINE)
+    seconds = sum(
+        machine.compute_s(op.detail[0], op.detail[1], *op.detail[4:6])
+        for ops in traced.trace.ops
+        for op in ops
+        if op.kind == Kind.COMPUTE
+    )
+    return seconds / traced.trace.world_size / makespan_s
+
+
 def big() -> None:
     """512 ranks."""
     config = Config(pp_size=8, dp_size=16, tp_size=4)
@@ -82,13 +95,14 @@ def big() -> None:
     print(f"  traced in {tracing}: {traced}")
     with Clock() as replaying:
         timeline = ringside.replay(traced.trace, MACHINE)
+    gib = peak_gib()
     transfers = num_transfers(traced.trace, Machine.load(MACHINE))
     print(f"  replayed in {replaying}: {transfers} point-to-point messages")
-    print(f"  both: {tracing.wall + replaying.wall:.1f} s, at most {peak_gib():.2f} GiB")
+    print(f"  both: {tracing.wall + replaying.wall:.1f} s, at most {gib:.2f} GiB")
     peaks = [memory["peak"] for memory in traced.memory]
     print(
         f"  a step on {MACHINE}: {timeline.makespan_s:.3f} s; computing "
-        f"{sum(timeline.busy_s) / 512 / timeline.makespan_s:.0%} of the time; "
+        f"{computing(traced, timeline.makespan_s):.0%} of the time; "
         f"{sum(num_flops(traced.trace)):.3g} FLOPs; a rank's memory "
         f"{format_bytes(min(peaks))} to {format_bytes(max(peaks))}"
     )
@@ -115,7 +129,7 @@ def curve(folder: Path) -> None:
         timeline = ringside.replay(traced.trace, MACHINE)
         ranks.append(traced.trace.world_size)
         steps_s.append(timeline.makespan_s)
-        shares.append(sum(timeline.busy_s) / ranks[-1] / timeline.makespan_s)
+        shares.append(computing(traced, timeline.makespan_s))
         print(
             f"  {ranks[-1]:>3} ranks, {dp_size:>2} replicas: {format_time(steps_s[-1])} a step, "
             f"computing {shares[-1]:.0%}"
