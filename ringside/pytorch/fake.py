@@ -20,9 +20,10 @@ from typing import Any, NoReturn, cast
 import numpy as np
 import torch
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import ringside.link
 from ringside.collective import TIMED_AS
@@ -285,7 +286,7 @@ def trace_rank(
     link = RecordingLink(rank, world_size, folder, around.libraries)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     meter = Meter(link, mode)
-    with _in_place_of(around, link), _refusals():
+    with _in_place_of(around, link), _refusals(), _mended():
         group = front.begin(link.world if comm else None)
         try:
             run_fakes = run(group, mode)
@@ -315,7 +316,6 @@ def _in_place_of(around: Link, link: RecordingLink) -> Iterator[None]:
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
     """While this lasts, what would silently trace nothing is an error."""
-    original = DistributedDataParallel.__init__
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise FakeTensorError(
@@ -325,11 +325,55 @@ def _refusals() -> Iterator[None]:
             "DistributedDataParallel on up to some tens of real ranks with ringside.run."
         )
 
-    DistributedDataParallel.__init__ = refuse  # type: ignore[method-assign]
+    with _replaced(DistributedDataParallel, "__init__", refuse):
+        yield
+
+
+@contextlib.contextmanager
+def _mended() -> Iterator[None]:
+    """While this lasts, parts of torch that stumble over fake tensors don't.
+
+    Module.double() and its kin swap fake parameters, which torch's own references to them forbid;
+    real ones get new data, and so do these. Meshes of devices read the tensor of their ranks, so
+    that one stays real.
+    """
+    swap = torch.utils.swap_tensors
+    make_mesh, take_mesh = DeviceMesh.__init__, DeviceMesh.__getitem__
+
+    def swap_tensors(a: torch.Tensor, b: torch.Tensor) -> None:
+        if isinstance(a, FakeTensor):
+            a.data = b
+        else:
+            swap(a, b)  # type: ignore[no-untyped-call]
+
+    def init(*args: Any, **kwargs: Any) -> None:
+        with unset_fake_temporarily():
+            ranks = kwargs.get("_rank_map")
+            if isinstance(ranks, FakeTensor):
+                with _disable_current_modes():  # the fake one has been counted
+                    kwargs["_rank_map"] = torch.arange(ranks.numel(), dtype=ranks.dtype)
+            make_mesh(*args, **kwargs)
+
+    def getitem(*args: Any) -> Any:
+        with unset_fake_temporarily():
+            return take_mesh(*args)
+
+    with (
+        _replaced(torch.utils, "swap_tensors", swap_tensors),
+        _replaced(DeviceMesh, "__init__", init),
+        _replaced(DeviceMesh, "__getitem__", getitem),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        DistributedDataParallel.__init__ = original  # type: ignore[method-assign]
+        setattr(owner, name, original)
 
 
 class _FunctionalCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -175,3 +175,27 @@ def forges(group):
     link = ringside.link.current()
     if hasattr(link, "_rows"):
         link._rows.append([99, 0, 0, 0, 0, 0, 0, -1])
+
+
+def on_a_mesh(group):
+    """Groups by a device mesh, and a module converted to another dtype."""
+    mesh = dist.device_mesh.init_device_mesh(
+        "cpu", (2, group.size() // 2), mesh_dim_names=("dp", "tp")
+    )
+    net = nn.Linear(4, 4).bfloat16()
+    net(torch.ones(2, 4).bfloat16()).sum().backward()
+    dist.all_reduce(net.weight.grad, group=mesh.get_group("dp"))
+    dist.all_reduce(net.bias.grad, group=mesh["tp"].get_group())
+    torch.optim.SGD(net.double().parameters(), lr=0.1).step()
+
+
+def sharded(group, width):
+    """FSDP2: parameters gathered before they are used, gradients reduced and scattered."""
+    from torch.distributed.fsdp import fully_shard
+
+    net = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
+    for layer in net:
+        fully_shard(layer)
+    fully_shard(net)
+    net(torch.ones(2, width)).sum().backward()
+    torch.optim.SGD(net.parameters(), lr=0.1, foreach=False).step()
