@@ -78,12 +78,7 @@ class _Builder:
         rank = len(self.ops)
         if log.rank != rank or rank >= self.world_size:
             raise TraceError(f"the log of rank {log.rank} came where that of {rank} was due.")
-        self._num_ops += len(log.rows)
-        if self._num_ops > MAX_OPS:
-            raise TraceError(
-                f"the trace has more than {MAX_OPS} operations: trace fewer steps, layers or "
-                "microbatches."
-            )
+        self._spend(len(log.rows) + sum(len(members) for _, members in log.comms))
         place = [
             self.sites.setdefault(Site(*site), len(self.sites)) for site in log.sites
         ]  # a row's site -1 stands for none
@@ -119,6 +114,15 @@ class _Builder:
                 self._join(rank, len(ops), path, log.shared[ref], counts)
                 ops.append(Op(kind, comm=path, request=requests, site=at))
         self.ops.append(ops)
+
+    def _spend(self, count: int) -> None:
+        """Refuse what is too much to hold; logs are written by student processes."""
+        self._num_ops += count
+        if self._num_ops > MAX_OPS:
+            raise TraceError(
+                f"the trace has more than {MAX_OPS} operations, members of groups and parts of "
+                "collectives: trace fewer steps, layers or microbatches."
+            )
 
     def _path(self, log: RankLog, number: int) -> str:
         """The path of a group that was made on the world; all its members must mean the same."""
@@ -207,6 +211,7 @@ class _Builder:
             return  # somebody never comes: no replay of this trace comes to its end
         first = gathering.first
         sizes = _sizes(first, members, sides)
+        self._spend(len(sizes))
         sequence = -1 - count if first.name == MAKES_GROUP else count  # as the network counts
         detail = (TIMED_AS.get(first.name, first.name), sequence, first.root, members, sizes)
         largest = max(sizes, default=0)

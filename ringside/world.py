@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -370,7 +371,8 @@ class Session:
         }
         bodies = {0: codec.encode_parts(call)}
         result = self._carry("torch", bodies, 1, None, self.machine, None, timeout_s)
-        return from_logs(result.raise_for_error().values[0], fakes)
+        traced = from_logs(result.raise_for_error().values[0], fakes)
+        return dataclasses.replace(traced, memory=[_memory(told) for told in traced.memory])
 
     def _carry(
         self, front: str, bodies: dict[int, list[codec.Part]], world_size: int,

@@ -157,6 +157,12 @@ def test_an_answer_that_is_no_answer_is_refused(answer: Any) -> None:
         from_logs(answer, asked(1, None, (), True))
 
 
+def test_a_trace_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.assembly.MAX_OPS", 4 * 6)
+    with pytest.raises(TraceError, match=r"more than 24 operations.*trace fewer steps"):
+        trace()
+
+
 def test_an_answer_may_not_choose_other_axes() -> None:
     told = asked(WORLD, {"rank": WORLD}, (), True)
     with pytest.raises(TraceError, match="were to be alike along"):

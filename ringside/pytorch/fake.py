@@ -6,8 +6,10 @@
     group.Group        a ProcessGroup; every call is an operation of the link
     RecordingLink      writes it down, and says that it is complete
 
-One rank after another runs in this process. So what depends on other ranks can't be known: values,
-who comes first, and how long something takes; asking for them is an error that says what to do.
+One rank after another runs in this process, and must keep nothing in globals for the next. What
+depends on other ranks can't be known: values, who comes first, and how long something takes;
+asking for them is an error that says what to do. FSDP2 runs too; where its shards are uneven it
+pads fake ones once more than real ones, so that such a trace doesn't agree with the network's.
 """
 
 from __future__ import annotations
