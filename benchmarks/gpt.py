@@ -16,8 +16,8 @@
 The first and the last stage hold the same embedding; they add up its gradients.
 
 The same file runs on simulated ranks, on gloo or NCCL by torchrun, and on fake tensors, where 512
-ranks of 1.7 billion parameters take about a minute: `gpt_512.py`. Weights depend on the seed and on the
-place in the model only, so every layout trains the same model.
+ranks of 1.7 billion parameters take about a minute: `gpt_512.py`. Weights depend on the seed and
+on the place in the model only, so every layout trains the same model.
 """
 
 from __future__ import annotations
