@@ -17,7 +17,7 @@ from ringside.public_tests import check
 from ringside.replay import replay
 from ringside.timeline import Timeline
 from ringside.trace import Trace
-from ringside.world import Result, Session, compute, run
+from ringside.world import Result, Session, compute, run, trace_torch
 
 __version__ = "0.1.0"
 
@@ -41,4 +41,5 @@ __all__ = [
     "load_ipython_extension",
     "replay",
     "run",
+    "trace_torch",
 ]

@@ -563,13 +563,19 @@ def collective_ops(machine: Machine, rank: int, op: Op) -> list[Op]:
     name, sequence, root, members, sizes = op.detail
     me = members.index(rank)
     rounds = ALGORITHMS[name][machine.algorithm(name)](me, len(members), root, sizes)
-    return _as_ops(rounds, rank, members, (op.comm, sequence))
+    # The making of a group is counted for its members alone.
+    key = (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
+    return _as_ops(rounds, rank, members, key)
 
 
 def _as_ops(
-    rounds: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[str, int]
+    rounds: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[Any, ...]
 ) -> list[Op]:
-    """A lowered collective's rounds as operations; messages are numbered by pair and order."""
+    """A lowered collective's rounds as operations; messages are numbered by pair and order.
+
+    Args:
+        key: communicator and number of the collective, alike for all its members and nobody else.
+    """
     ops: list[Op] = []
     counts: dict[tuple[int, int], int] = {}
     request = 0

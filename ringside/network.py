@@ -598,7 +598,9 @@ class Network:
             record = CollectiveRecord(name, comm.path, members, total, gathering.by_members)
             self.collectives.append(record)
             values = gathering.values()
-        detail = (TIMED_AS.get(name, name), gathering.sequence, gathering.root, members, sizes)
+        # A group's making has a count of its own, kept apart from the communicator's.
+        sequence = -1 - gathering.sequence if name == "create_group" else gathering.sequence
+        detail = (TIMED_AS.get(name, name), sequence, gathering.root, members, sizes)
         encoded: dict[int, bytes] = {}
         for member, value in enumerate(values):
             request = gathering.requests[member]

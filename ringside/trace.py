@@ -18,7 +18,8 @@ message  number of the message, the same at send and receive; -1: never received
 detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators were counted,
          [.., number of operators, bytes of those bound by memory]; isend [mode];
          irecv [source, tag] as asked; wait [requests]; poll [picoseconds it took];
-         collective [name, sequence, root, members, sizes]
+         collective [name, sequence, root, members, sizes]; the sequence is counted per
+         communicator, and below 0, per members, where a group of them is made
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from ringside.machine import Machine
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
 from ringside.peers import Limits, Peer
 from ringside.replay import time_trace
+from ringside.scale import TorchTrace, asked, from_logs
 from ringside.timeline import Timeline
 from ringside.trace import Kind, Trace
 from ringside.whereabouts import places
@@ -335,6 +337,49 @@ class Session:
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
         front = front_end or front_end_of(where)
+        return self._carry(front, bodies, world_size, members, used, seed, timeout_s)
+
+    def trace_torch(
+        self,
+        target: str | Callable[..., Any],
+        world_size: int,
+        args: tuple[Any, ...] = (),
+        *,
+        grid: Mapping[str, int] | None = None,
+        alike: Sequence[str] | None = (),
+        witnesses: bool = True,
+        comm: bool = True,
+        kwargs: dict[str, Any] | None = None,
+        timeout_s: float | None = 600.0,
+    ) -> TorchTrace:
+        """Trace a torch function on fake tensors; see ``ringside.trace_torch``.
+
+        The function runs in one rank of this session, confined as all its ranks are; what comes
+        back is checked before it is used.
+        """
+        where = Target.parse(target, self.folder)
+        fakes = asked(world_size, grid, alike, witnesses)
+        if where.function is None:
+            raise TargetError(f"name a function of {where.file} to trace: FILE:FUNCTION.")
+        call = {
+            "file": where.file,
+            "function": where.function,
+            "args": args,
+            "kwargs": kwargs or {},
+            "comm": comm,
+            "fakes": fakes,
+        }
+        bodies = {0: codec.encode_parts(call)}
+        result = self._carry("torch", bodies, 1, None, self.machine, None, timeout_s)
+        traced = from_logs(result.raise_for_error().values[0], fakes)
+        return dataclasses.replace(traced, memory=[_memory(told) for told in traced.memory])
+
+    def _carry(
+        self, front: str, bodies: dict[int, list[codec.Part]], world_size: int,
+        members: Sequence[int] | None, used: Machine, seed: int | None, timeout_s: float | None,
+    ) -> Result:  # fmt: skip
+        """Send every rank in ``bodies`` its call and see the run through."""
+        group = tuple(members) if members is not None else tuple(range(world_size))
         world = self._world(front, world_size)
 
         def locate(computing: list[Peer]) -> dict[int, str]:
@@ -491,6 +536,56 @@ def run(
             front_end=front_end,
         )
     return result.raise_for_error() if check else result
+
+
+def trace_torch(
+    target: str | Callable[..., Any],
+    world_size: int,
+    args: tuple[Any, ...] = (),
+    *,
+    grid: Mapping[str, int] | None = None,
+    alike: Sequence[str] | None = (),
+    witnesses: bool = True,
+    comm: bool = True,
+    kwargs: dict[str, Any] | None = None,
+    timeout_s: float | None = 600.0,
+) -> TorchTrace:
+    """Trace a torch function at a size that can't be run: on fake tensors, without data.
+
+    The function is run once for each rank, one after another in one process, by torch's
+    FakeTensorMode: shapes are worked out, FLOPs and bytes counted, calls of torch.distributed
+    written down, and nothing is computed or sent. The trace is what the network would have
+    recorded of real ranks, and can be replayed on any machine::
+
+        traced = ringside.trace_torch("gpt.py:step", 512, (config,),
+                                      grid={"pp": 8, "dp": 16, "tp": 4}, alike=("dp", "tp"))
+        ringside.replay(traced.trace, "zaratan").makespan_s
+
+    Args:
+        target: ``"gpt.py:step"``, or a function imported from a file.
+        world_size: number of ranks.
+        args: passed to all ranks, as ``function(group, *args)``. Make what differs between ranks
+            from ``group.rank()``.
+        grid: axes and their extents, the last one fastest: rank = (pp * 16 + dp) * 4 + tp.
+        alike: axes of the grid along which all ranks do the same in another place; then one rank
+            of each kind is traced and stands for the others. None: find out which.
+        witnesses: of each kind trace a second rank, the farthest, and compare.
+        comm: pass the group of all ranks as the first argument.
+        timeout_s: real seconds that it may take.
+
+    Raises:
+        RankError: the function failed, or needs what fake tensors don't have (values, the order in
+            which messages come, DistributedDataParallel); tells the line and what to do instead.
+        TraceError: ranks are not as alike as was said, a message is sent and not received, members
+            of a group disagree; or the trace is too large.
+    """
+    where = Target.parse(target)
+    with Session(where.folder) as session:
+        return session.trace_torch(
+            f"{where.file}:{where.function}" if where.function else where.file, world_size, args,
+            grid=grid, alike=alike, witnesses=witnesses, comm=comm, kwargs=kwargs,
+            timeout_s=timeout_s,
+        )  # fmt: skip
 
 
 def front_end_of(where: Target) -> str:

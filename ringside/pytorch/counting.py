@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -30,7 +30,10 @@ _FREE = {
 }
 # They read as much of their first tensor as they write.
 _READS_PART = {"embedding", "gather", "index", "index_select", "take", "masked_select"}
-_COMMUNICATION = {"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"}
+_FREE_NAMESPACES = {
+    *("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"),
+    "prim",  # questions about a fake tensor
+}
 
 FREE, PART, CALCULATES, MOVES = range(4)
 
@@ -39,10 +42,15 @@ _Mode: Any = TorchDispatchMode
 
 
 class Meter(_Mode):  # type: ignore[misc]
-    """Counts the work and the memory of what is dispatched inside it, on the link's clock."""
+    """Counts the work and the memory of what is dispatched inside it, on the link's clock.
 
-    def __init__(self, link: Link) -> None:
+    Args:
+        fakes: the mode that the run itself is in, where it runs on fake tensors.
+    """
+
+    def __init__(self, link: Link, fakes: FakeTensorMode | None = None) -> None:
         super().__init__()
+        self._fakes = fakes
         self.memory = Memory()
         self._link = link
         self._known_flops: dict[Any, float] = {}
@@ -67,8 +75,8 @@ class Meter(_Mode):  # type: ignore[misc]
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         outputs = _tensors(result)
-        if outputs and isinstance(outputs[0], FakeTensor):
-            return result  # shapes are worked out, nothing is computed
+        if self._only_shapes(outputs):
+            return result
         known = self._classes.get(func)
         if known is None:
             known = self._classes[func] = _classify(func)
@@ -78,6 +86,12 @@ class Meter(_Mode):  # type: ignore[misc]
             self._count(kind, flops_of, args, kwargs, result, outputs, phase)
         self.memory.made(outputs)
         return result
+
+    def _only_shapes(self, outputs: list[torch.Tensor]) -> bool:
+        """Whether a library works out shapes on fake tensors now, and nothing is computed."""
+        if self._fakes is not None:
+            return len(self._fakes.enter_stack) > 1  # entered again inside the run's own
+        return bool(outputs) and isinstance(outputs[0], FakeTensor)
 
     def _count(
         self,
@@ -125,7 +139,7 @@ def communicated(*groups: Iterable[torch.Tensor]) -> None:
 def _classify(func: Any) -> tuple[int, Callable[..., Any] | None]:
     packet = getattr(func, "_overloadpacket", func)
     name = getattr(packet, "__name__", "")
-    if getattr(func, "namespace", "") in _COMMUNICATION or name in _FREE:
+    if getattr(func, "namespace", "") in _FREE_NAMESPACES or name in _FREE:
         return FREE, None
     if getattr(func, "is_view", False):
         return FREE, None

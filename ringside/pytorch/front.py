@@ -33,6 +33,7 @@ distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch 
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
+group_class: type[Group] = Group  # what groups are made of; another one records fake tensors
 _original_init = distributed_c10d.init_process_group
 _original_helper = distributed_c10d._new_process_group_helper
 
@@ -151,19 +152,23 @@ def _create(options: Any, given: Any) -> Group:
     """What torch calls to make a group's backend."""
     link = ringside.link.current()
     if isinstance(given, CommInfo):
-        return Group(link, given)
+        return group_class(link, given)
     ranks = tuple(options.global_ranks_in_group)
     if not ranks:
-        return Group(link, link.world)
+        return group_class(link, link.world)
     call = ("new_group", (("ranks", list(ranks)),))
     info = link.collective(link.world.id, "create_group", (ranks,), call=call, shown="new_group")
-    return Group(link, info)
+    return group_class(link, info)
 
 
 def call(
     call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
 ) -> tuple[dict[str, Any], Any]:
     """Make one call of the run: a script, or a function with tensors in the place of arrays."""
+    if "fakes" in call:
+        from ringside.pytorch import fake
+
+        return {}, fake.trace_call(call, folder, modules)
     meter = Meter(ringside.link.current())
     if call["function"] is None:
         begin(None)

@@ -25,6 +25,7 @@ from torch._C import _distributed_c10d as c10d
 from ringside.link import Call, CommInfo, Completion, Link, format_call
 from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
+from ringside.pytorch.phantom import joined
 from ringside.pytorch.work import NetworkWork, Part
 from ringside.wire import ANY_SOURCE
 
@@ -519,8 +520,7 @@ def _by_dtype(given: list[torch.Tensor]) -> list[list[torch.Tensor]]:
 
 def _share(tensor: torch.Tensor, others: Sequence[torch.Tensor]) -> bool:
     """Whether a tensor shares its storage with others: an in-place collective."""
-    storage = tensor.untyped_storage().data_ptr()
-    return any(other.untyped_storage().data_ptr() == storage for other in others)
+    return any(tensors.storage(other) == tensors.storage(tensor) for other in others)
 
 
 def _tagged(tag: int) -> tuple[tuple[str, int], ...]:
@@ -570,7 +570,7 @@ def _reducible(given: Sequence[torch.Tensor], factor: Any) -> tensors.Array:
     if factor is not None:
         given = [tensor.detach() * factor for tensor in given]
     arrays = [tensors.elements(tensor) for tensor in given]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    return arrays[0] if len(arrays) == 1 else joined(arrays)
 
 
 def _of(given: Sequence[torch.Tensor], op: str = "") -> Alike:

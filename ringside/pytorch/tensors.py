@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ringside.pytorch.phantom import Phantom
 
 Array = np.ndarray[Any, Any]
 
@@ -75,15 +78,24 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
-def memory(tensor: torch.Tensor) -> Array:
-    """The tensor's bytes: uint8, shape (nbytes,), shared with it."""
+def memory(tensor: torch.Tensor) -> Any:
+    """The tensor's bytes: uint8, shape (nbytes,), shared with it; of a fake tensor, a phantom."""
     nbytes = tensor.numel() * tensor.element_size()
+    if isinstance(tensor, FakeTensor):
+        return Phantom(nbytes)
     if not nbytes:
         return np.empty(0, np.uint8)
     shared: Any = (ctypes.c_char * nbytes).from_address(tensor.data_ptr())
     shared.owner = tensor  # lives as long as the array does
     found: Array = np.frombuffer(shared, np.uint8)
     return found
+
+
+def storage(tensor: torch.Tensor) -> int:
+    """Which storage it is: equal numbers share memory."""
+    untyped = tensor.untyped_storage()
+    fake = isinstance(tensor, FakeTensor)  # has no address
+    return int(untyped._cdata if fake else untyped.data_ptr())
 
 
 def elements(tensor: torch.Tensor) -> Array:

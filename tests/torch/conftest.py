@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,14 @@ import pytest
 from ringside import Session
 
 PROGRAMS = Path(__file__).parent / "programs"
+GPT = Path(__file__).parents[2] / "benchmarks" / "gpt.py"  # an example that ships with the kit
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[Session]:
-    """A session in the folder of programs, its ranks confined as in grading."""
-    with Session(PROGRAMS, strict=True) as made:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A session in a folder of programs, its ranks confined as in grading."""
+    folder = tmp_path_factory.mktemp("programs")
+    for program in (*PROGRAMS.glob("*.py"), GPT):
+        shutil.copy(program, folder)
+    with Session(folder, strict=True) as made:
         yield made
