@@ -241,7 +241,7 @@ plt.show()
 # %% [markdown]
 # **Explain.** The strong curve bends where the all-reduce takes as long as the work. Which of its
 # two terms, latency or bytes, is it here? Why does the weak curve stay straight, and what
-# price does it have, that no clock shows? The next section is about that price.
+# price does it have, that no clock shows? Section 4 is about that price.
 
 # %% [markdown]
 # ## 3. The step on torch.distributed

@@ -1,5 +1,5 @@
 # fails: test_loss_is_the_mean_over_all_samples
-"""The mean times the number of samples: the loss of none is 0 / 0 * 0.
+"""The mean times the number of samples: the loss of none is 0 / 0 * 0."""
 
 import torch
 import torch.distributed as dist
