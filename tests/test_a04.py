@@ -14,7 +14,7 @@ from ringside.widen import widen
 from solutions.a04_data_parallel import digits, model
 
 SOLUTION = Path(__file__).resolve().parent.parent / "solutions" / "a04_data_parallel"
-MODULES = ("shard", "step", "warmup", "accumulate")
+MODULES = ("shard", "step", "step_torch", "warmup", "accumulate")
 WIDTHS = (64, 16, 10)
 ON_PURPOSE = """
 from mpi4py import MPI
@@ -170,5 +170,5 @@ def test_a_stub_can_be_imported_and_shows_no_solution(name):
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")
     assert "raise NotImplementedError()" in source
-    for word in ("Allreduce(", "permutation(n)", "climbed"):
+    for word in ("Allreduce(", "permutation(n)", "climbed", "all_reduce("):
         assert word not in source

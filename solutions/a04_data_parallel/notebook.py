@@ -19,7 +19,8 @@
 #
 # At the end you will have
 #
-# - four modules that run unchanged on simulated ranks and under `mpiexec` on a cluster;
+# - five modules that run unchanged on simulated ranks and on a cluster, under `mpiexec` or, the
+#   torch one, under `torchrun`;
 # - trained a network on handwritten digits on one rank and on eight, with the same result;
 # - a speedup curve to 512 ranks, and the reason why it bends;
 # - seen what large batches do to training, on curves of your own, and what helps;
@@ -33,8 +34,9 @@
 # the split of work, safety, and time on a modelled cluster. All that the hidden suite asks
 # stands in the module's docstring, and the public tests in `test_public.py` ask for the same
 # kinds of things. Supplied are `model.py` (a network with an explicit backward pass; its matrix
-# products count as work on the modelled machine), `digits.py` (the data) and `train.py` (the
-# loop round your modules). Read `model.py` first: it is one page.
+# products count as work on the modelled machine), `network.py` (the same one in torch),
+# `digits.py` (the data) and `train.py` (the loop round your modules). Read `model.py` first: it is
+# one page.
 #
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
@@ -239,10 +241,46 @@ plt.show()
 # %% [markdown]
 # **Explain.** The strong curve bends where the all-reduce takes as long as the work. Which of its
 # two terms, latency or bytes, is it here? Why does the weak curve stay straight, and what
-# price does it have, that no clock shows? The next section is about that price.
+# price does it have, that no clock shows? Section 4 is about that price.
 
 # %% [markdown]
-# ## 3. The learning rate of a large batch
+# ## 3. The step on torch.distributed
+#
+# In torch, autograd finds the gradients and an optimizer keeps the velocity: between
+# `loss.backward()` and `optimizer.step()` stands the all-reduce. The same file runs on gloo
+# (CPUs) and on NCCL (GPUs); here it runs on the same counted network as before.
+#
+# **Predict** before you write:
+#
+# - `cross_entropy(model(x), y)` is a mean over this rank's samples. What is it without any, and
+#   which `reduction` has no such trouble?
+# - A parameter with `requires_grad=False` has `grad` None. What would SGD with momentum do with it
+#   if it got a gradient of zeros instead?
+# - `optimizer.step()` looks at `p.grad`. What must stand there, and when?
+
+# %%
+# {{module step_torch}}
+
+# %%
+# {{check step_torch}}
+
+# %% [markdown]
+# The same four ranks, samples and machine as for `step.py`. Now torch's operators are counted, the
+# small ones too.
+
+# %%
+torch_run = ringside.run("trials_torch.py:train_step", 4, step_arguments(64, 4), machine=slow_cores)
+for mine, torchs in zip(step_run.values[0][0], torch_run.values[0][0], strict=True):
+    assert abs(mine - torchs).max() < 1e-12
+print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(torch_run)}")
+torch_run.timeline
+
+# %% [markdown]
+# **Explain.** The weights are equal to 1e-12. Compare the two makespans and the two byte counts:
+# what differs, if anything, and by how many numbers?
+
+# %% [markdown]
+# ## 4. The learning rate of a large batch
 #
 # Weak scaling makes the batch larger with every rank, and takes fewer steps an epoch. A step of k
 # times as many samples has a gradient with a k-th of the variance, but it is one step and not k.
@@ -342,7 +380,7 @@ for batch_size in (512, len(x)):
     )
 
 # %% [markdown]
-# ## 4. Several microbatches, one synchronisation (extra)
+# ## 5. Several microbatches, one synchronisation (extra)
 #
 # A batch need not fit the memory: put it through in pieces, add up the gradients, and
 # synchronise once. It also trades bytes for batch size: k times the samples for each all-reduce.
@@ -369,7 +407,7 @@ for batch_size in (512, len(x)):
 #     print(f"{pieces:>3} pieces: {run.makespan_s / (8 * 64 * pieces) * 1e6:.2f} µs a sample")
 
 # %% [markdown]
-# ## 5. On a cluster
+# ## 6. On a cluster
 #
 # The same `step.py`, unchanged, on real nodes. In a terminal, in this folder:
 #

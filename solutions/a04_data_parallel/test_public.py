@@ -31,7 +31,12 @@ from ringside.trace import Kind
 
 WIDTHS = (12, 9, 5)
 BROADCAST = "step:broadcast_parameters"
-STEPS = {"step": "step:train_step", "accumulate": "accumulate:accumulated_step"}
+TORCH_BROADCAST = "trials_torch:broadcast_parameters"  # calls step_torch.py, returns what is then
+STEPS = {
+    "step": "step:train_step",
+    "accumulate": "accumulate:accumulated_step",
+    "step_torch": "trials_torch:train_step",
+}
 LR, MOMENTUM = 0.2, 0.8
 
 
@@ -39,19 +44,25 @@ def points(number, kind, module):
     return pytest.mark.points(number, kind=kind, module=module)
 
 
-def both(step_points, accumulate_points, kind):
-    """The same test for both functions that make a step."""
+def each(step_points, accumulate_points, torch_points, kind):
+    """The same test for the functions that make a step; without points it is not about torch's."""
+    shared = {"step": step_points, "accumulate": accumulate_points, "step_torch": torch_points}
     return pytest.mark.parametrize(
         "module",
         [
-            pytest.param("step", marks=points(step_points, kind, "step")),
-            pytest.param("accumulate", marks=points(accumulate_points, kind, "accumulate")),
+            pytest.param(module, marks=points(number, kind, module))
+            for module, number in shared.items()
+            if number
         ],
     )
 
 
+def both(step_points, accumulate_points, kind):
+    return each(step_points, accumulate_points, 0, kind)
+
+
 class Problem:
-    """One step: parameters, velocity, and each rank's microbatches (one each for step.py)."""
+    """One step: parameters, velocity, and each rank's microbatches (one each in a step)."""
 
     def __init__(self, rng, module, sizes, widths=WIDTHS, dtype="float64"):
         options = {"widths": ",".join(map(str, widths))}
@@ -69,7 +80,7 @@ class Problem:
     def batch(self, rank):
         """What a rank gets as its samples: three microbatches of unequal length, or all in one."""
         x, y = self.samples[rank]
-        if self.module == "step":
+        if self.module != "accumulate":
             return (x, y)
         cuts = [len(x) // 2, len(x) - len(x) // 4]
         return (list(zip(np.split(x, cuts), np.split(y, cuts), strict=True)),)
@@ -216,24 +227,24 @@ def test_parameters_of_rank_0_on_every_rank(ranks, rng):
             same(case, got, params[0], f"rank {rank}'s parameter")
 
 
-@both(10, 15, "values")
+@each(10, 15, 15, "values")
 def test_equal_numbers_of_samples(ranks, rng, module):
     for world_size in (2, 4):
         run(ranks, Problem(rng, module, [8] * world_size))
 
 
-@both(10, 10, "values")
+@each(10, 10, 15, "values")
 def test_unequal_numbers_of_samples(ranks, rng, module):
     run(ranks, Problem(rng, module, [1, 9, 4]))
     run(ranks, Problem(rng, module, [5, 0, 2, 8, 1]))
 
 
-@both(5, 5, "values")
+@each(5, 5, 5, "values")
 def test_loss_is_the_mean_over_all_samples(ranks, rng, module):
     run(ranks, Problem(rng, module, [1, 7, 3]), loss=True)
 
 
-@both(5, 5, "values")
+@each(5, 5, 5, "values")
 def test_float32_and_deeper_networks(ranks, rng, module):
     run(ranks, Problem(rng, module, [3, 4], widths=(7, 11, 6, 4), dtype="float32"))
 
@@ -301,10 +312,54 @@ def test_real_mpi(ranks, rng, tmp_path, module):
         raise Verdict(f"{target} under mpiexec: {done.stdout[-400:]}")
 
 
+@points(5, "values", "step_torch")
+def test_place_0s_parameters_on_every_rank(ranks, rng):
+    case = Case(TORCH_BROADCAST, 3, 0, options={"widths": "12,9,5"})
+    params = [init_params(WIDTHS, seed) for seed in range(3)]
+    result = ranks.call(TORCH_BROADCAST, 3, [(p, (0,)) for p in params], machine=buffered())
+    assert_ran(result, case)
+    for rank, got in enumerate(result.values):
+        same(case, got, params[0], f"rank {rank}'s parameter")
+    nbytes = sum(p.nbytes for p in params[0])
+    if max(received_as_ring(result)) > nbytes:
+        raise case.fail(f"a rank received more than the {nbytes} bytes of all parameters.")
+
+
+@points(5, "values", "step_torch")
+def test_frozen_parameters_and_old_gradients(ranks, rng):
+    problem = Problem(rng, "step_torch", [2, 3])
+    arguments = [
+        (problem.params, problem.velocity, [problem.batch(rank)], [LR], MOMENTUM, (0,), True)
+        for rank in range(2)
+    ]
+    result = ranks.call("trials_torch:steps", 2, arguments, machine=buffered())
+    assert_ran(result, problem.case)
+    wanted = [problem.params[0], *problem.serial()[0][1:]]
+    for rank, (params, _, _) in enumerate(result.values):
+        what = f"with the first array frozen and old gradients there, rank {rank}'s parameter"
+        same(problem.case, params, wanted, what)
+
+
+@points(10, "reality", "step_torch")
+def test_real_gloo(ranks, rng):
+    run(ranks, Problem(rng, "step_torch", [4, 1, 3]))
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "Error" in line]
+        raise Verdict(f"on gloo: {' '.join(lines[:1]) or f'exit status {done.returncode}'}")
+
+
 # -- step and accumulate: communication, work, memory ----------------------------------------------
 
 
-@both(15, 15, "communication")
+@each(15, 15, 15, "communication")
 def test_bytes_per_rank(ranks, rng, module):
     for sizes in ([2] * 4, [4, 1, 3]):
         problem = Problem(rng, module, sizes, widths=(20, 30, 10))
@@ -330,13 +385,13 @@ def test_bytes_of_the_broadcast(ranks, rng):
         raise Verdict(f"a rank received more than the {nbytes} bytes of all parameters.")
 
 
-@both(5, 5, "communication")
+@each(5, 5, 5, "communication")
 def test_given_communicator_is_used(ranks, rng, module):
     # Three of five ranks, in another order: COMM_WORLD is somebody else.
     run(ranks, Problem(rng, module, [3, 2, 4]), world_size=5, members=[4, 1, 2])
 
 
-@both(5, 5, "schedule")
+@each(5, 5, 5, "schedule")
 def test_each_rank_works_on_its_own_samples(ranks, rng, module):
     problem = Problem(rng, module, [3, 8, 1])
     result = run(ranks, problem)
@@ -363,7 +418,7 @@ def test_one_microbatch_at_a_time(ranks, rng):
 # -- step and accumulate: safety and speed ---------------------------------------------------------
 
 
-@both(5, 5, "safety")
+@each(5, 5, 5, "safety")
 def test_sends_may_wait_and_come_in_any_order(ranks, rng, module):
     for sizes in ([3, 2], [1, 2, 4], [2] * 4):
         problem = Problem(rng, module, sizes)
@@ -372,7 +427,7 @@ def test_sends_may_wait_and_come_in_any_order(ranks, rng, module):
             run(ranks, problem, seed=seed)
 
 
-@both(10, 10, "speed")
+@each(10, 10, 10, "speed")
 def test_time_on_8_ranks(ranks, rng, module):
     machine = Machine(
         "slow cores", alpha_s=5e-8, beta_s_per_byte=1e-9, flop_per_s=1e9,

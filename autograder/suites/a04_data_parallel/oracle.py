@@ -1,7 +1,7 @@
 """What the docstrings allow: the serial step, bytes per rank, work and time."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -20,13 +20,15 @@ def serial_steps(
     batches: Sequence[Batch],
     lrs: Sequence[float],
     momentum: float,
+    frozen: Collection[int] = (),
 ) -> tuple[Arrays, Arrays, list[float]]:
-    """The same steps on one rank that has all samples."""
+    """The same steps on one rank that has all samples; ``frozen`` arrays stay as they are."""
     losses = []
     for (x, y), lr in zip(batches, lrs, strict=True):
         loss, gradients = loss_and_gradients(params, x, y)
-        velocity = [momentum * v + g for v, g in zip(velocity, gradients, strict=True)]
-        params = [p - lr * v for p, v in zip(params, velocity, strict=True)]
+        moved = [momentum * v + g for v, g in zip(velocity, gradients, strict=True)]
+        velocity = [old if k in frozen else moved[k] for k, old in enumerate(velocity)]
+        params = [p if k in frozen else p - lr * velocity[k] for k, p in enumerate(params)]
         losses.append(loss)
     return params, velocity, losses
 

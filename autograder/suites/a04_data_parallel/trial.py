@@ -1,4 +1,4 @@
-"""Runs that the tests of ``step`` and ``accumulate`` share: draw samples, run, compare with serial.
+"""Runs that the tests of the modules that make a step share: draw, run, compare with serial.
 
 Whatever a test is about, it asks for the values of its own run first, on two ranks or more: doing
 nothing, or each its own, earns no points for sending little.
@@ -62,24 +62,40 @@ class Training:
     lrs: list[float]
     momentum: float
 
+    @property
+    def driver(self) -> str:
+        """What the ranks call."""
+        return "trials:steps"
+
+    @property
+    def learning(self) -> list[np.ndarray]:
+        """The parameters whose gradient is needed."""
+        return self.params
+
     def batch(self, step: int, rank: int) -> tuple[Any, ...]:
         """What a rank's function gets as its samples in a step."""
         pieces = self.batches[step][rank]
-        return pieces[0] if self.case.target == STEP else (pieces,)
+        return (pieces,) if self.case.target == ACCUMULATE else pieces[0]
 
     def arguments(self, rank: int) -> tuple[Any, ...]:
-        """What ``trials.steps`` gets on a rank."""
+        """What the driver gets on a rank."""
         batches = [self.batch(step, rank) for step in range(len(self.lrs))]
         return (self.case.target, self.params, self.velocity, batches, self.lrs, self.momentum)
 
-    def serial(self) -> tuple[oracle.Arrays, oracle.Arrays, list[float]]:
-        """What one rank with all samples gets."""
+    def whole(self) -> list[oracle.Batch]:
+        """All ranks' samples, a batch a step."""
         whole = []
         for ranks in self.batches:
             pieces = [piece for rank in ranks for piece in rank]
             x, y = (np.concatenate(each) for each in zip(*pieces, strict=True))
             whole.append((x, y))
-        return oracle.serial_steps(self.params, self.velocity, whole, self.lrs, self.momentum)
+        return whole
+
+    def serial(self) -> tuple[oracle.Arrays, oracle.Arrays, list[float]]:
+        """What one rank with all samples gets."""
+        return oracle.serial_steps(
+            self.params, self.velocity, self.whole(), self.lrs, self.momentum
+        )
 
 
 def training(
@@ -133,7 +149,7 @@ def trained(
     """
     size = asked.case.world_size
     result = ranks.call(
-        "trials:steps",
+        asked.driver,
         world_size or size,
         [asked.arguments(rank) for rank in range(size)],
         machine=machine or buffered(),
@@ -277,7 +293,7 @@ def check_bytes(ranks: Any, asked: Iterable[Training]) -> None:
     for each in asked:
         result = trained(ranks, each)
         steps, case = len(each.lrs), each.case
-        allowed = steps * oracle.step_bytes(each.params, case.world_size)
+        allowed = steps * oracle.step_bytes(each.learning, case.world_size)
         ranks.record(case, result, {"sent_bytes": [allowed] * case.world_size})
         for did, counted in (
             ("sent", sent_as_ring(result)),
@@ -307,7 +323,7 @@ def check_given_communicator(
                 raise
             run(ranks, each)  # wrong on any communicator: that is another test's matter
             raise each.case.fail(
-                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
+                f"right on all ranks, wrong on a communicator or group of ranks {members}. "
                 f"There: {verdict.sentence}",
                 verdict.detail,
             ) from None
@@ -392,9 +408,14 @@ def check_makespan(ranks: Any, asked: Training) -> None:
 def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> None:
     """The same on many more ranks, each with as many samples: the few ranks' trace is stretched.
 
-    A program whose messages name their partners can't be; it has been timed on fewer ranks.
+    A program whose messages name their partners can't be, nor one that gathers shards, which
+    become smaller with more ranks: it is timed on fewer ranks.
     """
     result = _worked(ranks, asked)
+    names = {op.detail[0] for op in result.trace.ops[0] if op.kind == Kind.COLLECTIVE}
+    if {"reduce_scatter", "allgather"} <= names:
+        _award(result, asked, asked.case.world_size, result)
+        return
     while _num_messages(result, world_size) > MOST_MESSAGES:  # many calls are as slow on fewer
         world_size //= 2
     try:
