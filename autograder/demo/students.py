@@ -20,7 +20,7 @@ from autograder.notebooks import marks
 from autograder.rebuild import WRITEFILE, solution_cells
 
 ASSIGNMENT = "a03_allreduce"
-CORE = ("star", "sharded_server", "ring", "recursive", "cost")
+CORE = ("star", "sharded_server", "ring", "recursive", "cost", "ring_torch")
 HERE = Path(__file__).parent
 Tamper = Callable[[NotebookNode], NotebookNode | bytes]
 PARAGRAPH = (
@@ -119,7 +119,7 @@ STUDENTS = (
     Student(
         "bela", "Bartha", "the core right, no extra, no cluster run", dict(REFERENCE), PARAGRAPH
     ),
-    Student("chen", "Chen", "three modules of five", dict.fromkeys(CORE[:3], "reference")),
+    Student("chen", "Chen", "three modules of six", dict.fromkeys(CORE[:3], "reference")),
     Student(
         "dora",
         "Diaz",
