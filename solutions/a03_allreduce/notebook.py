@@ -281,8 +281,9 @@ print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {torch_ru
 torch_run.timeline
 
 # %% [markdown]
-# **Explain.** Compare with the timeline of `ring.py` above. What is dark between the messages,
-# and why was it not there before? (Operators of torch are counted; NumPy's are not.)
+# **Explain.** Compare with the timeline of `ring.py` above. What are the thin bars of computing
+# between the first three messages, and why were there none before? Why are there none between the
+# last three? (Operators of torch are counted here; NumPy's are not.)
 
 # %% [markdown]
 # ## 8. Two trees at once (extra)
