@@ -193,6 +193,13 @@ def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
     return [(item.arg, index >= first_default) for index, item in enumerate(listed)][1:]
 
 
+def takes_group(path: Path, function: str) -> bool:
+    """Tell whether a function is one of torch.distributed, which may work in place."""
+    definition = _definition(path, function)
+    listed = [*definition.args.posonlyargs, *definition.args.args] if definition else []
+    return bool(listed) and listed[0].arg == "group"
+
+
 def functions(path: Path) -> list[str]:
     """Names of a file's functions whose first parameter is ``comm``; the file is only read."""
     return [

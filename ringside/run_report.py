@@ -21,6 +21,9 @@ def verdict(
     """Return "right", "wrong" or "not compared" with the serial computation."""
     if function is None or options is None or result.error is not None:
         return "not compared"
+    nothing = all(value is None for value in result.values)
+    if nothing and path is not None and inputs.takes_group(path, function):
+        return "not compared"  # it overwrites its tensor
     for rank, value in enumerate(result.values):
         wanted = inputs.expected(function, len(result.values), rank, options, path)
         if wanted is None:

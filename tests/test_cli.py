@@ -149,6 +149,16 @@ def test_run_says_which_rank_returned_what_instead_of_what(folder: Path, ringsid
     )
 
 
+def test_run_does_not_call_a_sum_in_place_wrong(folder: Path, ringside: Run) -> None:
+    (folder / "place.py").write_text(
+        "import torch.distributed as dist\n"
+        "def all_reduce(group, x):\n    dist.all_reduce(x, group=group)\n"
+    )
+    status, output, _ = ringside("run place.py:all_reduce --ranks 2 --json -- --n 3")
+    assert status == 0
+    assert json.loads(output)["values"] == "not compared"
+
+
 def test_run_shows_a_deadlock_with_every_ranks_call_and_line(folder: Path, ringside: Run) -> None:
     status, output, _ = ringside("run ring.py:synchronous --ranks 3")
     line = RING.splitlines().index("    comm.Ssend(x, (comm.rank + 1) % comm.size)") + 1
