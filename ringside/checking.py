@@ -318,26 +318,32 @@ def assert_own_messages(result: Result, case: Case) -> None:
             raise case.fail(f"rank {rank} sent a message to itself; none is allowed.")
 
 
-def assert_requests_complete(result: Result, case: Case) -> None:
-    """Every send and receive that a rank started was waited for, or tested until it was done."""
-    left_open = open_request(result)
+def assert_requests_complete(
+    result: Result, case: Case, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
+) -> None:
+    """Every send and receive that a rank started was waited for, or tested until it was done.
+
+    Args:
+        kinds: other operations than sends and receives, such as ``Kind.COLLECTIVE``.
+    """
+    left_open = open_request(result, kinds)
     if left_open:
         raise case.fail(left_open)
 
 
-def open_request(result: Result) -> str:
-    """A sentence on a send or receive that nobody waited for; empty if there is none."""
+def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)) -> str:
+    """A sentence on an operation that nobody waited for; empty if there is none."""
     for rank, ops in enumerate(result.trace.ops):
         done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
         for op in ops:
-            if op.kind in (Kind.ISEND, Kind.IRECV) and op.request not in done:
+            if op.kind in kinds and op.request not in done:
                 what = "a call"
                 if op.site >= 0:
                     site = result.trace.sites[op.site]
                     what = f"{one_line(site.call, 60)} at {one_line(site.where, 60)}"
                 return (
                     f"rank {rank} returned before {what} was complete: "
-                    "wait for every send and receive, or test until it is done."
+                    "wait for everything that was started, or test until it is done."
                 )
     return ""
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from autograder.suites.a04_data_parallel import oracle, trial
-from ringside.checking import Case, Verdict, assert_ran, buffered, rendezvous
+from ringside.checking import (
+    Case,
+    Verdict,
+    assert_ran,
+    assert_requests_complete,
+    buffered,
+    rendezvous,
+)
 from ringside.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from solutions.a04_data_parallel import digits
@@ -243,10 +250,7 @@ def test_any_order_and_everything_waited_for(ranks, rng):
     asked = step(rng, [2, 1, 3, 1], [1, 1, 0, 2])
     trial.check_any_order(ranks, [asked])
     trial.check_any_order(ranks, [start(rng, 3)], broadcast)
-    for rank, ops in enumerate(trial.trained(ranks, asked).trace.ops):
-        done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
-        if any(op.kind == Kind.COLLECTIVE and op.request not in done for op in ops):
-            raise asked.case.fail(f"rank {rank} returned before a collective was complete.")
+    assert_requests_complete(trial.trained(ranks, asked), asked.case, [Kind.COLLECTIVE])
 
 
 # -- speed -----------------------------------------------------------------------------------------
