@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import sys
 import tempfile
+import time
 import traceback
 from datetime import timedelta
 
+_GRACE_S = 5.0  # for ranks that have what they need from one that failed
 _PATIENCE = timedelta(seconds=120)  # more than the job may take: whoever waits is killed with it
 
 
@@ -52,14 +55,18 @@ def _world(store: str, number: int, world_size: int, first_pipe: int) -> int:
         if not pid:
             os._exit(_be_rank(store, rank, world_size, number, first_pipe))
         ranks.add(pid)
-    status = 0
+    status, until = 0, float("inf")
     while ranks:
-        pid, ended = os.wait()
+        pid, ended = os.waitpid(-1, os.WNOHANG)
         ranks.discard(pid)
         if ended and not status:
-            status = 1
-            for other in ranks:  # they may wait for the one that has failed
-                os.kill(other, 9)
+            status, until = 1, time.monotonic() + _GRACE_S
+        if time.monotonic() > until:
+            for other in ranks:  # they wait for the one that has failed
+                os.kill(other, signal.SIGKILL)
+            until = float("inf")
+        if not pid:
+            time.sleep(0.01)
     return status
 
 
