@@ -185,12 +185,16 @@ class Mpi:
         fault, unless it hangs on our network too where sends wait for their receives.
         """
         self._rehearse(calls, buffered())
+
+        def waiting_sends() -> None:
+            self._rehearse(calls, rendezvous())
+
         try:
-            return self._real.call_all([Call(*call) for call in calls])
+            return self._real.call_all([Call(*call) for call in calls], waiting_sends)
         except RealityUnavailable as reason:
             raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
         except RealityError:
-            self._rehearse(calls, rendezvous())
+            waiting_sends()
             raise
 
     def _rehearse(
