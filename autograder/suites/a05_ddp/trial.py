@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ringside.checking import Case, Verdict, assert_array, assert_ran, one_line
+from ringside.checking import (
+    Case,
+    Verdict,
+    assert_array,
+    assert_ran,
+    assert_requests_complete,
+    one_line,
+)
 from ringside.trace import Kind, Op
 
 ANSWERS = "trials:several"
@@ -91,14 +98,7 @@ def check_all_reduces(result, wanted: Sequence[int], case, members=None, free=()
 
 def check_requests(result, case):
     """Every all-reduce that was started was waited for, or tested until it was done."""
-    for rank, ops in enumerate(result.trace.ops):
-        done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
-        for op in ops:
-            if op.kind == Kind.COLLECTIVE and op.request not in done:
-                raise case.fail(
-                    f"rank {rank} returned before an all-reduce of {op.nbytes} bytes was "
-                    "complete: wait for every one of them."
-                )
+    assert_requests_complete(result, case, [Kind.COLLECTIVE])
 
 
 def strangers(rng, world_size, count=2):
