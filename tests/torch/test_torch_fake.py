@@ -60,8 +60,9 @@ def test_arguments_come_as_fake_tensors(session: Session) -> None:
 def test_a_gpt_is_traced_as_the_network_counts_it(
     session: Session, layout: tuple[int, int, int]
 ) -> None:
+    # In float64, torch 2.11's fake attention keeps its sums of exponentials in float32.
     world_size = int(np.prod(layout))
-    result, traced = agree(session, "gpt:step", world_size, (gpt(*layout),))
+    result, traced = agree(session, "gpt:step", world_size, (gpt(*layout, dtype="float32"),))
     assert traced.trace.ops == result.trace.ops
     assert traced.memory == result.memory
 
