@@ -255,12 +255,19 @@ class Session:
         environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": os.defpath}
         try:
             self._process = (launcher or _plain_launcher)(argv, (theirs.fileno(),), environment)
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
         self._control = ours
-        self._listen(60.0)
-        if preload:
-            self._command({"do": "preload", "modules": list(preload)}, timeout_s=120.0)
+        try:
+            self._listen(60.0)
+            if preload:
+                self._command({"do": "preload", "modules": list(preload)}, timeout_s=120.0)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Session:
         return self
@@ -405,7 +412,12 @@ class Session:
         if world is None:
             self._preload(front)
             self._num_worlds += 1
-            world = _World(self._num_worlds, self._fork(front, world_size), front)
+            world = _World(self._num_worlds, front)
+            try:
+                self._fork(world, world_size)
+            except BaseException:
+                world.close()
+                raise
             self._worlds[front, world_size] = world
         return world
 
@@ -425,16 +437,18 @@ class Session:
             with contextlib.suppress(RingsideError):
                 self._command({"do": "kill", "world": world.number}, timeout_s=20.0)
 
-    def _fork(self, front: str, world_size: int) -> list[Peer]:
-        peers = []
+    def _fork(self, world: _World, world_size: int) -> None:
         for rank in range(world_size):
             ours, theirs = socket.socketpair()
             read, write = os.pipe()
+            ours.setblocking(False)
+            os.set_blocking(read, False)
+            world.peers.append(Peer(rank, ours, read))
             command = {
                 "do": "start",
                 "spawn": self._spawn,
-                "front_end": front,
-                "world": self._num_worlds,
+                "front_end": world.front_end,
+                "world": world.number,
                 "rank": rank,
                 "world_size": world_size,
                 "folder": self._folder_inside,
@@ -444,20 +458,16 @@ class Session:
             try:
                 socket.send_fds(self._control, [_line(command)], [theirs.fileno(), write])
             except OSError as error:
-                raise RingsideError(f"the process that starts ranks has ended ({error}).") from None
+                raise self._has_ended(error) from None
             finally:
                 theirs.close()
                 os.close(write)
-            ours.setblocking(False)
-            os.set_blocking(read, False)
-            peers.append(Peer(rank, ours, read))
-        return peers
 
     def _command(self, command: dict[str, Any], timeout_s: float) -> None:
         try:
             self._control.sendall(_line(command))
         except OSError as error:
-            raise RingsideError(f"the process that starts ranks has ended ({error}).") from None
+            raise self._has_ended(error) from None
         self._listen(timeout_s)
 
     def _listen(self, timeout_s: float) -> None:
@@ -465,19 +475,30 @@ class Session:
             selector.register(self._control, selectors.EVENT_READ)
             if not selector.select(timeout_s):
                 raise RingsideError("the process that starts ranks doesn't answer.")
-        if not self._control.recv(1024):
-            raise RingsideError(
-                "the process that starts ranks has ended; `ringside doctor` says what works here."
-            )
+        try:
+            answer = self._control.recv(1024)
+        except OSError as error:
+            raise self._has_ended(error) from None
+        if not answer:
+            raise self._has_ended()
+
+    def _has_ended(self, error: OSError | None = None) -> RingsideError:
+        """What to say when the zygote is gone; a sandbox's process knows why it was killed."""
+        reason = getattr(self._process, "killed_for", None) or error
+        return RingsideError(
+            "the process that starts ranks has ended"
+            + (f" ({reason})" if reason else "")
+            + "; `ringside doctor` says what works here."
+        )
 
 
 class _World:
     """Connected ranks that take one call after another."""
 
-    def __init__(self, number: int, peers: list[Peer], front_end: str) -> None:
+    def __init__(self, number: int, front_end: str) -> None:
         self.number = number
         self.front_end = front_end
-        self.peers = peers
+        self.peers: list[Peer] = []
         self.next_comm = 1
 
     def close(self) -> None:

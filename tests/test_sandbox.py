@@ -24,6 +24,7 @@ from autograder import bubblewrap, sandbox, watchdog
 from autograder.mpi_job import run_mpi
 from autograder.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
 from autograder.watchdog import ProcessId
+from ringside import RingsideError, Session
 from tests.sibling_attempts import ATTEMPTS
 from tests.unprivileged import run_unprivileged
 
@@ -276,6 +277,23 @@ def test_too_much_memory_ends_it(modules):
         assert re.fullmatch(r"memory: \d+ MiB used, 300 MiB allowed", process.killed_for)
         place.kill()
         assert place.survivors() == []
+
+
+def test_when_memory_ends_the_process_that_starts_ranks_the_error_says_so(modules):
+    with (
+        pytest.raises(RingsideError, match=r"ended \(memory: \d+ MiB used, 8 MiB allowed\)"),
+        Sandbox(modules, limits=Limits(memory_bytes=8 << 20)) as place,
+        Session(
+            modules,
+            launcher=place.popen,
+            folder_inside=str(place.modules_path),
+            kit_inside=str(place.kit_path),
+            strict=True,
+        ) as session,
+    ):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            session.call("ring:nothing", 2)
 
 
 def test_only_the_process_that_takes_too_much_is_killed(modules):
