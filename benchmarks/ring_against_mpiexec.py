@@ -2,8 +2,9 @@
 
     python benchmarks/ring_against_mpiexec.py
 
-Runs in turn, A B A B ..., starting and ending of all processes included. Prints each wall time and
-the ratio of every pair; the file is the reference's ring.py both times.
+Runs in turn, A B A B ..., starting and ending of all ranks included; of the network's runs, the
+first also starts the process that the ranks of all of them are forked from. Prints each wall time
+and the ratio of every pair; the file is the reference's ring.py both times.
 """
 
 from __future__ import annotations

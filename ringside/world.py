@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
-import selectors
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +21,7 @@ from ringside import codec
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
+from ringside.nursery import Launcher, Nursery, borrow, give_back
 from ringside.peers import Limits, Peer
 from ringside.replay import time_trace
 from ringside.scale import TorchTrace, asked, from_logs
@@ -32,10 +29,6 @@ from ringside.timeline import Timeline
 from ringside.trace import Kind, Trace
 from ringside.whereabouts import places
 
-Launcher = Callable[[list[str], tuple[int, ...], dict[str, str]], "subprocess.Popen[bytes]"]
-
-_KIT = Path(__file__).resolve().parent.parent
-_BOOTSTRAP = "import sys; sys.path.insert(0, {kit!r}); from ringside.zygote import main; main({fd})"
 MAX_RANKS = 1024
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
 _IMPORTS_TORCH = re.compile(rb"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
@@ -247,24 +240,10 @@ class Session:
         self._strict = strict
         self._spawn = spawn
         self._worlds: dict[tuple[str, int], _World] = {}
-        self._preloaded: set[str] = set()
-        self._num_worlds = 0
-        ours, theirs = socket.socketpair()
-        bootstrap = _BOOTSTRAP.format(kit=kit_inside or str(_KIT), fd=theirs.fileno())
-        argv = [sys.executable, "-I", "-c", bootstrap]
-        environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": os.defpath}
+        self._lent = launcher is None
+        self._nursery = borrow() if launcher is None else Nursery(launcher, kit_inside)
         try:
-            self._process = (launcher or _plain_launcher)(argv, (theirs.fileno(),), environment)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._control = ours
-        try:
-            self._listen(60.0)
-            if preload:
-                self._command({"do": "preload", "modules": list(preload)}, timeout_s=120.0)
+            self._nursery.preload(list(preload))
         except BaseException:
             self.close()
             raise
@@ -276,18 +255,13 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End all ranks and the zygote."""
-        for world in self._worlds.values():
-            world.close()
-        self._worlds.clear()
-        self._control.close()
-        kill = getattr(self._process, "kill", None)
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            if kill is not None:
-                kill()
-            self._process.wait()
+        """End all ranks; the process that started them may serve the next session."""
+        for front, world_size in list(self._worlds):
+            self._discard(front, world_size)
+        if self._lent:
+            give_back(self._nursery)
+        else:
+            self._nursery.close()
 
     def call(
         self,
@@ -390,9 +364,10 @@ class Session:
         world = self._world(front, world_size)
 
         def locate(computing: list[Peer]) -> dict[int, str]:
-            ask = {"do": "locate", "world": world.number}
             with contextlib.suppress(RingsideError):
-                return places(computing, self._folder_inside, lambda: self._command(ask, 20.0))
+                return places(
+                    computing, self._folder_inside, lambda: self._nursery.locate(world.number)
+                )
             return {}
 
         network = Network(
@@ -411,8 +386,7 @@ class Session:
         world = self._worlds.get((front, world_size))
         if world is None:
             self._preload(front)
-            self._num_worlds += 1
-            world = _World(self._num_worlds, front)
+            world = _World(self._nursery.new_world(), front)
             try:
                 self._fork(world, world_size)
             except BaseException:
@@ -426,16 +400,15 @@ class Session:
         modules = FRONT_ENDS.get(front)
         if modules is None:
             raise TargetError(f"front_end ({front!r}) must be one of {', '.join(FRONT_ENDS)}.")
-        if modules and front not in self._preloaded and not self._spawn:
-            self._command({"do": "preload", "modules": list(modules)}, timeout_s=120.0)
-            self._preloaded.add(front)
+        if not self._spawn:
+            self._nursery.preload(list(modules))
 
     def _discard(self, front: str, world_size: int) -> None:
         world = self._worlds.pop((front, world_size), None)
         if world is not None:
             world.close()
             with contextlib.suppress(RingsideError):
-                self._command({"do": "kill", "world": world.number}, timeout_s=20.0)
+                self._nursery.kill(world.number)
 
     def _fork(self, world: _World, world_size: int) -> None:
         for rank in range(world_size):
@@ -445,7 +418,6 @@ class Session:
             os.set_blocking(read, False)
             world.peers.append(Peer(rank, ours, read))
             command = {
-                "do": "start",
                 "spawn": self._spawn,
                 "front_end": world.front_end,
                 "world": world.number,
@@ -456,40 +428,10 @@ class Session:
                 "strict": self._strict,
             }
             try:
-                socket.send_fds(self._control, [_line(command)], [theirs.fileno(), write])
-            except OSError as error:
-                raise self._has_ended(error) from None
+                self._nursery.start(command, [theirs.fileno(), write])
             finally:
                 theirs.close()
                 os.close(write)
-
-    def _command(self, command: dict[str, Any], timeout_s: float) -> None:
-        try:
-            self._control.sendall(_line(command))
-        except OSError as error:
-            raise self._has_ended(error) from None
-        self._listen(timeout_s)
-
-    def _listen(self, timeout_s: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._control, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                raise RingsideError("the process that starts ranks doesn't answer.")
-        try:
-            answer = self._control.recv(1024)
-        except OSError as error:
-            raise self._has_ended(error) from None
-        if not answer:
-            raise self._has_ended()
-
-    def _has_ended(self, error: OSError | None = None) -> RingsideError:
-        """What to say when the zygote is gone; a sandbox's process knows why it was killed."""
-        reason = getattr(self._process, "killed_for", None) or error
-        return RingsideError(
-            "the process that starts ranks has ended"
-            + (f" ({reason})" if reason else "")
-            + "; `ringside doctor` says what works here."
-        )
 
 
 class _World:
@@ -624,18 +566,6 @@ def front_end_of(where: Target) -> str:
         if re.search(takes_comm, text, re.MULTILINE):
             return "mpi"
     return "torch" if _IMPORTS_TORCH.search(text) else "mpi"
-
-
-def _line(command: dict[str, Any]) -> bytes:
-    return json.dumps(command).encode() + b"\n"
-
-
-def _plain_launcher(
-    argv: list[str], fds: tuple[int, ...], env: dict[str, str]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        argv, pass_fds=fds, env=env, stdin=subprocess.DEVNULL, cwd=tempfile.gettempdir()
-    )
 
 
 def _per_rank(args: Any, size: int, where: Target) -> list[Any]:

@@ -100,6 +100,10 @@ def _rules_for(command: dict[str, Any]) -> Rules | None:
     if not command["confine"]:
         return None
     if key not in _rules:
+        for last in _rules.values():
+            if last is not None and last.descriptor >= 0:
+                os.close(last.descriptor)
+        _rules.clear()
         try:
             _rules[key] = file_rules(command["strict"], [Path(command["folder"])])
         except OSError:  # the rank finds out for itself, and says so

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -377,13 +381,58 @@ def test_replay_of_a_saved_trace_gives_the_same_times(session: Session, tmp_path
 
 
 def test_no_process_survives_a_session(tmp_path: Path) -> None:
-    (tmp_path / "loops.py").write_text("def f(comm):\n    while True: pass\n")
+    (tmp_path / "loops.py").write_text("def f(comm):\n    while comm.size == 2: pass\n")
     with Session(tmp_path) as session:
         begin = time.monotonic()
+        assert session.call("loops:f", 3).error is None
         assert isinstance(session.call("loops:f", 2, timeout_s=0.5).error, DeadlineError)
-        pid = session._process.pid
+        pid = session._nursery.pid
+        assert children_of(pid)
     assert time.monotonic() - begin < 20
-    assert not Path(f"/proc/{pid}").exists()
+    assert not children_of(pid)
+
+
+def children_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+def test_the_next_run_starts_where_the_last_one_left_no_trace(tmp_path: Path) -> None:
+    """The process that starts ranks stays; modules, ranks and errors of a run don't."""
+    (tmp_path / "keeps.py").write_text(
+        "import builtins, sys\n"
+        "def f(comm):\n"
+        "    builtins.kept = getattr(builtins, 'kept', 0) + 1\n"
+        "    return builtins.kept, 'torch' in sys.modules\n"
+    )
+    with Session(tmp_path) as session:
+        pid = session._nursery.pid
+        assert session.call("keeps:f", 2).values == [(1, False)] * 2
+        session._nursery.preload(["torch"])
+    with Session(tmp_path) as session:
+        assert session._nursery.pid == pid
+        assert session.call("keeps:f", 2).values == [(1, True)] * 2
+        os.kill(pid, signal.SIGKILL)
+        session._nursery._process.wait()
+    with Session(tmp_path) as session:
+        assert session._nursery.pid != pid
+        assert session.call("keeps:f", 2).values == [(1, False)] * 2
+
+
+def test_the_process_that_starts_ranks_ends_with_the_one_that_runs_them(tmp_path: Path) -> None:
+    (tmp_path / "nothing.py").write_text("def f(comm): pass\n")
+    program = f"""
+import ringside
+from ringside import nursery
+ringside.run({str(tmp_path / "nothing.py:f")!r}, 2)
+print(nursery._idle[0].pid)
+"""
+    kit = Path(ringside.__file__).parent.parent
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        check=True, capture_output=True, text=True, cwd=kit,
+    )  # fmt: skip
+    assert ended.stderr == ""
+    assert not Path(f"/proc/{int(ended.stdout)}").exists()
 
 
 HOSTILE = """
