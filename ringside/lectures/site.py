@@ -36,6 +36,8 @@ SETTINGS: dict[str, Any] = {
     "extensions": ["myst_nb", "sphinx.ext.mathjax"],
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
+    "nb_code_prompt_show": "Show the code",
+    "nb_code_prompt_hide": "Hide the code",
     "myst_enable_extensions": ["dollarmath"],
     "myst_heading_anchors": 3,
     "myst_update_mathjax": False,
