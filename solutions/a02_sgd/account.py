@@ -154,7 +154,6 @@ def forward_time_s(network, batch_size, machine, itemsize=4):
     """Seconds of a forward pass: its layers, one after another."""
     ### BEGIN SOLUTION
     return sum(
-        layer_time_s(layer, shape, batch_size, machine, itemsize)
-        for layer, shape in walk(network)
+        layer_time_s(layer, shape, batch_size, machine, itemsize) for layer, shape in walk(network)
     )
     ### END SOLUTION

@@ -14,7 +14,8 @@ kernel is not flipped. Most of a Toeplitz matrix is zeros; libraries turn it rou
     w  (O, C, k_h, k_w)        O filters; b (O,) their biases
     y  (B, O, H_out, W_out)    H_out = floor((H + 2 pad - k_h) / stride) + 1, W_out alike
 
-    y[n, o, i, j] = b[o] + sum over c, u, v of w[o, c, u, v] * padded[n, c, i stride + u, j stride + v]
+    y[n, o, i, j] = b[o] + sum over c, u, v of
+                        w[o, c, u, v] * padded[n, c, i stride + u, j stride + v]
 
 ``padded`` is x with ``pad`` rows and columns of zeros on each of its four sides. ``stride`` (at
 least 1) and ``pad`` (at least 0) hold for rows and columns alike; H and W, k_h and k_w differ. Rows
@@ -105,13 +106,13 @@ def conv_backward(dy, x, w, stride=1, pad=0):
         ``(dx, dw, db)``: of the shapes of x, w and b; sums over images and windows.
     """
     ### BEGIN SOLUTION
-    (B, C, H, W), (O, _, k_h, k_w) = x.shape, w.shape
+    (B, C, H, W), (k_h, k_w) = x.shape, w.shape[2:]
     H_out, W_out = dy.shape[2:]
     columns = im2col(x, (k_h, k_w), stride, pad).astype(w.dtype, copy=False)
-    flat = dy.reshape(B, O, -1)
+    flat = dy.reshape(B, len(w), -1)
     dw = np.matmul(flat, columns.transpose(0, 2, 1)).sum(axis=0).reshape(w.shape)
     del columns
-    pieces = np.matmul(w.reshape(O, -1).T, flat).reshape(B, C, k_h, k_w, H_out, W_out)
+    pieces = np.matmul(w.reshape(len(w), -1).T, flat).reshape(B, C, k_h, k_w, H_out, W_out)
     padded = np.zeros((B, C, H + 2 * pad, W + 2 * pad), dtype=w.dtype)
     for i, j in np.ndindex(k_h, k_w):
         rows = slice(i, i + stride * H_out, stride)

@@ -1,8 +1,8 @@
 """Networks as data: what ``account.py`` counts. Supplied, nothing to write.
 
 A network is an image's shape and a tuple of layers; each layer's input is the output of the one
-before it. A ReLU works in place and counts as nothing. Between the last ``Pool`` or ``Conv`` and the
-first ``Linear`` the image is flattened: channels x rows x columns numbers in a row.
+before it. A ReLU works in place and counts as nothing. Before the first ``Linear`` the image is
+flattened: channels x rows x columns numbers in a row.
 """
 
 from dataclasses import dataclass

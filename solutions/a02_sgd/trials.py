@@ -5,7 +5,7 @@ from inside, such as memory or inputs that can't be written to, the tests ask fo
 
 ``show`` is for you: it draws inputs, calls a function and, where it can, compares::
 
-    python -c "import trials; trials.show('conv:conv_forward', [2, 3, 7, 5], [4, 3, 3, 2], [4], 2, 1)"
+    python -c "import trials; trials.show('conv:conv_forward', [2, 3, 7, 5], [4, 3, 3, 2], [4])"
 """
 
 import os

@@ -39,11 +39,15 @@ def _onward(params: Arrays, x: np.ndarray, y: np.ndarray) -> tuple[float, np.nda
     else:
         loss, da, behind = _onward(params[2:], z.clip(0), y)
         dz = np.heaviside(z, 0.0) * da
-    return loss, np.einsum("no,io->ni", dz, params[0]), [
-        np.einsum("ni,no->io", x, dz),
-        np.einsum("no->o", dz),
-        *behind,
-    ]
+    return (
+        loss,
+        np.einsum("no,io->ni", dz, params[0]),
+        [
+            np.einsum("ni,no->io", x, dz),
+            np.einsum("no->o", dz),
+            *behind,
+        ],
+    )
 
 
 def training(

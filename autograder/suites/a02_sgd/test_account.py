@@ -21,7 +21,12 @@ def points(number, kind):
 def tell(thing):
     """A layer, a network or a machine as ``trials.counted`` reads it."""
     if isinstance(thing, networks.Network):
-        return ("network", thing.name, thing.input_shape, tuple(tell(each) for each in thing.layers))
+        return (
+            "network",
+            thing.name,
+            thing.input_shape,
+            tuple(tell(each) for each in thing.layers),
+        )
     if isinstance(thing, Machine):
         names = ("flop_per_s", "memory_bytes_per_s", "kernel_overhead_s")
         return ("machine", {name: getattr(thing, name) for name in names})
@@ -176,9 +181,7 @@ def test_parameters_of_a_layer(ranks, rng):
 @points(10, "values")
 def test_parameters_of_a_network(ranks, rng):
     calls = [(each,) for each in KNOWN]
-    check_known(
-        ranks, "num_parameters", calls, (60_965_224, 62_378_344, 138_357_544, 61_706)
-    )
+    check_known(ranks, "num_parameters", calls, (60_965_224, 62_378_344, 138_357_544, 61_706))
     check_exact(ranks, "num_parameters", [(each,) for each in drawn(rng)])
 
 
@@ -231,7 +234,8 @@ def machines(rng):
     found = [Machine.load(name) for name in ("laptop", "textbook", "zaratan")]
     found.append(
         found[1].with_(
-            flop_per_s=float(rng.uniform(1e12, 9e12)), memory_bytes_per_s=float(rng.uniform(2, 9) * 1e11),
+            flop_per_s=float(rng.uniform(1e12, 9e12)),
+            memory_bytes_per_s=float(rng.uniform(2e11, 9e11)),
             kernel_overhead_s=float(rng.uniform(1, 9) * 1e-6),
         )
     )  # fmt: skip

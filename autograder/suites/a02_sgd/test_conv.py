@@ -81,7 +81,7 @@ def test_toeplitz_of_other_shapes(ranks, rng):
     calls = [
         (rng.standard_normal(kernel), image)
         for kernel, image in (
-            ((2, 3), (4, 5)), ((3, 1), (3, 4)), ((1, 1), (2, 3)), ((3, 4), (3, 4)), ((1, 2), (5, 2)),
+            ((2, 3), (4, 5)), ((3, 1), (3, 4)), ((1, 1), (2, 3)), ((3, 4), (3, 4)), ((1, 2), (5, 2))
         )
     ]  # fmt: skip
     trial.check(ranks, "conv:toeplitz", calls, [oracle.toeplitz(*call) for call in calls])
@@ -90,7 +90,9 @@ def test_toeplitz_of_other_shapes(ranks, rng):
 @points(6, "values")
 def test_im2col(ranks, rng):
     calls = [(numbers(rng, x), w[2:]) for x, w in PLAIN]
-    calls += [(numbers(rng, (2, 2, 4, 3), dtype), (2, 2)) for dtype in ("uint8", "float32", "int64")]
+    calls += [
+        (numbers(rng, (2, 2, 4, 3), dtype), (2, 2)) for dtype in ("uint8", "float32", "int64")
+    ]
     trial.check(ranks, IM2COL, calls, [oracle.im2col(*call) for call in calls])
 
 

@@ -1,5 +1,7 @@
 """sgd.py: layers, loss, gradients, mini-batches, updates."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ def points(number, kind):
 def network(rng, widths, dtype="float64"):
     """Random parameters; biases are as large as weights, so a forgotten one shows."""
     params = []
-    for d_in, d_out in zip(widths, widths[1:], strict=False):
+    for d_in, d_out in pairwise(widths):
         params.append((rng.standard_normal((d_in, d_out)) / np.sqrt(d_in)).astype(dtype))
         params.append(rng.standard_normal(d_out).astype(dtype))
     return params
@@ -83,9 +85,7 @@ def test_cross_entropy(ranks, rng):
         scores = 3 * rng.standard_normal((num_samples, classes))
         calls.append((scores, rng.integers(classes, size=num_samples)))
     calls.append((rng.standard_normal((4, 6)), np.array([1, 0, 1, 2])))  # no class 3, 4, 5
-    trial.check(
-        ranks, "sgd:cross_entropy", calls, [oracle.cross_entropy(*call) for call in calls]
-    )
+    trial.check(ranks, "sgd:cross_entropy", calls, [oracle.cross_entropy(*call) for call in calls])
 
 
 @points(5, "values")
@@ -94,9 +94,7 @@ def test_cross_entropy_of_large_scores(ranks, rng):
     for scale, shift in ((1e4, 0.0), (1.0, 1e4), (1.0, -1e4), (400.0, 0.0), (30.0, 0.0)):
         scores = np.clip(scale * rng.uniform(-1, 1, size=(5, 4)) + shift, -1e4, 1e4)
         calls.append((scores, rng.integers(4, size=5)))
-    trial.check(
-        ranks, "sgd:cross_entropy", calls, [oracle.cross_entropy(*call) for call in calls]
-    )
+    trial.check(ranks, "sgd:cross_entropy", calls, [oracle.cross_entropy(*call) for call in calls])
 
 
 @points(12, "values")
@@ -171,7 +169,9 @@ def test_each_epoch_has_its_own_order(ranks, rng):
     (first, other, again), _ = epochs(
         ranks, [(n, 32, seed, 3), (n, 32, seed + 1, 2), (n, 32, seed, 3)]
     )
-    line = 'python -c "import numpy, sgd; print(sgd.minibatches(9, 9, numpy.random.default_rng(1)))"'
+    line = (
+        'python -c "import numpy as n, sgd; print(sgd.minibatches(9, 4, n.random.default_rng()))"'
+    )
     for before, after in zip(first, again, strict=True):
         if not np.array_equal(before, after):
             raise Verdict("minibatches: the same rng gives other orders.", reproduce=line)
@@ -181,7 +181,7 @@ def test_each_epoch_has_its_own_order(ranks, rng):
             alike = _likeness(orders[early], orders[late])
             if alike > 0.1:
                 raise Verdict(
-                    f"minibatches: in two epochs (or in one and the samples' own order) {alike:.0%} "
+                    f"minibatches: in two epochs (or in one and the given order) {alike:.0%} "
                     "of the samples have the same place or neighbour; each call must draw a new "
                     "order of all samples.",
                     reproduce=line,
@@ -261,13 +261,9 @@ def test_inputs_stay_and_results_are_new(ranks, rng):
         ranks, "sgd:linear_backward", [(dy, x, W)], [(dy @ W.T, x.T @ dy, dy.sum(axis=0))]
     )
     trial.check_kept(ranks, "sgd:relu", [(x,), (abs(x),)], [x.clip(0), abs(x)])
-    trial.check_kept(
-        ranks, "sgd:relu_backward", [(x, x), (x, abs(x))], [x * (x > 0), x.copy()]
-    )
+    trial.check_kept(ranks, "sgd:relu_backward", [(x, x), (x, abs(x))], [x * (x > 0), x.copy()])
     scores, y = rng.standard_normal((4, 3)), rng.integers(3, size=4)
-    trial.check_kept(
-        ranks, "sgd:cross_entropy", [(scores, y)], [oracle.cross_entropy(scores, y)]
-    )
+    trial.check_kept(ranks, "sgd:cross_entropy", [(scores, y)], [oracle.cross_entropy(scores, y)])
     w, v, g = (network(rng, (3, 2)) for _ in range(3))
     moved = [0.5 * a + b for a, b in zip(v, g, strict=True)]
     after = [a - 0.1 * b for a, b in zip(w, moved, strict=True)]

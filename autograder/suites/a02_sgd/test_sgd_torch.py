@@ -1,5 +1,7 @@
 """sgd_torch.py: the same network and the same step with autograd and an optimizer."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ def points(number, kind):
 
 def network(rng, widths, dtype="float64"):
     params = []
-    for d_in, d_out in zip(widths, widths[1:], strict=False):
+    for d_in, d_out in pairwise(widths):
         params.append((rng.standard_normal((d_in, d_out)) / np.sqrt(d_in)).astype(dtype))
         params.append(rng.standard_normal(d_out).astype(dtype))
     return params

@@ -176,9 +176,7 @@ def check_lines(ranks: Any, target: str, call: Call, right: Any, allowed: int, r
     got, lines, _ = driven(ranks, "trials:measured", target, target, call)
     compare(target, call, got, right)
     if lines > allowed:
-        raise fail(
-            target, call, f"{lines} lines of your file ran; at most {allowed} may: {rule}."
-        )
+        raise fail(target, call, f"{lines} lines of your file ran; at most {allowed} may: {rule}.")
 
 
 def check_peak(ranks: Any, target: str, call: Call, right: Any, times: int, nbytes: int) -> None:
