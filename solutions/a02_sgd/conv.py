@@ -34,7 +34,7 @@ Rules for every function of this module:
   arrays, writable, that share no memory with what was given. A call keeps nothing for the next.
 - NumPy does the work: no ``scipy`` and no ``torch`` here. Loops are welcome, over the elements of a
   kernel, over windows, over images; a loop over single products is not. Counted are the lines
-  of this file that a call executes: at most 100 for each of the ``B H_out W_out`` windows.
+  of this file that a call executes: at most 200 for each of the ``B H_out W_out`` windows.
 - Memory: let M be the bytes of im2col's matrix, of x, of the filters and of y, all together, as
   elements of the filters' dtype. ``conv_forward`` needs at most 4 M, ``conv_backward`` at most 6 M,
   and 64 KiB more each.

@@ -10,7 +10,7 @@ def linear(x, W, b):
 def linear_backward(dy, x, W):
     x = np.asarray(x, W.dtype)
     ones = np.ones(len(dy), W.dtype)
-    return np.einsum("no,io", dy, W), np.einsum("ni,no", x, dy), ones @ dy
+    return np.einsum("no,io->ni", dy, W), np.einsum("ni,no->io", x, dy), ones @ dy
 
 
 def relu(z):

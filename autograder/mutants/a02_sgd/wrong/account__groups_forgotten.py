@@ -72,6 +72,5 @@ def layer_time_s(layer, shape, batch_size, machine, itemsize=4):
 
 def forward_time_s(network, batch_size, machine, itemsize=4):
     return sum(
-        layer_time_s(layer, shape, batch_size, machine, itemsize)
-        for layer, shape in walk(network)
+        layer_time_s(layer, shape, batch_size, machine, itemsize) for layer, shape in walk(network)
     )

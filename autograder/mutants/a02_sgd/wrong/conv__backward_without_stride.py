@@ -30,13 +30,13 @@ def conv_forward(x, w, b, stride=1, pad=0):
 
 
 def conv_backward(dy, x, w, stride=1, pad=0):
-    (B, C, H, W), (O, _, k_h, k_w) = x.shape, w.shape
+    (B, C, H, W), (k_h, k_w) = x.shape, w.shape[2:]
     H_out, W_out = dy.shape[2:]
     columns = im2col(x, (k_h, k_w), stride, pad).astype(w.dtype, copy=False)
-    flat = dy.reshape(B, O, -1)
+    flat = dy.reshape(B, len(w), -1)
     dw = np.matmul(flat, columns.transpose(0, 2, 1)).sum(axis=0).reshape(w.shape)
     del columns
-    pieces = np.matmul(w.reshape(O, -1).T, flat).reshape(B, C, k_h, k_w, H_out, W_out)
+    pieces = np.matmul(w.reshape(len(w), -1).T, flat).reshape(B, C, k_h, k_w, H_out, W_out)
     padded = np.zeros((B, C, H + 2 * pad, W + 2 * pad), dtype=w.dtype)
     for i, j in np.ndindex(k_h, k_w):
         rows = slice(i, i + H_out)
