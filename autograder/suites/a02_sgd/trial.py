@@ -40,7 +40,7 @@ def told(argument: Any) -> str:
 
 
 def fail(target: str, arguments: Sequence[Any], sentence: str, line: str = "") -> Verdict:
-    """A verdict on one call, with a line that makes one like it."""
+    """A verdict on one call, with a line that makes one like it; "" is no target in particular."""
     function = target.partition(":")[2]
     given = ", ".join(map(shown, arguments))
     if not line:
@@ -48,7 +48,8 @@ def fail(target: str, arguments: Sequence[Any], sentence: str, line: str = "") -
         words = [repr(target), *map(told, arguments)]
         words += ["dtype='float32'"] if floats and floats[-1] == np.float32 else []
         line = f'python -c "import trials; trials.show({", ".join(words)})"'
-    return Verdict(f"{function}({given}): {sentence}", reproduce=line)
+    where = f"{function}({given}): " if target else ""
+    return Verdict(f"{where}{sentence}", reproduce=line)
 
 
 def _arrays(value: Any) -> Iterable[np.ndarray]:
