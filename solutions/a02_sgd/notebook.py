@@ -158,7 +158,8 @@ assert off[4:6].max() < 1e-6  # h = 1e-5 and 1e-6
 
 # %% [markdown]
 # **Explain** the two slopes of the V. Why do tests of gradients take an h near 1e-6, and ask for
-# six digits and not for sixteen?
+# six digits and not for sixteen? One point at a large h may lie far above the others: which part of
+# the network has no derivative everywhere?
 #
 # ### A learning rate
 #
