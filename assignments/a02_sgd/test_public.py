@@ -142,8 +142,10 @@ def looked_at(ranks, target, call, right, strided=False, tolerance=1e-10):
 
 def measured(ranks, target, call, right, tolerance=1e-10):
     """Lines of your file that ran, and the most memory in use."""
-    result, lines, peak = called(ranks, "trials:measured", target, target, call)
+    result, lines, peak, foreign = called(ranks, "trials:measured", target, target, call)
     same(target, call, result, right, tolerance)
+    if foreign:
+        raise complain(target, call, f"your file imports {foreign[0]}; NumPy alone may help it.")
     return lines, peak
 
 

@@ -23,8 +23,9 @@ Rules for every function of this module:
 - What is given is not modified, not even for a moment, and may be read-only. Results are new
   arrays, writable, that share no memory with what was given. A call keeps nothing for the next
   one, and uses no random generator but the one that it is given.
-- Work: samples go through a layer together, in a matrix product. ``loss_and_gradients`` executes at
-  most 100 lines of this file for each layer, whatever B is.
+- Work: NumPy does it, no SciPy and no torch (that is the last module). Samples go through a layer
+  together, in a matrix product: ``loss_and_gradients`` executes at most 100 lines of this file for
+  each layer, whatever B is.
 - Memory: ``loss_and_gradients`` needs at most 6 times the bytes of x, of the outputs of all layers
   and of the parameters, all together, and 64 KiB more. So no array has B times the size of a W.
 """

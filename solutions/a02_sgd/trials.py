@@ -77,8 +77,8 @@ def measured(comm, target, arguments):
     """Call twice: once counting the lines of your file that run, once watching the memory.
 
     Returns:
-        ``(result, lines, peak_bytes)``: the most memory that was in use above what was there
-        before the call, the result included.
+        ``(result, lines, peak_bytes, foreign)``: the most memory that was in use above what was
+        there before the call, the result included; and libraries that are not for this module.
     """
     function = find(target)
     lines = _Lines(import_module(target.partition(":")[0]).__file__)
@@ -94,7 +94,8 @@ def measured(comm, target, arguments):
     result = function(*arguments)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return result, lines.count, peak - before
+    foreign = sorted({"scipy", "sklearn", "torch"} & set(sys.modules))
+    return result, lines.count, peak - before, foreign
 
 
 class _Lines:
@@ -178,7 +179,8 @@ def _tried(target, arguments):
                 number = at.tb_lineno
             at = at.tb_next
         place = f"{os.path.basename(here)}:{number}"
-        return None, f"it raised {type(error).__name__} at {place}: {error}"
+        said = f": {error}" if str(error) else ""
+        return None, f"it raised {type(error).__name__} at {place}{said}"
 
 
 def _global_generators():

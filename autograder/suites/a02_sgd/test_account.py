@@ -5,7 +5,7 @@ import pytest
 
 from autograder.suites.a02_sgd import oracle, trial
 from ringside import Machine
-from ringside.checking import Verdict
+from ringside.checking import Verdict, one_line
 from solutions.a02_sgd import networks
 
 MOST_BYTES = 2**20
@@ -115,11 +115,12 @@ def fail(function, call, sentence):
 
 def counted(ranks, function, calls):
     """The result of each call, and the most memory of one; none may raise."""
-    found, peak = trial.driven(ranks, "trials:counted", f"account:{function}", function, calls)
+    target, line = f"account:{function}", fail(function, calls[0], "").reproduce
+    found, peak = trial.driven(ranks, "trials:counted", target, function, calls, line=line)
     results = []
     for call, (result, raised) in zip(calls, found, strict=True):
         if raised:
-            raise fail(function, call, f"{raised}.")
+            raise fail(function, call, f"{one_line(raised)}.")
         results.append(result)
     return results, peak
 
@@ -139,7 +140,7 @@ def check_exact(ranks, function, calls):
     for call, result in zip(calls, results, strict=True):
         value, right = plain(result), getattr(oracle, function)(*call)
         if not _whole(value):
-            raise fail(function, call, f"it gives {value!r}, where whole numbers are asked for.")
+            raise fail(function, call, f"it gives {one_line(repr(value), 60)}; it must be {right}.")
         if value != right:
             raise fail(function, call, f"it is {value}; it must be {right}.")
 
@@ -154,7 +155,9 @@ def check_times(ranks, function, calls):
     for call, result in zip(calls, results, strict=True):
         value, right = plain(result), getattr(oracle, function)(*call)
         if type(value) not in (int, float) or not abs(value - right) <= 1e-9 * right:
-            raise fail(function, call, f"it is {value!r} s; it must be {right:.12g} s.")
+            raise fail(
+                function, call, f"it is {one_line(repr(value), 60)} s; it must be {right:.12g} s."
+            )
 
 
 def check_known(ranks, function, calls, rights):
@@ -162,7 +165,8 @@ def check_known(ranks, function, calls, rights):
     results, _ = counted(ranks, function, calls)
     for call, result, right in zip(calls, results, rights, strict=True):
         if plain(result) != right:
-            raise fail(function, call, f"it is {plain(result)}; it must be {right}.")
+            said = one_line(repr(plain(result)), 60)
+            raise fail(function, call, f"it is {said}; it must be {right}.")
 
 
 # -- values ----------------------------------------------------------------------------------------

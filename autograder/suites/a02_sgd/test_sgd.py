@@ -18,11 +18,11 @@ def points(number, kind):
 
 def network(rng, widths, dtype="float64"):
     """Random parameters; biases are as large as weights, so a forgotten one shows."""
-    params = []
-    for d_in, d_out in pairwise(widths):
-        params.append((rng.standard_normal((d_in, d_out)) / np.sqrt(d_in)).astype(dtype))
-        params.append(rng.standard_normal(d_out).astype(dtype))
-    return params
+    layers = [
+        (rng.standard_normal(pair) / np.sqrt(pair[0]), rng.standard_normal(pair[1]))
+        for pair in pairwise(widths)
+    ]
+    return [array.astype(dtype) for layer in layers for array in layer]
 
 
 def samples(rng, widths, num_samples, dtype="float64"):
@@ -211,7 +211,7 @@ def test_one_update(ranks, rng):
 
 
 @points(6, "values")
-def test_training_on_digits(ranks, rng):
+def test_training_on_real_data(ranks, rng):
     (x, y), _ = digits.load()
     calls, rights = [], []
     for sizes, widths, raw in (((40, 40, 13), (64, 12, 10), False), ((9, 1, 30), (64, 10), True)):

@@ -60,11 +60,22 @@ def _arrays(value: Any) -> Iterable[np.ndarray]:
             yield from _arrays(item)
 
 
-def driven(ranks: Any, driver: str, target: str, *arguments: Any) -> Any:
-    """What a function of ``trials.py`` returns, called on one rank."""
-    result = ranks.call(driver, 1, [arguments])
-    assert_ran(result, Case(target, 1, 0))
-    return result.values[0]
+def driven(
+    ranks: Any, driver: str, target: str, *arguments: Any, call: Call = (), line: str = ""
+) -> Any:
+    """What a function of ``trials.py`` returns, called on one rank; ``call`` is for sentences."""
+    return ran(ranks.call(driver, 1, [arguments]), target, call, line).values[0]
+
+
+def ran(result: Any, target: str, call: Call = (), line: str = "") -> Any:
+    """The run, if it ended well; its verdict speaks of a call, not of ranks."""
+    case = Case(target, 1, 0)
+    try:
+        assert_ran(result, case)
+    except Verdict as verdict:
+        sentence = verdict.sentence.removeprefix(f"{case}: ").replace("rank 0 raised", "it raised")
+        raise fail(target, call, sentence, line) from None
+    return result
 
 
 def answers(ranks: Any, target: str, calls: Sequence[Call]) -> list[Any]:
@@ -166,23 +177,25 @@ def check_kept(
 
 def check_second_call(ranks: Any, target: str, first: Call, second: Call, rights: Any) -> None:
     """A second call leaves the first one's result alone, and knows nothing of it."""
-    then, now, late = driven(ranks, "trials:twice", target, target, first, second)
+    then, now, late = driven(ranks, "trials:twice", target, target, first, second, call=first)
     compare(target, first, then, rights[0])
     compare(target, first, now, rights[0], "the first result, looked at after a second call,")
     compare(target, second, late, rights[1], "the second call's result")
 
 
 def check_lines(ranks: Any, target: str, call: Call, right: Any, allowed: int, rule: str) -> None:
-    """How many lines of the module's file a call executes."""
-    got, lines, _ = driven(ranks, "trials:measured", target, target, call)
+    """How many lines of the module's file a call executes, and whether NumPy alone helps it."""
+    got, lines, _, foreign = driven(ranks, "trials:measured", target, target, call, call=call)
     compare(target, call, got, right)
+    if foreign:
+        raise fail(target, call, f"your file imports {foreign[0]}; NumPy alone may do the work.")
     if lines > allowed:
         raise fail(target, call, f"{lines} lines of your file ran; at most {allowed} may: {rule}.")
 
 
 def check_peak(ranks: Any, target: str, call: Call, right: Any, times: int, nbytes: int) -> None:
     """The most memory in use during a call, the result included."""
-    got, _, peak = driven(ranks, "trials:measured", target, target, call)
+    got, _, peak, _ = driven(ranks, "trials:measured", target, target, call, call=call)
     compare(target, call, got, right)
     allowed = times * nbytes + 65_536
     if peak > allowed:

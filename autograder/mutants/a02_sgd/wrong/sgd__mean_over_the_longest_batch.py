@@ -1,4 +1,4 @@
-# fails: test_training_on_digits
+# fails: test_training_on_real_data
 """Divides by the first mini-batch's length, the last and shorter one's too."""
 
 import numpy as np

@@ -1,4 +1,4 @@
-# fails: test_training_on_digits
+# fails: test_training_on_real_data
 """The velocity is 0 before every step."""
 
 import numpy as np
