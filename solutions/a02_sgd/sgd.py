@@ -162,8 +162,8 @@ def train(params, x, y, batches, lr, momentum):
             length. The loss of a step is the mean over *its* samples.
 
     Returns:
-        ``(params, losses)``: the trained parameters, and for each step a number, the loss before
-        its update.
+        ``(params, losses)``: the trained parameters, and a list with a number for each step, the
+        loss before its update (an array of one dimension will do).
     """
     ### BEGIN SOLUTION
     velocity, losses = [np.zeros_like(w) for w in params], []

@@ -81,7 +81,7 @@ def evaluate(model, x, y):
 
     Returns:
         ``(loss, accuracy)``: two Python floats, the mean loss and the share of samples, 0 to 1,
-        whose largest score is that of the right class.
+        (to 1e-4) whose largest score is that of the right class.
 
     - The model is in evaluation mode meanwhile (dropout drops nothing), and afterwards in the
       mode in which it was.

@@ -179,21 +179,34 @@ def test_each_epoch_has_its_own_order(ranks, rng):
     for late in range(1, len(orders)):
         for early in range(late):
             alike = _likeness(orders[early], orders[late])
-            if alike > 0.1:
+            if alike:
                 raise Verdict(
-                    f"minibatches: in two epochs (or in one and the given order) {alike:.0%} "
-                    "of the samples have the same place or neighbour; each call must draw a new "
-                    "order of all samples.",
+                    f"minibatches: in two epochs (or in one and the given order) {alike}; each "
+                    "call must draw a new order of all samples.",
                     reproduce=line,
                 )
+    stays = (np.array(orders[1:]) == orders[1]).all(axis=0)
+    if stays.any():
+        where = int(np.argmax(stays))
+        raise Verdict(
+            f"minibatches: place {where} of the order has the same sample in all of "
+            f"{len(orders) - 1} epochs; each call must draw a new order of all samples.",
+            reproduce=line,
+        )
 
 
 def _likeness(a, b):
-    """The larger share: of samples in their old place, of samples whose next one is the same."""
+    """What two orders have in common that random ones have not; "" if nothing."""
     following = dict(zip(a.tolist(), np.roll(a, -1).tolist(), strict=True))
     pairs = zip(b.tolist(), np.roll(b, -1).tolist(), strict=True)
     same_next = sum(following[one] == two or following[two] == one for one, two in pairs)
-    return max(float((a == b).mean()), same_next / len(a))
+    share = max(float((a == b).mean()), same_next / len(a))
+    moved = float(np.abs(np.argsort(a) - np.argsort(b)).mean()) / len(a)
+    if share > 0.1:
+        return f"{share:.0%} of the samples have the same place or neighbour"
+    if moved < 0.25:  # a third, where orders are random
+        return f"a sample moves by only {moved:.0%} of all places on average"
+    return ""
 
 
 @points(5, "values")

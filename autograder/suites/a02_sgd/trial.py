@@ -103,10 +103,12 @@ def compare(
 ) -> None:
     """A result is what it must be; floats within the docstrings' tolerance."""
     if isinstance(right, list | tuple):
+        if all(isinstance(one, float) for one in right) and np.ndim(got) == 1:
+            got = list(got)  # an array of numbers is as good as a list of them
         if not isinstance(got, list | tuple) or len(got) != len(right):
             is_list = isinstance(got, list | tuple)
-            kind = f"{len(got)} things" if is_list else f"of type {type(got).__name__}"
-            raise fail(target, call, f"{what} is {kind}; it must be {len(right)} things.", line)
+            kind = f"{len(got)} parts" if is_list else f"of type {type(got).__name__}"
+            raise fail(target, call, f"{what} is {kind}; it must be {len(right)} parts.", line)
         for number, (one, wanted) in enumerate(zip(got, right, strict=True)):
             compare(target, call, one, wanted, f"{what}[{number}]", line)
     elif isinstance(right, np.ndarray):
