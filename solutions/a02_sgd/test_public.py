@@ -26,9 +26,18 @@ def points(number, kind, module):
 
 def called(ranks, driver, target, *arguments):
     """What a function of ``trials.py`` returns, called in the process of your module."""
-    result = ranks.call(driver, 1, [arguments])
-    assert_ran(result, Case(target, 1, 0))
-    return result.values[0]
+    return ended(ranks.call(driver, 1, [arguments]), target).values[0]
+
+
+def ended(result, target):
+    """The run, if your function raised nothing; if it did, a sentence about it."""
+    case = Case(target, 1, 0)
+    try:
+        assert_ran(result, case)
+    except Verdict as verdict:
+        sentence = verdict.sentence.replace(f"{case}: rank 0", f"{case.function}: it")
+        raise Verdict(sentence, detail=verdict.detail) from None
+    return result
 
 
 def ask(ranks, target, *calls):
@@ -49,7 +58,21 @@ def complain(target, call, sentence):
         f"{len(a)} arrays" if isinstance(a, list) else repr(a)
         for a in call
     )  # fmt: skip
-    return Verdict(f"{target.partition(':')[2]}({given}): {sentence}")
+    line = f'python -c "import trials; trials.show({", ".join([repr(target), *map(told, call)])})"'
+    return Verdict(f"{target.partition(':')[2]}({given}): {sentence}", reproduce=line * bool(call))
+
+
+def told(argument):
+    """An argument as ``trials.show`` reads it."""
+    if isinstance(argument, list):
+        return f"[{', '.join(map(told, argument))}]"
+    if not isinstance(argument, np.ndarray):
+        return repr(argument)
+    if argument.dtype.kind == "f":
+        return repr(list(argument.shape))
+    if argument.ndim == 1:
+        return repr(f"{len(argument)} of {argument.max() + 1}")
+    return repr(f"{argument.dtype} {' '.join(map(str, argument.shape))}")
 
 
 def same(target, call, got, right, tolerance=1e-10, what="the result"):
@@ -354,16 +377,16 @@ def test_images_stay_as_they_are(ranks, rng):
 # -- account ---------------------------------------------------------------------------------------
 
 
-def told(thing):
+def tell(thing):
     """A layer or network as ``trials.counted`` reads it."""
     if isinstance(thing, networks.Network):
-        return ("network", thing.name, thing.input_shape, tuple(map(told, thing.layers)))
+        return ("network", thing.name, thing.input_shape, tuple(map(tell, thing.layers)))
     return ("layer", type(thing).__name__, vars(thing))
 
 
-ALEXNET = told(networks.ALEXNET)
-CONV = told(networks.Conv(6, 3, stride=2, pad=1, groups=2))
-POOL, LINEAR = told(networks.Pool(2, 2)), told(networks.Linear(10))
+ALEXNET = tell(networks.ALEXNET)
+CONV = tell(networks.Conv(6, 3, stride=2, pad=1, groups=2))
+POOL, LINEAR = tell(networks.Pool(2, 2)), tell(networks.Linear(10))
 MACHINE = (
     "machine", {"flop_per_s": 1e12, "memory_bytes_per_s": 1e11, "kernel_overhead_s": 1e-6}
 )  # fmt: skip
@@ -394,7 +417,7 @@ def test_shapes(ranks):
 @points(20, "values", "account")
 def test_parameters(ranks):
     count(ranks, "layer_parameters", ((CONV, (4, 8, 11)), 114), ((LINEAR, (2, 3, 4)), 250))
-    count(ranks, "num_parameters", ((ALEXNET,), 60_965_224), ((told(networks.LENET5),), 61_706))
+    count(ranks, "num_parameters", ((ALEXNET,), 60_965_224), ((tell(networks.LENET5),), 61_706))
 
 
 @points(20, "values", "account")
@@ -418,7 +441,7 @@ def test_memory_of_activations(ranks):
 @points(15, "speed", "account")
 def test_roofline(ranks):
     # 16,000 FLOPs take 16 ns; 8 kB take 80 ns, and a thousand samples more of both.
-    wide = told(networks.Linear(100))
+    wide = tell(networks.Linear(100))
     few, many = 4 * (180 + 8100) / 1e11, 2 * 8000 * 1000 / 1e12
     count(
         ranks, "layer_time_s", ((wide, (80,), 1, MACHINE), few + 1e-6),
@@ -439,8 +462,7 @@ def test_nothing_is_made(ranks):
 
 
 def torch_call(ranks, driver, target, *arguments):
-    result = ranks.call(f"trials_torch:{driver}", 1, [arguments])
-    assert_ran(result, Case(target, 1, 0))
+    result = ended(ranks.call(f"trials_torch:{driver}", 1, [arguments]), target)
     return result.values[0], result.num_flops()[0]
 
 
