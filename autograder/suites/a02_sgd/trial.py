@@ -103,8 +103,8 @@ def compare(
 ) -> None:
     """A result is what it must be; floats within the docstrings' tolerance."""
     if isinstance(right, list | tuple):
-        if all(isinstance(one, float) for one in right) and np.ndim(got) == 1:
-            got = list(got)  # an array of numbers is as good as a list of them
+        if isinstance(got, np.ndarray) and all(isinstance(one, float) for one in right):
+            got = got.tolist()  # an array of numbers is as good as a list of them
         if not isinstance(got, list | tuple) or len(got) != len(right):
             is_list = isinstance(got, list | tuple)
             kind = f"{len(got)} parts" if is_list else f"of type {type(got).__name__}"

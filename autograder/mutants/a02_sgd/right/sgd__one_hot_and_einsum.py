@@ -68,4 +68,4 @@ def train(params, x, y, batches, lr, momentum):
         loss, gradients = loss_and_gradients(state[0], np.take(x, indices, axis=0), y[indices])
         state = sgd_step(*state, gradients, lr, momentum)
         losses.append(loss)
-    return state[0], losses
+    return state[0], np.array(losses)
