@@ -44,7 +44,7 @@ def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     name = plans.known(REAL)[0]
     module = next(iter(plans.load(name, REAL).modules)).filename
     solution = (REAL.solution(name) / module).read_text()
-    (region, *_) = bundle.solution_regions(solution)
+    region = max(bundle.solution_regions(solution), key=len)  # a run has two lines or more
     if kind == "notebook":
         text = json.dumps({"cells": [{"source": [f"{line}\n" for line in region]}]}, indent=1)
     elif kind == "text":

@@ -1,0 +1,285 @@
+"""How the tests call your functions: supplied, nothing to write.
+
+Your modules run in a process of their own (a "rank"; here there is one). What must be looked at
+from inside, such as memory or inputs that can't be written to, the tests ask for here.
+
+``show`` is for you: it draws inputs, calls a function and, where it can, compares::
+
+    python -c "import trials; trials.show('conv:conv_forward', [2, 3, 7, 5], [4, 3, 3, 2], [4])"
+"""
+
+import os
+import sys
+import tracemalloc
+from importlib import import_module
+
+import numpy as np
+
+
+def find(target):
+    """The function that ``"conv:im2col"`` names."""
+    module, _, function = target.partition(":")
+    return getattr(import_module(module), function)
+
+
+def answers(comm, target, calls):
+    """Call with each of a list of argument tuples.
+
+    Returns:
+        Per call ``(result, "")``, or ``(None, what it raised)``.
+    """
+    return [_tried(target, arguments) for arguments in calls]
+
+
+def looked_at(comm, target, calls, strided=False):
+    """Call with arguments that can't be written to, and look at them afterwards.
+
+    Args:
+        strided: let arrays be slices of larger ones, whose elements lie column by column.
+
+    Returns:
+        Per call ``((result, "") or (None, what it raised), complaint)``; the complaint is "" where
+        arguments stay as they were and results are new, writable arrays.
+    """
+    seen = []
+    for arguments in calls:
+        arguments = _inside_larger(arguments) if strided else arguments
+        given = list(_arrays(arguments))
+        before = [array.copy() for array in given]
+        for array in given:
+            array.flags.writeable = False
+        answer = _tried(target, arguments)
+        made = list(_arrays(answer[0]))
+        complaint = ""
+        if any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True)):
+            complaint = "an argument was changed; all must stay as they were"
+        elif any(np.shares_memory(a, b) for a in made for b in given):
+            complaint = "a result shares memory with an argument; it must be a new array"
+        elif any(not array.flags.writeable for array in made):
+            complaint = "a result can't be written to; it must be an array of the caller's own"
+        seen.append((answer, complaint))
+    return seen
+
+
+def twice(comm, target, first, second):
+    """Call with one tuple of arguments, then another.
+
+    Returns:
+        ``(first then, first now, second)``: the first result as it was and after the second call.
+    """
+    early = find(target)(*first)
+    then = _copied(early)
+    late = find(target)(*second)
+    return then, early, late
+
+
+def measured(comm, target, arguments):
+    """Call twice: once counting the lines of your file that run, once watching the memory.
+
+    Returns:
+        ``(result, lines, peak_bytes, foreign)``: the most memory that was in use above what was
+        there before the call, the result included; and libraries that are not for this module.
+    """
+    function = find(target)
+    lines = _Lines(import_module(target.partition(":")[0]).__file__)
+    outer = sys.gettrace()
+    sys.settrace(lines.enter)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(outer)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    result = function(*arguments)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    foreign = sorted({"scipy", "sklearn", "torch"} & set(sys.modules))
+    return result, lines.count, peak - before, foreign
+
+
+class _Lines:
+    """Counts the lines of one file as they run."""
+
+    def __init__(self, path):
+        self.path, self.count = os.path.abspath(path), 0
+
+    def enter(self, frame, event, argument):
+        if os.path.abspath(frame.f_code.co_filename) != self.path:
+            return None
+        return self.line
+
+    def line(self, frame, event, argument):
+        self.count += event == "line"
+        return self.line
+
+
+def epochs(comm, calls):
+    """``minibatches`` for each ``(n, batch_size, seed, times)``: several epochs from one generator.
+
+    Returns:
+        ``(answers, moved)``: per call a list of epochs; and did a call move NumPy's or Python's
+        global generator?
+    """
+    import random
+
+    found, moved = [], False
+    for n, batch_size, seed, times in calls:
+        rng = np.random.default_rng(seed)
+        np.random.seed(len(found))
+        random.seed(len(found))
+        before = _global_generators()
+        found.append([_tried("sgd:minibatches", (n, batch_size, rng)) for _ in range(times)])
+        moved = moved or before != _global_generators()
+    return found, moved
+
+
+def counted(comm, function, calls):
+    """A function of ``account.py`` for a list of calls, whose networks and machines are told.
+
+    ``("layer", "Conv", {...})``, ``("network", name, shape, layers)`` and ``("machine", {...})``
+    stand for the objects; all else is passed as it is.
+
+    Returns:
+        ``(answers, peak_bytes)``: and the most memory that a call had in use.
+    """
+    calls = [tuple(_made(argument) for argument in arguments) for arguments in calls]
+    found, peak = [], 0
+    for arguments in calls:
+        tracemalloc.start()
+        found.append(_tried(f"account:{function}", arguments))
+        peak = max(peak, tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return found, peak
+
+
+def _made(told):
+    import networks
+
+    from ringside import Machine
+
+    match told:
+        case ("layer", kind, fields):
+            return getattr(networks, kind)(**fields)
+        case ("network", name, shape, layers):
+            return networks.Network(name, tuple(shape), tuple(map(_made, layers)))
+        case ("machine", fields):
+            return Machine("asked", alpha_s=1e-6, beta_s_per_byte=1e-9, **fields)
+    return told
+
+
+def _tried(target, arguments):
+    try:
+        return find(target)(*arguments), ""
+    except Exception as error:
+        at, here = error.__traceback__, import_module(target.partition(":")[0]).__file__
+        number = 0
+        while at is not None:
+            if at.tb_frame.f_code.co_filename == here:
+                number = at.tb_lineno
+            at = at.tb_next
+        place = f"{os.path.basename(here)}:{number}"
+        said = f": {error}" if str(error) else ""
+        return None, f"it raised {type(error).__name__} at {place}{said}"
+
+
+def _global_generators():
+    import random
+
+    _, words, place, *_ = np.random.get_state()
+    return words.tobytes(), place, random.getstate()
+
+
+def _arrays(value):
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _arrays(item)
+
+
+def _inside_larger(value):
+    if isinstance(value, np.ndarray) and value.ndim:
+        larger = np.zeros([2 * n + 1 for n in value.shape], value.dtype, order="F")
+        view = larger[tuple(slice(1, None, 2) for _ in value.shape)]
+        view[...] = value
+        return view
+    if isinstance(value, list | tuple):
+        return type(value)(_inside_larger(item) for item in value)
+    return value
+
+
+def _copied(value):
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(item) for item in value)
+    return value
+
+
+# -- for you: inputs of given shapes, and comparisons ----------------------------------------------
+
+
+def show(target, *arguments, dtype="float64", seed=0):
+    """Call a function on random inputs, print the result, and compare it where that is possible.
+
+    Args:
+        arguments: ``[4, 3]`` stands for an array of that shape, ``[[4, 3], [3]]`` for a list of
+            arrays, ``"5 of 10"`` for five classes out of ten, ``"uint8 4 3"`` for whole numbers;
+            all else is passed as it is.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [_drawn(argument, rng, dtype) for argument in arguments]
+    result = find(target)(*drawn)
+    print(result)
+    if target == "conv:conv_forward":
+        print(f"off from SciPy's correlation by at most {_off_from_scipy(result, *drawn):.1e}")
+    if target == "sgd:loss_and_gradients":
+        params, x, y = drawn
+        off = _off_from_differences(lambda: find(target)(params, x, y)[0], params, result[1])
+        print(f"gradients off from finite differences by at most {off:.1e}")
+    if target == "conv:conv_backward":
+        dy, x, w, *rest = drawn
+        b = np.zeros(len(w))
+        off = _off_from_differences(
+            lambda: float((find("conv:conv_forward")(x, w, b, *rest) * dy).sum()), [x, w, b], result
+        )
+        print(f"gradients off from finite differences by at most {off:.1e}")
+
+
+def _drawn(argument, rng, dtype):
+    if isinstance(argument, str):
+        first, *rest = argument.split()
+        if first.isdigit():
+            return rng.integers(int(rest[1]), size=int(first))
+        return rng.integers(17, size=[int(n) for n in rest]).astype(first)
+    if isinstance(argument, list):
+        if argument and isinstance(argument[0], list):
+            return [_drawn(shape, rng, dtype) for shape in argument]
+        return rng.standard_normal(argument).astype(dtype)
+    return argument
+
+
+def _off_from_scipy(y, x, w, b, stride=1, pad=0):
+    from scipy.signal import correlate
+
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    right = np.stack([correlate(image, w_o, "valid")[0] for image in padded for w_o in w])
+    right = right.reshape(len(x), len(w), *right.shape[1:])[:, :, ::stride, ::stride]
+    return float(np.abs(y - right - b[:, None, None]).max())
+
+
+def _off_from_differences(loss, arrays, gradients, step=1e-6):
+    """The largest difference of a few elements of each gradient."""
+    worst, rng = 0.0, np.random.default_rng(1)
+    for array, gradient in zip(arrays, gradients, strict=True):
+        for _ in range(5):
+            at = tuple(int(rng.integers(n)) for n in array.shape)
+            kept = array[at]
+            array[at] = kept + step
+            above = loss()
+            array[at] = kept - step
+            below = loss()
+            array[at] = kept
+            worst = max(worst, abs((above - below) / (2 * step) - gradient[at]))
+    return worst

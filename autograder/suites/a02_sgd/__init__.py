@@ -1,0 +1,1 @@
+"""The hidden suite of a02_sgd, a file a module."""
