@@ -18,6 +18,60 @@ ROOT = Path(__file__).resolve().parent.parent
 ALL = lectures.find(ROOT / "lectures")
 nbformat = importlib.import_module("nbformat")
 
+WHOLE = (
+    """# %% [markdown] tags=["aims"]
+# # Lecture 0: A small lecture
+#
+# After it you can
+#
+# - one
+# - two
+# - three
+
+# %% [markdown] tags=["prerequisites"]
+# Nothing.
+
+# %% [markdown] tags=["problem"]
+# ## 1. A problem
+
+# %% [markdown] tags=["derivation", "limits"]
+# $$1 + 1 = 2$$
+
+# %% tags=["ranks", "figure", "systems"]
+assert ringside.run("one.py:one", 2).values == [1, 1]
+
+# %% [markdown] tags=["systems"]
+# They say 3 [2].
+
+# %% [markdown] tags=["corrected"]
+# > **Corrected.** It is 2, not 3 [1].
+
+"""
+    + "".join(
+        f"""# %% [markdown] tags=["question"]
+# **Question {number}.** How much?
+#
+# <details><summary>Answer</summary>
+#
+# Two.
+# </details>
+
+# %%
+assert 1 + 1 == 2
+
+"""
+        for number in range(1, 6)
+    )
+    + """# %% [markdown] tags=["reading"]
+# ## References
+#
+# 1. One. 2020.
+# 2. Two. 2021.
+#
+# Read next: [1].
+"""
+)
+
 TINY = """# %% [markdown] slideshow={"slide_type": "slide"}
 # # A small lecture
 
@@ -109,6 +163,42 @@ def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):
     assert not tiny.notebook.exists()
 
 
+def lacks(tiny, text, has_picture=True):
+    """What a lecture of this text lacks, if the cell of its figure shows a picture."""
+    tiny.source.write_text(text)
+    executed = lectures.read(tiny)
+    picture = nbformat.v4.new_output("display_data", {"image/png": ""})
+    executed.cells[4]["outputs"] = [picture] if has_picture else []
+    return lectures.missing(lectures.read(tiny), executed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("# - three\n", "", 'cell 0 (aims) has no "you can"'),
+        ('["prerequisites"]', '["limits"]', "no cell has the tag 'prerequisites'."),
+        ("# ## 1. A problem", "# A problem", "cell 2 (problem) opens no section"),
+        ("# $$1 + 1 = 2$$", "# $1 + 1 = 2$", "cell 3 (derivation) has no formula"),
+        ("ringside.run(", "other.run(", "cell 4 (ranks) runs nothing on ranks."),
+        ("They say 3 [2].", "They say 3.", "cell 5 (systems) cites no reference, [n]."),
+        ("> **Corrected.**", "Not so:", "cell 6 (corrected) has neither a table"),
+        ("Question 3.", "Question 4.", "cell 11 does not begin with **Question 3.**"),
+        ("# Two.\n# </details>", "# Two.", "cell 7 has no answer in <details>"),
+        ("assert 1 + 1", "1 + 1", "nothing below question 5 (cell 15) asserts"),
+        ("# 2. Two. 2021.\n", "", "cited but not listed: [2]."),
+        ("They say 3 [2].", "They say 3 [1].", "listed but not cited: [2]."),
+        ("# ## 1.", "# # 1.", "the first cell, and it alone, begins with the title"),
+    ],
+)
+def test_what_a_lecture_lacks_is_named(tiny, old, new, words):
+    assert lacks(tiny, WHOLE) == []
+    assert any(one.startswith(words) for one in lacks(tiny, WHOLE.replace(old, new)))
+
+
+def test_a_lecture_without_its_figure_is_not_whole(tiny):
+    assert lacks(tiny, WHOLE, has_picture=False) == ["cell 4 (figure) shows no picture."]
+
+
 def test_an_unknown_lecture_is_our_error(tiny, capsys):
     assert command(["build", "99", "--folder", str(tiny.source.parent)]) == 2
     assert "no lecture '99'" in capsys.readouterr().err
@@ -173,6 +263,13 @@ def test_cells_are_short_and_every_cell_has_a_slide_type(lecture):
 
 
 LONGEST_CELL = 17  # the magic and the imports among them
+
+
+@each(ALL)
+def test_it_has_the_parts_that_every_lecture_has(lecture):
+    """CONTRIBUTING.md lists them."""
+    executed = nbformat.read(lecture.notebook, as_version=4)
+    assert lectures.missing(lectures.read(lecture), executed) == []
 
 
 @each(ALL)
