@@ -62,7 +62,6 @@
 # %% slideshow={"slide_type": "skip"}
 import os
 import tempfile
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -73,7 +72,6 @@ from sklearn.datasets import load_digits
 import ringside
 from ringside.lectures import Knob, explore, show
 
-LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)

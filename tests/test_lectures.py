@@ -213,6 +213,86 @@ def test_a_table_has_numbers_text_and_gaps(tmp_path):
     np.testing.assert_array_equal(table["time_s"], [0.5, np.nan])
 
 
+# Sliders
+
+
+class Bar:
+    """Stands in for a timeline: something with a makespan, drawn as SVG."""
+
+    def __init__(self, makespan_s):
+        self.makespan_s = makespan_s
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What `explore` publishes, with timelines written as their makespan and the axis' end."""
+    published = []
+    monkeypatch.setattr(
+        "IPython.core.display_functions.publish_display_data", lambda data: published.append(data)
+    )
+    monkeypatch.setattr(
+        "ringside.draw.timeline_svg", lambda one, until_s: f"<i>{one.makespan_s} of {until_s:g}</i>"
+    )
+    return published
+
+
+def test_pictures_of_every_combination_wait_behind_the_sliders(shown):
+    lectures.explore(
+        lambda ranks, nbytes, alpha: Bar(ranks * nbytes + alpha),
+        alt="{ranks} ranks, {nbytes} bytes, {alpha} s",
+        same_scale=["ranks"],
+        ranks=lectures.Knob([2, 4], start=4),
+        nbytes=lectures.Knob([10, 1000], unit="bytes"),
+        alpha=lectures.Knob([0, 7], live=True, label="latency"),
+    )
+    [data] = shown
+    pictures = re.findall(r"<div( hidden)?><i>(.*?)</i></div>", data["text/html"])
+    assert pictures == [
+        (" hidden", "20 of 40"),  # the last slider turns fastest
+        (" hidden", "2000 of 4000"),
+        ("", "40 of 40"),
+        (" hidden", "4000 of 4000"),
+    ]
+    assert re.findall(r'max="(\d+)" value="(\d+)".*?data-stops="(.*?)"', data["text/html"]) == [
+        ("1", "1", "2|4"),
+        ("1", "0", "10 bytes|1,000 bytes"),
+    ]
+    assert "<span>latency 0</span>" in data["text/html"]
+    assert data["text/plain"] == "4 ranks, 10 bytes, 0 s"
+    assert "application/vnd.jupyter.widget-view+json" in data
+
+
+def test_figures_are_closed_as_they_are_drawn(shown):
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    open_before = []
+
+    def picture(n):
+        open_before.append(len(pyplot.get_fignums()))
+        figure, axes = pyplot.subplots(figsize=(1, 1))
+        return axes if n else figure
+
+    lectures.explore(picture, alt="{n} & more", n=lectures.Knob([0, 1, 2]))
+    assert open_before == [0, 0, 0, 0]  # the last one is the live picture
+    assert pyplot.get_fignums() == []
+    assert re.findall('<img alt="(.*?)"', shown[0]["text/html"]) == [
+        f"{n} &amp; more" for n in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"n": lectures.Knob([1])}, "n has 1 values: a slider needs at least 2."),
+        ({"n": lectures.Knob([1, 2], start=3)}, "n starts at 3, which is not among its values."),
+        ({"n": lectures.Knob(range(7)), "m": lectures.Knob(range(7))}, "49 pictures would be"),
+    ],
+)
+def test_knobs_that_cannot_be_turned_are_refused(shown, knobs, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        lectures.explore(lambda **_: Bar(1), alt="", **knobs)
+    assert shown == []
+
+
 # Every lecture
 
 
@@ -293,6 +373,8 @@ def test_every_figure_has_a_description(lecture):
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 assert len(output.metadata["image/png"]["alt"]) > 40, cell.source
+            if "ringside-explore" in output.get("data", {}).get("text/html", ""):
+                assert len(output.data["text/plain"]) > 40, cell.source
 
 
 NUMBER = re.compile(r"(?<![\w.\[])\d[\d,]*(?:\.\d+)?(?![\w\]])")
