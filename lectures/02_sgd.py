@@ -348,8 +348,8 @@ show(figure, "Loss after 200 steps over the learning rate for momentum 0, 0.5 an
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Turn the knobs.** On the left, the errors of the weights of one digit in the two steepest
 # directions, step by step, over lines of equal loss. On the right, the loss with all 65 directions.
-# Find: a zigzag; a path that creeps; the border, barely passed; an orbit round the minimum that
-# momentum refuses to leave.
+# Find: a zigzag; a path that swings past the minimum, like a ball in a bowl; the border, barely
+# passed; and a learning rate that explodes alone and not with momentum.
 
 
 # %% slideshow={"slide_type": "skip"}
