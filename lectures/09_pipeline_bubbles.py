@@ -403,7 +403,7 @@ runs["1F1B"].timeline
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Nothing is faster.** Take *any* schedule. The first microbatch needs $(S-1)\,t_f$ to reach the
 # last stage, which can't begin earlier. That stage has $M(t_f + t_b)$ of work. What it does last is
-# a backward pass, and its gradient needs another $(S-1)\,t_b$ to reach stage 0. So
+# a backward pass, and that gradient has $S-1$ more backward passes before it, one on each stage. So
 #
 # $$T \ge (S-1)\,t_f + M(t_f + t_b) + (S-1)\,t_b,$$
 #
@@ -463,8 +463,8 @@ show(figure, "Microbatches in flight over time on 4 stages. GPipe: all stages cl
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Why is $S - s$ the right limit?** Think of stages $s$ to $S - 1$ as a shop that microbatches
-# enter by a forward pass on stage $s$ and leave by the backward pass there. Little's law holds for
-# any shop:
+# enter by a forward pass on stage $s$ and leave by the backward pass there. Little's law [14] holds
+# for any shop:
 #
 # $$\text{number inside} = \text{rate} \times \text{time that each spends inside}.$$
 #
@@ -498,7 +498,7 @@ def schedule_timeline(schedule, stages, microbatches):
     return pipeline(list_schedule(microbatches, "BF", limit)).timeline
 
 
-for stages, microbatches in ((2, 2), (6, 12)):
+for stages, microbatches in ((2, 1), (6, 8)):
     both = [schedule_timeline(name, stages, microbatches) for name in ("GPipe", "1F1B")]
     assert all(np.isclose(one.makespan_s, 3e-3 * (microbatches + stages - 1)) for one in both)
 
@@ -508,7 +508,7 @@ explore(
     alt="Timeline of {schedule} on {stages} stages with {microbatches} microbatches.",
     schedule=Knob(["GPipe", "1F1B"], start="1F1B"),
     stages=Knob([2, 4, 6], start=4),
-    microbatches=Knob([1, 2, 4, 8, 12], start=4),
+    microbatches=Knob([1, 2, 4, 8], start=4),
 )
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -596,9 +596,9 @@ assert np.isclose(late_timeline("S - s", 1.0).makespan_s, 49e-3)
 assert np.isclose(late_timeline("M", 1.0).makespan_s, 39e-3)
 explore(
     late_timeline,
-    alt="Timeline of 8 microbatches on 4 stages, {in_flight} in flight, messages of {latency_ms} ms.",
+    alt="Timeline of 8 microbatches, {in_flight} of them in flight, latency {latency_ms} ms.",
     in_flight=Knob(list(LIMITS), start="S - s", label="in flight"),
-    latency_ms=Knob([0.0, 0.25, 0.5, 1.0], start=0.5, label="latency", unit="ms"),
+    latency_ms=Knob([0.0, 0.5, 1.0], start=0.5, label="latency", unit="ms"),
 )  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -877,8 +877,23 @@ assert errors["TPU", 4, "Transformer"] == [-0.06, -0.29, -0.39]
 assert errors["TPU", 32, "AmoebaNet"] == [0.60, 0.99, 0.89]
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Measured, and in brackets predicted and the error. **The Transformer with 32 microbatches** is
-# right within 8 %, on TPUs and on GPUs. Two groups of rows are not.
+# As published, and in brackets predicted; last the relative errors. **The Transformer with 32
+# microbatches** is right within 8 %, on TPUs and on GPUs. Two groups of rows are not.
+#
+# Could it be better still? The formula has the recomputed passes inside the backward passes, (a) of
+# section 9. Let them run early, (b):
+
+# %% slideshow={"slide_type": "fragment"}
+early = {k: (7 / 2) / ((4 * 32 + 3 * (k - 1)) / (32 * k)) for k in (2, 4, 8)}  # tf = 1, tb = 2
+late_32 = {k: k * 32 / (31 + k) for k in (2, 4, 8)}
+of_paper = {2: 1.8, 4: 3.4, 8: 6.3}
+print({k: f"{early[k]:.2f} to {late_32[k]:.2f}, published {of_paper[k]}" for k in of_paper})
+assert all(early[k] < of_paper[k] < late_32[k] for k in of_paper)
+assert [round(early[k], 2) for k in of_paper] == [1.71, 3.27, 6.01]
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# That makes it 1.71, 3.27 and 6.01: too low, by about as much. All three measurements lie between
+# the two models, and at this accuracy the table can't tell which one the system follows.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Faster than possible.** The Transformer with $M = 4$ is measured *faster* than the bound: the
@@ -960,29 +975,34 @@ for name in ("U-Net", "ResNet-101"):
         print(f"{name:10} n={n[i]} m={m[i]:4}: {gained[i]:.2f} times, bubble's bound {bound:.2f}: "
               f"{blame[name, n[i]]:4.0%} of what is missing")  # fmt: skip
     assert round(gained[3], 1) == {"U-Net": 3.6, "ResNet-101": 5.0}[name]
-assert round(max(blame.values()), 2) == 0.50 and round(blame["U-Net", 8], 2) == 0.27
+assert max(blame.values()) < 0.51 and round(blame["U-Net", 8], 2) == 0.27
 assert round(blame["ResNet-101", 8], 2) == 0.12 and torchgpipe["microbatches"].max() == 1667
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It is not. With up to 1667 microbatches, the bubble of `ResNet-101` is next to nothing: on 8 GPUs it
-# accounts for 12 % of what is missing, for U-Net for 27 %. The rest is imbalance, small microbatches
-# and transfers, which these tables can't separate. Look for the cause that you *can* compute first,
-# and then believe the number.
+# It is not. In no row does it account for more than half of what is missing. On 8 GPUs it is 27 % for
+# U-Net, and 12 % for `ResNet-101`, with up to 1667 microbatches. The rest is imbalance, small microbatches
+# and transfers, which these tables can't separate. A cause that you *can* compute should be computed
+# before it is blamed.
 
 # %% slideshow={"slide_type": "slide"}
+HOLLOW = {"markerfacecolor": "none", "label": "torchgpipe, AmoebaNet, m = 32"}
 groups = {
     "GPipe, Transformer, M = 32": (transformer & (M == 32), "o", "#0072b2"),
     "GPipe, Transformer, M = 1, 4": (transformer & (M < 32), "s", "#d55e00"),
     "GPipe, AmoebaNet": (~transformer, "^", "#7f5539"),
 }
+
+# %% slideshow={"slide_type": "fragment"}
 figure, axis = plt.subplots(figsize=(6, 4.6))
 axis.fill_between((0.9, 8), (0.81, 7.2), (0.99, 8.8), color="#e6e9ed", label="within 10 %")
 for name, (rows, marker, color) in groups.items():
     axis.plot(predicted[rows], speed[rows], marker, color=color, label=name)
-for stages, mark in ((2, "o"), (4, "s"), (8, "D")):
-    axis.plot(stages * 32 / (31 + stages), torch_speed[stages, 32], mark, color="#5c4d9a",
-              markerfacecolor="none", label=f"torchgpipe, AmoebaNet, n = {stages}, m = 32")  # fmt: skip
+ideal = [n * 32 / (31 + n) for n in (2, 4, 8)]
+axis.plot(ideal, [torch_speed[n, 32] for n in (2, 4, 8)], "D", color="#5c4d9a", **HOLLOW)
 axis.set(xscale="log", yscale="log", xlabel="if the bubble were all", ylabel="as published")
+for ticks in (axis.set_xticks, axis.set_yticks):
+    ticks([1, 2, 4, 8], [1, 2, 4, 8])
+axis.minorticks_off()
 axis.legend(frameon=False, fontsize=8)
 show(figure, "Published speeds over predicted ones, both logarithmic, with a band of 10 % around the diagonal. "
      "Transformers with 32 microbatches lie in the band, with 1 or 4 on or above it, AmoebaNet far below; "
@@ -1061,7 +1081,10 @@ assert QUOTED["PipeDream"] == {"GNMT-16": 277.7e6, "VGG-16": 138.36e6}
 # | pipelines are ideal for thousands of processes [9] | depth ends at the number of layers, and the bubble grows with it: 64 stages on 3072 GPUs [1] |
 # | largest networks: PipeDream 138M, GPipe 557M on 8 GPUs [10] | PipeDream trained GNMT-16, 277.7 million by its public profile [7]; 138M is VGG-16. GPipe's 557M ran on 4 partitions; it trained 6 billion on 16 accelerators, and 83.9 billion fit on 128 [4] |
 # | torchgpipe: 15.8 billion, in the same column [10] | that is a memory benchmark, 15.82 billion parameters in 154.1 GiB on 8 GPUs; nothing was trained [6] |
+# | "model parallelism": layers on different GPUs [11], operators cut up [9] | two schemes: between layers (a pipeline) and inside them (tensor parallelism); say which |
 # | pipelines are a combination of other schemes [11] | they are an axis of their own, as sequence parallelism is |
+# | a batch in parts: samples 1 to $B/4$, $B/4$ to $2B/4$ [9] | the samples on the borders are counted twice; the second part starts at $B/4 + 1$ |
+# | data-parallel processes are never idle [9] | they have no bubble, but wait for gradients, stragglers and input |
 # | 1F1B has a smaller bubble | the same one, unless you use the memory that it saves for more microbatches |
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -1200,8 +1223,8 @@ figure, axis = plt.subplots(figsize=(10, 1.9), layout="constrained")
 paint(axis, zero_bubble.timeline, "1F1B with backward passes in two halves: 27 ms")
 axis.set(ylim=(3.5, -0.5), xlim=(0, 33), xlabel="time (ms)")
 axis.set_yticks(range(4), [f"stage {stage}" for stage in range(4)])
-show(figure, "The schedule of question 5: backward passes in halves of 1 ms; only a small triangle of 3 ms at the "
-     "start of the last stages and short gaps on the first ones are idle.")  # fmt: skip
+show(figure, "The schedule of question 5: backward passes in halves of 1 ms; 3 ms are idle on each stage, all "
+     "of them before its first backward pass; after that every stage works without a gap.")  # fmt: skip
 session.close()
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -1244,6 +1267,8 @@ session.close()
 # 12. TorchTitan, benchmark tables of December 2024. github.com/pytorch/torchtitan
 # 13. P. Qi, X. Wan, G. Huang, M. Lin. Zero bubble pipeline parallelism. ICLR 2024.
 #    arXiv:2401.10241.
+# 14. J. D. C. Little. A proof for the queuing formula: L = λW. Operations Research 9(3), 383–387,
+#    1961.
 #
 # Read next: [4], which is short and clear; section 2.2 of [1] for interleaving; [13] for how far the
 # bubble can be pushed.
