@@ -287,21 +287,54 @@ assert 4 * 4 * 3 == 48 and round(48 / 21, 1) == 2.3 and np.allclose(gpipe.timeli
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 4. The bubble, by stages and microbatches
 #
-# *Predict: 16 stages, as many microbatches. What share of the time is idle? And how many
-# microbatches bring it below 20 %?* In GPipe every stage has the same list, so a run takes a line.
+# Schedules for many sizes are tedious to write down. Let a small *list scheduler* do it: time
+# advances in ticks, and a stage that is free takes the first pass that it may begin. It has two
+# knobs: which kind of pass it prefers, and its limit, how many microbatches a stage may have begun
+# and not finished.
+
+# %% slideshow={"slide_type": "fragment"}
+TICKS = {"F": 1, "B": 2}
+
+
+def may_begin(kind, stage, words, end, now, num_microbatches, limit):
+    """Whether what the stage's next pass of this kind needs is there, and there is room for it."""
+    begun, done = (sum(word[0] == kind for word in words[stage]) for kind in "FB")
+    if kind == "B":
+        last = stage + 1 == len(words)
+        return end.get((stage, f"F{done}") if last else (stage + 1, f"B{done}"), np.inf) <= now
+    there = stage == 0 or end.get((stage - 1, f"F{begun}"), np.inf) <= now
+    return there and begun < num_microbatches and begun - done < limit[stage]
 
 
 # %% slideshow={"slide_type": "fragment"}
-def all_forward_then_all_backward(num_stages, num_microbatches):
-    words = [f"{kind}{m}" for kind in "FB" for m in range(num_microbatches)]
-    return [" ".join(words)] * num_stages
+def list_schedule(num_microbatches, prefer, limit):
+    """For every stage its words; limit: microbatches that it may have begun and not finished."""
+    words, end, now = [[] for _ in limit], {}, 0
+    while sum(map(len, words)) < 2 * num_microbatches * len(limit):
+        for stage, own in enumerate(words):
+            if own and end[stage, own[-1]] > now:
+                continue  # the stage is at work
+            for kind in prefer:
+                if may_begin(kind, stage, words, end, now, num_microbatches, limit):
+                    own.append(f"{kind}{sum(word[0] == kind for word in own)}")
+                    end[stage, own[-1]] = now + TICKS[kind]
+                    break
+        now += 1
+    return [" ".join(own) for own in words]
 
 
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With forward passes first and no limit, it is GPipe. *Predict: 16 stages, as many microbatches.
+# What share of the time is idle? And how many microbatches bring it below 20 %?*
+
+# %% slideshow={"slide_type": "fragment"}
+assert list_schedule(4, "FB", [4] * 4) == ["F0 F1 F2 F3 B0 B1 B2 B3"] * 4
 STAGES, MICROBATCHES = [2, 4, 8, 16], [1, 2, 4, 8, 16, 32, 64]
 bubbles = {}
 for num_stages in STAGES:
     for num_microbatches in MICROBATCHES[: 7 if num_stages < 16 else 6]:
-        run = pipeline(all_forward_then_all_backward(num_stages, num_microbatches))
+        no_limit = [num_microbatches] * num_stages
+        run = pipeline(list_schedule(num_microbatches, "FB", no_limit))
         bubbles[num_stages, num_microbatches] = np.mean(run.timeline.idle_s) / run.makespan_s
 for (S, M), bubble in bubbles.items():
     assert np.isclose(bubble, (S - 1) / (M + S - 1))
@@ -342,48 +375,13 @@ assert all((S - 1) / (5 * S - 1) < 0.2 for S in range(1, 10_000))
 # ## 5. One forward, one backward
 #
 # GPipe's stages do all forward passes first. The last stage could begin with the backward pass of
-# microbatch 0 at once; it has everything it needs. To try such ideas, let a small *list scheduler*
-# write the schedules: time advances in ticks, and a stage that is free takes the first thing that
-# it may do. Two knobs: which kind it prefers, and on how many microbatches it may have begun.
-
-# %% slideshow={"slide_type": "fragment"}
-TICKS = {"F": 1, "B": 2}
-
-
-def may_begin(kind, stage, words, end, now, num_microbatches, limit):
-    """Whether what the stage's next pass of this kind needs is there, and there is room for it."""
-    begun, done = (sum(word[0] == kind for word in words[stage]) for kind in "FB")
-    if kind == "B":
-        last = stage + 1 == len(words)
-        return end.get((stage, f"F{done}") if last else (stage + 1, f"B{done}"), np.inf) <= now
-    there = stage == 0 or end.get((stage - 1, f"F{begun}"), np.inf) <= now
-    return there and begun < num_microbatches and begun - done < limit[stage]
-
-
-# %% slideshow={"slide_type": "fragment"}
-def list_schedule(num_microbatches, prefer, limit):
-    """For every stage its words; limit: on how many microbatches a stage may have begun."""
-    words, end, now = [[] for _ in limit], {}, 0
-    while sum(map(len, words)) < 2 * num_microbatches * len(limit):
-        for stage, own in enumerate(words):
-            if own and end[stage, own[-1]] > now:
-                continue  # the stage is at work
-            for kind in prefer:
-                if may_begin(kind, stage, words, end, now, num_microbatches, limit):
-                    own.append(f"{kind}{sum(word[0] == kind for word in own)}")
-                    end[stage, own[-1]] = now + TICKS[kind]
-                    break
-        now += 1
-    return [" ".join(own) for own in words]
-
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# Three settings, 4 stages, 8 microbatches:
+# microbatch 0 at once; it has everything that it needs. For the list scheduler that is a turn of
+# its knobs. Three settings, 4 stages, 8 microbatches:
 #
 # - forward passes first: GPipe again;
 # - backward passes first;
-# - backward passes first, and stage $s$ begins on at most $S - s$ microbatches: the last stage on
-#   one, the first on four.
+# - backward passes first, and stage $s$ has at most $S - s$ microbatches begun and not finished:
+#   the last stage one, the first four.
 #
 # *Predict: which is the fastest?*
 
@@ -397,7 +395,7 @@ runs = {name: pipeline(schedules) for name, schedules in SCHEDULES.items()}
 for name, run in runs.items():
     print(f"{name}: {run.makespan_s * 1e3:g} ms")
     print("\n".join(f"  stage {s}  {words}" for s, words in enumerate(SCHEDULES[name])))
-assert SCHEDULES["GPipe"] == all_forward_then_all_backward(4, 8)
+assert len(set(SCHEDULES["GPipe"])) == 1  # the same list on every stage
 assert all(np.isclose(run.makespan_s, 33e-3) for run in runs.values())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -500,10 +498,9 @@ assert most_kept(pipeline(list_schedule(64, "BF", [4, 3, 2, 1]))) == [4, 3, 2, 1
 # %% slideshow={"slide_type": "fragment"}
 def schedule_timeline(schedule, stages, microbatches):
     """The timeline of one step on ranks."""
-    if schedule == "GPipe":
-        return pipeline(all_forward_then_all_backward(stages, microbatches)).timeline
-    limit = list(range(stages, 0, -1))
-    return pipeline(list_schedule(microbatches, "BF", limit)).timeline
+    limit = list(range(stages, 0, -1)) if schedule == "1F1B" else [microbatches] * stages
+    prefer = "BF" if schedule == "1F1B" else "FB"
+    return pipeline(list_schedule(microbatches, prefer, limit)).timeline
 
 
 for stages, microbatches in ((2, 1), (6, 8)):
@@ -589,7 +586,7 @@ assert [2 * (4 - s) - 1 for s in range(4)] == TWO_EACH and list(extra) == [4, 5,
 # With 7 in flight on stage 0 in the place of 4, latency is hidden completely: 108 ms. And that is
 # still independent of $M$, where GPipe would keep 32.
 #
-# **Turn the knobs**: latency, and how many microbatches stage $s$ may have begun.
+# **Turn the knobs**: latency, and how many microbatches may be in flight on stage $s$.
 
 # %% slideshow={"slide_type": "fragment"}
 LIMITS = {"S - s": ONE_EACH, "2 (S - s) - 1": TWO_EACH, "M": [8] * 4}
