@@ -306,7 +306,7 @@ def may_begin(kind, stage, words, end, now, num_microbatches, limit):
     return there and begun < num_microbatches and begun - done < limit[stage]
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 def list_schedule(num_microbatches, prefer, limit):
     """For every stage its words; limit: microbatches that it may have begun and not finished."""
     words, end, now = [[] for _ in limit], {}, 0
@@ -323,7 +323,7 @@ def list_schedule(num_microbatches, prefer, limit):
     return [" ".join(own) for own in words]
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # With forward passes first and no limit, it is GPipe. *Predict: 16 stages, as many microbatches.
 # What share of the time is idle? And how many microbatches bring it below 20 %?*
 
@@ -582,7 +582,7 @@ for limit in (ONE_EACH, [5, 4, 3, 1], [6, 5, 3, 1], TWO_EACH):
 assert [round(ms) for ms in extra.values()] == [131, 125, 117, 108]
 assert [2 * (4 - s) - 1 for s in range(4)] == TWO_EACH and list(extra) == [4, 5, 6, 7]
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # With 7 in flight on stage 0 in the place of 4, latency is hidden completely: 108 ms. And that is
 # still independent of $M$, where GPipe would keep 32.
 #
@@ -738,7 +738,7 @@ show(figure, "Three schedules of 8 microbatches on 4 stages, one above the other
 assert round(np.mean(interleaved.timeline.idle_s) / interleaved.makespan_s, 2) == 0.16
 assert most_kept(interleaved) == [11, 9, 7, 5] and 11 / 2 == 5.5
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # The bubble went from 27 % to 16 %, with two pieces. The price: 112 messages in the place of 48,
 # and more in flight: 11 pieces, as much as 5.5 stages' activations, on stage 0 where 1F1B keeps 4.
 # It also feels latency sooner: its round is made of twice as many hops. *Predict at $\alpha = 0.5$
@@ -882,7 +882,7 @@ assert errors["GPU", 32, "Transformer"] == [0.0, 0.05, 0.03]
 assert errors["TPU", 4, "Transformer"] == [-0.06, -0.29, -0.39]
 assert errors["TPU", 32, "AmoebaNet"] == [0.60, 0.99, 0.89]
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # As published, and in brackets predicted; last the relative errors. **The Transformer with 32
 # microbatches** is right within 8 %, on TPUs and on GPUs. Two groups of rows are not.
 #
@@ -943,7 +943,7 @@ torch_speed = dict(zip(zip(torchgpipe["partitions"][ours].tolist(),
 tpu = (published["device"] == "TPU") & ~transformer
 gpipe_speed = dict(zip(zip(K[tpu].tolist(), M[tpu].tolist()), speed[tpu]))
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 fits = {}
 for name, table_of in (("GPipe", gpipe_speed), ("torchgpipe", torch_speed)):
     for stages in (2, 4, 8):
@@ -1026,7 +1026,7 @@ gib = np.array([282.2e6, 785.8e6, 5.3e9, 21.0e9, 83.9e9]) * 12 / 2**30
 assert round(gib[0], 2) == 3.15 and 282.2e6 * 12 / 2**30 < 11.7
 assert (np.abs(gib[1:] / [8.8, 59.5, 235.1, 937.9] - 1) < 0.006).all()
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # What lies *above* the band can't be, with equal work; what lies below has more to it than the
 # bubble.
 #
