@@ -1248,7 +1248,7 @@ session.close()
 # In the assignment `a09_pipeline` you write the rules behind these lists for any $S$, $M$ and $v$
 # (`schedule.py`), an interpreter for any of them with real layers and real gradients (`stage.py`),
 # the formulas (`bubble.py`), and the same with torch and recomputation (`pipeline_torch.py`). A
-# schedule of your own that meets the bounds gets full marks; that of question 5 does.
+# schedule of your own that meets the stated bounds gets full marks too.
 #
 # Next: lecture 10 drops the flush, lets stages work with weights of different age, and asks what
 # that does to the gradient.
@@ -1282,8 +1282,8 @@ session.close()
 # 12. TorchTitan, benchmark tables of December 2024. github.com/pytorch/torchtitan
 # 13. P. Qi, X. Wan, G. Huang, M. Lin. Zero bubble pipeline parallelism. ICLR 2024.
 #    arXiv:2401.10241.
-# 14. J. D. C. Little. A proof for the queuing formula: L = λW. Operations Research 9(3), 383–387,
-#    1961.
+# 14. J. D. C. Little. A proof for the queuing formula: L = λW. Operations Research 9 (1961), no. 3,
+#    pages 383–387.
 #
 # Read next: [4], which is short and clear; section 2.2 of [1] for interleaving; [13] for how far the
 # bubble can be pushed.
