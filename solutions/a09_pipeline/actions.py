@@ -5,8 +5,8 @@ whoever runs a schedule moves activations and gradients where the next action ne
 
     Forward(2)            F2      the forward pass of microbatch 2
     Backward(2)           B2      its whole backward pass; or that in two halves:
-    BackwardInput(2)      I2      the gradient with respect to the input, which the stage before needs
-    BackwardWeight(2)     W2      the gradients of the weights, which nobody waits for; any time later
+    BackwardInput(2)      I2      the gradient of the input, which the stage before needs
+    BackwardWeight(2)     W2      the gradients of the weights, any time later
     Forward(2, chunk=1)   F2.1    of the stage's second piece of the model
 """
 

@@ -34,7 +34,8 @@ def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
         actions: what this stage does, in this order (``actions.py``).
         batch_sizes: samples of each microbatch, on all ranks; at least one each. They may differ.
         inputs: on stage 0 a list of one array a microbatch, shape ``(samples, width)``; else None.
-        targets: on stage S - 1 likewise; else None. Inputs and targets are not modified.
+        targets: on stage S - 1 likewise; else None. Parameters, inputs and targets
+            are not modified.
 
     Returns:
         On stage S - 1 the loss of the whole batch, a float; on the others None. Every piece's

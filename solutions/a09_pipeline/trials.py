@@ -71,11 +71,15 @@ def stepped(comm, params, words, batch_sizes, inputs, targets, costs=(1e-6, 2e-6
         costs: seconds of a forward and a backward pass through one piece.
 
     Returns:
-        A dict: ``loss``, and ``grads``: per chunk the gradients.
+        A dict: ``loss``, ``grads``: per chunk the gradients, and ``kept``: are parameters, inputs
+        and targets as they were?
     """
     pieces = made(comm, params, costs)
+    given = [each for piece in pieces for each in piece.params] + (inputs or []) + (targets or [])
+    before = [np.array(each) for each in given]
     loss = find("stage:run")(comm, pieces, parse(words), batch_sizes, inputs, targets)
-    return {"loss": loss, "grads": [piece.grads for piece in pieces]}
+    kept = all(np.array_equal(a, b) for a, b in zip(given, before, strict=True))
+    return {"loss": loss, "grads": [piece.grads for piece in pieces], "kept": kept}
 
 
 def made(comm, params, costs):

@@ -42,7 +42,7 @@ def lists(name, *case):
     return trial.lists_of(getattr(oracle, name), *case)
 
 
-@points(16, "speed")
+@points(16, "values")
 def test_makespan(ranks, rng):
     costs = [(1.0, 2.0), (0.25, 0.5), (3.0, 1.0), tuple(rng.uniform(0.1, 4, size=2).tolist())]
     calls = [(*size, *each) for size in (*SIZES, *drawn(rng)) for each in costs]
@@ -55,7 +55,7 @@ def test_makespan(ranks, rng):
     check_numbers(ranks, "makespan_s", calls, right)
 
 
-@points(10, "speed")
+@points(10, "values")
 def test_makespan_of_chunks(ranks, rng):
     calls = [(*size, 1.0, 2.0, v) for size in SMALL for v in (1, 2, 4)]
     calls += [(*size, 0.5, 1.5, v) for size in drawn(rng) for v in (2, 3)]
@@ -69,7 +69,7 @@ def test_makespan_of_chunks(ranks, rng):
     check_numbers(ranks, "makespan_s", calls, right)
 
 
-@points(14, "speed")
+@points(14, "values")
 def test_bubble_fraction(ranks, rng):
     calls = [*SIZES, *drawn(rng), *((*size, v) for size in SIZES for v in (1, 2, 5))]
 
@@ -79,7 +79,7 @@ def test_bubble_fraction(ranks, rng):
     check_numbers(ranks, "bubble_fraction", calls, right)
 
 
-@points(12, "speed")
+@points(12, "values")
 def test_fewest_microbatches(ranks):
     calls = [(s, most) for s in (1, 2, 4, 8, 33) for most in (0.9, 0.5, 0.25, 0.2, 0.1, 0.03)]
     calls += [(s, most, v) for s in (2, 5, 8) for most in (0.5, 0.2, 0.05) for v in (1, 2, 4)]

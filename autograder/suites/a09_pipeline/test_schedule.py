@@ -77,9 +77,7 @@ def test_gpipes_forward_passes_come_first(ranks, rng):
         for stage, actions in enumerate(lists):
             kinds = [replayed.kind(each) for each in actions]
             if "Forward" in kinds[case[1] :]:
-                raise trial.wrong(
-                    "gpipe", (*case, stage), "has a Forward after a backward action."
-                )
+                raise trial.wrong("gpipe", (*case, stage), "has a Forward after a backward action.")
 
 
 def check_in_flight(ranks, function, cases, allowed):
