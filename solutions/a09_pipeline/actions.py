@@ -52,7 +52,8 @@ class BackwardWeight:
 
 
 Action = Forward | Backward | BackwardInput | BackwardWeight
-LETTERS = {Forward: "F", Backward: "B", BackwardInput: "I", BackwardWeight: "W"}
+KINDS = {"F": Forward, "B": Backward, "I": BackwardInput, "W": BackwardWeight}
+LETTERS = {kind.__name__: letter for letter, kind in KINDS.items()}
 
 
 def text(actions):
@@ -62,7 +63,7 @@ def text(actions):
     'F0 F1 B0 I1 W1.2'
     """
     return " ".join(
-        f"{LETTERS[type(each)]}{each.microbatch}" + (f".{each.chunk}" if each.chunk else "")
+        f"{LETTERS[type(each).__name__]}{each.microbatch}" + (f".{each.chunk}" if each.chunk else "")
         for each in actions
     )
 
@@ -73,9 +74,8 @@ def parse(words):
     >>> parse("F0 B0.1")
     [Forward(microbatch=0, chunk=0), Backward(microbatch=0, chunk=1)]
     """
-    kinds = {letter: kind for kind, letter in LETTERS.items()}
     found = []
     for word in words.split():
         microbatch, _, chunk = word[1:].partition(".")
-        found.append(kinds[word[0]](int(microbatch), int(chunk or 0)))
+        found.append(KINDS[word[0]](int(microbatch), int(chunk or 0)))
     return found

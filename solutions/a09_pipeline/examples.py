@@ -6,9 +6,8 @@ Each stage has two layers n -> n -> n, each microbatch 32 samples; the actions a
 ``schedule.py``.
 """
 
-from importlib import import_module
-
 import numpy as np
+import schedule
 from actions import text
 from model import Piece, loss_gradient, random_parameters
 
@@ -22,7 +21,7 @@ def arguments(function, world_size, rank, options):
         return None
     name = str(options.others.get("schedule", "one_f_one_b"))
     count = int(options.others.get("microbatches", 8))
-    actions = getattr(import_module("schedule"), name)(world_size, count, rank)
+    actions = getattr(schedule, name)(world_size, count, rank)
     inputs, targets = _batch(count, options)
     return (
         _params(rank, options),

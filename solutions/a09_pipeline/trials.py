@@ -9,7 +9,7 @@ import tracemalloc
 from importlib import import_module
 
 import numpy as np
-from actions import LETTERS, parse, text
+from actions import Action, parse, text
 from model import Piece, random_parameters
 
 
@@ -53,7 +53,7 @@ def shape_of(actions):
     if not isinstance(actions, list | tuple):
         return f"of type {type(actions).__name__}, not a list"
     for place, each in enumerate(actions):
-        if type(each) not in LETTERS:
+        if not isinstance(each, Action):
             return f"a list whose element {place} is of type {type(each).__name__}, not an action"
         for number in (each.microbatch, each.chunk):
             if not isinstance(number, int | np.integer) or isinstance(number, bool):
