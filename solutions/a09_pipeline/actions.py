@@ -62,10 +62,11 @@ def text(actions):
     >>> text([Forward(0), Forward(1), Backward(0), BackwardInput(1), BackwardWeight(1, chunk=2)])
     'F0 F1 B0 I1 W1.2'
     """
-    return " ".join(
-        f"{LETTERS[type(each).__name__]}{each.microbatch}" + (f".{each.chunk}" if each.chunk else "")
-        for each in actions
-    )
+    words = []
+    for each in actions:
+        word = f"{LETTERS[type(each).__name__]}{each.microbatch}"
+        words.append(f"{word}.{each.chunk}" if each.chunk else word)
+    return " ".join(words)
 
 
 def parse(words):
