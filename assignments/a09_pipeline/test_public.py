@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 import replayed
 from actions import parse
-from cases import stage_call
+from cases import stage_call, torch_call
 from model import Piece, loss_gradient
 from model import loss as loss_of
+from torch_trials import torch_sample
 from trials import sample
 
 from ringside import Machine
@@ -258,6 +259,7 @@ from model import random_parameters
 import examples, stage
 comm = watched(MPI.COMM_WORLD, 20.0)
 words = ["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"][comm.Get_rank()]
+from torch_trials import torch_sample
 from trials import sample
 params, inputs, targets = sample(3, [2, 1, 2])
 rank = comm.Get_rank()
@@ -407,3 +409,139 @@ def test_microbatches_in_flight(ranks):
 def test_bytes_of_activations(ranks):
     cases = [(("gpipe", 4, 8, 1, 100, 10), 800), (("gpipe", 4, 8, 1, 100, 10, True), 170)]
     check_numbers(ranks, "activation_bytes", [*cases, (("one_f_one_b", 4, 8, 3, 100, 10), 100)])
+
+
+# -- pipeline_torch --------------------------------------------------------------------------------
+
+TORCH_CHUNKS = ["F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1"]
+
+
+def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **options):
+    """One step of ``pipeline_torch.run``, compared with the whole batch unless there is dropout."""
+    p, chunks = len(words), 2 if words is TORCH_CHUNKS else 1
+    call = torch_call(name, words, batch_sizes, chunks, recompute)
+    params, inputs, targets = torch_sample(
+        p * chunks, batch_sizes, options.pop("widths", (5, 7, 4))
+    )
+    costs, through = options.pop("costs", (1e-6, 2e-6)), options.pop("through", "stepped")
+    arguments = []
+    for stage in range(p):
+        own = [params[chunk * p + stage] for chunk in range(chunks)]
+        widths = [(each[0].shape[1], each[0].shape[0], each[2].shape[0]) for each in own]
+        spec = {"widths": widths, "costs": costs, "dropout": dropout}
+        ends = (inputs if stage == 0 else None, targets if stage == p - 1 else None)
+        arguments.append((spec, own, words[stage], list(batch_sizes), *ends, recompute))
+    size = options.pop("world_size", p)
+    result = ranks.call(f"torch_trials:{through}", size, arguments, **options)
+    assert_ran(result, call)
+    if dropout:
+        return call, result
+    pieces = [Piece([each.T for each in own], k) for k, own in enumerate(params)]
+    x, target, graphs = np.concatenate(inputs), np.concatenate(targets), []
+    for piece in pieces:
+        x, saved = piece.forward(0, x)
+        graphs.append(saved)
+    if not np.isclose(result.values[-1]["loss"], loss_of(x, target, len(x))):
+        raise call.fail(f"the loss is {result.values[-1]['loss']}, and should be another.")
+    grad = loss_gradient(x, target, len(x))
+    for piece, saved in reversed(list(zip(pieces, graphs, strict=True))):
+        grad = piece.backward(0, saved, grad)
+    for stage, value in enumerate(result.values):
+        for chunk, grads in enumerate(value["grads"]):
+            for mine, turned in zip(grads, pieces[chunk * p + stage].grads, strict=True):
+                if mine is None or not np.allclose(mine, turned.T, rtol=1e-10, atol=1e-12):
+                    raise call.fail(f"a gradient of stage {stage} is not that of the whole batch.")
+    return call, result
+
+
+@points(20, "values", "pipeline_torch")
+def test_torch_gradient(ranks):
+    torch_step(ranks, "GPipe", GPIPE_3, (3, 1, 2, 4))
+    torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
+
+
+@points(10, "values", "pipeline_torch")
+def test_torch_chunks_and_one_stage(ranks):
+    torch_step(ranks, "chunks", TORCH_CHUNKS, (2, 3))
+    torch_step(ranks, "GPipe", ["F0 F1 B0 B1"], (2, 3))
+
+
+@points(10, "values", "pipeline_torch")
+def test_torch_gradient_with_recomputation(ranks):
+    torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4), recompute=True)
+
+
+@points(5, "values", "pipeline_torch")
+def test_recomputation_draws_the_same_numbers_again(ranks):
+    found = []
+    for recompute in (False, True):
+        options = {"recompute": recompute, "dropout": 0.5}
+        call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4), **options)
+        found.append(result.values)
+    for stage, (plain, again) in enumerate(zip(*found, strict=True)):
+        pairs = list(zip(plain["grads"][0], again["grads"][0], strict=True))
+        pairs.append((plain["drawn"], again["drawn"]))
+        if not all(np.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in pairs):
+            raise call.fail(f"with dropout, recomputation changes stage {stage}'s numbers.")
+
+
+@points(10, "communication", "pipeline_torch")
+def test_one_message_for_each_tensor(ranks):
+    call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
+    ranks.record(call, result, {"messages": [4, 8, 4]})
+    if any(sent > most for sent, most in zip(result.sent_messages(), (4, 8, 4), strict=True)):
+        raise call.fail(f"the stages sent {result.sent_messages()} messages; 4, 8, 4 are enough.")
+
+
+@points(10, "communication", "pipeline_torch")
+def test_neighbours_in_any_group(ranks):
+    call, result = torch_step(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
+    assert_own_messages(result, call)
+    assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
+    torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
+
+
+@points(5, "schedule", "pipeline_torch")
+def test_torch_passes_follow_the_list(ranks):
+    call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), recompute=True)
+    for stage, words in enumerate(PDFLUSH_3):
+        labels = [str(op.detail[3]) for op in result.trace.ops[stage] if op.kind == Kind.COMPUTE]
+        done = "".join(label[0] for label in labels if label[1:10] == " of piece")
+        right = "".join({"F": "F", "B": "FB"}[word[0]] for word in words.split())
+        if done != right:
+            raise call.fail(f"stage {stage} computed {done}; it must be {right}.")
+
+
+@points(10, "memory", "pipeline_torch")
+def test_recomputation_keeps_inputs_alone(ranks):
+    rows, hidden = 48, 128
+    saved, given = 8 * rows * (16 + hidden), 8 * rows * 8
+    for recompute, words in ((True, GPIPE_3), (False, PDFLUSH_3)):
+        options = {"widths": (8, hidden, 8), "through": "step_memory"}
+        call, result = torch_step(ranks, "a schedule", words, (rows,) * 4, recompute, **options)
+        for stage, memory in enumerate(result.memory):
+            kept = saved + 4 * given if recompute else (3 - stage) * saved
+            allowed = kept + 16 * given + 3 * saved
+            if memory["peak_by_kind"]["activations"] > allowed:
+                raise call.fail(
+                    f"stage {stage} held {memory['peak_by_kind']['activations']} bytes of "
+                    f"activations; {allowed} are allowed."
+                )
+
+
+@points(10, "safety", "pipeline_torch")
+def test_torch_sends_may_wait(ranks):
+    for seed in LATENCY_SEEDS[:2]:
+        options = {"machine": rendezvous(), "seed": seed}
+        call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), **options)
+        assert_requests_complete(result, call)
+
+
+@points(10, "speed", "pipeline_torch")
+def test_torch_time_of_long_messages(ranks):
+    machine, costs = Machine("slow", alpha_s=1e-3, beta_s_per_byte=3e-5), (1e-2, 2e-2)
+    options = {"widths": (16, 4, 16), "costs": costs, "machine": machine}
+    _, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1,) * 4, **options)
+    lists = [parse(words) for words in PDFLUSH_3]
+    ideal_s = replayed.timeline(lists, 1, *costs, 128, machine).makespan_s
+    check_time(result.makespan_s, ideal_s, "1F1B on 3 stages, with long messages,")
