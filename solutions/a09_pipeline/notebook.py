@@ -346,7 +346,7 @@ axes.set_title(f"A GPT, {COUNT} microbatches")
 axes.legend()
 plt.show()
 assert all(a <= b for a, b in zip(speedups["one_f_one_b"], speedups["formula"], strict=True))
-assert speedups["one_f_one_b"][-1] < 32
+assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 
 # %% [markdown]
 # **Explain.** At 64 stages two thirds of all GPUs are idle. How many microbatches does your
