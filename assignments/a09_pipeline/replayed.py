@@ -163,12 +163,12 @@ def trace(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0):
                    detail=(source, 0))
             )  # fmt: skip
 
-        for action, following in zip(actions, [*actions[1:], None], strict=True):
+        for place, action in enumerate(actions):
             expect(action)
             if action in posted:
                 ops.append(Op(Kind.WAIT, detail=(posted[action],)))
-            if following is not None:
-                expect(following)
+            for ahead in actions[place + 1 : place + 2]:
+                expect(ahead)
             seconds = takes_s.get(kind(action), backward_s / 2)
             ops.append(Op(Kind.COMPUTE, detail=(0.0, 0.0, round(seconds * PS), shown(action))))
             made = makes(action, stage, num_stages, num_chunks)

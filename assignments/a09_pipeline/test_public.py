@@ -20,14 +20,13 @@ from model import loss as loss_of
 from torch_trials import torch_sample
 from trials import sample
 
-from ringside import Machine
+from ringside import Machine, checking
 from ringside import replay as replay_trace
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
     assert_array,
     assert_own_messages,
-    assert_peers,
     assert_ran,
     assert_requests_complete,
     rendezvous,
@@ -303,7 +302,7 @@ def test_one_message_for_each_activation_and_gradient(ranks):
 def test_neighbours_on_any_communicator(ranks):
     call, result = stepped(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
     assert_own_messages(result, call)
-    assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
+    checking.assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
     stepped(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
 
 
@@ -497,7 +496,7 @@ def test_one_message_for_each_tensor(ranks):
 def test_neighbours_in_any_group(ranks):
     call, result = torch_step(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
     assert_own_messages(result, call)
-    assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
+    checking.assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
     torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
 
 
