@@ -22,15 +22,7 @@ from trials import sample
 
 from ringside import Machine, checking
 from ringside import replay as replay_trace
-from ringside.checking import (
-    LATENCY_SEEDS,
-    Verdict,
-    assert_array,
-    assert_own_messages,
-    assert_ran,
-    assert_requests_complete,
-    rendezvous,
-)
+from ringside.checking import LATENCY_SEEDS, Verdict, rendezvous
 from ringside.trace import Kind
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
@@ -203,7 +195,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
         for stage in range(p)
     ]
     result = ranks.call(f"trials:{through}", options.pop("world_size", p), arguments, **options)
-    assert_ran(result, call)
+    checking.assert_ran(result, call)
     pieces = [Piece(own, number) for number, own in enumerate(params)]
     x, target, kept = np.concatenate(inputs), np.concatenate(targets), []
     for piece in pieces:
@@ -220,7 +212,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
                 eps = np.finfo(dtype).eps
                 scale = np.full(right.size, (1e-12 if dtype == "float64" else 1e-5) / eps)
                 what = f"stage {stage}'s gradient"
-                assert_array(mine.reshape(-1), right.reshape(-1), scale, call, what)
+                checking.assert_array(mine.reshape(-1), right.reshape(-1), scale, call, what)
     return call, result
 
 
@@ -301,7 +293,7 @@ def test_one_message_for_each_activation_and_gradient(ranks):
 @points(5, "communication", "stage")
 def test_neighbours_on_any_communicator(ranks):
     call, result = stepped(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
-    assert_own_messages(result, call)
+    checking.assert_own_messages(result, call)
     checking.assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
     stepped(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
 
@@ -338,7 +330,7 @@ def test_sends_may_wait_for_their_receives(ranks):
         call, result = stepped(
             ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), machine=rendezvous(), seed=seed
         )
-        assert_requests_complete(result, call)
+        checking.assert_requests_complete(result, call)
 
 
 @points(5, "speed", "stage")
@@ -432,7 +424,7 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
         arguments.append((spec, own, words[stage], list(batch_sizes), *ends, recompute))
     size = options.pop("world_size", p)
     result = ranks.call(f"torch_trials:{through}", size, arguments, **options)
-    assert_ran(result, call)
+    checking.assert_ran(result, call)
     if dropout:
         return call, result
     pieces = [Piece([each.T for each in own], k) for k, own in enumerate(params)]
@@ -495,7 +487,7 @@ def test_one_message_for_each_tensor(ranks):
 @points(10, "communication", "pipeline_torch")
 def test_neighbours_in_any_group(ranks):
     call, result = torch_step(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
-    assert_own_messages(result, call)
+    checking.assert_own_messages(result, call)
     checking.assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
     torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
 
@@ -533,7 +525,7 @@ def test_torch_sends_may_wait(ranks):
     for seed in LATENCY_SEEDS[:2]:
         options = {"machine": rendezvous(), "seed": seed}
         call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), **options)
-        assert_requests_complete(result, call)
+        checking.assert_requests_complete(result, call)
 
 
 @points(10, "speed", "pipeline_torch")
