@@ -14,6 +14,7 @@ from ringside import Machine, replay
 from ringside.trace import Kind, Op, Trace
 
 FORWARD, WHOLE, INPUT, WEIGHT = "Forward", "Backward", "BackwardInput", "BackwardWeight"
+LETTERS = {FORWARD: "F", WHOLE: "B", INPUT: "I", WEIGHT: "W"}
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 PS = 10**12
 
@@ -90,6 +91,12 @@ def check(schedules, num_microbatches, num_chunks=1):
 def shown(action):
     """An action in a sentence: "Forward(2)", "Backward(0, chunk=1)"."""
     return f"{kind(action)}({action.microbatch}{f', chunk={action.chunk}' * bool(action.chunk)})"
+
+
+def _short(action):
+    """An action in a timeline: "F2", "B0.1"."""
+    word = f"{LETTERS[kind(action)]}{action.microbatch}"
+    return f"{word}.{action.chunk}" if action.chunk else word
 
 
 def _check_stage(stage, actions, num_microbatches, num_chunks):
@@ -170,7 +177,7 @@ def trace(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0):
             for ahead in actions[place + 1 : place + 2]:
                 expect(ahead)
             seconds = takes_s.get(kind(action), backward_s / 2)
-            ops.append(Op(Kind.COMPUTE, detail=(0.0, 0.0, round(seconds * PS), shown(action))))
+            ops.append(Op(Kind.COMPUTE, detail=(0.0, 0.0, round(seconds * PS), _short(action))))
             made = makes(action, stage, num_stages, num_chunks)
             if made and num_stages > 1:
                 dest = (made[1] + (1 if made[0] == FORWARD else -1)) % num_stages

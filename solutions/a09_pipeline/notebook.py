@@ -287,7 +287,7 @@ fig, axes = plt.subplots(figsize=(6.5, 3.4))
 for shift, (name, values) in zip((-0.2, 0.2), peaks.items(), strict=True):
     axes.bar(np.arange(S) + shift, values, 0.36, label=name)
 axes.set(xlabel="stage", ylabel="peak, in microbatches' activations", xticks=range(S))
-axes.set_ylim(0, 14)
+axes.set_ylim(0, 16)
 axes.set_title(f"Memory of {S} stages, {M} microbatches")
 axes.legend()
 plt.show()
