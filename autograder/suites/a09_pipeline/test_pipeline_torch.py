@@ -341,6 +341,7 @@ def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
         ranks, rng, name, p, sizes, v, recompute, machine=machine, costs=costs, widths=widths
     )
     spent = (costs[0], costs[1] + costs[0] * recompute)
+    trial.check_work(result, lists, spent, case)
     ideal = replayed.timeline(lists, v, *spent, 8 * width, machine).makespan_s
     where = f"on machine {machine.name!r}"
     trial.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)

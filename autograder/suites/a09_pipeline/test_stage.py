@@ -250,7 +250,8 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
 def test_time_with_free_messages(ranks, rng):
     for name, p, count in (("gpipe", 4, 8), ("one_f_one_b", 4, 8), ("one_f_one_b", 3, 2)):
         costs = (1e-3, 2e-3)
-        case, result, _ = run(ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs)
+        case, result, lists = run(ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs)
+        trial.check_work(result, lists, costs, case)
         bound_s = (count + p - 1) * sum(costs)
         where = "if messages take no time"
         trial.check_ratio(result.makespan_s, bound_s, str(case), case.reproduce, where)
@@ -268,6 +269,7 @@ def test_time_on_a_slow_wire(ranks, rng):
         case, result, lists = run(
             ranks, rng, name, p, sizes, v, machine=machine, costs=costs, widths=widths
         )
+        trial.check_work(result, lists, costs, case)
         ideal = replayed.timeline(lists, v, *costs, 8 * width, machine).makespan_s
         where = f"on machine {machine.name!r}"
         case = case.on(machine)
@@ -283,6 +285,7 @@ def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
         ranks, rng, name, num_stages, (1,) * count, num_chunks,
         machine=machine, costs=costs, widths=((16, 16), 4),
     )  # fmt: skip
+    trial.check_work(result, lists, costs, case)
     taken_s = replay(replayed.resized(result.trace, gpt.nbytes / tiny), machine).makespan_s
     ideal = replayed.timeline(lists, num_chunks, *costs, gpt.nbytes, machine).makespan_s
     serial_s = num_stages * count * (gpt.forward_s + gpt.backward_s)

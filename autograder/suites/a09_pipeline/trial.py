@@ -17,7 +17,7 @@ from ringside.checking import (
 )
 from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
-from solutions.a09_pipeline.actions import parse, text
+from solutions.a09_pipeline.actions import Backward, Forward, parse, text
 from solutions.a09_pipeline.cases import stage_call
 from solutions.a09_pipeline.model import random_parameters
 
@@ -231,6 +231,20 @@ def check_order(result, lists, case, members=None):
             for each in (done, wanted)
         )
         raise case.fail(f"stage {stage} computed {did} as pass {at}; its list has {should} there.")
+
+
+def check_work(result, lists, costs, case):
+    """Each stage's passes took the time that the pieces were made to take."""
+    seconds = {Forward: costs[0], Backward: costs[1]}
+    for stage, actions in enumerate(lists):
+        asked_s = sum(seconds.get(type(each), costs[1] / 2) for each in actions)
+        ops = result.trace.ops[stage]
+        spent_ps = sum(max(0, op.detail[2]) for op in ops if op.kind == Kind.COMPUTE)
+        if spent_ps < asked_s * 1e12 * (1 - 1e-6):
+            raise case.fail(
+                f"stage {stage}'s passes took {spent_ps / 1e12:.6g} s of virtual time; the pieces "
+                f"that it was given take {asked_s:.6g} s."
+            )
 
 
 def strangers(rng, world_size, count=2):
