@@ -1,17 +1,19 @@
 """The reference solutions of a09: hand-drawn schedules, closed forms, and torch's own answers."""
 
 import itertools
+import shlex
 
 import numpy as np
 import pytest
 
 from autograder import assignment
 from autograder.suites.a09_pipeline import oracle, trial
-from ringside import Machine, Session, TraceError, replay
+from ringside import Machine, Session, TraceError, cli, replay
 from ringside.errors import DeadlockError
 from ringside.validation.pipelines import gpipe_s
 from solutions.a09_pipeline import bubble, replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
+from solutions.a09_pipeline.cases import stage_call
 from solutions.a09_pipeline.model import random_parameters
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a09_pipeline"
@@ -154,6 +156,19 @@ def test_a_send_cycle_in_the_steady_state_is_named(tmp_path):
         assert "The waits form the cycle" in str(result.error)
         result, _ = stepped(wrong, trial.lists_of(oracle.gpipe, 3, 4), 4)
         assert result.error is None  # GPipe runs with blocking sends
+
+
+@pytest.mark.parametrize(("name", "chunks"), [("one_f_one_b", 1), ("interleaved", 2)])
+def test_the_line_of_a_verdict_runs_what_it_is_about(name, chunks, monkeypatch, capsys):
+    more = (chunks,) if name == "interleaved" else ()
+    words = [text(each) for each in trial.lists_of(getattr(oracle, name), 2, 2, *more)]
+    case = stage_call(name, words, [2, 1], chunks, "float32").on(replayed.FREE, "--seed 1")
+    command, *arguments = shlex.split(case.reproduce)
+    assert command == "ringside"
+    monkeypatch.chdir(SOLUTION)
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "on 2 ranks of machine" in said and "rank 1 returned {'loss'" in said
 
 
 def test_random_schedules_are_legal_and_halves_are_optional():

@@ -18,7 +18,7 @@ class Call(Case):
     @property
     def reproduce(self):
         """The line that runs this call."""
-        return self.line if not self.where else f"{self.line} {self.where}"
+        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
 
     def __str__(self):
         stages = "1 stage" if self.world_size == 1 else f"{self.world_size} stages"
@@ -29,9 +29,8 @@ def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
     """``stage.run`` with these actions: one text a stage."""
     shown = words if sum(map(len, words)) <= 300 else name
     chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
-    options = (f" --num-chunks {num_chunks}" if num_chunks > 1 else "") + (
-        f" --dtype {dtype}" if dtype != "float64" else ""
-    )
+    options = f" --chunks {num_chunks}" if num_chunks > 1 or dtype != "float64" else ""
+    options += f" --precision {dtype}" if dtype != "float64" else ""
     return Call(
         "stage:run", len(words), sum(batch_sizes), dtype,
         about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}, {dtype}",
@@ -45,9 +44,8 @@ def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False):
     shown = words if sum(map(len, words)) <= 300 else name
     chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
     again = ", recomputing" if recompute else ""
-    options = (f" --num-chunks {num_chunks}" if num_chunks > 1 else "") + (
-        " --recompute True" if recompute else ""
-    )
+    options = f" --chunks {num_chunks}" if num_chunks > 1 or recompute else ""
+    options += " --recompute True" if recompute else ""
     return Call(
         "pipeline_torch:run", len(words), sum(batch_sizes), "float64",
         about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}{again}",

@@ -63,15 +63,15 @@ def copied(grad):
     return None if grad is None else grad.detach().clone()
 
 
-def try_pipeline(group, schedules, batch_sizes, num_chunks=1, recompute=False):
+def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False):
     """One step on a sample model; returns loss and gradients.
 
     Args:
         schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``.
     """
     rank, num_stages = group.rank(), group.size()
-    params, inputs, targets = torch_sample(num_stages * num_chunks, batch_sizes)
-    mine = [params[chunk * num_stages + rank] for chunk in range(num_chunks)]
+    params, inputs, targets = torch_sample(num_stages * chunks, batch_sizes)
+    mine = [params[chunk * num_stages + rank] for chunk in range(chunks)]
     widths = [(own[0].shape[1], own[0].shape[0], own[2].shape[0]) for own in mine]
     spec = {"widths": widths, "costs": (1e-6, 2e-6), "dropout": 0.0}
     tensors = [[torch.as_tensor(each) for each in own] for own in mine]

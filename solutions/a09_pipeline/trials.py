@@ -107,7 +107,7 @@ def step_memory(comm, params, words, batch_sizes, inputs, targets):
 # -- for trying out -------------------------------------------------------------------------------
 
 
-def try_stage(comm, schedules, batch_sizes, num_chunks=1, dtype="float64"):
+def try_stage(comm, schedules, batch_sizes, chunks=1, precision="float64"):
     """One step on a sample model; returns loss and gradients.
 
     Args:
@@ -115,9 +115,9 @@ def try_stage(comm, schedules, batch_sizes, num_chunks=1, dtype="float64"):
             function of your ``schedule.py``.
     """
     stage, num_stages = comm.Get_rank(), comm.Get_size()
-    words = words_of(schedules, num_stages, len(batch_sizes), stage, num_chunks)
-    params, inputs, targets = sample(num_stages * num_chunks, batch_sizes, dtype)
-    mine = [params[chunk * num_stages + stage] for chunk in range(num_chunks)]
+    words = words_of(schedules, num_stages, len(batch_sizes), stage, chunks)
+    params, inputs, targets = sample(num_stages * chunks, batch_sizes, precision)
+    mine = [params[chunk * num_stages + stage] for chunk in range(chunks)]
     first, last = stage == 0, stage == num_stages - 1
     return stepped(
         comm, mine, words, batch_sizes, inputs if first else None, targets if last else None

@@ -124,10 +124,11 @@ def check_time(function, case, lists, bound_s, costs, beside="", full=FULL, **op
 def check_ratio(taken_s, bound_s, what, line, where, beside="", full=FULL):
     ratio = taken_s / bound_s
     half = " (half the points)" if full < ratio <= HALF else ""
+    most = "that" if full == 1 else f"{full:g} times that"
     award(
         1.0 if ratio <= full + 1e-9 else 0.5 if ratio <= HALF + 1e-9 else 0.0,
-        f"{what}: takes {taken_s:.6g} s {where}, {ratio:.3f} times {bound_s:.6g} s; at most "
-        f"{full:g} times is asked for{half}.{beside}",
+        f"{what}: takes {taken_s:.6g} s {where}, {ratio:.3f} times {bound_s:.6g} s; at most {most} "
+        f"is asked for{half}.{beside}",
         reproduce=line,
     )
 
