@@ -1,0 +1,59 @@
+"""Calls of this assignment's functions, as the tests make them: supplied, nothing to write.
+
+A ``Call`` is what a verdict is about: its words, and the line that runs the same thing.
+"""
+
+from dataclasses import dataclass
+
+from ringside.checking import Case
+
+
+@dataclass(frozen=True)
+class Call(Case):
+    """One step of a pipeline; ``world_size`` counts the stages, ``n`` the samples."""
+
+    about: str = ""  # such as "1F1B, microbatches of 2, 1 samples"
+    line: str = ""  # what runs it
+
+    @property
+    def reproduce(self):
+        """The line that runs this call."""
+        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
+
+    def __str__(self):
+        stages = "1 stage" if self.world_size == 1 else f"{self.world_size} stages"
+        return f"{self.function} on {stages}, {self.about}"
+
+
+def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
+    """``stage.run`` with these actions: one text a stage."""
+    shown = words if sum(map(len, words)) <= 300 else name
+    chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
+    options = f" --chunks {num_chunks}" if num_chunks > 1 or dtype != "float64" else ""
+    options += f" --precision {dtype}" if dtype != "float64" else ""
+    return Call(
+        "stage:run", len(words), sum(batch_sizes), dtype,
+        about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}, {dtype}",
+        line=f"ringside run trials.py:try_stage --ranks {len(words)} -- --schedules "
+        f'"{shown}" --batch-sizes "{list(batch_sizes)}"{options}',
+    )  # fmt: skip
+
+
+def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False):
+    """``pipeline_torch.run`` with these actions: one text a stage."""
+    shown = words if sum(map(len, words)) <= 300 else name
+    chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
+    again = ", recomputing" if recompute else ""
+    options = f" --chunks {num_chunks}" if num_chunks > 1 or recompute else ""
+    options += " --recompute True" if recompute else ""
+    return Call(
+        "pipeline_torch:run", len(words), sum(batch_sizes), "float64",
+        about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}{again}",
+        line=f"ringside run torch_trials.py:try_pipeline --ranks {len(words)} -- --schedules "
+        f'"{shown}" --batch-sizes "{list(batch_sizes)}"{options}',
+    )  # fmt: skip
+
+
+def _listed(values):
+    words = ", ".join(str(value) for value in values)
+    return words if len(words) <= 60 else f"{words[:57]}..."

@@ -1,0 +1,127 @@
+"""A model in pieces, with explicit forward and backward passes of one microbatch: supplied.
+
+    x -> piece 0 -> piece 1 -> ... -> output -> loss           layer: y = tanh(x @ weight + bias)
+
+With S stages and v chunks there are v S pieces. Piece ``chunk * S + stage`` is on stage ``stage``,
+so piece k gets its input from the stage of piece k - 1, and the last stage's last piece makes the
+output.
+
+What a forward pass must keep for the backward pass it returns, as ``saved``: you hold it, for as
+many microbatches as are under way, and let it go.
+
+Every pass lets virtual time pass, ``forward_s`` or ``backward_s``, and timelines call it
+"F2 of piece 5".
+"""
+
+import itertools
+
+import numpy as np
+
+import ringside
+
+
+class Piece:
+    """Some layers, one after another; any number of microbatches may be under way.
+
+    Args:
+        params: weight and bias of each layer in turn, shapes ``(d_in, d_out)`` and ``(d_out,)``.
+        number: which piece of the model it is.
+        forward_s: virtual time of a forward pass, for any number of samples.
+        backward_s: of a whole backward pass; each half takes half of it.
+    """
+
+    def __init__(self, params, number=0, forward_s=1e-6, backward_s=2e-6):
+        self.params = list(params)
+        self.grads = [np.zeros_like(param) for param in self.params]
+        self.number = number
+        self.forward_s, self.backward_s = forward_s, backward_s
+
+    @property
+    def width_in(self):
+        """Length of an input sample."""
+        return self.params[0].shape[0]
+
+    @property
+    def width_out(self):
+        """Length of an output sample."""
+        return self.params[-1].shape[0]
+
+    @property
+    def dtype(self):
+        """Of parameters, activations and gradients."""
+        return self.params[0].dtype
+
+    def forward(self, microbatch, x):
+        """Shape ``(samples, width_in)`` to ``(samples, width_out)``.
+
+        Args:
+            microbatch: its number, for the timeline.
+
+        Returns:
+            ``(y, saved)``: the output, and what a backward pass of this microbatch needs.
+        """
+        saved = []
+        for weight, bias in zip(self.params[::2], self.params[1::2], strict=True):
+            y = np.tanh(x @ weight + bias)
+            saved.append((x, y))
+            x = y
+        self._takes(f"F{microbatch}", self.forward_s)
+        return x, saved
+
+    def backward(self, microbatch, saved, grad_y):
+        """Add this microbatch's gradients to ``grads``; return that with respect to the input."""
+        grad_x, pending = self._through(saved, grad_y)
+        self._add(pending)
+        self._takes(f"B{microbatch}", self.backward_s)
+        return grad_x
+
+    def backward_input(self, microbatch, saved, grad_y):
+        """The first half of ``backward``: ``(grad_x, pending)``; ``saved`` may go then."""
+        grad_x, pending = self._through(saved, grad_y)
+        self._takes(f"I{microbatch}", self.backward_s / 2)
+        return grad_x, pending
+
+    def backward_weight(self, microbatch, pending):
+        """The second half: add this microbatch's gradients to ``grads``."""
+        self._add(pending)
+        self._takes(f"W{microbatch}", self.backward_s / 2)
+
+    def _through(self, saved, grad):
+        pending = []
+        for (x, y), weight in zip(reversed(saved), self.params[-2::-2], strict=True):
+            grad = grad * (1 - y * y)
+            pending.append((x, grad))
+            grad = grad @ weight.T
+        return grad, pending[::-1]
+
+    def _add(self, pending):
+        for k, (x, grad) in enumerate(pending):
+            self.grads[2 * k] += x.T @ grad
+            self.grads[2 * k + 1] += grad.sum(axis=0)
+
+    def _takes(self, what, seconds):
+        ringside.compute(seconds=seconds, phase=f"{what} of piece {self.number}")
+
+
+def loss(output, target, batch_size):
+    """This microbatch's part of half the mean over the whole batch of ``|output - target|^2``.
+
+    Args:
+        output, target: shape ``(samples, width)``, of one microbatch.
+        batch_size: samples of all microbatches together.
+    """
+    return float(0.5 * ((output - target) ** 2).sum() / batch_size)
+
+
+def loss_gradient(output, target, batch_size):
+    """The gradient of ``loss`` with respect to the output."""
+    return (output - target) / batch_size
+
+
+def random_parameters(widths, rng, dtype="float64"):
+    """Weight and bias in turn, for layers of ``widths[0] -> widths[1] -> ...``."""
+    params = []
+    for d_in, d_out in itertools.pairwise(widths):
+        params.append((rng.standard_normal((d_in, d_out)) / np.sqrt(d_in)).astype(dtype))
+        params.append((rng.standard_normal(d_out) / 10).astype(dtype))
+    return params

@@ -1,0 +1,538 @@
+"""Public tests of the assignment: run them with ``ringside check``, or ``pytest``.
+
+The hidden suite asks the same kinds of questions, with other sizes, numbers of stages, values,
+machines and schedules. ``schedule`` is judged by an interpreter of ours (``replayed.py``), and
+``stage`` with schedules of ours, written below as text.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import replayed
+from actions import parse
+from cases import stage_call, torch_call
+from model import Piece, loss_gradient
+from model import loss as loss_of
+from torch_trials import torch_sample
+from trials import sample
+
+from ringside import Machine, checking
+from ringside import replay as replay_trace
+from ringside.checking import LATENCY_SEEDS, Verdict, rendezvous
+from ringside.trace import Kind
+
+FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
+
+
+def points(number, kind, module):
+    return pytest.mark.points(number, kind=kind, module=module)
+
+
+def ask(ranks, through, target, calls):
+    """Call a function that needs no ranks, inside one: per call ``(result, error)``."""
+    result = ranks.call(f"trials:{through}", 1, [(target, calls)])
+    return result.raise_for_error().values[0]
+
+
+def typed(module, call):
+    """The line that tries it out."""
+    return f'python -c "from {module} import *; print({call})"'
+
+
+# -- schedule --------------------------------------------------------------------------------------
+
+SIZES = [(2, 4), (3, 5), (4, 8)]
+SHORT = [(3, 1), (4, 2), (1, 3)]
+
+
+def lists_of(ranks, function, case):
+    """Your lists of all stages, complete and possible; ``case`` is ``(S, M)`` or ``(S, M, v)``."""
+    num_stages, num_microbatches, *chunks = case
+    calls = [(num_stages, num_microbatches, stage, *chunks) for stage in range(num_stages)]
+    lists = []
+    answers = ask(ranks, "schedules", f"schedule:{function}", calls)
+    for call, (words, error) in zip(calls, answers, strict=True):
+        line = typed("schedule", f"{function}{call}")
+        if words is None:
+            raise Verdict(f"{function}{call}: {error}.", reproduce=line)
+        lists.append(parse(words))
+    try:
+        replayed.check(lists, num_microbatches, *chunks)
+    except replayed.ScheduleError as error:
+        raise Verdict(f"{function}, (S, M) = {case[:2]}: {error}.", reproduce=line) from None
+    return lists
+
+
+@points(15, "values", "schedule")
+def test_gpipe_is_complete(ranks):
+    for case in SIZES:
+        lists_of(ranks, "gpipe", case)
+
+
+@points(20, "values", "schedule")
+def test_1f1b_is_complete(ranks):
+    for case in SIZES:
+        lists_of(ranks, "one_f_one_b", case)
+
+
+@points(10, "values", "schedule")
+def test_few_microbatches_and_one_stage(ranks):
+    for case in SHORT:
+        lists_of(ranks, "gpipe", case)
+        lists_of(ranks, "one_f_one_b", case)
+
+
+@points(10, "values", "schedule")
+def test_interleaved_is_complete(ranks):
+    for case in ((2, 4, 2), (3, 3, 2)):
+        lists_of(ranks, "interleaved", case)
+    ((_, error),) = ask(ranks, "schedules", "schedule:interleaved", [(2, 3, 0, 2)])
+    if error != "ValueError":
+        raise Verdict("interleaved(2, 3, 0, 2) must raise ValueError.")
+
+
+@points(5, "schedule", "schedule")
+def test_gpipes_forward_passes_come_first(ranks):
+    for case in SIZES:
+        for actions in lists_of(ranks, "gpipe", case):
+            if any(replayed.kind(each) == "Forward" for each in actions[case[1] :]):
+                raise Verdict("gpipe: a Forward stands after a backward action.")
+
+
+@points(15, "schedule", "schedule")
+def test_few_microbatches_are_in_flight(ranks):
+    for num_stages, count in (*SIZES, *SHORT):
+        lists = lists_of(ranks, "one_f_one_b", (num_stages, count))
+        for stage, actions in enumerate(lists):
+            most, allowed = replayed.most_in_flight(actions), min(count, num_stages - stage)
+            if most > allowed:
+                call = f"one_f_one_b({num_stages}, {count}, {stage})"
+                raise Verdict(
+                    f"{call} has {most} in flight; at most {allowed} are allowed.",
+                    reproduce=typed("schedule", call),
+                )
+
+
+@points(5, "schedule", "schedule")
+def test_few_chunks_are_in_flight(ranks):
+    for stage, actions in enumerate(lists_of(ranks, "interleaved", (2, 8, 2))):
+        if replayed.most_in_flight(actions) > 2 * (2 - stage - 1) + 3:
+            raise Verdict(f"interleaved(2, 8, {stage}, 2) has too many chunks in flight.")
+
+
+@points(5, "safety", "schedule")
+def test_a_large_pipeline_can_be_run(ranks):
+    for function in ("gpipe", "one_f_one_b"):
+        lists_of(ranks, function, (10, 24))
+
+
+def check_time(taken_s, bound_s, what):
+    if taken_s > bound_s * 1.02:
+        raise Verdict(
+            f"{what} takes {taken_s:g} s; at most {bound_s:g} s is asked for.",
+            fraction=0.5 if taken_s <= 1.5 * bound_s else 0.0,
+        )
+
+
+@points(10, "speed", "schedule")
+def test_time_with_free_messages(ranks):
+    for s, m in (*SIZES, *SHORT):
+        for function in ("gpipe", "one_f_one_b"):
+            taken_s = replayed.timeline(lists_of(ranks, function, (s, m))).makespan_s
+            check_time(taken_s, 3 * (m + s - 1), f"{function}, S = {s}, M = {m}")
+    lists = lists_of(ranks, "interleaved", (4, 8, 2))
+    taken_s = replayed.timeline(lists, 2, 0.5, 1.0).makespan_s
+    check_time(taken_s, 3 * (8 + 3 / 2), "interleaved, S = 4, M = 8, v = 2")
+
+
+@points(5, "speed", "schedule")
+def test_time_with_latency(ranks):
+    machine = Machine("slow", alpha_s=0.5, beta_s_per_byte=0.0)
+    for function, right_s in (("gpipe", 36.0), ("one_f_one_b", 41.0)):
+        lists = lists_of(ranks, function, (4, 8))
+        taken_s = replayed.timeline(lists, nbytes=8, machine=machine).makespan_s
+        check_time(taken_s, right_s, f"{function}, S = 4, M = 8, with latency 0.5 s")
+
+
+# -- stage -----------------------------------------------------------------------------------------
+
+GPIPE_2 = ["F0 F1 F2 B0 B1 B2", "F0 F1 F2 B0 B1 B2"]
+GPIPE_3 = ["F0 F1 F2 F3 B0 B1 B2 B3"] * 3
+PDFLUSH_3 = ["F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
+HALVES_2 = ["F0 F1 I0 F2 W0 I1 W1 I2 W2", "F0 I0 W0 F1 I1 W1 F2 I2 W2"]
+CHUNKS_2 = [
+    "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1",
+    "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1",
+]
+STRANGE_2 = ["F2 F0 B0 F1 I2 B1 W2", "F0 B0 F2 B2 F1 I1 W1"]
+SCHEDULES = {
+    "GPipe": GPIPE_3, "1F1B": PDFLUSH_3, "two halves": HALVES_2, "chunks": CHUNKS_2,
+    "a strange order": STRANGE_2,
+}  # fmt: skip
+
+
+def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
+    """One step of ``stage.run``, compared with the whole batch in one process."""
+    p = len(words)
+    chunks = 2 if words is CHUNKS_2 else 1
+    call = stage_call(name, words, batch_sizes, chunks, dtype)
+    widths = options.pop("widths", (5, 7, 4))
+    params, inputs, targets = sample(p * chunks, batch_sizes, dtype, widths)
+    through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
+    arguments = [
+        (
+            [params[chunk * p + stage] for chunk in range(chunks)],
+            words[stage],
+            list(batch_sizes),
+            inputs if stage == 0 else None,
+            targets if stage == p - 1 else None,
+            *([costs] if through == "stepped" else []),
+        )
+        for stage in range(p)
+    ]
+    result = ranks.call(f"trials:{through}", options.pop("world_size", p), arguments, **options)
+    checking.assert_ran(result, call)
+    pieces = [Piece(own, number) for number, own in enumerate(params)]
+    x, target, kept = np.concatenate(inputs), np.concatenate(targets), []
+    for piece in pieces:
+        x, saved = piece.forward(0, x)
+        kept.append(saved)
+    if not np.isclose(result.values[-1]["loss"], loss_of(x, target, len(x)), rtol=1e-5):
+        raise call.fail(f"the loss is {result.values[-1]['loss']}, and should be another.")
+    grad = loss_gradient(x, target, len(x))
+    for piece, saved in zip(pieces[::-1], kept[::-1], strict=True):
+        grad = piece.backward(0, saved, grad)
+    for stage, value in enumerate(result.values):
+        for chunk, grads in enumerate(value["grads"]):
+            for mine, right in zip(grads, pieces[chunk * p + stage].grads, strict=True):
+                eps = np.finfo(dtype).eps
+                scale = np.full(right.size, (1e-12 if dtype == "float64" else 1e-5) / eps)
+                what = f"stage {stage}'s gradient"
+                checking.assert_array(mine.reshape(-1), right.reshape(-1), scale, call, what)
+    return call, result
+
+
+@points(15, "values", "stage")
+def test_gradient_with_gpipe(ranks):
+    stepped(ranks, "GPipe", GPIPE_2, (2, 2, 2))
+    stepped(ranks, "GPipe", GPIPE_3, (3, 1, 2, 4))
+
+
+@points(15, "values", "stage")
+def test_gradient_with_1f1b(ranks):
+    stepped(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
+    stepped(ranks, "1F1B", PDFLUSH_3, (2, 1, 1, 3), "float32")
+
+
+@points(5, "values", "stage")
+def test_one_microbatch_and_one_stage(ranks):
+    stepped(ranks, "GPipe", ["F0 B0"] * 3, (3,))
+    stepped(ranks, "GPipe", ["F0 F1 B0 B1"], (3, 2))
+
+
+@points(10, "values", "stage")
+def test_halves_chunks_and_strange_orders(ranks):
+    stepped(ranks, "two halves", HALVES_2, (2, 1, 3))
+    stepped(ranks, "chunks", CHUNKS_2, (2, 3))
+    stepped(ranks, "a strange order", STRANGE_2, (2, 1, 3))
+
+
+REAL_STEP = """
+import numpy as np
+from mpi4py import MPI
+from ringside.watch import watched
+from actions import text
+from model import random_parameters
+import examples, stage
+comm = watched(MPI.COMM_WORLD, 20.0)
+words = ["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"][comm.Get_rank()]
+from torch_trials import torch_sample
+from trials import sample
+params, inputs, targets = sample(3, [2, 1, 2])
+rank = comm.Get_rank()
+mine = stage.measured_step(
+    comm, params[rank], words, [2, 1, 2], inputs if rank == 0 else None,
+    targets if rank == 2 else None)
+assert all(np.isfinite(grad).all() and grad.any() for grad in mine)
+"""
+
+
+@points(5, "reality", "stage")
+def test_step_under_mpiexec(ranks):
+    beside = Path(sys.executable).parent / "mpiexec"
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    call, _ = stepped(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
+    if mpiexec is None:
+        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
+    done = subprocess.run(
+        [mpiexec, "-n", "3", sys.executable, "-c", REAL_STEP],
+        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "Error" in line] or ["it failed"]
+        raise Verdict(f"{call} under mpiexec: {lines[0]}")
+
+
+@points(10, "communication", "stage")
+def test_one_message_for_each_activation_and_gradient(ranks):
+    sizes = (3, 1, 2, 4)
+    call, result = stepped(ranks, "1F1B", PDFLUSH_3, sizes)
+    ranks.record(call, result, {"messages": [4, 8, 4]})
+    for stage, allowed in enumerate((4, 8, 4)):
+        if result.sent_messages()[stage] > allowed:
+            raise call.fail(f"stage {stage} sent more than {allowed} messages.")
+    for stage, width in enumerate((4, 5 + 4, 4)):  # pieces hand on 4, then 5 elements a sample
+        if result.sent_bytes()[stage] > 8 * sum(sizes) * width + 1024 * 8:
+            raise call.fail(f"stage {stage} sent {result.sent_bytes()[stage]} bytes.")
+
+
+@points(5, "communication", "stage")
+def test_neighbours_on_any_communicator(ranks):
+    call, result = stepped(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
+    checking.assert_own_messages(result, call)
+    checking.assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
+    stepped(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
+
+
+@points(10, "schedule", "stage")
+def test_passes_follow_the_list(ranks):
+    call, result = stepped(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1))
+    for stage, words in enumerate(PDFLUSH_3):
+        ops = result.trace.ops[stage]
+        done = [str(op.detail[3]).split()[0] for op in ops if op.kind == Kind.COMPUTE]
+        if done != words.split():
+            raise call.fail(f"stage {stage} computed {' '.join(done)}; its list is {words}.")
+
+
+@points(5, "memory", "stage")
+def test_activations_are_let_go(ranks):
+    rows, hidden = 48, 128
+    saved = 8 * rows * (8 + hidden + 8)
+    call, result = stepped(
+        ranks, "1F1B", PDFLUSH_3, (rows,) * 4, widths=(8, hidden, 8), through="step_memory"
+    )
+    for stage, value in enumerate(result.values):
+        beside = saved + 2 * 8 * (2 * 8 * hidden + hidden + 8) + 16 * 8 * rows * 8 + (1 << 16)
+        if value["peak"] > (3 - stage) * saved + beside:
+            raise call.fail(
+                f"stage {stage} held {value['peak']} bytes at one time; {3 - stage} microbatches "
+                f"of {saved} bytes are in flight, and {beside} bytes are allowed beside them."
+            )
+
+
+@points(10, "safety", "stage")
+def test_sends_may_wait_for_their_receives(ranks):
+    for seed in LATENCY_SEEDS:
+        call, result = stepped(
+            ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), machine=rendezvous(), seed=seed
+        )
+        checking.assert_requests_complete(result, call)
+
+
+@points(5, "speed", "stage")
+def test_time_of_a_step(ranks):
+    costs = (1e-3, 2e-3)
+    _, result = stepped(ranks, "GPipe", GPIPE_3, (1,) * 4, machine=FREE, costs=costs)
+    check_time(result.makespan_s, 6 * sum(costs), "GPipe on 3 stages")
+
+
+@points(5, "speed", "stage")
+def test_time_of_long_messages(ranks):
+    machine, costs = Machine("slow", alpha_s=1e-4, beta_s_per_byte=1e-5), (1e-3, 2e-3)
+    _, result = stepped(ranks, "1F1B", PDFLUSH_3, (1,) * 4, widths=(8, 4, 8), costs=costs)
+    taken_s = replay_trace(result.trace, machine).makespan_s
+    lists = [parse(words) for words in PDFLUSH_3]
+    ideal_s = replayed.timeline(lists, 1, *costs, 64, machine).makespan_s
+    check_time(taken_s, ideal_s, "1F1B on 3 stages, with messages that wait for their receives,")
+
+
+# -- bubble ----------------------------------------------------------------------------------------
+
+
+def check_numbers(ranks, function, cases):
+    found = ask(ranks, "several", f"bubble:{function}", [call for call, _ in cases])
+    for (call, right), (value, error) in zip(cases, found, strict=True):
+        if error or not np.isclose(np.asarray(value, float), right, rtol=1e-9, atol=1e-15):
+            where = f"{function}{call}"
+            raise Verdict(
+                f"{where} is {error or value}; it must be {right}.",
+                reproduce=typed("bubble", where),
+            )
+
+
+@points(20, "values", "bubble")
+def test_makespan(ranks):
+    cases = [((3, 4, 1.0, 2.0), 18.0), ((1, 5, 1.0, 1.0), 10.0), ((4, 8, 1.0, 2.0, 2), 28.5)]
+    check_numbers(ranks, "makespan_s", cases)
+
+
+@points(15, "values", "bubble")
+def test_bubble_fraction(ranks):
+    check_numbers(ranks, "bubble_fraction", [((3, 4), 1 / 3), ((1, 2), 0.0), ((4, 8, 3), 1 / 9)])
+
+
+@points(15, "values", "bubble")
+def test_fewest_microbatches(ranks):
+    check_numbers(ranks, "fewest_microbatches", [((3, 1 / 3), 4), ((4, 0.5), 3), ((1, 0.1), 1)])
+
+
+@points(10, "communication", "bubble")
+def test_gpipe_with_latency(ranks):
+    check_numbers(ranks, "gpipe_s", [((4, 8, 1.0, 2.0, 0.5), 36.0), ((1, 2, 1.0, 2.0, 0.5), 6.0)])
+
+
+@points(10, "communication", "bubble")
+def test_number_of_messages(ranks):
+    check_numbers(ranks, "num_messages", [((3, 4), 16), ((1, 4, 2), 0), ((2, 4, 2), 24)])
+
+
+@points(15, "memory", "bubble")
+def test_microbatches_in_flight(ranks):
+    cases = [(("gpipe", 4, 8, 1), 8), (("one_f_one_b", 4, 8, 1), 3), (("one_f_one_b", 4, 2, 1), 2)]
+    check_numbers(ranks, "in_flight", [*cases, (("interleaved", 2, 8, 0, 2), 5)])
+
+
+@points(15, "memory", "bubble")
+def test_bytes_of_activations(ranks):
+    cases = [(("gpipe", 4, 8, 1, 100, 10), 800), (("gpipe", 4, 8, 1, 100, 10, True), 170)]
+    check_numbers(ranks, "activation_bytes", [*cases, (("one_f_one_b", 4, 8, 3, 100, 10), 100)])
+
+
+# -- pipeline_torch --------------------------------------------------------------------------------
+
+TORCH_CHUNKS = ["F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1"]
+
+
+def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **options):
+    """One step of ``pipeline_torch.run``, compared with the whole batch unless there is dropout."""
+    p, chunks = len(words), 2 if words is TORCH_CHUNKS else 1
+    call = torch_call(name, words, batch_sizes, chunks, recompute)
+    params, inputs, targets = torch_sample(
+        p * chunks, batch_sizes, options.pop("widths", (5, 7, 4))
+    )
+    costs, through = options.pop("costs", (1e-6, 2e-6)), options.pop("through", "stepped")
+    arguments = []
+    for stage in range(p):
+        own = [params[chunk * p + stage] for chunk in range(chunks)]
+        widths = [(each[0].shape[1], each[0].shape[0], each[2].shape[0]) for each in own]
+        spec = {"widths": widths, "costs": costs, "dropout": dropout}
+        ends = (inputs if stage == 0 else None, targets if stage == p - 1 else None)
+        arguments.append((spec, own, words[stage], list(batch_sizes), *ends, recompute))
+    size = options.pop("world_size", p)
+    result = ranks.call(f"torch_trials:{through}", size, arguments, **options)
+    checking.assert_ran(result, call)
+    if dropout:
+        return call, result
+    pieces = [Piece([each.T for each in own], k) for k, own in enumerate(params)]
+    x, target, graphs = np.concatenate(inputs), np.concatenate(targets), []
+    for piece in pieces:
+        x, saved = piece.forward(0, x)
+        graphs.append(saved)
+    if not np.isclose(result.values[-1]["loss"], loss_of(x, target, len(x))):
+        raise call.fail(f"the loss is {result.values[-1]['loss']}, and should be another.")
+    grad = loss_gradient(x, target, len(x))
+    for piece, saved in reversed(list(zip(pieces, graphs, strict=True))):
+        grad = piece.backward(0, saved, grad)
+    for stage, value in enumerate(result.values):
+        for chunk, grads in enumerate(value["grads"]):
+            for mine, turned in zip(grads, pieces[chunk * p + stage].grads, strict=True):
+                if mine is None or not np.allclose(mine, turned.T, rtol=1e-10, atol=1e-12):
+                    raise call.fail(f"a gradient of stage {stage} is not that of the whole batch.")
+    return call, result
+
+
+@points(20, "values", "pipeline_torch")
+def test_torch_gradient(ranks):
+    torch_step(ranks, "GPipe", GPIPE_3, (3, 1, 2, 4))
+    torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
+
+
+@points(10, "values", "pipeline_torch")
+def test_torch_chunks_and_one_stage(ranks):
+    torch_step(ranks, "chunks", TORCH_CHUNKS, (2, 3))
+    torch_step(ranks, "GPipe", ["F0 F1 B0 B1"], (2, 3))
+
+
+@points(10, "values", "pipeline_torch")
+def test_torch_gradient_with_recomputation(ranks):
+    torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4), recompute=True)
+
+
+@points(5, "values", "pipeline_torch")
+def test_recomputation_draws_the_same_numbers_again(ranks):
+    found = []
+    for recompute in (False, True):
+        options = {"recompute": recompute, "dropout": 0.5}
+        call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4), **options)
+        found.append(result.values)
+    for stage, (plain, again) in enumerate(zip(*found, strict=True)):
+        pairs = list(zip(plain["grads"][0], again["grads"][0], strict=True))
+        pairs.append((plain["drawn"], again["drawn"]))
+        if not all(np.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in pairs):
+            raise call.fail(f"with dropout, recomputation changes stage {stage}'s numbers.")
+
+
+@points(10, "communication", "pipeline_torch")
+def test_one_message_for_each_tensor(ranks):
+    call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
+    ranks.record(call, result, {"messages": [4, 8, 4]})
+    if any(sent > most for sent, most in zip(result.sent_messages(), (4, 8, 4), strict=True)):
+        raise call.fail(f"the stages sent {result.sent_messages()} messages; 4, 8, 4 are enough.")
+
+
+@points(10, "communication", "pipeline_torch")
+def test_neighbours_in_any_group(ranks):
+    call, result = torch_step(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
+    checking.assert_own_messages(result, call)
+    checking.assert_peers(result, [{1}, {0, 2}, {1}], call, "stages send to their neighbours only")
+    torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), world_size=5, members=[3, 1, 4])
+
+
+@points(5, "schedule", "pipeline_torch")
+def test_torch_passes_follow_the_list(ranks):
+    call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), recompute=True)
+    for stage, words in enumerate(PDFLUSH_3):
+        labels = [str(op.detail[3]) for op in result.trace.ops[stage] if op.kind == Kind.COMPUTE]
+        done = "".join(label[0] for label in labels if label[1:10] == " of piece")
+        right = "".join({"F": "F", "B": "FB"}[word[0]] for word in words.split())
+        if done != right:
+            raise call.fail(f"stage {stage} computed {done}; it must be {right}.")
+
+
+@points(10, "memory", "pipeline_torch")
+def test_recomputation_keeps_inputs_alone(ranks):
+    rows, hidden = 48, 128
+    saved, given = 8 * rows * (16 + hidden), 8 * rows * 8
+    for recompute, words in ((True, GPIPE_3), (False, PDFLUSH_3)):
+        options = {"widths": (8, hidden, 8), "through": "step_memory"}
+        call, result = torch_step(ranks, "a schedule", words, (rows,) * 4, recompute, **options)
+        for stage, memory in enumerate(result.memory):
+            kept = saved + 4 * given if recompute else (3 - stage) * saved
+            allowed = kept + 16 * given + 3 * saved
+            if memory["peak_by_kind"]["activations"] > allowed:
+                raise call.fail(
+                    f"stage {stage} held {memory['peak_by_kind']['activations']} bytes of "
+                    f"activations; {allowed} are allowed."
+                )
+
+
+@points(10, "safety", "pipeline_torch")
+def test_torch_sends_may_wait(ranks):
+    for seed in LATENCY_SEEDS[:2]:
+        options = {"machine": rendezvous(), "seed": seed}
+        call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), **options)
+        checking.assert_requests_complete(result, call)
+
+
+@points(10, "speed", "pipeline_torch")
+def test_torch_time_of_long_messages(ranks):
+    machine, costs = Machine("slow", alpha_s=1e-3, beta_s_per_byte=3e-5), (1e-2, 2e-2)
+    options = {"widths": (16, 4, 16), "costs": costs, "machine": machine}
+    _, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1,) * 4, **options)
+    lists = [parse(words) for words in PDFLUSH_3]
+    ideal_s = replayed.timeline(lists, 1, *costs, 128, machine).makespan_s
+    check_time(result.makespan_s, ideal_s, "1F1B on 3 stages, with long messages,")

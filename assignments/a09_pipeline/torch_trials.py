@@ -1,0 +1,95 @@
+"""How the tests call ``pipeline_torch`` inside a rank: supplied, nothing to write.
+
+``try_pipeline`` is for you: it makes inputs of its own, and runs what a verdict names.
+"""
+
+from importlib import import_module
+
+import numpy as np
+import torch
+from actions import parse
+from networks import Piece
+
+
+def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=False):
+    """One step of ``pipeline_torch.run``.
+
+    Args:
+        spec: a dict: ``widths`` (per chunk: input, hidden, output), ``costs``, ``dropout``.
+        params: per chunk weight, bias, weight, bias; weights of shape ``(out, in)``.
+        words: this stage's actions as text.
+
+    Returns:
+        A dict: ``loss``, ``grads`` (per chunk, None where there is none), ``kept`` (are parameters
+        and tensors that were given as they were?), ``drawn`` (a random number drawn afterwards).
+    """
+    modules = made(group, spec, params)
+    given = [*(inputs or []), *(targets or []), *(p for m in modules for p in m.parameters())]
+    before = [each.detach().clone() for each in given]
+    torch.manual_seed(17 + group.rank())
+    run = import_module("pipeline_torch").run
+    loss = run(group, modules, parse(words), batch_sizes, inputs, targets, recompute=recompute)
+    kept = all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
+    return {"loss": loss, "grads": grads_of(modules), "kept": kept, "drawn": torch.rand(()).item()}
+
+
+def step_memory(group, spec, params, words, batch_sizes, inputs, targets, recompute=False):
+    """One step with nothing beside it, so that its memory can be seen; loss and gradients."""
+    modules = made(group, spec, params)
+    run = import_module("pipeline_torch").run
+    loss = run(group, modules, parse(words), batch_sizes, inputs, targets, recompute=recompute)
+    return {"loss": loss, "grads": grads_of(modules)}
+
+
+def made(group, spec, params):
+    """This stage's modules."""
+    modules = []
+    for chunk, (widths, own) in enumerate(zip(spec["widths"], params, strict=True)):
+        number = chunk * group.size() + group.rank()
+        module = Piece(widths, number, tuple(spec["costs"]), spec["dropout"])
+        with torch.no_grad():
+            for mine, given in zip(module.parameters(), own, strict=True):
+                mine.copy_(given)
+        modules.append(module)
+    return modules
+
+
+def grads_of(modules):
+    """Per chunk the gradients; None where there is none."""
+    return [[copied(param.grad) for param in module.parameters()] for module in modules]
+
+
+def copied(grad):
+    return None if grad is None else grad.detach().clone()
+
+
+def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False):
+    """One step on a sample model; returns loss and gradients.
+
+    Args:
+        schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``.
+    """
+    rank, num_stages = group.rank(), group.size()
+    params, inputs, targets = torch_sample(num_stages * chunks, batch_sizes)
+    mine = [params[chunk * num_stages + rank] for chunk in range(chunks)]
+    widths = [(own[0].shape[1], own[0].shape[0], own[2].shape[0]) for own in mine]
+    spec = {"widths": widths, "costs": (1e-6, 2e-6), "dropout": 0.0}
+    tensors = [[torch.as_tensor(each) for each in own] for own in mine]
+    x = [torch.as_tensor(each) for each in inputs] if rank == 0 else None
+    y = [torch.as_tensor(each) for each in targets] if rank == num_stages - 1 else None
+    value = stepped(group, spec, tensors, schedules[rank], batch_sizes, x, y, recompute)
+    return {name: value[name] for name in ("loss", "grads")}
+
+
+def torch_sample(num_pieces, batch_sizes, widths=(5, 7, 4)):
+    """Parameters per piece, inputs and targets as arrays; pieces take turns in their widths."""
+    rng = np.random.default_rng(3)
+    ends = [widths[2 * (piece % 2)] for piece in range(num_pieces + 1)]
+    params = []
+    for piece in range(num_pieces):
+        shapes = [(widths[1], ends[piece]), (widths[1],), (ends[piece + 1], widths[1])]
+        shapes.append((ends[piece + 1],))
+        params.append([rng.standard_normal(shape) / 2 for shape in shapes])
+    inputs = [rng.standard_normal((size, ends[0])) for size in batch_sizes]
+    targets = [rng.standard_normal((size, ends[-1])) for size in batch_sizes]
+    return params, inputs, targets

@@ -1,0 +1,438 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Pipelines: schedules and bubbles
+#
+# A model that is too large for one GPU is cut into *stages*, each a run of layers on a rank of its
+# own. Activations travel forward, their gradients back, each to one neighbour only. The price is
+# waiting: while the first stage works, the last one has nothing to do. In this assignment you
+# write the schedules that make the wait short, and one interpreter that runs them all.
+#
+# At the end you will have
+#
+# - written GPipe, 1F1B and interleaved 1F1B as *data*: lists of actions;
+# - seen where each stage waits, in timelines of real runs;
+# - found out what 1F1B is good for (not for what many slides say);
+# - closed forms for time, bubble, messages and memory, held against replays of a GPT on 8 to 64
+#   GPUs.
+
+# %%
+# {{plan}}
+
+# %% [markdown]
+# Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
+# docstring, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
+# are `actions.py` (what a stage can do), `model.py` (pieces of a network, with an explicit
+# backward pass that takes virtual time), `replayed.py` (what a schedule does, without a stage that
+# runs it) and `trials.py` (how the tests call you). Read `actions.py` and `model.py` first: each is
+# a page.
+#
+# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
+# check` and `ringside handin` compare the two and offer to bring them together.
+
+# %%
+from importlib import import_module, invalidate_caches
+
+import matplotlib.pyplot as plt
+import numpy as np
+import replayed
+from actions import parse, text
+
+import ringside
+from ringside import Machine
+
+# %load_ext ringside
+
+S, M = 4, 8  # stages, microbatches
+TF, TB = 1.0, 2.0  # seconds of a forward and a backward pass through one stage
+
+# %% [markdown]
+# ## 1. The naive way
+#
+# One batch goes through all stages and back, then comes the next one. Here is its schedule for
+# two stages as text: `F0` is the forward pass of microbatch 0, `B0` its backward pass.
+
+# %%
+naive = [parse("F0 B0 F1 B1 F2 B2 F3 B3")] * 2
+replayed.timeline(naive)
+
+# %% [markdown]
+# **Predict.** Two GPUs work, and each is idle half of the time. With S stages and M batches, how
+# long does it take, and what is the speedup over one GPU that could hold everything? GPipe's idea
+# is to cut the batch into M microbatches and let the next one follow before the first is back.
+# Draw it for S = 3 and M = 4, on paper, with backward passes twice as long as forward passes. How
+# many squares of each row are empty?
+
+# %% [markdown]
+# ## 2. Schedules are data
+#
+# A schedule says what a stage does, in which order. It says nothing of messages: a stage waits for
+# what its next action needs. So you can write, test and draw it without sending anything.
+#
+# GPipe is two lines. 1F1B (one forward, one backward) needs a *warm-up*: how many forward passes
+# must stage s do before its first backward pass can come? One too few, and others wait for it; one
+# too many, and an activation more is kept.
+
+# %%
+# {{module schedule}}
+
+# %%
+# {{check schedule}}
+
+# %%
+invalidate_caches()
+schedule = import_module("schedule")
+
+
+def lists(name, num_stages, num_microbatches, *chunks):
+    """All stages' actions."""
+    function = getattr(schedule, name)
+    return [function(num_stages, num_microbatches, s, *chunks) for s in range(num_stages)]
+
+
+for actions in lists("one_f_one_b", S, M):
+    print(text(actions))
+gpipe = replayed.timeline(lists("gpipe", S, M), 1, TF, TB)
+gpipe
+
+# %%
+flush = replayed.timeline(lists("one_f_one_b", S, M), 1, TF, TB)
+assert gpipe.makespan_s == flush.makespan_s == (M + S - 1) * (TF + TB)
+flush
+
+# %% [markdown]
+# **Explain.** Both take 33 s: (M + S - 1)(tf + tb). So 1F1B does *not* make the bubble smaller; it
+# moves it. What does it make smaller? Count how many microbatches are in flight.
+
+# %%
+print("stage      ", *range(S))
+for name in ("gpipe", "one_f_one_b"):
+    print(f"{name:<12}", *(replayed.most_in_flight(each) for each in lists(name, S, M)))
+assert [replayed.most_in_flight(each) for each in lists("one_f_one_b", S, M)] == [4, 3, 2, 1]
+
+# %% [markdown]
+# What does make the bubble smaller is smaller pieces: with v chunks on each stage, the pipeline
+# fills in smaller steps. **Predict** the time for v = 2 before you run it. The wide gaps are where?
+
+# %%
+small = replayed.timeline(lists("interleaved", S, M, 2), 2, TF / 2, TB / 2)
+print(f"v = 2: {small.makespan_s:g} s, and v = 1: {flush.makespan_s:g} s")
+assert small.makespan_s == (M + (S - 1) / 2) * (TF + TB)
+small
+
+# %% [markdown]
+# Or more microbatches. The dots are your schedules, replayed; the lines the formulas.
+
+# %%
+counts = [4, 8, 16, 32, 64]
+fig, axes = plt.subplots(figsize=(6.5, 3.6))
+for name, v, colour in (("one_f_one_b", 1, "tab:blue"), ("interleaved", 2, "tab:orange")):
+    bubbles = []
+    for count in counts:
+        mine = lists(name, S, count, *([v] if v > 1 else []))
+        line = replayed.timeline(mine, v, TF / v, TB / v)
+        bubbles.append(line.idle_s[0] / line.makespan_s)
+    formula = [(S - 1) / (v * count + S - 1) for count in counts]
+    axes.plot(counts, formula, color=colour, label=f"{name}, v = {v}")
+    axes.plot(counts, bubbles, "o", color=colour)
+    assert np.allclose(bubbles, formula)
+axes.set(xscale="log", xlabel="microbatches M", ylabel="idle share of the time", ylim=(0, 0.5))
+axes.set_xticks(counts, labels=[str(count) for count in counts])
+axes.minorticks_off()
+axes.set_title(f"The bubble of {S} stages")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# **Explain.** GPipe's line lies on that of 1F1B. Why not take M = 1000? Name two things that stop
+# you: one of them is in the GPU (how fast is a matrix product with very few rows?), the other in
+# the optimizer (what is the global batch?).
+
+# %% [markdown]
+# ## 3. One interpreter for all
+#
+# Now the messages. `stage.run` gets a list of actions and runs it, whatever it is: it receives what
+# an action needs, computes, and sends on.
+#
+# **Predict.** In the steady state of 1F1B a stage has just done a forward pass and wants to send
+# the activation to the next stage. That one has just done a backward pass and wants to send the
+# gradient back. Both use a blocking send. What happens? It depends on the length of the message:
+# on what, exactly? Run it on a network where every send waits for its receive.
+
+# %%
+# %%ranks 2
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+activation, gradient = np.ones(1000), np.ones(1000)
+if comm.Get_rank() == 0:  # F0 F1 B0 B1
+    comm.Send(activation, dest=1)
+    comm.Send(activation, dest=1)  # after F1
+    comm.Recv(gradient, source=1)  # for B0
+else:  # F0 B0 F1 B1
+    comm.Recv(activation, source=0)
+    comm.Send(gradient, dest=0)  # after B0
+    comm.Recv(activation, source=0)  # for F1
+
+# %% [markdown]
+# **Explain.** Who waits for whom? GPipe with the same blocking sends runs: why? The cure must not
+# depend on the schedule, since `run` has to run them all.
+#
+# Three more traps: microbatches of different lengths (whose mean is the loss?), fewer microbatches
+# than stages, and one stage alone. And one question of speed: a long message begins when its
+# receive is posted. When do you post it?
+
+# %%
+# {{module stage}}
+
+# %%
+# {{check stage}}
+
+# %% [markdown]
+# Real runs, on four simulated ranks: each pass takes the time that `model.py` declares, each
+# message the time that the network needs. First your GPipe, then your 1F1B, then interleaved, on a
+# wire on which a message takes an eighth of a forward pass.
+
+# %%
+from trials import sample
+
+wire = Machine("wire", alpha_s=1e-5, beta_s_per_byte=1e-8)
+COSTS = (1e-4, 2e-4)  # a whole stage
+
+
+def step(name, v=1, count=M, machine=wire, rows=8):
+    """One step of stage.py on simulated ranks."""
+    mine = lists(name, S, count, *([v] if v > 1 else []))
+    params, inputs, targets = sample(S * v, [rows] * count)
+    arguments = []
+    for rank in range(S):
+        own = [params[chunk * S + rank] for chunk in range(v)]
+        x = inputs if rank == 0 else None
+        y = targets if rank == S - 1 else None
+        costs = tuple(cost / v for cost in COSTS)
+        arguments.append((own, text(mine[rank]), [rows] * count, x, y, costs))
+    return ringside.run("trials.py:stepped", S, arguments, machine=machine)
+
+
+gpipe_run = step("gpipe")
+print(f"{gpipe_run.makespan_s * 1e3:.3f} ms, {sum(gpipe_run.sent_messages())} messages")
+gpipe_run.timeline
+
+# %%
+flush_run = step("one_f_one_b")
+print(f"{flush_run.makespan_s * 1e3:.3f} ms, {sum(flush_run.sent_messages())} messages")
+assert sum(flush_run.sent_messages()) == 2 * M * (S - 1)
+flush_run.timeline
+
+# %%
+small_run = step("interleaved", v=2)
+print(f"{small_run.makespan_s * 1e3:.3f} ms, {sum(small_run.sent_messages())} messages")
+assert sum(small_run.sent_messages()) == 2 * M * (2 * S - 1)
+small_run.timeline
+
+# %% [markdown]
+# **Explain.** Interleaved sends more than twice as many messages. On which kind of wire does it
+# lose what it wins? Change `wire` and find one.
+
+# %% [markdown]
+# ## 4. What latency does: an old exam question
+#
+# S = 4, M = 8, tf = 1 s, tb = 2 s, and a message takes 0.5 s, however short. Without that, both
+# schedules take 33 s.
+#
+# **Predict.** How long does GPipe take now, and how long 1F1B? (One of the two is easy. For the
+# other follow a microbatch down to the last stage and back, and ask what stage 0 does meanwhile.)
+
+# %%
+slow = Machine("slow", alpha_s=0.5, beta_s_per_byte=0.0)
+slow_gpipe = replayed.timeline(lists("gpipe", S, M), 1, TF, TB, 8, slow)
+slow_flush = replayed.timeline(lists("one_f_one_b", S, M), 1, TF, TB, 8, slow)
+print(f"GPipe {slow_gpipe.makespan_s:g} s, 1F1B {slow_flush.makespan_s:g} s")
+assert (slow_gpipe.makespan_s, slow_flush.makespan_s) == (36.0, 41.0)
+slow_flush
+
+# %% [markdown]
+# **Explain.** GPipe pays for latency once between two stages, in each direction: 33 + 2 * 3 * 0.5 =
+# 36 s. 1F1B takes 41 s, and no send is blocking. Look at the last two stages in the steady state:
+# forward, send, backward, send, and then? What would one more microbatch in flight buy, and what
+# would it cost? (Try it: change the warm-up in a copy of your function, and replay it.)
+#
+# What 1F1B saves is memory. The next cell measures the peak of what each rank allocates, as
+# Python's `tracemalloc` sees it, while your stages run both schedules.
+
+# %%
+ROWS, WIDTHS = 256, (8, 512, 8)
+params, inputs, targets = sample(S, [ROWS] * M, widths=WIDTHS)
+saved = 8 * ROWS * sum(WIDTHS)  # input, hidden layer, output
+peaks = {}
+for name in ("gpipe", "one_f_one_b"):
+    arguments = []
+    for rank, mine in enumerate(lists(name, S, M)):
+        x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
+        arguments.append(([params[rank]], text(mine), [ROWS] * M, x, y))
+    measured = ringside.run("trials.py:step_memory", S, arguments)
+    peaks[name] = [value["peak"] / saved for value in measured.values]
+fig, axes = plt.subplots(figsize=(6.5, 3.4))
+for shift, (name, values) in zip((-0.2, 0.2), peaks.items(), strict=True):
+    axes.bar(np.arange(S) + shift, values, 0.36, label=name)
+axes.set(xlabel="stage", ylabel="peak, in microbatches' activations", xticks=range(S))
+axes.set_ylim(0, 16)
+axes.set_title(f"Memory of {S} stages, {M} microbatches")
+axes.legend()
+plt.show()
+assert max(peaks["one_f_one_b"]) < 0.75 * min(peaks["gpipe"])
+
+# %% [markdown]
+# **Explain.** The bars of 1F1B fall by one from stage to stage. Which stage would you give an
+# additional layer, then? And why are the bars not whole numbers?
+
+# %% [markdown]
+# ## 5. Closed forms
+#
+# You have seen all of these numbers; now write them down. Mind what the bubble is a fraction *of*:
+# papers give idle over *ideal*, (S - 1) / M, and a profiler shows idle over *total*.
+
+# %%
+# {{module bubble}}
+
+# %%
+# {{check bubble}}
+
+# %% [markdown]
+# A GPT of 64 layers of width 4096, sequences of 2048 tokens, one a microbatch, float32, on a
+# cluster of A100s (four to a node, one network port a node): activations of 33.6 MB travel between
+# stages. Your schedules, replayed on 8 to 64 stages with 32 microbatches, against your formula.
+
+# %%
+invalidate_caches()
+bubble = import_module("bubble")
+zaratan = Machine.load("zaratan")
+LAYERS, HIDDEN, TOKENS, COUNT = 64, 4096, 2048, 32
+layer_s = 24 * TOKENS * HIDDEN**2 * (1 + TOKENS / (6 * HIDDEN)) / zaratan.flop_per_s
+stages = [8, 16, 32, 64]
+speedups = {"gpipe": [], "one_f_one_b": [], "formula": []}
+for p in stages:
+    tf = layer_s * LAYERS / p
+    serial_s = COUNT * p * 3 * tf
+    for name in ("gpipe", "one_f_one_b"):
+        line = replayed.timeline(lists(name, p, COUNT), 1, tf, 2 * tf, 4 * TOKENS * HIDDEN, zaratan)
+        speedups[name].append(serial_s / line.makespan_s)
+    speedups["formula"].append(serial_s / bubble.makespan_s(p, COUNT, tf, 2 * tf))
+    ratio = ", ".join(f"{name} {values[-1]:.1f}" for name, values in speedups.items())
+    print(f"{p} stages: {ratio}")
+
+# %%
+fig, axes = plt.subplots(figsize=(6.5, 3.8))
+axes.plot(stages, stages, color="grey", linestyle=":", label="ideal")
+axes.plot(stages, speedups["formula"], color="grey", label="formula, free messages")
+axes.plot(stages, speedups["gpipe"], "o", ms=11, fillstyle="none", label="gpipe, replayed")
+axes.plot(stages, speedups["one_f_one_b"], "x", label="one_f_one_b, replayed")
+axes.set(xscale="log", yscale="log", xlabel="stages, one A100 each", ylabel="speedup over one")
+axes.set_xticks(stages, labels=[str(p) for p in stages])
+axes.set_yticks([4, 8, 16, 32, 64], labels=["4", "8", "16", "32", "64"])
+axes.minorticks_off()
+axes.set_title(f"A GPT, {COUNT} microbatches")
+axes.legend()
+plt.show()
+assert all(a <= b for a, b in zip(speedups["one_f_one_b"], speedups["formula"], strict=True))
+assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
+
+# %% [markdown]
+# **Explain.** At 64 stages two thirds of all GPUs are idle. How many microbatches does your
+# `fewest_microbatches` want for a bubble of a tenth? What is the global batch then, in tokens?
+# "Pipelines are ideal for thousands of processes", says a slide: what limits the number of stages,
+# and what do the largest runs do with the other GPUs? (The largest published pipelines have 64
+# stages, on 3072 GPUs.)
+
+# %% [markdown]
+# ## 6. In torch, and without activations
+#
+# With `model.py` you called each piece's backward pass yourself. In torch autograd does, but it
+# does not see across ranks: each stage has a graph of its own, for each microbatch, which begins at
+# a tensor that came in and ends at one that went out. What must be said to the incoming tensor so
+# that its gradient can be sent back? And what do you give `backward` on a stage that has no loss?
+#
+# GPipe keeps the activations of all M microbatches, so its authors don't keep them at all: each
+# stage remembers its *inputs*, and computes the forward pass again when the gradient arrives.
+# **Predict**: what does that do to the time of a step, if a backward pass takes twice as long as a
+# forward pass? To the bubble, as a share? And what goes wrong in a network with dropout?
+
+# %%
+# {{module pipeline_torch}}
+
+# %%
+# {{check pipeline_torch}}
+
+# %%
+from torch_trials import torch_sample
+
+params, inputs, targets = torch_sample(S, [ROWS] * M, (8, 512, 8))
+spec = {"widths": [(8, 512, 8)], "costs": (1e-3, 2e-3), "dropout": 0.0}
+
+
+def torch_step(name, recompute):
+    """One step of pipeline_torch.py on simulated ranks."""
+    arguments = []
+    for rank, mine in enumerate(lists(name, S, M)):
+        x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
+        own = [params[rank]]
+        arguments.append((spec, own, text(mine), [ROWS] * M, x, y, recompute))
+    return ringside.run("torch_trials.py:step_memory", S, arguments)
+
+
+runs = {(name, again): torch_step(name, again)
+        for name in ("gpipe", "one_f_one_b") for again in (False, True)}  # fmt: skip
+for (name, again), one in runs.items():
+    peak = max(each["peak_by_kind"]["activations"] for each in one.memory) / saved
+    words = f"{name}, {'recomputing' if again else 'keeping all'}"
+    print(f"{words:<26} {one.makespan_s * 1e3:5.1f} ms, at most {peak:4.1f} microbatches' worth")
+assert runs["gpipe", True].makespan_s > 1.3 * runs["gpipe", False].makespan_s
+runs["gpipe", True].timeline
+
+# %% [markdown]
+# **Explain.** Recomputation costs a third more time and frees most of the memory. With it, is there
+# still a reason to prefer 1F1B to GPipe? And why do large runs recompute only *some* layers?
+
+# %% [markdown]
+# ## 7. On a cluster
+#
+# The same `stage.py`, unchanged, on real nodes: `measured_step` is one step with two layers of
+# n x n on each stage. In a terminal, in this folder:
+#
+# ```
+# STEP="ringside launch stage.py:measured_step --site zaratan --nodes 2"
+# $STEP -- --n 512 --n 1024 --microbatches 4
+# $STEP -- --n 512 --n 1024 --microbatches 32
+# ```
+#
+# (`--site local` runs it on this machine, `--schedule gpipe` takes the other schedule, `--dry-run`
+# prints the job.) It leaves `run.json` and a trace here, which are handed in with the notebook: the
+# last run's, so note the first one's times. The run counts if it is complete and was made with the
+# `stage.py` that you hand in.
+
+# %%
+# {{run pipeline_cluster points=5}}
+
+# %% [markdown]
+# **Your paragraph.** Give the time of one microbatch with 4 and with 32 of them, and the ratio that
+# `bubble_fraction` predicts. Where do they differ, and why? Say what you would change first to make
+# the step faster on this machine: the schedule, M, or the cut into stages. (About 150 words.)
+
+# %%
+# {{paragraph pipeline_report points=5}}
+
+# %% [markdown]
+# ## Hand in
+#
+# `ringside handin` checks that notebook and files agree, runs the public tests, and submits.
