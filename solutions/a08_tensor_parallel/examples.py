@@ -12,7 +12,12 @@
 
 import numpy as np
 from layers import (
-    attention, attention_backward, gelu, gelu_backward, layer_norm, layer_norm_backward,
+    attention,
+    attention_backward,
+    gelu,
+    gelu_backward,
+    layer_norm,
+    layer_norm_backward,
 )  # fmt: skip
 from shards import shard_bounds
 
@@ -108,7 +113,11 @@ def heads_of(params, head_dim, world_size, rank):
     heads = V.shape[0] // head_dim
     lo, hi = (head_dim * bound for bound in shard_bounds(heads, world_size, rank))
     inner = heads * head_dim
-    columns = [*range(lo, hi), *range(inner + lo, inner + hi), *range(2 * inner + lo, 2 * inner + hi)]
+    columns = [
+        *range(lo, hi),
+        *range(inner + lo, inner + hi),
+        *range(2 * inner + lo, 2 * inner + hi),
+    ]
     return gamma, beta, W[:, columns], b[columns], V[lo:hi].copy(), c
 
 

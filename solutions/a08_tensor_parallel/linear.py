@@ -25,9 +25,9 @@ Rules for every function of this module:
 - Values: those of the whole layer on one rank, to a relative error of 1e-12 in float64 (1e-5 in
   float32) in the Frobenius norm: ``|got - right| <= 1e-12 |right|``, for each array.
 - What every rank gets whole (Z, dX and the gradient of c) is equal on all ranks, bit for bit.
-- Work: matrix products go through ``layers.matmul``, which counts them. A layer's forward pass on a
-  rank takes ``2 B d_in d_out`` floating-point operations of *its own part's* d_in and d_out, and its
-  backward pass twice as many.
+- Work: matrix products go through ``layers.matmul``, which counts them. A forward pass takes
+  ``2 B d_in d_out`` floating-point operations on a rank, with d_in and d_out of *its own part*, and
+  a backward pass twice as many.
 - Bytes: ``column_forward`` and ``row_backward`` send nothing. In each of the other two a rank sends
   and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and ``64 (p - 1)``
   bytes more: one all-reduce of B rows of d elements (d is that of X, or of Z), however it is made.

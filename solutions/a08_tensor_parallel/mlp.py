@@ -41,8 +41,8 @@ Rules for every function of this module:
   arrive in any order, and every request that is started is completed. A call keeps nothing for
   the next one but ``saved``.
 - Time of ``forward`` and ``backward`` together, for a GPT's layer on 2 to 64 ranks, inside a node
-  and across nodes: at most 1.05 times the products of the largest part and two ring all-reduces;
-  half the points up to 1.5 times.
+  and across nodes: at most 1.05 times the products of the largest part (with the first once more
+  if it is computed again) and two ring all-reduces; half the points up to 1.5 times.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """

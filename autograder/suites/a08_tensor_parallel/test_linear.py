@@ -156,7 +156,7 @@ def test_messages_may_arrive_in_any_order(ranks, rng):
 
 def timed(ranks, rng, p, wide):
     """GPT's widest products, in miniature: 2048 tokens, 4096 to 16384 columns."""
-    n, d = 16, 16
+    n, d = 128, 16
     machine = oracle.in_miniature(Machine.load("zaratan"), 2048, 4096, n, d)
     for layer in BOTH:
         hidden = 4 * d * p // wide
