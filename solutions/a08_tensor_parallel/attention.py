@@ -15,8 +15,8 @@ more. ``f`` and ``g`` are those of ``mlp.py``.
     shapes   (d,) (d,) (d, 3 H k) (3 H k,) (H k, d) (d,)     whole
                        (d, 3 n k) (3 n k,) (n k, d)          a rank's part: n of H heads
 
-Rules for every function of this module: those of ``mlp.py``, but for memory, which is not asked for,
-and for what stands here.
+Rules for every function of this module: those of ``mlp.py``, but for memory, which is not asked
+for, and for what stands here.
 
 - "Part r" of H heads is what ``shards.shard_bounds(H, p, r)`` says; it may be empty.
 - x has shape ``(B, T, d)``: B sequences of T positions, B >= 0, T >= 1. Attention is causal;

@@ -1,7 +1,7 @@
 """Cross-entropy over a vocabulary that is cut among ranks: the logits are never gathered.
 
     loss_i = log(sum over all v of exp(z_iv)) - z_i,y_i
-           = log(sum over all v of exp(z_iv - m_i)) + m_i - z_i,y_i      m_i = max over all v of z_iv
+           = log(sum over all v of exp(z_iv - m_i)) + m_i - z_i,y_i      m_i = max over v of z_iv
 
     rank 0      rank 1      rank 2
     z (B, V_0)  z (B, V_1)  z (B, V_2)      B rows of logits, columns cut: V = V_0 + V_1 + V_2
@@ -19,12 +19,12 @@ Rules for every function of this module:
 - Logits are finite, float64 or float32, of any size: exp(z) alone may be infinite, or 0 for all of
   a row. They travel and are returned as what they are. Arrays that are given are not modified, may
   be read-only and need not be contiguous; results are new arrays that share no memory with them.
-- Values: those of one rank that has all logits, to a relative error of 1e-12 in float64 (1e-5 in
-  float32) in the Frobenius norm, for each array; the error of the losses is compared with the norm
-  of the rows' largest absolute logits where that is larger. Losses are equal on all ranks, bit for
-  bit.
-- Bytes: forward and backward together, each rank sends and receives at most ``6 (p - 1) ceil(B / p)``
-  elements and ``64 (p - 1)`` bytes: three all-reduces of B numbers. They count as in ``linear.py``.
+- Values: those of one rank that has all logits, to a relative error in the Frobenius norm of 1e-12
+  in float64 (1e-5 in float32), times the largest absolute logit where that is above 1, since the
+  rounding of large logits can't be undone. Losses are equal on all ranks, bit for bit.
+- Bytes: forward and backward together, each rank sends and receives at most
+  ``6 (p - 1) ceil(B / p)`` elements and ``64 (p - 1)`` bytes: three all-reduces of B numbers.
+  They count as in ``linear.py``.
 - A send may wait until its receive is posted (rendezvous), messages of different ranks may
   arrive in any order, and every request that is started is completed. A call keeps nothing for
   the next one but ``saved``.

@@ -162,20 +162,20 @@ def results(function, whole, world_size, rank):
 
 def _serial_mlp(x, params, grad_y):
     gamma, beta, W1, b1, W2, b2 = params
-    n, kept = layer_norm(x, gamma, beta)
-    z = n @ W1 + b1
+    normal, kept = layer_norm(x, gamma, beta)
+    z = normal @ W1 + b1
     a = gelu(z)
     grad_z = gelu_backward(z, grad_y @ W2.T)
     grad_x, grad_gamma, grad_beta = layer_norm_backward(kept, grad_z @ W1.T)
     return (
         a @ W2 + b2 + x, grad_x + grad_y, grad_gamma, grad_beta,
-        n.T @ grad_z, grad_z.sum(axis=0), a.T @ grad_y, grad_y.sum(axis=0),
+        normal.T @ grad_z, grad_z.sum(axis=0), a.T @ grad_y, grad_y.sum(axis=0),
     )  # fmt: skip
 
 
 def _serial_attention(x, params, head_dim, grad_y):
     gamma, beta, W, b, V, c = params
-    (B, T, d), heads = x.shape, V.shape[0] // head_dim
+    (B, T, _), heads = x.shape, V.shape[0] // head_dim
 
     def apart(columns):  # (B, T, heads * head_dim) to (B, heads, T, head_dim)
         return columns.reshape(B, T, heads, head_dim).swapaxes(1, 2)
@@ -183,16 +183,17 @@ def _serial_attention(x, params, head_dim, grad_y):
     def together(each):
         return each.swapaxes(1, 2).reshape(B, T, heads * head_dim)
 
-    n, kept = layer_norm(x, gamma, beta)
-    q, k, v = (apart(each) for each in np.split(n @ W + b, 3, axis=-1))
+    normal, kept = layer_norm(x, gamma, beta)
+    q, k, v = (apart(each) for each in np.split(normal @ W + b, 3, axis=-1))
     o, kept_heads = attention(q, k, v)
     o = together(o)
     grads = attention_backward(kept_heads, apart(grad_y @ V.T))
     grad_qkv = np.concatenate([together(each) for each in grads], axis=-1)
     grad_x, grad_gamma, grad_beta = layer_norm_backward(kept, grad_qkv @ W.T)
-    flat = grad_qkv.reshape(B * T, -1), grad_y.reshape(B * T, d)
+    rows, attended, qkv_rows, y_rows = (
+        each.reshape(B * T, each.shape[2]) for each in (normal, o, grad_qkv, grad_y)
+    )
     return (
         o @ V + c + x, grad_x + grad_y, grad_gamma, grad_beta,
-        n.reshape(B * T, d).T @ flat[0], flat[0].sum(axis=0),
-        o.reshape(B * T, -1).T @ flat[1], flat[1].sum(axis=0),
+        rows.T @ qkv_rows, qkv_rows.sum(axis=0), attended.T @ y_rows, y_rows.sum(axis=0),
     )  # fmt: skip

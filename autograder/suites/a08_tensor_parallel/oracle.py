@@ -72,6 +72,8 @@ def in_miniature(machine: Machine, tokens: int, width: int, n: int, d: int) -> M
     changes = {
         "beta_s_per_byte": machine.beta_s_per_byte * nbytes,
         "flop_per_s": machine.flop_per_s / flops,
+        "kernel_overhead_s": 0.0,
+        "eager_threshold_bytes": int(machine.eager_threshold_bytes / nbytes),
     }
     if machine.intra_beta_s_per_byte is not None:
         changes["intra_beta_s_per_byte"] = machine.intra_beta_s_per_byte * nbytes
