@@ -308,7 +308,7 @@ for name, values in curves.items():
     axes.plot(batches, np.array(values) / p / GIB, line, color=color, label=name)
 level = curves["data"][0] / p / GIB
 axes.axhline(level / 2, color="C0", linestyle="--", label="data, as on the slide")
-marks = [("slide", 4096 / 3, level / 2, (8, -16))]
+marks = [("slide:", 4096 / 3, level / 2, (-68, 8))]
 marks += [("", crossings["all_reduce"], level, (-36, 8))]
 marks += [("", crossings["reduce_scatter"], level, (8, -16))]
 for name, batch_size, height, shift in marks:
