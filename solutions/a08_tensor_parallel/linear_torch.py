@@ -24,10 +24,12 @@ Rules:
   differ in length, and may be empty.
 - Values and gradients: those of the whole layers on one rank, to a relative error of 1e-12 in
   float64 (1e-5 in float32), in the Frobenius norm.
-- Bytes: for n rows each rank sends and receives at most ``2 (p - 1) ceil(n / p) d`` elements in
-  the forward pass of ``g`` (d elements a row), as many in the backward pass of ``f``, and
-  ``64 (p - 1)`` bytes: an all-reduce, however it is made. Nothing else: weights and their
-  gradients never travel, and there is no backward pass where ``x`` requires no gradient.
+- What all ranks have whole (the result of ``g``, the gradient of ``f``, that of a row's bias) is
+  equal on all ranks, bit for bit.
+- Bytes: for n rows of d elements each rank sends and receives at most
+  ``2 (p - 1) max(ceil(n / p) d, n ceil(d / p))`` elements in the forward pass of ``g``, as many in
+  the backward pass of ``f``, and ``64 (p - 1)`` bytes: an all-reduce, however it is made. Nothing
+  else: weights and their gradients never travel, nor a gradient of an ``x`` that requires none.
   ``all_reduce`` of m bytes counts as ``2 m (p - 1) / p``, ``reduce_scatter`` and ``all_gather`` of
   m bytes in all as ``m (p - 1) / p`` each, ``broadcast`` and ``reduce`` as m.
 - Time of a pair forward and backward: at most 1.05 times ``work / p + two all-reduces``, half the

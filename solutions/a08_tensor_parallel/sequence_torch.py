@@ -131,7 +131,7 @@ class SequenceBlock(nn.Module):
             the whole tensors can be given back.
 
     Memory: what the forward pass leaves for the backward pass, the result included, is at most
-    ``T d + t (8 d + 4 h)`` elements and 64 KiB: nothing but the input of w1 has all T positions
+    ``T d + t (6 d + 4 h)`` elements and 16 KiB: nothing but the input of w1 has all T positions
     at width d, and it need not be kept either.
     """
 

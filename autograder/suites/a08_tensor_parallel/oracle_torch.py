@@ -65,8 +65,8 @@ def part(array, p, rank, axis=0):
 
 
 def all_reduce_bytes(p, rows, width, itemsize):
-    """What a rank sends: rows in p equal chunks go round a ring twice."""
-    return 2 * (p - 1) * -(-rows // p) * width * itemsize
+    """What a rank sends: p equal chunks of rows, or of columns, go round a ring twice."""
+    return 2 * (p - 1) * max(-(-rows // p) * width, rows * -(-width // p)) * itemsize
 
 
 def ring_s(machine, p, nbytes, rounds=2):

@@ -224,7 +224,7 @@ def test_activations_of_norm_and_dropout_are_cut(ranks, rng):
     mask = scaled_mask(7, 0, positions, d, 0.1)
     z, *_ = oracle.block(params, x, np.zeros_like(x), mask)
     own = positions // p
-    allowed = 8 * (positions * d + own * (8 * d + 4 * h)) + (1 << 16)
+    allowed = 8 * (positions * d + own * (6 * d + 4 * h)) + (1 << 14)
     for rank, value in enumerate(shared.finished(result, call)):
         assert_near(value, oracle.part(z, p, rank), call, f"rank {rank}'s result")
         live = result.memory[rank]["live"]
