@@ -111,7 +111,8 @@ class ColumnLinear(nn.Module):
         bias: the whole b, shape ``(d_out,)``, or None.
 
     Attributes:
-        weight, bias: parameters: this rank's parts of W's rows and of b; ``bias`` may be None.
+        weight, bias: parameters of the module: this rank's parts of W's rows and of b; ``bias``
+            may be None. Either may be frozen (``requires_grad`` False) later.
 
     The module keeps nothing else of W and b: the memory of the whole tensors can be given back.
     """
@@ -142,8 +143,8 @@ class RowLinear(nn.Module):
         bias: the whole b, shape ``(d_out,)``, or None.
 
     Attributes:
-        weight, bias: parameters: this rank's part of W's columns, and the whole b, which is on
-            all ranks; ``bias`` may be None.
+        weight, bias: parameters of the module: this rank's part of W's columns, and the whole b,
+            which is on all ranks; ``bias`` may be None. Either may be frozen later.
 
     The module keeps nothing else of W: the memory of the whole tensor can be given back.
     """

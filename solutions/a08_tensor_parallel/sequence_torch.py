@@ -17,7 +17,8 @@ Rules:
   and point-to-point calls on ``group`` are allowed; make no group of your own. What is started is
   waited for.
 - The rank at place r of the group has the positions ``r t, ..., r t + t - 1`` of a sequence of
-  ``T = p t``. They are dimension 0 of every tensor; t is the same on all ranks.
+  ``T = p t``. They are dimension 0 of every tensor; t >= 1 is the same on all
+  ranks.
 - Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that
   comes in is changed, neither arguments nor gradients that autograd hands over.
 - Values and gradients: those of the whole sequence on one rank, to a relative error of 1e-12 in
@@ -87,7 +88,7 @@ def gather_sequence(group, x):
         A tensor, shape ``(p t, ...)``, in the order of the group.
 
     Bytes: each rank sends and receives at most ``(p - 1) t`` positions in the forward pass, and as
-    many in the backward pass; none where ``x`` requires no gradient.
+    many in the backward pass.
     """
     ### BEGIN SOLUTION
     return _Gather.apply(x, group)

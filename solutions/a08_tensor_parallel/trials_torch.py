@@ -59,26 +59,30 @@ def operator(group, target, x, dy, how="plain"):
 # -- a column and a row ----------------------------------------------------------------------------
 
 
-def pair(group, params, steps, needs="all"):
+def pair(group, params, steps, needs="all", measure=False):
     """A column-parallel layer, gelu, a row-parallel layer; all steps add up their gradients.
 
     Args:
         params: whole W1, b1, W2, b2, on all ranks.
         steps: ``(x, dz)`` each: inputs, and the gradient of the result.
         needs: which gradients: "all", "weights" (x is data), "x" (weights are frozen), "none".
+        measure: find out what the layers keep.
 
     Returns:
         A dict: ``z`` and ``dx`` of each step, ``gradients`` (of this rank's four parameters),
-        ``shapes`` (theirs), ``held`` (bytes of tensors that each layer keeps) and ``changed``.
+        ``shapes`` (theirs), ``registered`` (will an optimizer find them), ``held`` (bytes of
+        tensors that each layer keeps) and ``changed``.
     """
     linear_torch = import_module("linear_torch")
-    column, first = _layer(linear_torch.ColumnLinear, group, *params[:2])
-    row, second = _layer(linear_torch.RowLinear, group, *params[2:])
+    column, first = _made(linear_torch.ColumnLinear, group, *params[:2], measure=measure)
+    row, second = _made(linear_torch.RowLinear, group, *params[2:], measure=measure)
     own = [column.weight, column.bias, row.weight, row.bias]
     for each in own:
         if each is not None:
             each.requires_grad_(needs in ("all", "weights"))
+    found = {id(each) for layer in (column, row) for each in layer.parameters()}
     result = {"z": [], "dx": [], "held": [first, second], "changed": False}
+    result["registered"] = {id(each) for each in own if each is not None} <= found
     for x, dz in steps:
         before = (x.clone(), dz.clone())
         x = x.requires_grad_(needs in ("all", "x"))
@@ -94,13 +98,18 @@ def pair(group, params, steps, needs="all"):
     return result
 
 
-def _layer(make, group, weight, bias):
-    """A layer, and the bytes of tensors that it keeps; the whole tensors are gone."""
-    before = {each.data_ptr() for each in _storages()}
-    whole = (weight.clone(), None if bias is None else bias.clone())
-    layer = make(group, *whole)
-    del whole
-    return layer, sum(each.nbytes() for each in _storages() if each.data_ptr() not in before)
+def _made(make, group, *given, measure):
+    """A module, and the bytes of tensors that it keeps; the whole tensors are gone."""
+    before = {each.data_ptr() for each in _storages()} if measure else set()
+    module = make(group, *map(_copy, given))
+    after = _storages() if measure else []
+    return module, sum(each.nbytes() for each in after if each.data_ptr() not in before)
+
+
+def _copy(value):
+    if isinstance(value, dict):
+        return {name: _copy(each) for name, each in value.items()}
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _storages():
@@ -156,23 +165,25 @@ def serial_pair(group, params, steps):
 # -- a sequence ------------------------------------------------------------------------------------
 
 
-def block(group, params, rate, steps, training=True, backward=True, finish=True):
+def block(group, params, rate, steps, training=True, backward=True, measure=False):
     """A ``SequenceBlock``; all steps add up their gradients, then ``finish``.
 
     Args:
         params: the whole parameters, a dict.
         steps: ``(x, dz, seed)`` each, of this rank's positions.
+        measure: find out what the block keeps.
 
     Returns:
-        A dict: ``z`` and ``dx`` of each step, ``gradients`` by name, ``held`` (bytes of tensors
-        that the block keeps) and ``changed``.
+        A dict: ``z`` and ``dx`` of each step, ``gradients`` by name, ``registered`` (does an
+        optimizer find the parameters), ``held`` (bytes of tensors that the block keeps) and
+        ``changed``.
     """
-    module = import_module("sequence_torch")
-    before = {each.data_ptr() for each in _storages()}
-    own = module.SequenceBlock(group, {name: each.clone() for name, each in params.items()}, rate)
-    held = sum(each.nbytes() for each in _storages() if each.data_ptr() not in before)
+    make = import_module("sequence_torch").SequenceBlock
+    own, held = _made(make, group, params, rate, measure=measure)
     own.train(training)
     result = {"z": [], "dx": [], "held": held, "changed": False}
+    found = {id(each) for each in own.parameters()}
+    result["registered"] = {id(getattr(own, name)) for name in WHOLE_NAMES} <= found
     for x, dz, seed in steps:
         known = (x.clone(), dz.clone())
         x = x.requires_grad_()
@@ -182,7 +193,7 @@ def block(group, params, rate, steps, training=True, backward=True, finish=True)
         result["z"].append(z.detach().clone())
         result["dx"].append(x.grad)
         result["changed"] |= not (torch.equal(x.detach(), known[0]) and torch.equal(dz, known[1]))
-    if backward and finish:
+    if backward:
         own.finish()
     result["gradients"] = {name: getattr(own, name).grad for name in WHOLE_NAMES}
     return result

@@ -63,10 +63,11 @@ def called(ranks, rng, call, expected, shape, *, how="plain", same=False, **wher
         if how == "shared":
             what = f"rank {rank}'s gradient of another tensor that shares the incoming gradient"
             assert_near(second, 3 * dys[rank].astype("float64"), call, what)
-        if changed:
-            raise call.fail(
-                f"rank {rank} changed x or the gradient that came in; both must stay as they were."
-            )
+            if changed:
+                raise call.fail(
+                    f"rank {rank} changed x or the gradient that came in; both must stay as they "
+                    "were."
+                )
     return result
 
 
@@ -128,6 +129,15 @@ def check_kept(result, call):
             raise call.fail(
                 f"rank {rank} changed x or the gradient of the result; both must stay as they were."
             )
+
+
+def check_registered(value, rank, call):
+    """Parameters are parameters of their module, so that an optimizer finds them."""
+    if not value["registered"]:
+        raise call.fail(
+            f"on rank {rank} the attributes that the docstring names are not among the module's "
+            "parameters(): an optimizer would not find them."
+        )
 
 
 def check_held(held, allowed, rank, what, call):

@@ -84,7 +84,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 
 def trained(
     ranks, rng, p, rows, widths, *, shape=None, dtype="float64", biases=True, steps=1,
-    needs="all", world_size=None, about="", **where,
+    needs="all", measure=False, world_size=None, about="", **where,
 ):  # fmt: skip
     """A column and a row on p ranks against one rank; returns call and run."""
     call = pair_call(p, rows, widths, dtype, about)
@@ -94,7 +94,7 @@ def trained(
         tuple(rng.standard_normal((*lead, d)).astype(dtype) for d in widths[::2])
         for _ in range(steps)
     ]
-    arguments = [(params, given, needs)] * p
+    arguments = [(params, given, needs, measure)] * p
     result = ranks.call("trials_torch:pair", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = [oracle.pair(params, x, dz) for x, dz in given]
@@ -102,6 +102,7 @@ def trained(
         None if each[0] is None else sum(each) for each in zip(*(w[2] for w in wanted), strict=True)
     ]
     for rank, value in enumerate(shared.finished(result, call)):
+        shared.check_registered(value, rank, call)
         for number, (z, dx, _) in enumerate(wanted):
             assert_near(value["z"][number], z, call, f"rank {rank}'s result")
             if needs in ("all", "x"):
@@ -148,6 +149,7 @@ def test_other_shapes_dtypes_and_no_biases(ranks):
     seen(ranks, 2, 6, SMALL, shape=(2, 3), about="in 2 x 3")
     seen(ranks, 3, 4, WIDE, dtype="float32")
     seen(ranks, 2, 4, SMALL, biases=False, about="no biases")
+    seen(ranks, 2, 3, SMALL, needs="x", about="weights are frozen")
 
 
 @points(3, "values")
@@ -251,8 +253,8 @@ def test_two_groups_in_one_graph(ranks, rng):
 
 @points(7, "memory")
 def test_a_layer_keeps_its_parts(ranks):
-    for p, rows, widths in ((2, 5, WIDE), (4, 8, WIDE), (8, 3, WIDE)):
-        call, result = seen(ranks, p, rows, widths)
+    for p, rows, widths in ((2, 5, WIDE), (4, 2, (40, 94, 24))):
+        call, result = seen(ranks, p, rows, widths, measure=True)
         d_in, d_hidden, d_out = widths
         own = -(-d_hidden // p)
         for rank, value in enumerate(result.values):

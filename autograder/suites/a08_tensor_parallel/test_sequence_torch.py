@@ -86,7 +86,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 
 def trained(
     ranks, rng, p, positions, widths, *, rate=0.0, dtype="float64", steps=1, training=True,
-    backward=True, finish=True, check=WHOLE_NAMES, world_size=None, about="", **where,
+    backward=True, measure=False, check=WHOLE_NAMES, world_size=None, about="", **where,
 ):  # fmt: skip
     """A block on p ranks against one rank; ``check`` names the gradients that are compared."""
     call = block_call(p, positions, widths, rate, dtype, about)
@@ -98,7 +98,7 @@ def trained(
     arguments = []
     for rank in range(p):
         own = [(*(oracle.part(each, p, rank) for each in (x, dz)), seed) for x, dz, seed in given]
-        arguments.append((params, rate, own, training, backward, finish))
+        arguments.append((params, rate, own, training, backward, measure))
     result = ranks.call("trials_torch:block", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = []
@@ -106,6 +106,7 @@ def trained(
         mask = scaled_mask(seed, 0, positions, widths[0], rate) if training else 1.0
         wanted.append(oracle.block(params, x, dz, mask))
     for rank, value in enumerate(shared.finished(result, call)):
+        shared.check_registered(value, rank, call)
         for number, (z, dx, _) in enumerate(wanted):
             assert_near(value["z"][number], oracle.part(z, p, rank), call, f"rank {rank}'s result")
             if backward:
@@ -239,7 +240,7 @@ def test_activations_of_norm_and_dropout_are_cut(ranks, rng):
 @points(4, "memory")
 def test_a_block_keeps_its_parts(ranks):
     for p, positions in ((2, 6), (4, 8)):
-        call, result = seen(ranks, p, positions, WIDE, check=CUT_ONLY)
+        call, result = seen(ranks, p, positions, WIDE, check=CUT_ONLY, measure=True)
         d, h = WIDE
         for rank, value in enumerate(result.values):
             elements = (h // p) * (2 * d + 1) + 3 * d
