@@ -24,7 +24,8 @@ class Call(Case):
     @property
     def reproduce(self):
         """The line that runs this call."""
-        return self.line if not self.where else f"{self.line} {self.where}"
+        command, _, options = self.line.partition(" -- ")
+        return " ".join(filter(None, [command, self.where, "--", options]))
 
     def __str__(self):
         ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"

@@ -33,7 +33,8 @@ Rules:
   ``all_reduce`` of m bytes counts as ``2 m (p - 1) / p``, ``reduce_scatter`` and ``all_gather`` of
   m bytes in all as ``m (p - 1) / p`` each, ``broadcast`` and ``reduce`` as m.
 - Time of a pair forward and backward: at most 1.05 times ``work / p + two all-reduces``, half the
-  points up to 1.5 times.
+  points up to 1.5 times. ``work`` are the matrix products of one rank that has all, three for each
+  weight; an all-reduce of m bytes takes ``2 (p - 1) (alpha + ceil(m / p) beta)``.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.

@@ -25,7 +25,8 @@ Rules:
   float64 (1e-5 in float32), in the Frobenius norm.
 - Bytes count as in ``linear_torch.py``; ``64 (p - 1)`` more for each rank are free.
 - Time of a block forward, backward and ``finish``: at most 1.05 times ``work / p``, five
-  all-gathers of T positions and one all-reduce; half the points up to 1.5 times.
+  all-gathers of T positions and three all-reduces of d elements; half the points up to 1.5 times.
+  Work and all-reduce as in ``linear_torch.py``, an all-gather is half an all-reduce.
 
 Source: Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022,
 section 4.

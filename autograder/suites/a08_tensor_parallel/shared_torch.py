@@ -24,9 +24,9 @@ HELD_BYTES = 4096  # beside, in a layer
 EVERYTHING = [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
 
 
-def slow_cores():
+def slow_cores(alpha_s=5e-7):
     """A cluster whose cores are slow enough that small layers keep them busy."""
-    return Machine("slow cores", alpha_s=5e-7, beta_s_per_byte=2e-9, flop_per_s=1e9)
+    return Machine("slow cores", alpha_s=alpha_s, beta_s_per_byte=2e-9, flop_per_s=1e9)
 
 
 def finished(result, call):

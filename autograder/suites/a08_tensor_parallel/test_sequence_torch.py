@@ -258,10 +258,10 @@ def test_any_order_and_everything_waited_for(ranks, rng):
 @points(6, "speed")
 def test_time_on_8_ranks(ranks):
     p, positions, (d, h) = 8, 64, (64, 256)
-    machine = shared.slow_cores()
+    machine = shared.slow_cores(5e-6)
     call, result = seen(ranks, p, positions, (d, h), machine=machine, about="finished")
     flops = oracle.pair_flops(positions, (d, h, d))
     shared.check_work(result, flops, call)
     gather_s = oracle.ring_s(machine, p, positions * d * 8, rounds=1)
-    bound_s = flops / p / machine.flop_per_s + 5 * gather_s + oracle.ring_s(machine, p, 3 * d * 8)
+    bound_s = flops / p / machine.flop_per_s + 5 * gather_s + 3 * oracle.ring_s(machine, p, d * 8)
     assert_makespan(result, bound_s, call)

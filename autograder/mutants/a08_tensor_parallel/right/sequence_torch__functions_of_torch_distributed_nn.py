@@ -8,7 +8,10 @@ from torch import nn
 from torch.nn.functional import gelu, layer_norm, linear
 
 def gather_sequence(group, x):
-    return torch.cat(dist_nn.all_gather(x.contiguous(), group=group))
+    y = torch.cat(dist_nn.all_gather(x.contiguous(), group=group))
+    if y.requires_grad:
+        y.register_hook(lambda grad: grad.contiguous())  # all_gather's own backward pass needs it
+    return y
 
 def reduce_scatter_sequence(group, x):
     parts = [part.contiguous() for part in x.chunk(dist.get_world_size(group))]
