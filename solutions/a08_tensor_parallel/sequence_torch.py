@@ -17,8 +17,8 @@ Rules:
   and point-to-point calls on ``group`` are allowed; make no group of your own. What is started is
   waited for.
 - The rank at place r of the group has the positions ``r t, ..., r t + t - 1`` of a sequence of
-  ``T = p t``. They are dimension 0 of every tensor; t >= 1 is the same on all
-  ranks.
+  ``T = p t``. They are dimension 0 of every tensor; t >= 1 is the same
+  on all ranks.
 - Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that
   comes in is changed, neither arguments nor gradients that autograd hands over.
 - Values and gradients: those of the whole sequence on one rank, to a relative error of 1e-12 in
@@ -174,7 +174,7 @@ class SequenceBlock(nn.Module):
         """Called once after one or several backward passes, before the gradients are used.
 
         Afterwards ``grad`` of ``norm_weight``, ``norm_bias`` and ``b2`` is that of the whole
-        sequence, on all ranks; before the first backward pass it was None or 0.
+        sequence, equal on all ranks bit for bit; before the first backward pass it was None or 0.
 
         Bytes, here or in each backward pass: an all-reduce of ``norm_weight``, ``norm_bias`` and
         ``b2``, each at most ``2 (p - 1) ceil(d / p)`` elements.
