@@ -13,6 +13,15 @@ from pathlib import Path
 import examples
 import numpy as np
 import pytest
+from cases_torch import (
+    WHOLE_NAMES,
+    assert_near,
+    block_call,
+    block_params,
+    operator_call,
+    pair_call,
+    pair_params,
+)
 
 from ringside import Machine
 from ringside.checking import (
@@ -422,3 +431,355 @@ def test_best_grid_of_12_ranks(ranks, rng):
     grid = ask(ranks, "best_grid", call)
     if [int(each) for each in grid] != [4, 3]:
         raise Verdict(f"best_grid{call} is {grid}; it must be (4, 3).")
+
+
+# -- linear_torch and sequence_torch ---------------------------------------------------------------
+
+STARTED = [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
+
+
+def operate(ranks, rng, target, p, shape, how="plain"):
+    """Call an operator; returns call, run, and per rank x and dy."""
+    name = target.partition(":")[2]
+    rows = {"gather_sequence": shape[0] * p, "reduce_scatter_sequence": shape[0] // p}
+    after = (rows.get(name, shape[0]), *shape[1:])
+    xs = [rng.standard_normal(shape) for _ in range(p)]
+    if name == "copy_to_group":
+        xs = xs[:1] * p
+    dys = [rng.standard_normal(after) for _ in range(p)]
+    call = operator_call(target, p, shape, how=how)
+    given = [(target, x, dy, how) for x, dy in zip(xs, dys, strict=True)]
+    result = ranks.call("trials_torch:operator", p, given)
+    assert_ran(result, call)
+    if how == "sum":
+        dys = [np.ones_like(dy) for dy in dys]
+    for rank, (*_, second, changed) in enumerate(result.values if how == "shared" else ()):
+        assert_near(second, 3 * dys[rank], call, f"rank {rank}'s gradient of another tensor")
+        if changed:
+            raise call.fail(f"rank {rank} changed x or the gradient that came in.")
+    return call, result, xs, dys
+
+
+def compare(call, result, ys, dxs):
+    """Results and gradients of an operator on every rank."""
+    for rank, value in enumerate(result.values):
+        for what, found, right in zip(("result", "gradient of x"), value, (ys, dxs), strict=False):
+            assert_near(found, right[rank], call, f"rank {rank}'s {what}")
+
+
+def sends_at_most(ranks, result, elements, call, itemsize=8):
+    """Bytes of each rank, collectives counted as a ring's, and no groups."""
+    p = call.world_size
+    most = elements * itemsize + 64 * (p - 1)
+    ranks.record(call, result, {"sent_bytes": [most] * p})
+    for rank, moved in enumerate(zip(sent_as_ring(result), received_as_ring(result), strict=True)):
+        if max(moved) > most + 1e-6:
+            raise call.fail(f"rank {rank} moved {max(moved):.0f} bytes; {most} are allowed.")
+    if result.comm_calls:
+        raise call.fail("no group may be made.")
+
+
+def trained_pair(ranks, rng, p, rows, widths, steps=1, needs="all", **more):
+    """A column and a row on p ranks, compared with the same on one."""
+    options = {name: more.pop(name) for name in ("dtype", "biases") if name in more}
+    call = pair_call(p, rows, widths, options.get("dtype", "float64"))
+    params = pair_params(rng, widths, **options)
+    lead = more.pop("lead", (rows,))
+    shapes = [(*lead, width) for width in widths[::2]] * steps
+    drawn = [rng.standard_normal(shape).astype(call.dtype) for shape in shapes]
+    given = list(zip(drawn[::2], drawn[1::2], strict=True))
+    serial = ranks.call("trials_torch:serial_pair", 1, [(params, given)])
+    zs, dxs, whole = serial.raise_for_error().values[0]
+    arguments = [(params, given, needs, more.pop("measure", False))] * p
+    world_size = more.pop("world_size", p)
+    result = ranks.call("trials_torch:pair", world_size, arguments, **more)
+    assert_ran(result, call)
+    for rank, value in enumerate(result.values):
+        if not value["registered"]:
+            raise call.fail("an optimizer would not find the parameters.")
+        for k, right in enumerate(zs):
+            assert_near(value["z"][k], right, call, f"rank {rank}'s result")
+            if needs in ("all", "x"):
+                assert_near(value["dx"][k], dxs[k], call, f"rank {rank}'s gradient of x")
+        for k, right in enumerate(whole):
+            if right is None or needs in ("none", "x"):
+                continue
+            cut = right if k == 3 else np.array_split(right, p, axis=k // 2)[rank]
+            what = f"rank {rank}'s gradient of {('W1', 'b1', 'W2', 'b2')[k]}"
+            assert_near(value["gradients"][k], cut, call, what)
+    return call, result
+
+
+@points(5, "values", "linear_torch")
+def test_all_ranks_have_the_same_bits(ranks, rng):
+    call, result = trained_pair(ranks, rng, 3, 5, (9, 6, 8))
+    for rank, value in enumerate(result.values):
+        for name in ("z", "dx"):
+            if value[name][0].tobytes() != result.values[0][name][0].tobytes():
+                raise call.fail(f"rank {rank}'s {name} differs from rank 0's.")
+
+
+def ring_elements(p, rows, width):
+    """What a rank sends in an all-reduce that is cut by rows or by columns."""
+    return 2 * (p - 1) * max(-(-rows // p) * width, -(-width // p) * rows)
+
+
+@points(10, "values", "linear_torch")
+def test_f_and_its_gradient(ranks, rng):
+    for how in ("plain", "gaps", "sum"):
+        call, result, xs, dys = operate(ranks, rng, "linear_torch:copy_to_group", 3, (5, 2), how)
+        compare(call, result, xs, [sum(dys)] * 3)
+
+
+@points(10, "values", "linear_torch")
+def test_g_and_its_gradient(ranks, rng):
+    for how in ("plain", "gaps", "sum"):
+        target = "linear_torch:reduce_from_group"
+        call, result, xs, dys = operate(ranks, rng, target, 3, (5, 2), how)
+        compare(call, result, [sum(xs)] * 3, dys)
+
+
+@points(10, "values", "linear_torch")
+def test_layers_equal_serial(ranks, rng):
+    for p in (2, 3, 4):
+        trained_pair(ranks, rng, p, 5, (6, 12, 3))
+
+
+@points(10, "values", "linear_torch")
+def test_parts_and_shapes_of_any_kind(ranks, rng):
+    trained_pair(ranks, rng, 3, 4, (3, 7, 2))
+    trained_pair(ranks, rng, 3, 4, (3, 2, 5), biases=False)
+    trained_pair(ranks, rng, 2, 4, (3, 4, 5), dtype="float32", lead=(2, 2))
+    trained_pair(ranks, rng, 2, 4, (3, 4, 5), needs="x")
+
+
+@points(5, "values", "linear_torch")
+def test_gradients_of_several_steps_add_up(ranks, rng):
+    trained_pair(ranks, rng, 2, 3, (4, 6, 2), steps=2)
+
+
+@points(10, "communication", "linear_torch")
+def test_bytes_of_column_and_row(ranks, rng):
+    for p in (2, 3):
+        call, result = trained_pair(ranks, rng, p, 4, (16, 30, 20))
+        wanted = ring_elements(p, 4, 16) + ring_elements(p, 4, 20)
+        sends_at_most(ranks, result, wanted, call)
+        call, result = trained_pair(ranks, rng, p, 4, (16, 30, 20), needs="none")
+        sends_at_most(ranks, result, ring_elements(p, 4, 20), call)
+
+
+@points(5, "communication", "linear_torch")
+def test_data_needs_no_backward_bytes(ranks, rng):
+    call, result = trained_pair(ranks, rng, 2, 16, (9, 6, 4), needs="weights")
+    sends_at_most(ranks, result, ring_elements(2, 16, 4), call)
+
+
+@points(5, "communication", "linear_torch")
+def test_bytes_of_f_and_g(ranks, rng):
+    for name in ("copy_to_group", "reduce_from_group"):
+        call, result, *_ = operate(ranks, rng, f"linear_torch:{name}", 3, (9, 5))
+        sends_at_most(ranks, result, ring_elements(3, 9, 5), call)
+
+
+@points(5, "communication", "linear_torch")
+def test_layers_use_the_given_group(ranks, rng):
+    _, result = trained_pair(ranks, rng, 3, 4, (4, 6, 2), world_size=5, members=[3, 1, 4])
+    assert all(set(record.members) == {1, 3, 4} for record in result.collectives)
+
+
+@points(5, "communication", "linear_torch")
+def test_layers_on_rows_and_columns_of_a_grid(ranks, rng):
+    pairs = [pair_params(rng, widths) for widths in ((3, 4, 5), (5, 6, 2))]
+    x, dz = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
+    call = pair_call(4, 4, (3, 4, 5), about="then 5, 6, 2 on another group")
+    result = ranks.call("trials_torch:two_groups", 4, [(pairs, x, dz)] * 4)
+    assert_ran(result, call)
+    alone = ranks.call("trials_torch:serial_pair", 1, [(pairs[0], [(x, np.zeros((4, 5)))])])
+    middle = alone.raise_for_error().values[0][0][0]
+    alone = ranks.call("trials_torch:serial_pair", 1, [(pairs[1], [(middle, dz)])])
+    (z,), (back,), _ = alone.raise_for_error().values[0]
+    alone = ranks.call("trials_torch:serial_pair", 1, [(pairs[0], [(x, back)])])
+    (dx,) = alone.raise_for_error().values[0][1]
+    for rank, value in enumerate(result.values):
+        assert_near(value[0], z, call, f"rank {rank}'s result")
+        assert_near(value[1], dx, call, f"rank {rank}'s gradient of x")
+
+
+@points(5, "memory", "linear_torch")
+def test_layers_keep_their_parts_only(ranks, rng):
+    call, result = trained_pair(ranks, rng, 4, 3, (40, 64, 40), measure=True)
+    for value in result.values:
+        for layer, nbytes in zip(("column", "row"), value["held"], strict=True):
+            if nbytes > 8 * (16 * 41 + 40) + 4096:
+                raise call.fail(f"the {layer}'s layer keeps {nbytes} bytes, not its part only.")
+
+
+@points(10, "safety", "linear_torch")
+def test_nothing_given_is_changed_and_all_is_waited_for(ranks, rng):
+    for name in ("copy_to_group", "reduce_from_group"):
+        operate(ranks, rng, f"linear_torch:{name}", 2, (4, 3), "shared")
+    for seed in LATENCY_SEEDS:
+        call, result = trained_pair(ranks, rng, 3, 4, (4, 6, 2), machine=rendezvous(), seed=seed)
+        assert_requests_complete(result, call, STARTED)
+        if any(value["changed"] for value in result.values):
+            raise call.fail("x or the gradient of the result was changed.")
+
+
+def slow_machine():
+    return Machine("slow cores", alpha_s=5e-7, beta_s_per_byte=2e-9, flop_per_s=1e9)
+
+
+def rounds_s(machine, p, nbytes, rounds):
+    """So many times round a ring: 2 for an all-reduce, 1 for a gather."""
+    return rounds * (p - 1) * (machine.alpha_s + -(-nbytes // p) * machine.beta_s_per_byte)
+
+
+@points(5, "speed", "linear_torch")
+def test_time_of_column_and_row(ranks, rng):
+    p, rows, d, h, machine = 4, 32, 32, 128, slow_machine()
+    call, result = trained_pair(ranks, rng, p, rows, (d, h, d), machine=machine)
+    work_s = 12 * rows * d * h / p / machine.flop_per_s
+    assert_makespan(result, work_s + rounds_s(machine, p, 8 * rows * d, 4), call)
+
+
+def trained_block(ranks, rng, p, positions, widths, rate=0.0, steps=1, names=WHOLE_NAMES, **more):
+    """A block on p ranks, compared with the same on one; ``names`` of gradients to compare."""
+    dtype, training = more.pop("dtype", "float64"), more.pop("training", True)
+    call = block_call(p, positions, widths, rate, dtype)
+    params = block_params(rng, widths, dtype)
+    whole = [
+        (*rng.standard_normal((2, positions, widths[0])).astype(dtype), 100 + step)
+        for step in range(steps)
+    ]
+    serial = ranks.call("trials_torch:serial_block", 1, [(params, rate, whole, training)])
+    zs, dxs, gradients = serial.raise_for_error().values[0]
+    own = [[] for _ in range(p)]
+    for x, dz, seed in whole:
+        for mine, parts in zip(own, zip(np.split(x, p), np.split(dz, p), strict=True), strict=True):
+            mine.append((*parts, seed))
+    backward, measure = more.pop("backward", True), more.pop("measure", False)
+    world_size = more.pop("world_size", p)
+    given = [(params, rate, own[rank], training, backward, measure) for rank in range(p)]
+    result = ranks.call("trials_torch:block", world_size, given, **more)
+    assert_ran(result, call)
+    for rank, value in enumerate(result.values):
+        if not value["registered"]:
+            raise call.fail("an optimizer would not find the parameters.")
+        for k, right in enumerate(zs):
+            assert_near(value["z"][k], np.split(right, p)[rank], call, f"rank {rank}'s result")
+        if not backward:
+            continue
+        for k, right in enumerate(dxs):
+            what = f"rank {rank}'s gradient of x"
+            assert_near(value["dx"][k], np.split(right, p)[rank], call, what)
+        for name in names:
+            right, axis = gradients[name], {"w1": 0, "b1": 0, "w2": 1}.get(name)
+            right = right if axis is None else np.split(right, p, axis=axis)[rank]
+            what = f"rank {rank}'s gradient of {name}"
+            assert_near(value["gradients"][name], right, call, what)
+    return call, result
+
+
+CUT = ("w1", "b1", "w2")
+
+
+@points(10, "values", "sequence_torch")
+def test_gather_sequence(ranks, rng):
+    for how in ("plain", "gaps", "sum"):
+        target = "sequence_torch:gather_sequence"
+        call, result, xs, dys = operate(ranks, rng, target, 3, (2, 4), how)
+        compare(call, result, [np.concatenate(xs)] * 3, np.split(sum(dys), 3))
+
+
+@points(10, "values", "sequence_torch")
+def test_reduce_scatter_sequence(ranks, rng):
+    for how in ("plain", "gaps", "sum"):
+        target = "sequence_torch:reduce_scatter_sequence"
+        call, result, xs, dys = operate(ranks, rng, target, 3, (6, 4), how)
+        compare(call, result, np.split(sum(xs), 3), [np.concatenate(dys)] * 3)
+
+
+@points(10, "values", "sequence_torch")
+def test_a_block_equals_serial(ranks, rng):
+    for p, dtype in ((2, "float64"), (3, "float32")):
+        trained_block(ranks, rng, p, 6, (4, 12), names=CUT, dtype=dtype)
+
+
+@points(10, "values", "sequence_torch")
+def test_dropout_of_each_position(ranks, rng):
+    trained_block(ranks, rng, 3, 6, (4, 12), rate=0.3, names=CUT)
+    trained_block(ranks, rng, 2, 4, (4, 6), rate=0.3, names=CUT, training=False)
+
+
+@points(10, "values", "sequence_torch")
+def test_replicated_parameters_get_the_whole_gradient(ranks, rng):
+    call, result = trained_block(ranks, rng, 3, 6, (4, 12), steps=2)
+    for name in ("norm_weight", "norm_bias", "b2"):
+        found = [value["gradients"][name].tobytes() for value in result.values]
+        if len(set(found)) > 1:
+            raise call.fail(f"the gradients of {name} differ from rank to rank.")
+
+
+@points(10, "communication", "sequence_torch")
+def test_bytes_of_gather_and_reduce_scatter(ranks, rng):
+    for name, shape in (("gather", (3, 8)), ("reduce_scatter", (9, 8))):
+        call, result, *_ = operate(ranks, rng, f"sequence_torch:{name}_sequence", 3, shape)
+        sends_at_most(ranks, result, 2 * 2 * 3 * 8, call)
+
+
+@points(10, "communication", "sequence_torch")
+def test_bytes_of_the_block(ranks, rng):
+    p, own, d = 3, 4, 20
+    call, result = trained_block(ranks, rng, p, p * own, (d, 12), backward=False)
+    sends_at_most(ranks, result, 2 * (p - 1) * own * d, call)
+    call, result = trained_block(ranks, rng, p, p * own, (d, 12), names=CUT)
+    sends_at_most(ranks, result, 5 * (p - 1) * own * d + 3 * ring_elements(p, d, 1), call)
+
+
+@points(5, "communication", "sequence_torch")
+def test_a_block_uses_the_given_group(ranks, rng):
+    trained_block(ranks, rng, 2, 4, (4, 6), rate=0.3, world_size=4, members=[3, 1])
+
+
+@points(10, "memory", "sequence_torch")
+def test_norm_and_dropout_keep_own_positions_only(ranks, rng):
+    p, positions, d, h = 8, 256, 64, 32
+    trained_block(ranks, rng, p, 8, (6, 8), names=CUT)
+    call = block_call(p, positions, (d, h), 0.1)
+    params, x = block_params(rng, (d, h)), rng.standard_normal((p, positions // p, d))
+    given = [(params, 0.1, x[rank], 5) for rank in range(p)]
+    result = ranks.call("trials_torch:kept_for_backward", p, given)
+    assert_ran(result, call)
+    most = 8 * positions * d + positions // p * 8 * (6 * d + 4 * h) + 16 * 1024
+    for rank, told in enumerate(result.memory):
+        stays = sum(told["live"][kind] for kind in ("activations", "communication"))
+        if stays > most:
+            raise call.fail(f"rank {rank} keeps {stays} bytes of activations, not {most}.")
+
+
+@points(5, "memory", "sequence_torch")
+def test_the_block_keeps_its_parts_only(ranks, rng):
+    call, result = trained_block(ranks, rng, 4, 4, (24, 80), names=CUT, measure=True)
+    for value in result.values:
+        if value["held"] > 8 * (20 * 49 + 72) + 4096:
+            raise call.fail(f"the block keeps {value['held']} bytes, not its parts only.")
+
+
+@points(5, "safety", "sequence_torch")
+def test_a_block_changes_nothing_and_waits(ranks, rng):
+    for name, shape in (("gather", (3, 4)), ("reduce_scatter", (4, 4))):
+        operate(ranks, rng, f"sequence_torch:{name}_sequence", 2, shape, "shared")
+    for seed in LATENCY_SEEDS:
+        call, result = trained_block(ranks, rng, 3, 6, (4, 6), machine=rendezvous(), seed=seed)
+        assert_requests_complete(result, call, STARTED)
+        if any(value["changed"] for value in result.values):
+            raise call.fail("x or the gradient of the result was changed.")
+
+
+@points(5, "speed", "sequence_torch")
+def test_time_of_a_block(ranks, rng):
+    p, positions, d, h, machine = 4, 32, 32, 128, slow_machine()
+    call, result = trained_block(ranks, rng, p, positions, (d, h), machine=machine)
+    work_s = 12 * positions * d * h / p / machine.flop_per_s
+    gathers_s = 5 * rounds_s(machine, p, 8 * positions * d, 1)
+    assert_makespan(result, work_s + gathers_s + 3 * rounds_s(machine, p, 8 * d, 2), call)

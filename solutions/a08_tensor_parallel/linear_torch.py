@@ -62,8 +62,8 @@ class _Copy(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx, grad):
-        return _all_reduced(grad, ctx.group), None
+    def backward(ctx, dy):
+        return _all_reduced(dy, ctx.group), None
 
 
 class _Reduce(torch.autograd.Function):
@@ -72,8 +72,8 @@ class _Reduce(torch.autograd.Function):
         return _all_reduced(x, group)
 
     @staticmethod
-    def backward(ctx, grad):
-        return grad, None
+    def backward(ctx, dy):
+        return dy, None
 
 
 ### END SOLUTION

@@ -21,7 +21,7 @@
 # At the end you will have
 #
 # - a linear layer cut by columns and by rows, an MLP and (as extras) attention and a loss, whose
-#   results and gradients are those of one rank to twelve digits;
+#   results and gradients are those of one rank to twelve digits, and the same layers in torch;
 # - the reason why columns come first and rows second, as a count of bytes;
 # - formulas that agree with the network's count to the byte, and a crossover that a well-known
 #   slide puts three times too low;
@@ -231,7 +231,46 @@ plt.show()
 # fast, its links are not: multiply `flop_per_s` by 16 and draw the curves again.
 
 # %% [markdown]
-# ## 3. Data against model
+# ## 3. The same on torch.distributed
+#
+# In torch, autograd writes the backward pass. What it can't know is that a tensor is the same on
+# all ranks, or a summand: that is what f and g say. Each is an autograd function of two lines,
+# and the backward pass of one is the forward pass of the other.
+#
+# **Predict** before you write:
+#
+# - Call `dist.all_reduce` in the middle of a forward pass, with no autograd function round it. It
+#   changes a tensor behind autograd's back: which gradient does the input then get?
+# - What happens if the backward pass of g sums too, as that of a sum "should"?
+# - torch's `all_reduce` works in place. May f's backward pass give it the gradient that autograd
+#   hands over?
+
+# %%
+# {{module linear_torch}}
+
+# %%
+# {{check linear_torch}}
+
+# %% [markdown]
+# The same pair of layers as in section 2, without layer norm. torch's operators are counted, the
+# small ones too, and on real GPUs this file runs unchanged on NCCL.
+
+# %%
+from cases_torch import pair_params
+
+pair = pair_params(np.random.default_rng(0), (32, 128, 32))
+x, dz = np.random.default_rng(1).standard_normal((2, 64, 32))
+torch_run = ringside.run("trials_torch.py:pair", 4, [(pair, [(x, dz)])] * 4, machine=slow_cores)
+assert sent_as_ring(torch_run) == sent_as_ring(mlp_run)
+print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(torch_run)}")
+torch_run.timeline
+
+# %% [markdown]
+# **Explain.** The bytes are those of your MLP. Where in the timeline do f and g stand, and which
+# operators does autograd run between them?
+
+# %% [markdown]
+# ## 4. Data against model
 #
 # Which of the two sends less? Take linear layers of widths d_0, ..., d_L, B samples, p ranks, and
 # write the products of a step in matrix form: `Y_i = X_(i-1) W_i` forward, `dX_(i-1) = dY_i W_i^T`
@@ -366,7 +405,7 @@ plt.show()
 # would use)?
 
 # %% [markdown]
-# ## 4. Attention, head by head (extra)
+# ## 5. Attention, head by head (extra)
 #
 # Attention is cut like the MLP: a product with many columns, something in the middle that works on
 # each part alone, a product that brings the columns back. The part is a *head*.
@@ -382,7 +421,7 @@ plt.show()
 # {{check attention}}
 
 # %% [markdown]
-# ## 5. Cross-entropy without gathered logits (extra)
+# ## 6. Cross-entropy without gathered logits (extra)
 #
 # The last layer of a language model multiplies with a matrix of as many columns as there are words.
 # Cut by columns, each rank has the logits of some words. Gathering them is the largest message of
@@ -408,7 +447,25 @@ plt.show()
 # run("loss_layer", 8, 64, (1000,)).timeline
 
 # %% [markdown]
-# ## 6. On a cluster
+# ## 7. Sequence parallelism (extra)
+#
+# Between two tensor-parallel parts all ranks compute layer norm, dropout and the residual alike,
+# and all keep the same activations for the backward pass. An all-reduce is a reduce-scatter and an
+# all-gather: leave the rows scattered in between, and each rank computes and keeps its own
+# positions only, for the same bytes.
+#
+# **Predict.** Layer norm's parameters now see a part of the positions on each rank. What are their
+# gradients, and what must be done before the update? And dropout: what goes wrong if every rank
+# seeds its generator alike, and what if every rank seeds it differently?
+
+# %%
+# {{module sequence_torch}}
+
+# %%
+# {{check sequence_torch}}
+
+# %% [markdown]
+# ## 8. On a cluster
 #
 # The same `mlp.py`, unchanged, on real nodes. In a terminal, in this folder:
 #

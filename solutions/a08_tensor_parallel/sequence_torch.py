@@ -60,8 +60,8 @@ class _Gather(torch.autograd.Function):
         return _gathered(x, group)
 
     @staticmethod
-    def backward(ctx, grad):
-        return _scattered_sum(grad, ctx.group), None
+    def backward(ctx, dy):
+        return _scattered_sum(dy, ctx.group), None
 
 
 class _ReduceScatter(torch.autograd.Function):
@@ -71,8 +71,8 @@ class _ReduceScatter(torch.autograd.Function):
         return _scattered_sum(x, group)
 
     @staticmethod
-    def backward(ctx, grad):
-        return _gathered(grad, ctx.group), None
+    def backward(ctx, dy):
+        return _gathered(dy, ctx.group), None
 
 
 ### END SOLUTION
