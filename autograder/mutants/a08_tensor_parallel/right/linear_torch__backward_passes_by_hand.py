@@ -65,8 +65,8 @@ class _Row(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        rows = grad.reshape(-1, grad.shape[-1])
-        dw = rows.t() @ x.reshape(-1, x.shape[-1])
+        rows = grad.flatten(0, -2)
+        dw = rows.t() @ x.flatten(0, -2)
         return grad @ weight, dw, rows.sum(0) if ctx.has_bias else None, None
 
 
