@@ -135,7 +135,7 @@ def test_2_and_4_ranks(ranks, rng, layer):
     run(ranks, Problem(rng, layer, 4, 5, EVEN[layer]))
 
 
-@for_layers("values", column_layer=5, row_layer=5, mlp_layer=10, attention_layer=10, loss_layer=10)
+@for_layers("values", column_layer=7, row_layer=8, mlp_layer=10, attention_layer=10, loss_layer=10)
 def test_uneven_parts_on_3_ranks_and_1(ranks, rng, layer):
     run(ranks, Problem(rng, layer, 3, 4, ODD[layer]))
     run(ranks, Problem(rng, layer, 1, 2, ODD[layer]))
