@@ -19,9 +19,10 @@ Rules for every function of this module:
 - Logits are finite, float64 or float32, of any size: exp(z) alone may be infinite, or 0 for all of
   a row. They travel and are returned as what they are. Arrays that are given are not modified, may
   be read-only and need not be contiguous; results are new arrays that share no memory with them.
-- Values: those of one rank that has all logits, to a relative error in the Frobenius norm of 1e-12
-  in float64 (1e-5 in float32), times the largest absolute logit where that is above 1, since the
-  rounding of large logits can't be undone. Losses are equal on all ranks, bit for bit.
+- Values: those of one rank that has all logits, to 1e-12 in float64 (1e-5 in float32) in the
+  Frobenius norm, ``|got - right| <= 1e-12 max(1, |right|)``, times the largest absolute logit where
+  that is above 1, since the rounding of large logits can't be undone. Losses are equal on all
+  ranks, bit for bit.
 - Bytes: forward and backward together, each rank sends and receives at most
   ``6 (p - 1) ceil(B / p)`` elements and ``64 (p - 1)`` bytes: three all-reduces of B numbers.
   They count as in ``linear.py``.

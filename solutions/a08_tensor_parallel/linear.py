@@ -22,8 +22,8 @@ Rules for every function of this module:
 - Arrays are all float64 or all float32, and travel and are returned as what they are. Those that
   are given are not modified, may be read-only and need not be contiguous; results are new arrays
   that share no memory with them.
-- Values: those of the whole layer on one rank, to a relative error of 1e-12 in float64 (1e-5 in
-  float32) in the Frobenius norm: ``|got - right| <= 1e-12 |right|``, for each array.
+- Values: those of the whole layer on one rank, to 1e-12 in float64 (1e-5 in float32) in the
+  Frobenius norm: ``|got - right| <= 1e-12 max(1, |right|)``, for each array.
 - What every rank gets whole (Z, dX and the gradient of c) is equal on all ranks, bit for bit.
 - Work: matrix products go through ``layers.matmul``, which counts them. A forward pass takes
   ``2 B d_in d_out`` floating-point operations on a rank, with d_in and d_out of *its own part*, and

@@ -23,7 +23,7 @@ Rules:
 - "Part r" of n elements is ``tensor_split(p)[r]``: the first ``n % p`` parts have one more. Parts
   differ in length, and may be empty.
 - Values and gradients: those of the whole layers on one rank, to a relative error of 1e-12 in
-  float64 (1e-5 in float32), in the Frobenius norm.
+  float64 (1e-5 in float32), in the Frobenius norm; norms below 1 count as 1.
 - What all ranks have whole (the result of ``g``, the gradient of ``f``, that of a row's bias) is
   equal on all ranks, bit for bit.
 - Bytes: for n rows of d elements each rank sends and receives at most

@@ -22,7 +22,7 @@ Rules:
 - Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that
   comes in is changed, neither arguments nor gradients that autograd hands over.
 - Values and gradients: those of the whole sequence on one rank, to a relative error of 1e-12 in
-  float64 (1e-5 in float32), in the Frobenius norm.
+  float64 (1e-5 in float32), in the Frobenius norm; norms below 1 count as 1.
 - Bytes count as in ``linear_torch.py``; ``64 (p - 1)`` more for each rank are free.
 - Time of a block forward, backward and ``finish``: at most 1.05 times ``work / p``, five
   all-gathers of T positions and three all-reduces of d elements; half the points up to 1.5 times.

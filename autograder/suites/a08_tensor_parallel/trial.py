@@ -141,8 +141,8 @@ def assert_arrays(got: Any, wanted: Sequence[np.ndarray], asked: Asked, case: Ca
             off /= max(1.0, float(np.abs(asked.whole[0]).max(initial=0)))
         if not off <= allowed:
             raise case.fail(
-                f"{what} is off by {off:.2g} of its norm from the whole layer's on one rank; "
-                f"{allowed:g} is allowed."
+                f"{what} is off by {off:.2g} of its norm (or of 1) from the whole layer's on one "
+                f"rank; {allowed:g} is allowed."
             )
 
 
