@@ -109,7 +109,8 @@ class Problem:
                 where = f"rank {rank}'s array {number} of {LAYERS[self.layer][1]}"
                 if np.shape(a) != b.shape or a.dtype != b.dtype:
                     raise self.case.fail(f"{where} must have shape {b.shape} and dtype {b.dtype}.")
-                off = np.linalg.norm(a - b) / max(1, np.linalg.norm(b))
+                with np.errstate(all="ignore"):
+                    off = np.linalg.norm(a - b) / max(1, np.linalg.norm(b))
                 if not off <= limit * self.largest_logit():
                     raise self.case.fail(f"{where} is off by {off:.1g} of its norm.")
 

@@ -40,9 +40,9 @@ def all_reduce_elements(n: int, d: int, world_size: int) -> int:
 def frobenius(got: np.ndarray, right: np.ndarray) -> float:
     """``|got - right| / max(1, |right|)``: a sum of few elements may be nearly 0 by chance."""
     wanted = right.astype("float64")
-    return float(np.linalg.norm(got.astype("float64") - wanted)) / max(
-        1.0, float(np.linalg.norm(wanted))
-    )
+    with np.errstate(all="ignore"):  # what comes back may be anything, infinities too
+        off = np.linalg.norm(got.astype("float64") - wanted)
+    return float(off) / max(1.0, float(np.linalg.norm(wanted)))
 
 
 def makespan_s(steps: Sequence[tuple[str, float]], world_size: int, machine: Machine) -> float:
