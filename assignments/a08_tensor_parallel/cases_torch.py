@@ -1,0 +1,109 @@
+"""Calls of the torch modules, as the tests make them, and when values agree: supplied.
+
+A ``Call`` is what a verdict is about: its words, and the line that runs the same thing.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringside.checking import Case
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+WHOLE_NAMES = ("norm_weight", "norm_bias", "w1", "b1", "w2", "b2")
+
+
+@dataclass(frozen=True)
+class Call(Case):
+    """A call on ranks that is not of one vector; ``n`` counts rows or positions."""
+
+    about: str = ""  # such as "5 rows, widths 4, 6, 4"
+    line: str = ""  # what runs it
+
+    @property
+    def reproduce(self):
+        """The line that runs this call."""
+        command, _, options = self.line.partition(" -- ")
+        return " ".join(filter(None, [command, self.where, "--", options]))
+
+    def __str__(self):
+        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+        return f"{self.function} on {ranks}, {self.about}, {self.dtype}"
+
+
+def operator_call(target, world_size, shape, dtype="float64", how="plain"):
+    """One of the four operators; ``how`` as for ``trials_torch.operator``."""
+    module, _, name = target.partition(":")
+    shown = " x ".join(map(str, shape))
+    words = f"--target {target} --shape '{list(shape)}' --how {how} --dtype {dtype}"
+    return Call(
+        f"{module}:{name}", world_size, shape[0], dtype,
+        about=f"x of {shown}{'' if how == 'plain' else f', {how}'}",
+        line=f"ringside run trials_torch.py:try_operator --ranks {world_size} -- {words}",
+    )  # fmt: skip
+
+
+def pair_call(world_size, rows, widths, dtype="float64", about=""):
+    """A column- and a row-parallel layer; ``widths`` are d_in, d_hidden, d_out."""
+    words = f"--rows {rows} --widths '{list(widths)}' --dtype {dtype}"
+    more = ", ".join(filter(None, [f"widths {', '.join(map(str, widths))}", about]))
+    return Call(
+        "linear_torch:ColumnLinear+RowLinear", world_size, rows, dtype,
+        about=f"{rows} rows, {more}",
+        line=f"ringside run trials_torch.py:try_pair --ranks {world_size} -- {words}",
+    )  # fmt: skip
+
+
+def block_call(world_size, positions, widths, rate=0.0, dtype="float64", about=""):
+    """``SequenceBlock`` on a whole sequence; ``widths`` are d and h."""
+    words = f"--positions {positions} --widths '{list(widths)}' --rate {rate} --dtype {dtype}"
+    more = ", ".join(filter(None, [f"d, h = {widths[0]}, {widths[1]}, dropout {rate:g}", about]))
+    return Call(
+        "sequence_torch:SequenceBlock", world_size, positions, dtype,
+        about=f"T = {positions}, {more}",
+        line=f"ringside run trials_torch.py:try_block --ranks {world_size} -- {words}",
+    )  # fmt: skip
+
+
+def pair_params(rng, widths, dtype="float64", biases=True):
+    """W1, b1, W2, b2 of a pair of layers; None for biases that aren't wanted."""
+    d_in, d_hidden, d_out = widths
+    shapes = ((d_hidden, d_in), (d_hidden,), (d_out, d_hidden), (d_out,))
+    drawn = [rng.standard_normal(shape) / math.sqrt(shape[-1]) for shape in shapes]
+    return [drawn[k].astype(dtype) if biases or k % 2 == 0 else None for k in range(len(shapes))]
+
+
+def block_params(rng, widths, dtype="float64"):
+    """The whole parameters of a ``SequenceBlock``."""
+    d, h = widths
+    shapes = ((d,), (d,), (h, d), (h,), (d, h), (d,))
+    params = {
+        name: (rng.standard_normal(shape) / math.sqrt(shape[-1])).astype(dtype)
+        for name, shape in zip(WHOLE_NAMES, shapes, strict=True)
+    }
+    params["norm_weight"] += 1
+    return params
+
+
+def assert_near(value, expected, call, what):
+    """An array of the right dtype and shape, close to what is expected in the Frobenius norm."""
+    expected = np.asarray(expected)
+    if not isinstance(value, np.ndarray):
+        kind = "None" if value is None else f"of type {type(value).__name__}"
+        raise call.fail(f"{what} is {kind}; it must be a tensor.")
+    if value.shape != expected.shape or str(value.dtype) != call.dtype:
+        raise call.fail(
+            f"{what} has shape {value.shape} and dtype {value.dtype}; it must have "
+            f"{expected.shape} and {call.dtype}."
+        )
+    with np.errstate(all="ignore"):  # what comes back may be anything, infinities too
+        off = np.linalg.norm((value.astype("float64") - expected).ravel())
+    # A sum of few elements may be nearly 0 by chance: norms below 1 count as 1.
+    size, allowed = max(1.0, np.linalg.norm(expected.ravel())), TOLERANCE[call.dtype]
+    if not off <= allowed * size:  # a NaN is wrong too
+        raise call.fail(
+            f"{what} is wrong by {off / size:.1e} of its size (the Frobenius "
+            f"norm, {size:.6g}); "
+            f"at most {allowed:g} is allowed."
+        )

@@ -1,0 +1,155 @@
+"""How the tests call your functions inside a rank: supplied, nothing to write.
+
+The tests run outside and see only messages and results. What must be looked at from inside, such
+as inputs that can't be written to, they ask for here. Each ``..._layer`` runs a forward pass and a
+backward pass, and returns all that they give as one flat tuple of arrays:
+
+    ringside run trials.py:mlp_layer --ranks 3 -- --n 5 --widths 4,7
+"""
+
+import tracemalloc
+from importlib import import_module
+
+import numpy as np
+
+
+def find(target):
+    """The function that ``"mlp:forward"`` names."""
+    module, _, function = target.partition(":")
+    return getattr(import_module(module), function)
+
+
+def column_layer(comm, x, W, b, grad_y):
+    """``linear.py``, columns: ``(y, grad_x, grad_W, grad_b)``."""
+    linear = import_module("linear")
+    y = linear.column_forward(comm, x, W, b)
+    return (y, *linear.column_backward(comm, x, W, grad_y))
+
+
+def row_layer(comm, x, W, b, grad_y):
+    """``linear.py``, rows: ``(y, grad_x, grad_W, grad_b)``."""
+    linear = import_module("linear")
+    y = linear.row_forward(comm, x, W, b)
+    return (y, *linear.row_backward(comm, x, W, grad_y))
+
+
+def mlp_layer(comm, x, params, grad_y):
+    """``mlp.py``: ``(y, grad_x, *grads)``."""
+    mlp = import_module("mlp")
+    y, saved = mlp.forward(comm, x, params)
+    grad_x, grads = mlp.backward(comm, saved, grad_y)
+    return (y, grad_x, *grads)
+
+
+def attention_layer(comm, x, params, head_dim, grad_y):
+    """``attention.py``: ``(y, grad_x, *grads)``."""
+    attention = import_module("attention")
+    y, saved = attention.forward(comm, x, params, head_dim)
+    grad_x, grads = attention.backward(comm, saved, grad_y)
+    return (y, grad_x, *grads)
+
+
+def loss_layer(comm, logits, y, vocab_size, grad_losses):
+    """``cross_entropy.py``: ``(losses, grad_logits)``."""
+    cross_entropy = import_module("cross_entropy")
+    losses, saved = cross_entropy.forward(comm, logits, y, vocab_size)
+    return losses, cross_entropy.backward(comm, saved, grad_losses)
+
+
+def looked_at(comm, layer, *args):
+    """Call with arrays that have gaps and can't be written to, and look at them afterwards.
+
+    Returns:
+        ``(results, changed, shared, fixed)``: did an argument change; does a result share memory
+        with one; can an array of the result not be written to?
+    """
+    wide = [_with_gaps(arg) for arg in args]
+    given = list(_arrays(wide))
+    before = [array.copy() for array in given]
+    for array in given:
+        array.flags.writeable = False
+    results = find(f"trials:{layer}")(comm, *wide)
+    made = list(_arrays(results))
+    changed = any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True))
+    shared = any(np.shares_memory(a, b) for a in made for b in given)
+    fixed = any(not array.flags.writeable for array in made)
+    return results, changed, shared, fixed
+
+
+def twice(comm, layer, first, second):
+    """Call with one tuple of arguments, then another: the first results then and now."""
+    function = find(f"trials:{layer}")
+    early = function(comm, *first)
+    then = [np.array(each) for each in early]
+    late = function(comm, *second)
+    return then, early, late
+
+
+def interleaved(comm, module, first, second, grads):
+    """Two forward passes, then their two backward passes: ``saved`` holds what each needs."""
+    forward, backward = find(f"{module}:forward"), find(f"{module}:backward")
+    (y1, saved1), (y2, saved2) = forward(comm, *first), forward(comm, *second)
+    found = []
+    for y, saved, grad in ((y1, saved1, grads[0]), (y2, saved2, grads[1])):
+        back = backward(comm, saved, grad)
+        found.append((y, *_arrays(back)))
+    return found
+
+
+def shards(comm, target, calls):
+    """Every ``shard(*whole, world_size, rank)`` of a list of ``(*whole, world_size)``, on one rank.
+
+    Returns:
+        Per call and rank ``(parts, shared, gaps)``: does a part share memory with what was given;
+        is one not contiguous?
+    """
+    shard, found = find(target), []
+    for *whole, world_size in calls:
+        given = list(_arrays(whole))
+        for rank in range(world_size):
+            parts = shard(*whole, world_size, rank)
+            made = list(_arrays(parts))
+            shared = any(np.shares_memory(a, b) for a in made for b in given)
+            held = any(isinstance(a.base, np.ndarray) and a.base.nbytes > a.nbytes for a in made)
+            gaps = any(not array.flags.c_contiguous for array in made)
+            found.append((parts, shared or held, gaps))
+    return found
+
+
+def memory(comm, module, args, grad_y):
+    """Bytes that ``forward`` has allocated and keeps when it returns; and what both passes give."""
+    forward, backward = find(f"{module}:forward"), find(f"{module}:backward")
+    tracemalloc.start()
+    try:
+        y, saved = forward(comm, *args)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    grad_x, grads = backward(comm, saved, grad_y)
+    return held, (y, grad_x, *grads)
+
+
+def evaluated(comm, target, calls):
+    """Call a function that needs no ranks, with each of a list of argument tuples."""
+    function = find(target)
+    return [function(*arguments) for arguments in calls]
+
+
+def _with_gaps(value):
+    """The same values, as every other element of larger arrays."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        wide = np.full([2 * extent for extent in value.shape], 77, value.dtype)
+        view = wide[(slice(None, None, 2),) * value.ndim]
+        view[...] = value
+        return view
+    if isinstance(value, list | tuple):
+        return type(value)(_with_gaps(each) for each in value)
+    return value
+
+
+def _arrays(value):
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _arrays(item)

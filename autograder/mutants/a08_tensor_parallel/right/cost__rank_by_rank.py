@@ -1,0 +1,43 @@
+"""Adds up what each rank sends: its own share of each ring."""
+
+TIMES = {"all_reduce": 2, "reduce_scatter": 1}
+
+
+def weights(widths):
+    return sum(a * b for a, b in zip(widths[:-1], widths[1:]))
+
+
+def data_bytes(widths, batch, world_size, itemsize=8):
+    total = 0
+    for d_in, d_out in zip(widths[:-1], widths[1:]):
+        n = d_in * d_out
+        shares = [n // world_size + (k < n % world_size) for k in range(world_size)]
+        # A rank sends every share but one, twice.
+        total += sum(2 * n - 2 * share for share in shares)
+    return total * itemsize
+
+
+def model_bytes(widths, batch, world_size, backward="reduce_scatter", itemsize=8):
+    forward, back = sum(widths[1:]), TIMES[backward] * sum(widths[1:-1])
+    return (world_size - 1) * batch * (forward + back) * itemsize
+
+
+def paired_bytes(widths, batch, world_size, itemsize=8):
+    forward, back = sum(widths[2::2]), sum(widths[2:-1:2])
+    return 2 * (world_size - 1) * batch * (forward + back) * itemsize
+
+
+def hybrid_bytes(widths, batch, model_size, data_size, backward="reduce_scatter", itemsize=8):
+    model = model_bytes(widths, batch, model_size, backward, itemsize)
+    return model + data_bytes(widths, batch, data_size, itemsize)
+
+
+def crossover_batch(widths, backward="reduce_scatter"):
+    return data_bytes(widths, 1, 2) / model_bytes(widths, 1, 2, backward)
+
+
+def best_grid(widths, batch, world_size, backward="reduce_scatter"):
+    grids = [
+        (world_size // q, q) for q in range(1, min(world_size, batch) + 1) if world_size % q == 0
+    ]
+    return min(grids, key=lambda grid: hybrid_bytes(widths, batch, *grid, backward))

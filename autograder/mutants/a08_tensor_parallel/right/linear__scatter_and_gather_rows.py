@@ -1,0 +1,43 @@
+"""Reduce-scatter and all-gather, cut by rows."""
+
+import numpy as np
+from layers import matmul
+from shards import shard_bounds
+
+
+def all_reduce(comm, x):
+    n, d = x.shape
+    rows = [len(range(n)[slice(*shard_bounds(n, comm.size, k))]) for k in range(comm.size)]
+    counts = [d * k for k in rows]
+    own = np.empty((rows[comm.rank], d), x.dtype)
+    comm.Reduce_scatter(x, own, counts)
+    total = np.empty_like(x)
+    comm.Allgatherv(own, [total, counts])
+    return total
+
+
+def column_shard(W, b, world_size, rank):
+    lo, hi = shard_bounds(W.shape[1], world_size, rank)
+    return W[:, lo:hi].copy(), b[lo:hi].copy()
+
+
+def row_shard(W, b, world_size, rank):
+    lo, hi = shard_bounds(W.shape[0], world_size, rank)
+    return W[lo:hi].copy(), b.copy()
+
+
+def column_forward(comm, x, W, b):
+    return matmul(x, W) + b
+
+
+def column_backward(comm, x, W, grad_y):
+    grad_x = all_reduce(comm, matmul(grad_y, W.T))
+    return grad_x, matmul(x.T, grad_y), grad_y.sum(axis=0)
+
+
+def row_forward(comm, x, W, b):
+    return all_reduce(comm, matmul(x, W)) + b
+
+
+def row_backward(comm, x, W, grad_y):
+    return matmul(grad_y, W.T), matmul(x.T, grad_y), grad_y.sum(axis=0)

@@ -1,0 +1,77 @@
+"""A ring made of sends and receives."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import linear
+
+def _all_reduced(x, group):
+    p, r = dist.get_world_size(group), dist.get_rank(group)
+    flat = x.reshape(-1).clone()
+    if p == 1:
+        return flat.view(x.shape)
+    parts = list(flat.tensor_split(p))
+    ahead, behind = (dist.get_global_rank(group, (r + step) % p) for step in (1, -1))
+    for step in range(2 * p - 2):
+        given = parts[(r - step) % p]
+        taken = torch.empty_like(parts[(r - step - 1) % p])
+        calls = [dist.P2POp(dist.isend, given, ahead, group), dist.P2POp(dist.irecv, taken, behind, group)]
+        for work in dist.batch_isend_irecv(calls):
+            work.wait()
+        if step < p - 1:
+            parts[(r - step - 1) % p] += taken
+        else:
+            parts[(r - step - 1) % p].copy_(taken)
+    return flat.view(x.shape)
+
+class _Copy(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (_all_reduced(grad, ctx.group), None)
+
+class _Reduce(torch.autograd.Function):
+
+    @staticmethod
+    def forward(ctx, x, group):
+        return _all_reduced(x, group)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return (grad, None)
+
+def copy_to_group(group, x):
+    return _Copy.apply(x, group)
+
+def reduce_from_group(group, x):
+    return _Reduce.apply(x, group)
+
+class ColumnLinear(nn.Module):
+
+    def __init__(self, group, weight, bias=None):
+        super().__init__()
+        self.group = group
+        p, r = (dist.get_world_size(group), dist.get_rank(group))
+        self.weight = nn.Parameter(weight.detach().tensor_split(p)[r].clone())
+        self.bias = None if bias is None else nn.Parameter(bias.detach().tensor_split(p)[r].clone())
+
+    def forward(self, x):
+        return linear(copy_to_group(self.group, x), self.weight, self.bias)
+
+class RowLinear(nn.Module):
+
+    def __init__(self, group, weight, bias=None):
+        super().__init__()
+        self.group = group
+        p, r = (dist.get_world_size(group), dist.get_rank(group))
+        self.weight = nn.Parameter(weight.detach().tensor_split(p, dim=1)[r].clone())
+        self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
+
+    def forward(self, x):
+        y = reduce_from_group(self.group, linear(x, self.weight))
+        return y if self.bias is None else y + self.bias

@@ -1,0 +1,1 @@
+"""The hidden suite of a08_tensor_parallel."""

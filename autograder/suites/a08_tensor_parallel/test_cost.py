@@ -1,0 +1,204 @@
+"""cost.py: bytes to the byte, against what the network counts of the same traffic."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ringside.checking import Case, Verdict, assert_ran, buffered, one_line
+from ringside.ring_bytes import sent_as_ring
+from solutions.a08_tensor_parallel import cost as reference
+
+REDUCTIONS = ("all_reduce", "reduce_scatter")
+NETWORKS = [
+    ((6, 8), 4), ((7, 5, 9), 3), ((16, 16, 16, 16, 16), 8), ((3, 1, 4, 1, 5), 11),
+    ((4096,) * 9, 2048), ((9216, 4096, 4096, 1000), 256), ((12288, 49152, 12288), 4096),
+]  # fmt: skip
+SIZES = (1, 2, 3, 5, 8, 12, 64, 1000)
+
+
+def points(number, kind):
+    return pytest.mark.points(number, kind=kind, module="cost")
+
+
+def drawn(rng, layers=None):
+    """A network with widths and a batch that no rank number divides."""
+    layers = layers or int(rng.integers(1, 7))
+    return tuple(int(d) for d in rng.integers(1, 3000, size=layers + 1)), int(rng.integers(1, 999))
+
+
+def ask(ranks, function, calls):
+    """Evaluate a function of cost.py inside a rank, for a list of calls."""
+    target = f"cost:{function}"
+    result = ranks.call("trials:evaluated", 1, [(target, calls)])
+    assert_ran(result, Case(target, 1, 0))
+    values = result.values[0]
+    if not isinstance(values, list) or len(values) != len(calls):
+        raise Verdict(f"{function} did not answer all of {len(calls)} calls.")
+    return [plain(value) for value in values]
+
+
+def plain(value):
+    """NumPy's numbers, which travel as arrays of no dimension, as Python's."""
+    is_number = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
+    return value.item() if is_number else value
+
+
+def shown(function, call):
+    words = ", ".join(map(repr, call))
+    return f"{function}({words})", f'python -c "import cost; print(cost.{function}({words}))"'
+
+
+def check_bytes(ranks, function, calls, rights=None, beside=""):
+    """Every answer is the number of bytes, exactly."""
+    if rights is None:
+        rights = [getattr(reference, function)(*call) for call in calls]
+    for call, value, right in zip(calls, ask(ranks, function, calls), rights, strict=True):
+        what, line = shown(function, call)
+        if type(value) not in (int, float) or value != right:
+            said = one_line(repr(value), 60)
+            raise Verdict(f"{what} is {said}; it must be {right}{beside}.", reproduce=line)
+
+
+def counted(ranks, function, world_size, arguments):
+    """Bytes that the network counts of one step of ``traffic.py``."""
+
+    def run(rng):
+        target = f"traffic:{function}"
+        return ranks.call(target, world_size, [arguments] * world_size, machine=buffered())
+
+    result = ranks.once(f"{function} {world_size} {arguments}", run)
+    assert_ran(result, Case(f"traffic:{function}", world_size, arguments[1]))
+    return round(sum(sent_as_ring(result)))
+
+
+def networks(rng, *, layers=None):
+    found = [each for each in NETWORKS if layers is None or (len(each[0]) - 1) % layers == 0]
+    return [*found, drawn(rng, layers), drawn(rng, layers)]
+
+
+def on_ranks(found):
+    return [(widths, batch, p) for widths, batch in found for p in SIZES]
+
+
+@points(10, "values")
+def test_data_parallelism(ranks, rng):
+    check_bytes(ranks, "data_bytes", on_ranks(networks(rng)))
+
+
+@points(12, "values")
+def test_model_parallelism_with_reduce_scatter(ranks, rng):
+    calls = [(*each, "reduce_scatter") for each in on_ranks(networks(rng))]
+    check_bytes(ranks, "model_bytes", calls)
+    check_bytes(ranks, "model_bytes", on_ranks(networks(rng))[:20])
+
+
+@points(12, "values")
+def test_model_parallelism_with_all_reduce(ranks, rng):
+    calls = [(*each, "all_reduce") for each in on_ranks(networks(rng))]
+    check_bytes(ranks, "model_bytes", calls)
+
+
+@points(10, "values")
+def test_layers_in_pairs(ranks, rng):
+    found = [*networks(rng, layers=2), *networks(rng, layers=4)]
+    check_bytes(ranks, "paired_bytes", on_ranks(found))
+
+
+@points(10, "values")
+def test_both_at_once(ranks, rng):
+    grids = [(1, 1), (1, 6), (6, 1), (2, 3), (4, 4), (3, 8), (16, 32)]
+    calls = [
+        (widths, batch, *grid, backward)
+        for widths, batch in networks(rng)
+        for grid in grids
+        if grid[1] <= batch
+        for backward in REDUCTIONS
+    ]
+    check_bytes(ranks, "hybrid_bytes", calls)
+
+
+@points(4, "values")
+def test_bytes_of_an_element(ranks, rng):
+    widths, batch = drawn(rng, 4)
+    for itemsize in (1, 2, 4):
+        check_bytes(ranks, "data_bytes", [(widths, batch, 5, itemsize)])
+        check_bytes(ranks, "paired_bytes", [(widths, batch, 5, itemsize)])
+        for backward in REDUCTIONS:
+            check_bytes(ranks, "model_bytes", [(widths, batch, 5, backward, itemsize)])
+            check_bytes(ranks, "hybrid_bytes", [(widths, batch, 5, 2, backward, itemsize)])
+
+
+@points(12, "values")
+def test_crossover(ranks, rng):
+    calls = [
+        (widths, backward) for widths, _ in networks(rng) for backward in REDUCTIONS
+    ] + [((4096,) * 1001, backward) for backward in REDUCTIONS]  # fmt: skip
+    for call, value in zip(calls, ask(ranks, "crossover_batch", calls), strict=True):
+        what, line = shown("crossover_batch", call if len(call[0]) < 20 else ("(4096,) * 1001",))
+        right = reference.crossover_batch(*call)
+        if type(value) not in (int, float) or not math.isclose(value, right, rel_tol=1e-9):
+            raise Verdict(
+                f"{what} is {one_line(repr(value), 60)}; it must be {right:.6g}.", reproduce=line
+            )
+
+
+TRACED = [(2, (6, 8, 5), 4), (3, (7, 5, 9, 4, 6), 5), (4, (8, 12, 8), 6), (5, (4, 9, 3, 11, 2), 7)]
+
+
+@points(10, "communication")
+def test_traced_bytes_of_data_and_model_parallelism(ranks, rng):
+    for p, widths, batch in TRACED:
+        right = counted(ranks, "data_parallel", p, (widths, batch))
+        beside = f", as the network counts of traffic.py on {p} ranks"
+        check_bytes(ranks, "data_bytes", [(widths, batch, p)], [right], beside)
+        for backward in REDUCTIONS:
+            right = counted(ranks, "model_parallel", p, (widths, batch, backward))
+            check_bytes(ranks, "model_bytes", [(widths, batch, p, backward)], [right], beside)
+
+
+@points(8, "communication")
+def test_traced_bytes_of_pairs_and_grids(ranks, rng):
+    for p, widths, batch in TRACED:
+        right = counted(ranks, "paired", p, (widths, batch))
+        beside = f", as the network counts of traffic.py on {p} ranks"
+        check_bytes(ranks, "paired_bytes", [(widths, batch, p)], [right], beside)
+    for p, grid in ((4, (2, 2)), (6, (3, 2)), (6, (2, 3))):
+        widths, batch = (7, 5, 9, 4), 7
+        for backward in REDUCTIONS:
+            right = counted(ranks, "hybrid", p, (widths, batch, *grid, backward))
+            beside = f", as the network counts of traffic.py on {p} ranks"
+            check_bytes(ranks, "hybrid_bytes", [(widths, batch, *grid, backward)], [right], beside)
+
+
+@points(12, "speed")
+def test_best_grid(ranks, rng):
+    calls = [
+        (widths, batch, p, backward)
+        for widths, batch in [*networks(rng), ((1000, 1000, 1000), 3), ((64, 64), 100_000)]
+        for p in (1, 2, 6, 16, 60, 512, 997)
+        for backward in REDUCTIONS
+    ]
+    for call, grid in zip(calls, ask(ranks, "best_grid", calls), strict=True):
+        widths, batch, p, backward = call
+        what, line = shown("best_grid", call)
+        pair = [plain(each) for each in grid] if isinstance(grid, list | tuple) else []
+        if len(pair) != 2 or any(type(each) is not int for each in pair):
+            raise Verdict(
+                f"{what} is {one_line(repr(grid), 60)}; it must be two whole numbers.",
+                reproduce=line,
+            )
+        if pair[0] < 1 or pair[1] < 1 or pair[0] * pair[1] != p or pair[1] > batch:
+            raise Verdict(
+                f"{what} is {tuple(pair)}; the product must be {p}, and data_size at most {batch}.",
+                reproduce=line,
+            )
+        best = reference.best_grid(widths, batch, p, backward)
+        sent, least = (
+            reference.hybrid_bytes(widths, batch, *each, backward) for each in (pair, best)
+        )
+        if sent > least:
+            raise Verdict(
+                f"{what} is {tuple(pair)}, which sends {sent} bytes; {best} sends {least}.",
+                reproduce=line,
+            )

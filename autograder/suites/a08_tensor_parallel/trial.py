@@ -1,0 +1,401 @@
+"""Runs that the tests of all layers share: draw, run, compare with the whole layer on one rank.
+
+Whatever a test is about, it asks for the values of its own run first, on two ranks or more:
+doing nothing, or each its own, earns no points for sending little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from autograder.suites.a08_tensor_parallel import oracle
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Case,
+    Verdict,
+    assert_makespan,
+    assert_ran,
+    assert_requests_complete,
+    buffered,
+    rendezvous,
+)
+from ringside.errors import TraceError
+from ringside.machine import Machine
+from ringside.replay import replay
+from ringside.ring_bytes import received_as_ring, sent_as_ring
+from ringside.trace import Kind
+from ringside.widen import widen
+
+MOST_MESSAGES = 60_000  # in one replay
+GRADS = tuple(f"gradient of {name}" for name in ("gamma", "beta", "W1", "b1", "W2", "b2"))
+NAMES = {
+    "column_layer": ("Y", "gradient of X", "gradient of W", "gradient of b"),
+    "row_layer": ("Z", "gradient of X", "gradient of W", "gradient of b"),
+    "mlp_layer": ("y", "gradient of x", *GRADS),
+    "attention_layer": (
+        "y", "gradient of x", "gradient of gamma", "gradient of beta", "gradient of W",
+        "gradient of b", "gradient of V", "gradient of c",
+    ),
+    "loss_layer": ("losses", "gradient of the logits"),
+}  # fmt: skip
+# Which results every rank gets whole, and so equal bit for bit.
+WHOLE = {
+    "column_layer": (1,),
+    "row_layer": (0, 3),
+    "mlp_layer": (0, 1, 2, 3, 7),
+    "attention_layer": (0, 1, 2, 3, 7),
+    "loss_layer": (0,),
+}
+
+
+@dataclass
+class Asked:
+    """One layer on all ranks, with all that it is given."""
+
+    case: Case
+    whole: tuple[Any, ...]
+
+    @property
+    def layer(self) -> str:
+        return self.case.function
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(int(each) for each in str(self.case.options["widths"]).split(","))
+
+    def arguments(self, rank: int) -> tuple[Any, ...]:
+        """What the driver gets on a rank."""
+        found: tuple[Any, ...] = oracle.LAYERS.parts(
+            self.layer, self.whole, self.case.world_size, rank
+        )
+        return found
+
+    def wanted(self) -> list[tuple[np.ndarray, ...]]:
+        """What each rank must get."""
+        whole = oracle.exact(self.whole)
+        ranks = range(self.case.world_size)
+        return [oracle.LAYERS.results(self.layer, whole, self.case.world_size, r) for r in ranks]
+
+
+def draw(
+    rng: np.random.Generator, layer: str, p: int, n: int, widths: Sequence[int], dtype="float64"
+) -> Asked:
+    """Draw a layer of these widths and n samples, for p ranks."""
+    options = {"widths": ",".join(map(str, widths))}
+    case = Case(f"trials:{layer}", p, n, dtype, options)
+    return Asked(case, oracle.LAYERS.drawn(layer, n, tuple(widths), rng, dtype))
+
+
+def run(
+    ranks: Any,
+    asked: Asked,
+    *,
+    machine: Machine | None = None,
+    members: Sequence[int] | None = None,
+    world_size: int | None = None,
+    seed: int | None = None,
+) -> Any:
+    """Run forward and backward and check all values; returns the result."""
+    size = asked.case.world_size
+    result = ranks.call(
+        asked.case.target,
+        world_size or size,
+        [asked.arguments(rank) for rank in range(size)],
+        machine=machine or buffered(),
+        members=members,
+        seed=seed,
+    )
+    assert_right(result, asked)
+    return result
+
+
+def assert_right(result: Any, asked: Asked) -> None:
+    """Every rank has what the whole layer on one rank gives."""
+    assert_ran(result, asked.case)
+    case = asked.case.seen_in(result)
+    for rank, (value, wanted) in enumerate(zip(result.values, asked.wanted(), strict=True)):
+        assert_arrays(value, wanted, asked, case, f"rank {rank}'s")
+
+
+def assert_arrays(got: Any, wanted: Sequence[np.ndarray], asked: Asked, case: Case, whose: str):
+    """All results of a rank: how many, dtype, shapes and values."""
+    names = NAMES[asked.layer]
+    if not isinstance(got, list | tuple) or len(got) != len(names):
+        raise case.fail(f"{whose} results must be {len(names)} arrays: {', '.join(names)}.")
+    for name, array, right in zip(names, got, wanted, strict=True):
+        what = f"{whose} {name}"
+        if not isinstance(array, np.ndarray):
+            raise case.fail(f"{what} is of type {type(array).__name__}; it must be an array.")
+        if array.shape != right.shape or str(array.dtype) != case.dtype:
+            raise case.fail(
+                f"{what} has shape {array.shape} and dtype {array.dtype}; it must have "
+                f"{right.shape} and {case.dtype}."
+            )
+        off, allowed = oracle.frobenius(array, right), oracle.EPS[case.dtype]
+        if asked.layer == "loss_layer":  # exp and differences amplify the logits' own rounding
+            off /= max(1.0, float(np.abs(asked.whole[0]).max(initial=0)))
+        if not off <= allowed:
+            raise case.fail(
+                f"{what} is off by {off:.2g} of its norm (or of 1) from the whole layer's on one "
+                f"rank; {allowed:g} is allowed."
+            )
+
+
+# -- checks that all layers share ------------------------------------------------------------------
+
+
+def check_values(ranks: Any, asked: Iterable[Asked]) -> None:
+    """Each of several layers gives what one rank would."""
+    for each in asked:
+        run(ranks, each)
+
+
+def check_alike(ranks: Any, asked: Iterable[Asked]) -> None:
+    """What all ranks have whole has the same bits on each."""
+    for each in asked:
+        result = run(ranks, each)
+        for index in WHOLE[each.layer]:
+            for rank, value in enumerate(result.values):
+                if not np.array_equal(value[index], result.values[0][index]):
+                    most = float(np.abs(value[index] - result.values[0][index]).max())
+                    raise each.case.fail(
+                        f"rank {rank}'s {NAMES[each.layer][index]} differs from rank 0's by up to "
+                        f"{most:.1e}; it must be equal bit for bit, or copies drift apart."
+                    )
+
+
+def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
+    """Arguments with gaps that can't be written to are enough, and results are the caller's."""
+    for each in asked:
+        size, case = each.case.world_size, each.case
+        arguments = [(each.layer, *each.arguments(rank)) for rank in range(size)]
+        result = ranks.call("trials:looked_at", size, arguments, machine=buffered())
+        assert_ran(result, case)
+        wanted = each.wanted()
+        for rank, (value, changed, shared, fixed) in enumerate(result.values):
+            whose = f"from read-only arrays with gaps, rank {rank}'s"
+            assert_arrays(value, wanted[rank], each, case, whose)
+            if changed:
+                raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")
+            if shared:
+                raise case.fail(f"rank {rank} returned memory that it was given, no new array.")
+            if fixed:
+                raise case.fail(f"rank {rank} returned an array that its caller can't write to.")
+
+
+def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
+    """Another layer leaves the first one's results alone, and knows nothing of it."""
+    for first, second in pairs:
+        size, case = first.case.world_size, first.case
+        arguments = [
+            (first.layer, first.arguments(rank), second.arguments(rank)) for rank in range(size)
+        ]
+        result = ranks.call("trials:twice", size, arguments, machine=buffered())
+        assert_ran(result, case)
+        rights = first.wanted(), second.wanted()
+        for rank, (then, now, late) in enumerate(result.values):
+            assert_arrays(then, rights[0][rank], first, case, f"rank {rank}'s first")
+            whose = f"looked at after a second call, rank {rank}'s first"
+            assert_arrays(now, rights[0][rank], first, case, whose)
+            assert_arrays(late, rights[1][rank], second, case, f"rank {rank}'s second")
+
+
+def check_bytes(ranks: Any, asked: Iterable[Asked], allowed) -> None:
+    """Each rank moves at most ``allowed(asked)`` bytes, collectives counted as a ring's."""
+    for each in asked:
+        result, case = run(ranks, each), each.case
+        bound = allowed(each)
+        ranks.record(case, result, {"sent_bytes": [bound] * case.world_size})
+        for did, counted in (
+            ("sent", sent_as_ring(result)),
+            ("received", received_as_ring(result)),
+        ):
+            for rank, nbytes in enumerate(counted):
+                if nbytes > bound + 1e-6:
+                    raise case.fail(
+                        f"in forward and backward rank {rank} {did} {nbytes:.0f} bytes, "
+                        f"collectives counted as a ring's; at most {bound:.0f} are allowed."
+                    )
+
+
+def check_given_communicator(ranks: Any, asked: Iterable[Asked]) -> None:
+    """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
+    for number, each in enumerate(asked):
+        size = each.case.world_size
+        world_size = size + 1 + number % 2
+        members = list(range(world_size))[: -size - 1 : -1]  # the last ranks first
+        try:
+            result = run(ranks, each, members=members, world_size=world_size)
+        except Verdict as verdict:
+            if verdict.sentence.startswith("not run"):
+                raise
+            run(ranks, each)  # wrong on any communicator: that is another test's matter
+            raise each.case.fail(
+                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
+                f"There: {verdict.sentence}",
+                verdict.detail,
+            ) from None
+        for stranger in sorted(set(range(result.world_size)) - set(members)):
+            if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
+                raise each.case.fail(f"rank {stranger} of the world, outside comm, took part.")
+
+
+def check_safety(ranks: Any, asked: Iterable[Asked]) -> None:
+    """Nothing hangs where every send waits for its receive, and everything is waited for."""
+    for each in asked:
+        try:
+            result = run(ranks, each, machine=rendezvous())
+        except Verdict as verdict:
+            if verdict.sentence.startswith("not run"):
+                raise
+            run(ranks, each)  # wrong in any case: that is another test's matter
+            raise each.case.fail(
+                f"works only while messages stay below {buffered().eager_threshold_bytes} bytes, "
+                f"where a send does not wait for its receive. Above: {verdict.sentence}",
+                verdict.detail,
+            ) from None
+        kinds = (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
+        assert_requests_complete(result, each.case, kinds)
+
+
+def check_any_order(ranks: Any, asked: Iterable[Asked]) -> None:
+    """Right whichever messages are slow, and whichever a wildcard takes."""
+    for each in asked:
+        for seed in LATENCY_SEEDS:
+            for machine in (buffered(), rendezvous()):
+                run(ranks, each, machine=machine, seed=seed)
+
+
+def check_work(ranks: Any, asked: Iterable[Asked], share, spare=0.0) -> None:
+    """Each rank's products are those of its own part.
+
+    Args:
+        share: ``share(asked, rank)``: floating-point operations of a rank.
+        spare: the fraction that may be computed again.
+    """
+    for each in asked:
+        result = run(ranks, each)
+        for rank, done in enumerate(result.num_flops()):
+            right = share(each, rank)
+            if not right * (1 - 1e-9) <= done <= right * (1 + spare) * (1 + 1e-9):
+                raise each.case.fail(
+                    f"rank {rank} put {done:.6g} floating-point operations into layers.matmul; "
+                    f"its own part takes {right:.6g}."
+                )
+
+
+def check_makespan(
+    ranks: Any,
+    asked: Asked,
+    machine: Machine,
+    steps: Sequence[tuple[str, float]],
+    work: float,
+    wide: int | None = None,
+    spare: float = 0.0,
+) -> None:
+    """The time of forward and backward, against a replay of products and ring all-reduces.
+
+    Args:
+        steps: what each rank must do, for ``oracle.makespan_s``.
+        work: floating-point operations of all ranks together.
+        wide: stretch the trace to so many ranks, each with as much; a program whose messages name
+            their partners, or that gathers shards, is timed as it ran.
+        spare: the fraction of the work that may be computed again; it counts to the bound.
+    """
+    result = run(ranks, asked, machine=machine)
+    declared = sum(result.num_flops())
+    if declared < work * (1 - 1e-9):
+        raise asked.case.fail(
+            f"all ranks together put {declared:.6g} floating-point operations into layers.matmul; "
+            f"the layer takes {work:.6g}."
+        )
+    size, taken = asked.case.world_size, result  # a real run, or its stretched trace
+    if wide is not None and _same_everywhere(result):
+        size = max(size, _affordable(result, wide))
+        time_s = replay(widen(result.trace, size), machine).makespan_s
+        taken = SimpleNamespace(makespan_s=time_s, comm_calls=[], machine=machine)
+    again = min(declared - work, spare * work) / asked.case.world_size
+    bound_s = oracle.makespan_s([("compute", max(0.0, again)), *steps], size, machine)
+    alone_s = work * size / asked.case.world_size / machine.flop_per_s
+    beside = (
+        f" Stretched to {size} ranks; one rank alone takes {alone_s * 1e6:.1f} µs: the speedup is "
+        f"{alone_s / taken.makespan_s:.1f} of {size}."
+    )
+    assert_makespan(taken, bound_s, asked.case, beside=beside)
+
+
+def _affordable(result: Any, world_size: int) -> int:
+    """So many ranks that a replay moves few messages: many calls are as slow on fewer."""
+    calls = sum(op.kind == Kind.COLLECTIVE for op in result.trace.ops[0])
+    while 2 * calls * world_size**2 > MOST_MESSAGES:
+        world_size //= 2
+    return world_size
+
+
+def _same_everywhere(result: Any) -> bool:
+    """Whether a trace can be stretched: collectives of all ranks, and none that cuts shards."""
+    names = {op.detail[0] for op in result.trace.ops[0] if op.kind == Kind.COLLECTIVE}
+    if not names <= {"allreduce", "barrier", "bcast", "reduce"}:
+        return False
+    try:
+        widen(result.trace, 2 * result.world_size)
+    except TraceError:
+        return False
+    return True
+
+
+def check_shards(ranks: Any, target: str, calls, wanted) -> None:
+    """Every rank's part of the parameters, in memory of its own.
+
+    Args:
+        calls: a list of ``(*whole, world_size)``.
+        wanted: ``wanted(call, rank)``: a tuple of arrays.
+    """
+    result = ranks.call("trials:shards", 1, [(target, calls)])
+    case = Case(target, 1, 0)
+    assert_ran(result, case)
+    found = iter(result.values[0])
+    for call in calls:
+        for rank in range(call[-1]):
+            parts, shared, gaps = next(found)
+            what = f"{case.function} for rank {rank} of {call[-1]}"
+            rights = wanted(call, rank)
+            if not isinstance(parts, list | tuple) or len(parts) != len(rights):
+                raise Verdict(f"{what} must be a tuple of {len(rights)} arrays.")
+            for index, (part, right) in enumerate(zip(parts, rights, strict=True)):
+                same = isinstance(part, np.ndarray) and part.dtype == right.dtype
+                if not same or not np.array_equal(part, right):
+                    shape = part.shape if isinstance(part, np.ndarray) else type(part).__name__
+                    raise Verdict(
+                        f"{what}: array {index}, of shape {shape}, is not its part of the whole, "
+                        f"of shape {right.shape} and dtype {right.dtype}."
+                    )
+            if shared:
+                raise Verdict(
+                    f"{what} shares memory with the whole layer, which then can't be given back."
+                )
+            if gaps:
+                raise Verdict(f"{what}: an array is not contiguous.")
+
+
+def check_real_mpi(mpi: Any, asked: Sequence[Asked]) -> None:
+    """The same module under a real mpiexec: values only."""
+    calls = []
+    for each in asked:
+        size = each.case.world_size
+        calls.append((each.case.target, size, [each.arguments(rank) for rank in range(size)]))
+    for each, result in zip(asked, mpi.call_all(calls), strict=True):
+        try:
+            assert_right(result, each)
+        except Verdict as verdict:
+            raise Verdict(
+                f"under mpiexec: {verdict.sentence}",
+                reproduce=f"ringside launch trials.py:{each.layer} --site local "
+                f"--set ranks_per_node={each.case.world_size} -- --n {each.case.n}",
+                detail=verdict.detail,
+            ) from None
