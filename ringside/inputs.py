@@ -5,7 +5,7 @@
 
     x                 vector(n, dtype, rank, seed)
     shard             this rank's part of the vector of rank 0, cut as numpy.array_split cuts
-    n                 the vector's length
+    n, dtype, seed    the vector's, as given after the --
     any other name    --name VALUE after the --, else the parameter's default
 
 An assignment whose functions want other things brings an ``examples.py`` (``ringside.examples``).
@@ -151,7 +151,8 @@ def _given(path: Path, function: str, options: Options) -> list[str]:
         raise TargetError(
             f"{function} has no parameter {unknown[0]!r}; its parameters are: {known}."
         )
-    wanted = [index for index, (name, default) in enumerate(names) if name in options.others]
+    asked = {*options.others} | ({"dtype"} if options.dtype != Options.dtype else set())
+    wanted = [index for index, (name, _) in enumerate(names) if name in asked]
     last = max(wanted, default=-1)
     return [name for index, (name, default) in enumerate(names) if index <= last or not default]
 
@@ -164,8 +165,8 @@ def _value(name: str, function: str, world_size: int, rank: int, options: Option
     if name == "shard":
         whole = vector(options.n, options.dtype, 0, options.seed)
         return np.array_split(whole, world_size)[rank].copy()
-    if name == "n":
-        return options.n
+    if name in ("n", "dtype", "seed"):
+        return getattr(options, name)
     if name in USUAL:
         return USUAL[name]
     raise TargetError(f"{function} needs a value for {name!r}: add `-- --{name} VALUE`.")

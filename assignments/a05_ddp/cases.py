@@ -21,7 +21,7 @@ class Call(Case):
     @property
     def reproduce(self):
         """The line that runs this call."""
-        return self.line if not self.where else f"{self.line} {self.where}"
+        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
 
     def __str__(self):
         ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
