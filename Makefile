@@ -21,7 +21,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
 	smpirun:libsimgrid-dev
 
-.PHONY: help install system demo test test-fast build lectures verify benchmarks conformance bundle lint format doctor clean
+.PHONY: help install system demo test test-fast build lectures slides site verify benchmarks conformance bundle lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed (Debian: apt-get install python3 python3-venv)." >&2; exit 2; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the kit and what it needs into $(VENV) ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev]" </dev/null
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,site]" </dev/null
 	@touch $@
 
 install: $(STAMP)  ## .venv with the kit in it
@@ -72,6 +72,12 @@ build: $(STAMP)  ## solutions/ -> assignments/
 
 lectures: $(STAMP)  ## execute the lectures whose source changed
 	@$(PY) -m ringside.lectures build
+
+slides: lectures  ## the lectures as slides, in build/slides/
+	@$(PY) -m ringside.lectures slides
+
+site: lectures  ## the course's pages and slides, in build/site/
+	@$(PY) -m ringside.lectures site
 
 verify: $(STAMP) system  ## reference, stub, mutants, alternatives and red team against the suites
 	@$(PY) -m autograder verify

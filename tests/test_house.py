@@ -28,15 +28,18 @@ DISTRIBUTION = {"IPython": "ipython"}
 CONDA = {"torch": "pytorch"}
 
 
-def requirements() -> dict[str, SpecifierSet]:
-    parsed = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
+def requirements(extra: str = "") -> dict[str, SpecifierSet]:
+    project = PROJECT["project"]
+    listed = project["optional-dependencies"][extra] if extra else project["dependencies"]
+    parsed = [Requirement(line) for line in listed]
     return {requirement.name: requirement.specifier for requirement in parsed}
 
 
 def conda_requirements() -> dict[str, SpecifierSet]:
-    lines = (ROOT / "environment.yml").read_text().splitlines()
-    listed = lines[lines.index("dependencies:") + 1 :]
-    parsed = [Requirement(line.strip().removeprefix("- ")) for line in listed if line.strip()]
+    """All that the file lists, what conda takes and below it what pip does."""
+    _, listed = (ROOT / "environment.yml").read_text().split("dependencies:\n")
+    lines = [line for line in re.findall(r"^ +- (.*)$", listed, re.MULTILINE) if line != "pip:"]
+    parsed = [Requirement(line) for line in lines]
     return {requirement.name: requirement.specifier for requirement in parsed}
 
 
@@ -44,8 +47,8 @@ def test_conda_and_pip_install_the_same_ranges() -> None:
     conda = conda_requirements()
     assert conda.pop("python") == SpecifierSet(PROJECT["project"]["requires-python"])
     assert conda.pop("pip") == SpecifierSet("")
-    pip = {CONDA.get(name, name): ranges for name, ranges in requirements().items()}
-    assert conda == pip
+    both = requirements() | requirements("site")
+    assert conda == {CONDA.get(name, name): ranges for name, ranges in both.items()}
 
 
 def test_conda_takes_packages_from_conda_forge_alone() -> None:
@@ -54,7 +57,7 @@ def test_conda_takes_packages_from_conda_forge_alone() -> None:
 
 
 def test_every_dependency_has_a_lower_bound_and_most_an_upper() -> None:
-    for name, ranges in requirements().items():
+    for name, ranges in (requirements() | requirements("site")).items():
         assert any(item.operator == ">=" for item in ranges), name
     unbounded = {name for name, ranges in requirements().items() if len(ranges) == 1}
     assert unbounded <= {"ipython"}  # its major version rises every year, with Python's
@@ -128,6 +131,8 @@ def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
     for folder in ("machines", "sites", "templates", "validation"):
         for path in (ROOT / "cluster" / folder).iterdir():
             assert f"ringside/cluster/{folder}/{path.name}" in names
+    for path in (ROOT / "ringside" / "lectures" / "templates").iterdir():
+        assert f"ringside/lectures/templates/{path.name}" in names
     assert {"ringside/cli.py", "ringside/mpi/__init__.py", "autograder/cli.py"} <= names
 
 

@@ -13,16 +13,16 @@ class Layout:
 
     width: float
     left: float  # where time 0 is
-    right: float  # where the makespan is
+    right: float  # where `until_s` is
     edge: float  # where rows end: beyond `right` if some rank never finishes
     top: float  # of the first row
     pitch: float  # from row to row
     bar: float  # height of a bar
     rows: dict[int, int]  # rank -> row
-    makespan_s: float
+    until_s: float
 
     def x(self, time_s: float) -> float:
-        return self.left + (self.right - self.left) * time_s / (self.makespan_s or 1.0)
+        return self.left + (self.right - self.left) * time_s / (self.until_s or 1.0)
 
     def y(self, rank: int) -> float:
         """The upper edge of a rank's bar."""

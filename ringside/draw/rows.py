@@ -67,7 +67,7 @@ def _bars(row: Sequence[cutting.Block], layout: Layout, hover: Sequence[str]) ->
 
 
 def rank_rows(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
-    pixel_s = layout.makespan_s / max(1.0, layout.right - layout.left)
+    pixel_s = layout.until_s / max(1.0, layout.right - layout.left)
     blocked = blocked_calls(timeline)
     ranks = list(layout.rows)
     spans = [timeline.spans[rank] for rank in ranks]

@@ -68,13 +68,13 @@ def alt_text(timeline: Drawable) -> str:
 
 
 def _grid(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
-    ticks = round_ticks(layout.makespan_s / unit[0], int((layout.right - layout.left) / 90))
+    ticks = round_ticks(layout.until_s / unit[0], int((layout.right - layout.left) / 90))
     bottom = layout.bottom + 4
     lines = "".join(
         f"M{num(layout.x(tick * unit[0]))} {num(layout.top)}V{num(bottom)}" for tick in ticks
     )
     yield f'<path class="rs-grid-line rs-quiet" d="{lines}" stroke="{LIGHT.grid}"/>'
-    end = num(layout.x(layout.makespan_s))
+    end = num(layout.x(timeline.makespan_s))
     yield (
         f'<path class="rs-muted-line rs-quiet" d="M{end} {num(layout.top)}V{num(bottom)}" '
         f'stroke="{LIGHT.muted}" stroke-dasharray="3 3"/>'
@@ -128,6 +128,7 @@ def timeline_svg(
     max_ranks: int | None = None,
     title: str | None = None,
     theme: str = "auto",
+    until_s: float = 0.0,
 ) -> str:
     """Draw a timeline as inline SVG; equal timelines give equal text.
 
@@ -137,13 +138,16 @@ def timeline_svg(
         max_ranks: draw only the first and last ranks, this many in all; None draws every rank.
         title: a line above; by default none.
         theme: "auto" follows the page, "light" and "dark" don't.
+        until_s: where the time axis ends, if that is later than the makespan: with the same end,
+            pictures of several runs can be compared.
 
     Returns:
         An `<svg>` element with hover text on every bar and, where there are at most 16 ranks
         and 500 messages, on every message.
     """
     width = max(480.0, float(width))
-    unit = time_unit(timeline.makespan_s)
+    until_s = max(until_s, timeline.makespan_s)
+    unit = time_unit(until_s)
     rows = choose_rows(timeline.world_size, max_ranks)
     pitch, bar = row_sizes(len(rows))
     arrows = draws_arrows(timeline, len(rows))
@@ -174,7 +178,7 @@ def timeline_svg(
         pitch=pitch,
         bar=bar,
         rows=rows,
-        makespan_s=timeline.makespan_s,
+        until_s=until_s,
     )
     share_x = layout.edge + 18 + SHARE_WIDTH / 2
     head.append(

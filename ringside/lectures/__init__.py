@@ -1,6 +1,6 @@
 """Lectures: text in, executed notebooks out, and a check that finds stale ones.
 
-    lectures/03_allreduce.py  --execute-->  lectures/03_allreduce.ipynb  --render-->  page, slides
+    lectures/03_allreduce.py  --execute-->  lectures/03_allreduce.ipynb  -->  slides, site
       the source, percent format              cells as in the source, with outputs
 
 A build is reproducible: cell names follow from their place, times and widget identities are left
@@ -8,24 +8,26 @@ out, and the notebook records the hash of what its outputs depend on: the text, 
 modules and the machine files. ``check`` compares that record with the files of today.
 """
 
-from ringside.lectures.build import build, cells, execute, problems, read, render
+from ringside.lectures.build import build, cells, execute, problems, read
 from ringside.lectures.exhibits import show, table
+from ringside.lectures.explore import Knob, explore
 from ringside.lectures.inputs import digest, inputs, loaded
 from ringside.lectures.lecture import Lecture, LectureError, find
 
 __all__ = [
+    "Knob",
     "Lecture",
     "LectureError",
     "build",
     "cells",
     "digest",
     "execute",
+    "explore",
     "find",
     "inputs",
     "loaded",
     "problems",
     "read",
-    "render",
     "show",
     "table",
 ]

@@ -1,4 +1,4 @@
-"""The command that builds, checks and renders lectures."""
+"""The command that executes and checks lectures, and makes slides and pages of them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringside.lectures.build import build, problems, render
+from ringside.lectures.build import build, problems
+from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.site import site
+from ringside.lectures.slides import slides
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, check or render; 0: done, 1: a lecture is wrong or stale, 2: asked wrongly."""
+    """Do what was asked; 0: done, 1: a lecture is wrong or stale, 2: asked wrongly."""
     parser = argparse.ArgumentParser(
         prog="python -m ringside.lectures",
-        description="Execute the lectures' text sources into notebooks, and find stale ones.",
+        description="Execute the lectures' text sources into notebooks, find stale ones, and make "
+        "slides and the course's pages of what is executed.",
         epilog="example: python -m ringside.lectures build 03_allreduce",
     )
-    parser.add_argument("action", choices=["build", "check", "render"])
+    parser.add_argument("action", choices=["build", "check", "slides", "site"])
     parser.add_argument("names", nargs="*", help="lectures by name or number; all if none is given")
     parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
     parser.add_argument("--force", action="store_true", help="build: also what is up to date")
-    parser.add_argument("--out", type=Path, default=Path("build/lectures"), help="render: where to")
+    parser.add_argument("--out", type=Path, default=Path("build"), help="slides, site: where to")
     asked = parser.parse_intermixed_args(arguments)
     try:
         lectures = find(asked.folder, asked.names)
@@ -31,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 2
+    if asked.action in ("slides", "site"):
+        return present(lectures, asked)
     failed = False
     for lecture in lectures:
         try:
@@ -41,15 +47,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
+def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
+    """Make slides, or the pages and slides; nothing is executed."""
+    notebooks = [lecture.notebook for lecture in lectures]
+    try:
+        if asked.action == "slides":
+            talks = [Handout(path, is_lecture=True) for path in notebooks]
+            made = slides(talks, asked.out / "slides")
+        else:
+            made = [site(lectures[0].tree, notebooks, asked.out)]
+    except LectureError as error:
+        print(f"LectureError: {error}", file=sys.stderr)
+        return 1
+    for path in made:
+        print(path)
+    return 0
+
+
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
     """Do what was asked for one lecture; return whether all is well with it."""
     if asked.action == "build":
         done = build(lecture, force=asked.force)
         print(f"{lecture.name}: {'executed' if done else 'up to date'}")
-        return True
-    if asked.action == "render":
-        for path in render(lecture, asked.out):
-            print(path)
         return True
     found = problems(lecture)
     for problem in found:

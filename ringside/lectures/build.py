@@ -1,4 +1,4 @@
-"""Executing a lecture's text into a notebook, checking one against the other, rendering pages."""
+"""Executing a lecture's text into a notebook, and checking one against the other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ringside.lectures.inputs import digest
@@ -88,11 +87,11 @@ def failed_cell(notebook: Notebook) -> str:
 def repeatable(outputs: list[Any]) -> Iterator[Any]:
     """Yield outputs without what differs from run to run; stream pieces are joined.
 
-    A live widget needs its kernel, so its view is left out: the lecture shows a figure beside it.
+    A live widget needs its kernel, so its view is left out; what `explore` shows has pictures, too.
     """
     previous: Any = None
     for output in outputs:
-        if WIDGET in output.get("data", {}):
+        if output.get("data", {}).pop(WIDGET, None) and "text/html" not in output.data:
             continue
         if output.output_type == "stream":
             for pattern, replacement in UNREPEATABLE:
@@ -147,26 +146,3 @@ def cells(notebook: Notebook) -> list[tuple[str, str, str, str]]:
         (cell.id, cell.cell_type, str(cell.metadata.get("slideshow", "")), cell.source)
         for cell in notebook.cells
     ]
-
-
-def render(lecture: Lecture, folder: Path) -> list[Path]:
-    """Write the notebook as a page and as slides; return the two files.
-
-    Raises:
-        LectureError: there is no notebook yet.
-    """
-    if not lecture.notebook.is_file():
-        raise LectureError(f"{lecture.name} has not been executed: build it first.")
-    nbconvert = untyped("nbconvert")
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    exporters = (
-        (nbconvert.HTMLExporter(), ".html"),
-        (nbconvert.SlidesExporter(reveal_scroll=True), ".slides.html"),
-    )
-    for exporter, suffix in exporters:
-        body, _ = exporter.from_filename(str(lecture.notebook))
-        path = folder / f"{lecture.name}{suffix}"
-        path.write_text(body, encoding="utf-8")
-        written.append(path)
-    return written

@@ -37,14 +37,20 @@ def column(values: list[str]) -> np.ndarray:
 def show(figure: Figure, alt: str) -> None:
     """Display a Matplotlib figure as a picture with a description for those who cannot see it."""
     from IPython.core.display_functions import publish_display_data
+
+    encoded, width = png(figure)
+    publish_display_data(  # type: ignore[no-untyped-call]
+        {"image/png": encoded, "text/plain": alt},
+        metadata={"image/png": {"alt": alt, "width": width}},
+    )
+
+
+def png(figure: Figure) -> tuple[str, int]:
+    """Return a Matplotlib figure as PNG in base64, and its width on a page; close the figure."""
     from matplotlib import pyplot
 
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=144, bbox_inches="tight", metadata={"Software": None})
     width = int.from_bytes(picture.getvalue()[16:20], "big") * 2 // 3  # 96 of 144 dots an inch
-    encoded = base64.b64encode(picture.getvalue()).decode()
-    publish_display_data(  # type: ignore[no-untyped-call]
-        {"image/png": encoded, "text/plain": alt},
-        metadata={"image/png": {"alt": alt, "width": width}},
-    )
     pyplot.close(figure)
+    return base64.b64encode(picture.getvalue()).decode(), width

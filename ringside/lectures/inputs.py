@@ -14,6 +14,7 @@ ENTRANCES = (
     "ringside",
     "ringside.draw",
     "ringside.lectures.exhibits",
+    "ringside.lectures.explore",
     "ringside.mpi",
     "ringside.rank",
     "ringside.zygote",

@@ -1,0 +1,209 @@
+"""The course's pages, made by Sphinx from what is executed and written already; nothing is run.
+
+    lectures/*.ipynb, assignments/*/*.ipynb                 BUILD/site/index.html
+    lectures/*.md, README.md, CONTRIBUTING.md  -> pages ->  BUILD/site/slides/*.html
+
+The pages search, switch to dark, fit a phone, and ask the internet for nothing. A warning is an
+error: a link that leads nowhere, a heading out of order, mathematics that can't be read.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
+from ringside.lectures.build import untyped
+from ringside.lectures.handout import Handout
+from ringside.lectures.lecture import LectureError
+from ringside.lectures.slides import TEMPLATES, slides
+
+# Texts of the tree that become pages: where they stand, and where their page is.
+TEXTS = {
+    "README.md": "kit/ringside.md",
+    "lectures/grading.md": "kit/grading.md",
+    "lectures/validation.md": "kit/validation.md",
+    "CONTRIBUTING.md": "kit/contributing.md",
+    "CHANGELOG.md": "kit/changelog.md",
+}
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")
+SETTINGS: dict[str, Any] = {
+    "project": "Ringside",
+    "extensions": ["myst_nb", "sphinx.ext.mathjax"],
+    "nb_execution_mode": "off",
+    "nb_merge_streams": True,
+    "myst_enable_extensions": ["dollarmath"],
+    "myst_heading_anchors": 3,
+    "myst_update_mathjax": False,
+    "mathjax_path": "mathjax.js",
+    "mathjax3_config": MATHJAX_SETTINGS
+    | {"options": {"enableMenu": False, "ignoreHtmlClass": ".*", "processHtmlClass": "math"}},
+    "html_theme": "pydata_sphinx_theme",
+    "html_title": "Ringside",
+    "html_copy_source": False,
+    "html_show_sourcelink": False,
+    "html_show_sphinx": False,
+    "html_show_copyright": False,
+    "html_css_files": ["site.css"],
+    "html_context": {"default_mode": "auto"},
+    "html_sidebars": {"index": []},
+    "html_theme_options": {
+        "navbar_end": ["theme-switcher"],
+        "footer_start": [],
+        "footer_end": [],
+        "navigation_with_keys": False,
+        "pygments_light_style": "a11y-high-contrast-light",
+        "pygments_dark_style": "a11y-high-contrast-dark",
+    },
+}
+FRONT = """# Parallel deep learning
+
+You write the parallel scheme; Ringside is the network under it. It counts what every rank sends,
+replays the run on a modelled cluster, says at once who waits for whom when everything hangs, and
+grades the parallelism beside the values.
+
+Every figure here was made by the code above it. Download a page's notebook to run it yourself;
+[the kit](kit/ringside.md) says how to install what it needs.
+"""
+
+
+def site(tree: Path, lectures: Sequence[Path], folder: Path) -> Path:
+    """Make the pages and the slides of a tree; return the first page.
+
+    Args:
+        tree: holds ``assignments/`` and the texts.
+        lectures: executed notebooks.
+        folder: what Sphinx reads is put together in ``pages``, the site is in ``site``; both are
+            made anew.
+
+    Raises:
+        LectureError: a lecture has not been executed, a package is missing, or Sphinx warned.
+    """
+    installed("myst_nb", "")
+    installed("pydata_sphinx_theme", "")
+    pages, out = folder.resolve() / "pages", folder.resolve() / "site"
+    for old in (pages, out):
+        shutil.rmtree(old, ignore_errors=True)
+    talks = [Handout(path, is_lecture=True) for path in lectures]
+    tasks = sorted(tree.glob("assignments/a??_*/a??_*.ipynb"))
+    put_together(tree, [*talks, *(Handout(path, is_lecture=False) for path in tasks)], pages)
+    sphinx(pages, out)
+    slides(talks, out / "slides")
+    return out / "index.html"
+
+
+def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:
+    """Write what Sphinx reads."""
+    for name in ("_static", "lectures", "assignments", "kit"):
+        (pages / name).mkdir(parents=True)
+    for name in ("site.css", "favicon.svg"):
+        shutil.copy(TEMPLATES / name, pages / "_static")
+    copy_mathjax(pages / "_static")
+    for handout in handouts:
+        page(handout, pages / place(handout))
+    texts = [(source, name) for source, name in TEXTS.items() if (tree / source).is_file()]
+    for source, name in texts:
+        text = (tree / source).read_text(encoding="utf-8")
+        (pages / name).write_text(within(text, source), encoding="utf-8")
+    sections = {
+        "lectures": ("Lectures", [one for one in handouts if one.is_lecture]),
+        "assignments": ("Assignments", [one for one in handouts if not one.is_lecture]),
+    }
+    for name, (title, members) in sections.items():
+        names = [Path(place(one)).name for one in members]
+        write(pages / name / "index.md", f"# {title}", "", *contents(names, hidden=False))
+    names = [Path(name).stem for _, name in texts]
+    write(pages / "kit" / "index.md", "# The kit", "", *contents(names, hidden=False))
+    first = [f"{name}/index" for name in (*sections, "kit")]
+    write(pages / "index.md", FRONT, *units(handouts), "", *contents(first, hidden=True))
+
+
+def write(path: Path, *lines: str) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def contents(names: Sequence[str], *, hidden: bool) -> Iterator[str]:
+    """Yield a table of contents, which also says what belongs under what."""
+    yield from (
+        "```{toctree}",
+        *([":hidden:"] if hidden else []),
+        ":maxdepth: 1",
+        "",
+        *names,
+        "```",
+    )
+
+
+def place(handout: Handout) -> str:
+    """Where a notebook's page is."""
+    return f"{'lectures' if handout.is_lecture else 'assignments'}/{handout.path.name}"
+
+
+def page(handout: Handout, path: Path) -> None:
+    """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions."""
+    notebook = handout.read()
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            told = output.get("metadata", {}).get("image/png")
+            if told:  # MyST-NB looks for it at the cell
+                image = {"alt": told["alt"], "width": f"{told['width']}px"}
+                cell.metadata["mystnb"] = {"image": image}
+    links = [f"{{download}}`notebook <{path.name}>`"]
+    if handout.is_lecture:
+        links.append(f'<a href="../slides/{handout.name}.html">slides</a>')
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = f"{title}\n\n{' · '.join(links)}\n{rest}"
+    untyped("nbformat").write(notebook, path)
+
+
+def within(text: str, source: str) -> str:
+    """Return a text whose links lead to pages; of links to other files only the words stay."""
+
+    def lead(link: re.Match[str]) -> str:
+        words, target = link.groups()
+        path = (Path(source).parent / target).as_posix()
+        if path in ("lectures", "assignments"):
+            return f"[{words}](../{path}/index.md)"
+        return f"[{words}](../{TEXTS[path]})" if path in TEXTS else words
+
+    return LINK.sub(lead, text)
+
+
+def units(handouts: Sequence[Handout]) -> Iterator[str]:
+    """Yield the table of what belongs together: a lecture, its slides, its assignment."""
+    yield from ("| unit | lecture | assignment |", "|---|---|---|")
+    for unit in sorted({handout.unit for handout in handouts}):
+        lecture, assignment = "", ""
+        for one in handouts:
+            link = f"[{one.title}]({place(one)})"
+            if one.unit == unit and one.is_lecture:
+                lecture = f'{link} (<a href="slides/{one.name}.html">slides</a>)'
+            elif one.unit == unit:
+                assignment = link
+        yield f"| {unit} | {lecture} | {assignment} |"
+
+
+def sphinx(pages: Path, out: Path) -> None:
+    """Let Sphinx make the pages; a warning is an error."""
+    static = pages / "_static"
+    paths = {"html_static_path": [str(static)], "html_favicon": str(static / "favicon.svg")}
+    warnings = io.StringIO()
+    docutils = untyped("sphinx.util.docutils")
+    with docutils.patch_docutils(), docutils.docutils_namespace():
+        untyped("sphinx.application").Sphinx(
+            srcdir=pages,
+            confdir=None,
+            outdir=out,
+            doctreedir=pages / "_doctrees",
+            buildername="html",
+            confoverrides=SETTINGS | paths,
+            status=None,
+            warning=warnings,
+            freshenv=True,
+        ).build()
+    if said := warnings.getvalue().strip():
+        raise LectureError(f"Sphinx warned:\n{said}")

@@ -1,0 +1,69 @@
+"""Executed notebooks as reveal.js slides that need no internet: nbconvert with a template of ours.
+
+    FOLDER/03_allreduce.html   open in a browser; S opens the speaker's view, ? the list of keys
+    FOLDER/reveal, FOLDER/mathjax.js, FOLDER/slides.css, FOLDER/slides.js
+
+A cell with the tag ``hide-input`` shows its outputs alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
+from ringside.lectures.build import Notebook, untyped
+from ringside.lectures.handout import Handout
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def slides(lectures: Sequence[Handout], folder: Path) -> list[Path]:
+    """Write each lecture's slides, and what they load, into a folder; return the HTML files.
+
+    Raises:
+        LectureError: a lecture has not been executed, or a package is missing.
+    """
+    copy_reveal(folder)
+    copy_mathjax(folder)
+    for name in ("slides.css", "slides.js"):
+        shutil.copy(TEMPLATES / name, folder)
+    return [written(lecture, folder) for lecture in lectures]
+
+
+def written(lecture: Handout, folder: Path) -> Path:
+    """Write one lecture's slides; return the file."""
+    exporter = untyped("nbconvert").SlidesExporter(
+        template_file=str(TEMPLATES / "slides.html.j2"),
+        reveal_url_prefix="reveal",
+        reveal_theme="white",
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+    )
+    hide = untyped("nbconvert.preprocessors").TagRemovePreprocessor(enabled=True)
+    hide.remove_input_tags = {"hide-input"}
+    exporter.register_preprocessor(hide)
+    notebook = lecture.read()
+    notebook.metadata["title"] = lecture.title
+    describe(notebook)
+    settings = {"mathjax_settings": json.dumps(MATHJAX_SETTINGS)}
+    body, _ = exporter.from_notebook_node(notebook, settings)
+    path = folder / f"{lecture.name}.html"
+    path.write_text(body, encoding="utf-8")
+    return path
+
+
+def describe(notebook: Notebook) -> None:
+    """Turn pictures into HTML with their descriptions, which nbconvert leaves out."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            picture = output.get("data", {}).get("image/png")
+            if picture:
+                told = output.metadata["image/png"]
+                output.data = {
+                    "text/html": f'<img alt="{escape(told["alt"])}" width="{told["width"]}" '
+                    f'src="data:image/png;base64,{picture.strip()}">'
+                }
