@@ -10,7 +10,7 @@
 #     name: python3
 # ---
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["aims"]
 # # Lecture 3: All-reduce
 #
 # Every rank holds a vector. At the end every rank holds the sum of all of them. This one operation
@@ -27,7 +27,7 @@
 # - tell what MPICH and NCCL choose, and why;
 # - say what the model leaves out, and how much that is on two published measurements.
 
-# %% [markdown] slideshow={"slide_type": "subslide"}
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** Python and NumPy. You need not have seen MPI: section 2 starts from nothing.
 #
 # **How to read.** Before most programs there is a line that starts with *Predict*. Write your
@@ -37,9 +37,9 @@
 # numbers. So every time in this notebook is exact and the same on every computer.
 #
 # **For teachers.** Sections 1 to 6 and 7 to 12 are a session each; the cells carry slide types,
-# and `python -m ringside.lectures render` writes the slides. Collect the predictions before each
-# run, above all for the two orders of the sharded server (section 5), for ring time against ranks
-# (6) and for the five cases on nodes (10): there the answers surprise.
+# and `make slides` writes the slides. Collect the predictions before each run, above all for the
+# two orders of the sharded server (section 5), for ring time against ranks (6) and for the five
+# cases on nodes (10): there the answers surprise.
 #
 # **One notation.** Slides about this subject use $N$ for the samples, the parameters and the
 # workers, and $\alpha$ for the learning rate and the latency. Here:
@@ -61,7 +61,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside.lectures import show, table
+from ringside.lectures import Knob, explore, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -69,7 +69,7 @@ machine = ringside.Machine.load("textbook")
 alpha, beta = machine.alpha_s, machine.beta_s_per_byte
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. The problem: a sum of gradients
 #
 # Training by gradient descent needs the gradient of the loss over a batch. Four workers can share
@@ -128,7 +128,7 @@ def hello(comm):
     return f"rank {comm.rank} of {comm.size}"
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 ringside.run("hello.py:hello", world_size=4).values
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -229,7 +229,7 @@ for num_elements in (10, 1000):  # 80 and 8000 bytes
     print(f"{num_elements:5} elements:", result.values if result.error is None else "deadlock")
     assert (result.error is None) == (num_elements == 10)
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # A program that works in your tests and hangs on real data. Ringside's default is the strict one:
 # no send returns before its message is received, so you find such a program at once.
 #
@@ -400,7 +400,7 @@ assert in_a_row.sent_bytes() == [3 * n, n, n, n]
 # > both directions with a single latency. And its legend calls $\beta$ the bandwidth; it is
 # > seconds per byte.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 5. Sharded server: everybody is master of a part
 #
 # Only rank 0's ports were busy; the other ranks' ports stood idle most of the time. So cut the
@@ -516,7 +516,7 @@ whole.timeline
 # sharded server's 5 µs. The ports carry too much: each rank sends $(p-1)n$ bytes where the lower
 # bound is $2\frac{p-1}{p}n$. **Busy is not the same as fast.**
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # **The ring all-reduce** keeps the neighbours and borrows the shards [3]. Cut the vector into $p$
 # chunks. In each step every rank sends *one chunk*: for $p-1$ steps partial sums travel and grow
 # (a reduce-scatter), for $p-1$ more steps finished chunks travel (an all-gather). For four ranks,
@@ -536,7 +536,7 @@ for chunks in reduce_scatter + all_gather:
     states.append(contains.sum(axis=2))
 assert (states[-1] == 4).all() and (states[3].diagonal() == 4).all()
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axes = plt.subplots(1, 7, figsize=(10, 1.9))
 for step, (axis, state) in enumerate(zip(axes, states)):
     axis.imshow(state, cmap="Blues", vmin=0, vmax=5)
@@ -636,7 +636,7 @@ adding.timeline
 # [4]. *Predict: the vector stays at 100 kB; from 4 ranks to 4096, by what factor does the time
 # grow?*
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 worlds = 2 ** np.arange(2, 13)
 latency_s, transfer_s = 2 * (worlds - 1) * alpha, 2 * (worlds - 1) / worlds * 1e5 * beta
 figure, axis = plt.subplots(figsize=(8, 3.6))
@@ -663,13 +663,13 @@ assert worlds[-1] == 4096 and round(latency_s[-1] * 1e3, 1) == 8.2 and transfer_
 # wins *always*. Keep the question. Section 10 answers it with a machine whose ranks share wires,
 # and section 12 with what the model leaves out.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 7. Recursive doubling and halving
 #
 # The lower bound for latency had a logarithm in it. Here is how to get it: in step $k$ exchange
 # with the rank whose number differs from yours in bit $k$.
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axes = plt.subplots(1, 3, figsize=(9, 1.9))
 for axis, bit in zip(axes, (1, 2, 4)):
     for rank in range(8):
@@ -884,7 +884,7 @@ show(figure, "Time of the double tree on 8 ranks over the number of chunks: fall
 assert chunk_counts[-1] == 128
 assert [round(makespans[i] * 1e6) for i in (0, 3, 7)] == [108, 62, 57]
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # From 108 µs with one chunk it falls to 62 µs with 8 and to 57 µs with 128: the more the better,
 # with little gain after the first few. That is the model's optimism again: chunks that are posted
 # together share their $\alpha$. On a real machine each chunk costs the processor something, and
@@ -954,7 +954,7 @@ for name, seconds in predicted.items():
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Five formulas, eleven sizes, and the replay agrees with each of them to nine digits.
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
 from ringside.draw import crossover_axes
 
 axes = crossover_axes(SIZES, measured, predicted, title="All-reduce on 16 ranks, textbook machine")
@@ -971,7 +971,7 @@ show(axes.figure, "Time over vector size, both logarithmic, for six algorithms: 
 # $$n^* = \frac{\log_2 p}{\log_2 p - 2\frac{p-1}{p}}\cdot\frac{\alpha}{\beta}$$
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 def crossover(p, machine):
     lg = np.log2(p)
     return lg / (lg - 2 * (p - 1) / p) * machine.alpha_s / machine.beta_s_per_byte
@@ -997,7 +997,7 @@ assert set(best) == {"sharded_server"}
 # **Turn the knobs.** The same sheet for three machines. *Predict: with ten times the latency, do
 # the crossings move left or right?*
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 KNOBS = {"a tenth of the latency": 0.1, "textbook": 1.0, "ten times the latency": 10.0}
 shown = ["ring", "recursive_doubling", "halving_doubling", "tree"]
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.8), sharey=True)
@@ -1013,23 +1013,53 @@ show(figure, "Three copies of the crossover plot for ring, recursive doubling, h
      "in proportion to the latency.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# To the right, in proportion: only $\alpha/\beta$ matters for the pattern. Run the next cell for
-# sliders of your own (they need a running kernel; a printed or web page shows only the figure
-# above).
+# To the right, in proportion: only $\alpha/\beta$ matters for the pattern.
+#
+# Now turn them yourself, and see in the timelines where the time goes. *Predict: 8 ranks, 200
+# bytes: what is the order of the four schemes? And for 20,000 bytes?*
+
+
+# %% slideshow={"slide_type": "subslide"} tags=["hide-input"]
+def schedule(scheme, ranks, nbytes, latency_us, gigabytes_per_s):
+    """Timeline of one all-reduce on a machine of your own."""
+    bits = [2**k for k in reversed(range(ranks.bit_length() - 1))]
+    target, args = {
+        "sharded server": ("sharded_traffic.py:exchange", (nbytes, True)),
+        "ring": ("ring_traffic.py:ring", (nbytes,)),
+        "recursive doubling": ("recursive_traffic.py:doubling", (nbytes,)),
+        "halving-doubling": ("recursive_traffic.py:halving_doubling", (nbytes, bits)),
+    }[scheme]
+    yours = machine.with_(alpha_s=latency_us * 1e-6, beta_s_per_byte=1e-9 / gigabytes_per_s)
+    return ringside.run(target, ranks, args, machine=yours).timeline
+
+
+# %% slideshow={"slide_type": "-"} tags=["hide-input"]
+explore(
+    schedule,
+    alt="Timeline of an all-reduce by {scheme}: {ranks} ranks, {nbytes} bytes each, "
+    "{latency_us} µs for each message, {gigabytes_per_s} GB/s.",
+    same_scale=["scheme"],
+    scheme=Knob(["sharded server", "ring", "recursive doubling", "halving-doubling"], "ring"),
+    ranks=Knob([4, 8], start=8),
+    nbytes=Knob([200, 2000, 20_000], start=2000, label="vector", unit="bytes"),
+    latency_us=Knob([0.1, 1.0, 10.0], start=1.0, label="latency", unit="µs", live=True),
+    gigabytes_per_s=Knob([0.1, 1.0, 10.0], start=1.0, label="link", unit="GB/s", live=True),
+)
 
 # %% slideshow={"slide_type": "skip"}
-import ipywidgets
+SCHEMES = ["sharded server", "recursive doubling", "halving-doubling", "ring"]
+times_us = {}
+for nbytes in (200, 20_000):
+    runs = [schedule(scheme, 8, nbytes, 1.0, 1.0) for scheme in SCHEMES]
+    times_us[nbytes] = [run.makespan_s * 1e6 for run in runs]
+np.testing.assert_allclose(times_us[200], [2.35, 3.6, 6.35, 14.35])
+np.testing.assert_allclose(times_us[20_000], [37, 63, 41, 49])
 
-
-@ipywidgets.interact(
-    latency_us=ipywidgets.FloatLogSlider(value=1, min=-1, max=2, step=0.25),
-    gigabytes_per_s=ipywidgets.FloatLogSlider(value=1, min=-1, max=2, step=0.25),
-)
-def turn(latency_us, gigabytes_per_s):
-    other = machine.with_(alpha_s=latency_us * 1e-6, beta_s_per_byte=1e-9 / gigabytes_per_s)
-    axes = crossover_axes(SIZES, curves(other), formulas(other))
-    show(axes.figure, f"Crossover plot at {latency_us:g} µs and {gigabytes_per_s:g} GB/s.")
-
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Sharded server, doubling, halving-doubling, ring take 2.35, 3.6, 6.35 and 14.35 µs for 200 bytes:
+# the order of their *messages in a row*, 2, 3, 6 and 14. For 20,000 bytes it is 37, 63, 41 and 49
+# µs: doubling, which sends whole vectors, has fallen from second to last. The two sliders at the
+# end, for latency and link, move in Jupyter only, where the kernel draws what you ask for.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. Topology: who has a wire to whom?
@@ -1075,7 +1105,7 @@ for name, (degree, hops) in facts.items():
     print(f"{name:10} largest degree {degree:2}, diameter {hops}")
 assert facts["ring"] == (2, 8) and facts["wheel"] == (15, 2) and facts["hypercube"] == (4, 4)
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, panels = plt.subplots(1, 4, figsize=(10, 2.7))
 for axis, (name, joined) in zip(panels, GRAPHS.items()):
     spots = np.exp(2j * np.pi * np.arange(p) / p)
@@ -1127,7 +1157,7 @@ CASES = {
 runs = {case: ringside.run(target, p, args, members=members, machine=zaratan)
         for case, (target, args, members) in CASES.items()}  # fmt: skip
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 node = np.arange(p) // 4
 leaves = node[:, None] != node[None, :]  # which pairs of ranks talk through network cards
 
@@ -1164,7 +1194,7 @@ assert len({run.sent_bytes()[0] for run in runs.values()}) == 1
 # numbers its ranks matters, and that "the same algorithm" can be four times slower for the order
 # of its steps.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 11. What the libraries choose
 #
 # **MPICH** has had this rule for `MPI_Allreduce` since [6], and it is still in its source
@@ -1191,7 +1221,7 @@ assert round(crossover(16, zaratan), -3) == 64_000
 # and a vector with fewer elements than ranks can't be; both go to doubling.) One constant cannot
 # fit all machines: with the network of `zaratan` the formula says 64,000 bytes.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # **NCCL**, the library for NVIDIA GPUs, does what you did: for every algorithm and protocol it
 # computes a latency and a bandwidth, predicts $\text{latency} + n/\text{bandwidth}$, and takes the
 # smallest [5]. Its latencies for a low-latency protocol over $N$ nodes of $g$ GPUs, in µs:
@@ -1201,7 +1231,7 @@ assert round(crossover(16, zaratan), -3) == 64_000
 #
 # *Predict: on 24,576 GPUs, how many times shorter is the tree's latency?*
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["systems"]
 nodes, gpus = 4096, 6  # the size on which NCCL's trees were first shown
 p = nodes * gpus
 ring_us = 6.6 + (2 * (p - 1) - 2 * (nodes - 1)) * 1.0 + 2 * (nodes - 1) * 2.7
@@ -1223,7 +1253,7 @@ assert ring_us / tree_us > 180  # published: up to 180 times [11]
 # > 2019) brought it and was *tested* on Summit; NCCL goes back to rings where they give more
 # > bandwidth [11].
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 12. What the model forgets
 #
 # **Two nodes, one rank on each.** The table holds published measurements [12] between two machines
@@ -1234,7 +1264,7 @@ assert ring_us / tree_us > 180  # published: up to 180 times [11]
 #
 # *Predict: by how many percent is this prediction off, at 1 kB and at 1 MB?*
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "fragment"} tags=["systems"]
 osu = table(LECTURES / "data" / "osu_gke_2_nodes.csv")
 message_us = dict(zip(osu["nbytes"], osu["latency_us"]))
 known = ~np.isnan(osu["allreduce_us"])
@@ -1245,7 +1275,7 @@ print({f"{n} B": f"{error[n]:+.0%}" for n in (4, 1024, 16384, 65536, 524288, 104
 assert all(-0.075 < error[n] < -0.02 for n in sizes if n <= 16384)
 assert round(error[1024], 2) == -0.02 and round(error[1048576], 2) == -0.40
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 a_us = message_us[4]
 b_us = 1 / osu["bw_MB_per_s"].max()  # microseconds for each byte
 figure, axis = plt.subplots(figsize=(7.5, 4))
@@ -1262,7 +1292,7 @@ show(figure, "All-reduce between two nodes from 4 B to 1 MB: measured points ris
 smooth = dict(zip(sizes, (a_us + sizes * b_us) / measured_us - 1))
 assert round(smooth[16384], 2) == -0.74 and round(smooth[8192], 2) == -0.51
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # From measured messages the prediction is off by 2 % at 1 kB and less than 8 % up to 16 kB. At 1
 # MB it is 40 % too optimistic. And *one* $\alpha$ and $\beta$ for all sizes is worse: 51 % too low
 # at 8 kB, 74 % at 16 kB, because the measured times rise in **steps**: the library changes its way
@@ -1322,7 +1352,7 @@ regimes = np.abs(guess / inbetween_t - 1)
 print(f"three regimes: median error {np.median(regimes):.0%}, largest {regimes.max():.0%}")
 assert round(np.median(regimes), 2) == 0.06 and round(regimes.max(), 2) == 0.15
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(7.5, 4))
 axis.loglog(n, t_us, "o", color="#1b1f24", label="measured")
 axis.loglog(n, a_us + b_us * n, ":", color="#7f5539", label="one alpha, one beta")
@@ -1343,7 +1373,7 @@ show(figure, "NCCL all-reduce on 16 A100 from 8 B to 8 GB. The straight model fo
 # on slow memory; late partners. **What it gets right**: the shape of the curves, which algorithm
 # wins, where roughly they cross, and what more ranks will do.
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
 # ## 13. Summary
 #
 # | algorithm | messages in a row | bytes through the busiest port | good for |
@@ -1367,7 +1397,7 @@ show(figure, "NCCL all-reduce on 16 A100 from 8 B to 8 GB. The straight model fo
 # | ring's time "independent of the number of processors" | only the bytes, and only in the limit; latency is $2(p-1)\alpha$ |
 # | key $i$ to machine $i$, $N/P$ each | only for equal keys; cut by range |
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 14. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
@@ -1388,7 +1418,7 @@ folded_s, ring_s = 4 * (alpha + 2000 * beta), 10 * alpha + 2 * 5 / 6 * 2000 * be
 assert np.isclose(folded_s, 12e-6) and round(ring_s * 1e6, 1) == 13.3
 assert round((10 - 4) * alpha / ((4 - 2 * 5 / 6) * beta)) == 2571
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 2.** A colleague's ring uses `Send` and then `Recv`. It works with 100 numbers on the
 # lab's cluster and hangs with 100,000. Why? He mends it: even ranks send first, odd ranks receive
 # first. Is that right for 5 ranks too? What does it cost?
@@ -1422,7 +1452,7 @@ one_round_s = alpha + 2000 * beta
 rounds = {q: ringside.run("parity.py:shift", q, (2000,)).makespan_s / one_round_s for q in (4, 5)}
 assert np.isclose(rounds[4], 2) and np.isclose(rounds[5], 3)
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 3.** nccl-tests reports a *bus bandwidth*. In the table of section 12, 8 GiB took
 # 67,689 µs on 16 GPUs. How many bytes per second is $n/T$? How many bytes per second does each
 # GPU's link carry, if the algorithm is a ring? Why report the second?
@@ -1440,7 +1470,7 @@ rate = n[-1] / (t_us[-1] * 1e-6) / 1e9
 assert t_us[-1] == 67_689 and n[-1] == 8 * 2**30
 assert round(rate, 1) == 126.9 and round(2 * 15 / 16 * rate, 1) == 237.9
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 4.** A well-known paper [14] on training with 256 GPUs reports that halving-doubling
 # was 3 times as fast as the ring on 32 servers (50 Gbit/s) for short vectors. Suppose $\alpha =
 # 20$ µs and a vector of 1 MB. What does the formula say? Have you now confirmed their measurement?
@@ -1462,7 +1492,7 @@ assert (2 * (32 - 1), 2 * np.log2(32)) == (62, 10)
 assert round(speedup(20e-6), 2) == 3.04
 assert round(speedup(5e-6), 2) == 1.72 and round(speedup(50e-6), 2) == 4.21
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** On `zaratan`, 32 GPUs on 8 nodes: reduce-scatter inside each node; then, for each
 # of the four shards, a ring all-reduce over the 8 ranks that hold it; then all-gather inside each
 # node. How many bytes leave each node? Is it better than the ring in order, for 100 MB and for 10
@@ -1531,7 +1561,7 @@ for module, function in MODULES.items():
     else:
         print(f"{module}.py: right, {run.makespan_s * 1e6:.1f} µs for 8000 bytes on 8 ranks")
 
-# %% [markdown] slideshow={"slide_type": "slide"}
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
 #
 # 1. K. Simonyan, A. Zisserman. Very deep convolutional networks for large-scale image recognition.

@@ -136,6 +136,20 @@ def test_every_rank_has_one_row_and_rows_do_not_overlap(world_size):
         assert boxes[0][3] >= 3
 
 
+def test_a_time_axis_can_end_later_than_the_run():
+    timeline = star(4, work_s=1e-5)
+
+    def right(**options):
+        root = parse(draw.timeline_svg(timeline, **options))
+        boxes = [bar_box(p) for p in root.iter(f"{SVG}path") if p.get("class") == "rs-bar"]
+        left = min(x for x, *_ in boxes)
+        return max(x + width for x, _, width, _ in boxes) - left
+
+    twice = right(until_s=2 * timeline.makespan_s)
+    assert twice == pytest.approx(right() / 2, abs=0.2)
+    assert right(until_s=timeline.makespan_s / 2) == right()
+
+
 @pytest.mark.parametrize("world_size", [2, 4, 7])
 def test_bars_cover_exactly_the_time_of_each_rank(world_size):
     timeline = star(world_size, work_s=2e-5)

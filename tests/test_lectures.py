@@ -18,6 +18,60 @@ ROOT = Path(__file__).resolve().parent.parent
 ALL = lectures.find(ROOT / "lectures")
 nbformat = importlib.import_module("nbformat")
 
+WHOLE = (
+    """# %% [markdown] tags=["aims"]
+# # Lecture 0: A small lecture
+#
+# After it you can
+#
+# - one
+# - two
+# - three
+
+# %% [markdown] tags=["prerequisites"]
+# Nothing.
+
+# %% [markdown] tags=["problem"]
+# ## 1. A problem
+
+# %% [markdown] tags=["derivation", "limits"]
+# $$1 + 1 = 2$$
+
+# %% tags=["ranks", "figure", "systems"]
+assert ringside.run("one.py:one", 2).values == [1, 1]
+
+# %% [markdown] tags=["systems"]
+# They say 3 [2].
+
+# %% [markdown] tags=["corrected"]
+# > **Corrected.** It is 2, not 3 [1].
+
+"""
+    + "".join(
+        f"""# %% [markdown] tags=["question"]
+# **Question {number}.** How much?
+#
+# <details><summary>Answer</summary>
+#
+# Two.
+# </details>
+
+# %%
+assert 1 + 1 == 2
+
+"""
+        for number in range(1, 6)
+    )
+    + """# %% [markdown] tags=["reading"]
+# ## References
+#
+# 1. One. 2020.
+# 2. Two. 2021.
+#
+# Read next: [1].
+"""
+)
+
 TINY = """# %% [markdown] slideshow={"slide_type": "slide"}
 # # A small lecture
 
@@ -109,6 +163,42 @@ def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):
     assert not tiny.notebook.exists()
 
 
+def lacks(tiny, text, has_picture=True):
+    """What a lecture of this text lacks, if the cell of its figure shows a picture."""
+    tiny.source.write_text(text)
+    executed = lectures.read(tiny)
+    picture = nbformat.v4.new_output("display_data", {"image/png": ""})
+    executed.cells[4]["outputs"] = [picture] if has_picture else []
+    return lectures.missing(lectures.read(tiny), executed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("# - three\n", "", 'cell 0 (aims) has no "you can"'),
+        ('["prerequisites"]', '["limits"]', "no cell has the tag 'prerequisites'."),
+        ("# ## 1. A problem", "# A problem", "cell 2 (problem) opens no section"),
+        ("# $$1 + 1 = 2$$", "# $1 + 1 = 2$", "cell 3 (derivation) has no formula"),
+        ("ringside.run(", "other.run(", "cell 4 (ranks) runs nothing on ranks."),
+        ("They say 3 [2].", "They say 3.", "cell 5 (systems) cites no reference, [n]."),
+        ("> **Corrected.**", "Not so:", "cell 6 (corrected) has neither a table"),
+        ("Question 3.", "Question 4.", "cell 11 does not begin with **Question 3.**"),
+        ("# Two.\n# </details>", "# Two.", "cell 7 has no answer in <details>"),
+        ("assert 1 + 1", "1 + 1", "nothing below question 5 (cell 15) asserts"),
+        ("# 2. Two. 2021.\n", "", "cited but not listed: [2]."),
+        ("They say 3 [2].", "They say 3 [1].", "listed but not cited: [2]."),
+        ("# ## 1.", "# # 1.", "the first cell, and it alone, begins with the title"),
+    ],
+)
+def test_what_a_lecture_lacks_is_named(tiny, old, new, words):
+    assert lacks(tiny, WHOLE) == []
+    assert any(one.startswith(words) for one in lacks(tiny, WHOLE.replace(old, new)))
+
+
+def test_a_lecture_without_its_figure_is_not_whole(tiny):
+    assert lacks(tiny, WHOLE, has_picture=False) == ["cell 4 (figure) shows no picture."]
+
+
 def test_an_unknown_lecture_is_our_error(tiny, capsys):
     assert command(["build", "99", "--folder", str(tiny.source.parent)]) == 2
     assert "no lecture '99'" in capsys.readouterr().err
@@ -121,6 +211,69 @@ def test_a_table_has_numbers_text_and_gaps(tmp_path):
     assert table["layer"].tolist() == ["fc", "conv"]
     assert table["nbytes"].tolist() == [8, 16] and table["nbytes"].dtype == int
     np.testing.assert_array_equal(table["time_s"], [0.5, np.nan])
+
+
+# Sliders
+
+
+class Bar:
+    """Stands in for a timeline: something with a makespan, drawn as SVG."""
+
+    def __init__(self, makespan_s):
+        self.makespan_s = makespan_s
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What `explore` publishes, with timelines written as their makespan and the axis' end."""
+    published = []
+    monkeypatch.setattr(
+        "IPython.core.display_functions.publish_display_data", lambda data: published.append(data)
+    )
+    monkeypatch.setattr(
+        "ringside.draw.timeline_svg", lambda one, until_s: f"<i>{one.makespan_s} of {until_s:g}</i>"
+    )
+    return published
+
+
+def test_pictures_of_every_combination_wait_behind_the_sliders(shown):
+    lectures.explore(
+        lambda ranks, nbytes, alpha: Bar(ranks * nbytes + alpha),
+        alt="{ranks} ranks, {nbytes} bytes, {alpha} s",
+        same_scale=["ranks"],
+        ranks=lectures.Knob([2, 4], start=4),
+        nbytes=lectures.Knob([10, 1000], unit="bytes"),
+        alpha=lectures.Knob([0, 7], live=True, label="latency"),
+    )
+    [data] = shown
+    pictures = re.findall(r"<div( hidden)?><i>(.*?)</i></div>", data["text/html"])
+    assert pictures == [
+        (" hidden", "20 of 40"),  # the last slider turns fastest
+        (" hidden", "2000 of 4000"),
+        ("", "40 of 40"),
+        (" hidden", "4000 of 4000"),
+    ]
+    assert re.findall(r'max="(\d+)" value="(\d+)".*?data-stops="(.*?)"', data["text/html"]) == [
+        ("1", "1", "2|4"),
+        ("1", "0", "10 bytes|1,000 bytes"),
+    ]
+    assert "<span>latency 0</span>" in data["text/html"]
+    assert data["text/plain"] == "4 ranks, 10 bytes, 0 s"
+    assert "application/vnd.jupyter.widget-view+json" in data
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"n": lectures.Knob([1])}, "n has 1 values: a slider needs at least 2."),
+        ({"n": lectures.Knob([1, 2], start=3)}, "n starts at 3, which is not among its values."),
+        ({"n": lectures.Knob(range(7)), "m": lectures.Knob(range(7))}, "49 pictures would be"),
+    ],
+)
+def test_knobs_that_cannot_be_turned_are_refused(shown, knobs, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        lectures.explore(lambda **_: Bar(1), alt="", **knobs)
+    assert shown == []
 
 
 # Every lecture
@@ -176,6 +329,13 @@ LONGEST_CELL = 17  # the magic and the imports among them
 
 
 @each(ALL)
+def test_it_has_the_parts_that_every_lecture_has(lecture):
+    """CONTRIBUTING.md lists them."""
+    executed = nbformat.read(lecture.notebook, as_version=4)
+    assert lectures.missing(lectures.read(lecture), executed) == []
+
+
+@each(ALL)
 def test_lectures_import_ringside_alone(lecture):
     ours = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"ringside"}
     imported = re.findall(r"^\s*(?:from|import) (\w+)", lecture.source.read_text(), flags=re.M)
@@ -196,6 +356,8 @@ def test_every_figure_has_a_description(lecture):
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 assert len(output.metadata["image/png"]["alt"]) > 40, cell.source
+            if "ringside-explore" in output.get("data", {}).get("text/html", ""):
+                assert len(output.data["text/plain"]) > 40, cell.source
 
 
 NUMBER = re.compile(r"(?<![\w.\[])\d[\d,]*(?:\.\d+)?(?![\w\]])")

@@ -13,6 +13,7 @@ from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
 from ringside.lectures.inputs import digest, inputs, loaded
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.parts import missing
 
 __all__ = [
     "Knob",
@@ -26,6 +27,7 @@ __all__ = [
     "find",
     "inputs",
     "loaded",
+    "missing",
     "problems",
     "read",
     "show",

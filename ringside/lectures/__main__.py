@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringside.lectures.build import build, problems
+from ringside.lectures.build import build, problems, read, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.parts import missing
 from ringside.lectures.site import site
 from ringside.lectures.slides import slides
 
@@ -70,12 +71,17 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
         done = build(lecture, force=asked.force)
         print(f"{lecture.name}: {'executed' if done else 'up to date'}")
         return True
-    found = problems(lecture)
-    for problem in found:
+    stale = problems(lecture)
+    for problem in stale:
         print(f"{lecture.name}: {problem} Run: python -m ringside.lectures build {lecture.name}")
-    if not found:
+    if not stale:
         print(f"{lecture.name}: up to date")
-    return not found
+    source = read(lecture)
+    executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
+    lacking = missing(source, executed or source)
+    for words in lacking:
+        print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")
+    return not stale and not lacking
 
 
 if __name__ == "__main__":

@@ -140,9 +140,15 @@ def problems(lecture: Lecture) -> list[str]:
     return found
 
 
-def cells(notebook: Notebook) -> list[tuple[str, str, str, str]]:
-    """Return what text and notebook must share: name, kind, slide and source of each cell."""
+def cells(notebook: Notebook) -> list[tuple[str, ...]]:
+    """Return what text and notebook must share: name, kind, slide, tags and source of each cell."""
     return [
-        (cell.id, cell.cell_type, str(cell.metadata.get("slideshow", "")), cell.source)
+        (
+            cell.id,
+            cell.cell_type,
+            str(cell.metadata.get("slideshow", "")),
+            *cell.metadata.get("tags", []),
+            cell.source,
+        )
         for cell in notebook.cells
     ]

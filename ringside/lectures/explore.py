@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -53,7 +54,7 @@ class Knob:
 
 
 def explore(
-    picture: Callable[..., Any], alt: str, *, same_scale: bool = True, **knobs: Knob
+    picture: Callable[..., Any], alt: str, *, same_scale: Collection[str] = (), **knobs: Knob
 ) -> None:
     """Show a picture with a slider for each of its arguments.
 
@@ -61,8 +62,8 @@ def explore(
         picture: called with a value of each knob by name; returns a timeline, a Matplotlib figure,
             or a text of SVG or HTML.
         alt: describes each picture to those who can't see it; ``{name}`` stands for a knob's value.
-        same_scale: timelines share one time axis, which ends with the longest of them; else each
-            fills the width.
+        same_scale: names of knobs. Timelines that differ in these alone have one time axis, which
+            ends with the longest of them; else each fills the width.
         knobs: one for each argument of ``picture``.
 
     Raises:
@@ -75,15 +76,22 @@ def explore(
     stops = [[knob.first] if knob.live else list(knob.values) for knob in knobs.values()]
     settings = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*stops)]
     drawn = [picture(**setting) for setting in settings]
-    until_s = max((length(one) for one in drawn), default=0.0) if same_scale else 0.0
-    frames = [
-        markup(one, alt.format(**setting), until_s)
-        for one, setting in zip(drawn, settings, strict=True)
-    ]
+    ends: dict[tuple[Any, ...], float] = {}
+
+    def alike(setting: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(value for name, value in setting.items() if name not in same_scale)
+
+    for one, setting in zip(drawn, settings, strict=True):
+        ends[alike(setting)] = max(ends.get(alike(setting), 0.0), length(one))
+
+    def show(one: Any, setting: Mapping[str, Any]) -> str:
+        until_s = ends.get(alike(setting), 0.0) if same_scale else 0.0
+        return markup(one, alt.format(**setting), until_s)
+
+    frames = [show(one, setting) for one, setting in zip(drawn, settings, strict=True)]
     start = {name: knob.first for name, knob in knobs.items()}
-    at = settings.index(start)
-    bundle = dict(sliders(picture, alt, knobs, until_s))
-    bundle["text/html"] = page(knobs, frames, at)
+    bundle = sliders(lambda **setting: show(picture(**setting), setting), knobs)
+    bundle["text/html"] = page(knobs, frames, settings.index(start))
     bundle["text/plain"] = alt.format(**start)
     publish_display_data(bundle)  # type: ignore[no-untyped-call]
 
@@ -123,32 +131,26 @@ def markup(picture: Any, alt: str, until_s: float) -> str:
     )
 
 
-def sliders(
-    picture: Callable[..., Any], alt: str, knobs: Mapping[str, Knob], until_s: float
-) -> dict[str, Any]:
-    """Return live sliders as Jupyter shows them."""
+def sliders(draw: Callable[..., str], knobs: Mapping[str, Knob]) -> dict[str, Any]:
+    """Return live sliders as Jupyter shows them; what is drawn is HTML."""
     import ipywidgets
     from IPython.display import HTML, display
 
-    def draw(**setting: Any) -> None:
-        one = picture(**setting)
-        shown = markup(one, alt.format(**setting), until_s)
-        display(HTML(shown))  # type: ignore[no-untyped-call]
-
-    widget = ipywidgets.interactive(
-        draw,
-        **{
-            name: ipywidgets.SelectionSlider(
-                options=[(knob.words(value), value) for value in knob.values],
-                value=knob.first,
-                description=knob.label or name,
-                style={"description_width": "initial"},
-                continuous_update=False,
-            )
-            for name, knob in knobs.items()
-        },
+    stops = {
+        name: ipywidgets.SelectionSlider(
+            options=[(knob.words(value), value) for value in knob.values],
+            value=knob.first,
+            description=knob.label or name,
+            style={"description_width": "initial"},
+            continuous_update=False,
+        )
+        for name, knob in knobs.items()
+    }
+    live = ipywidgets.interactive(
+        lambda **setting: display(HTML(draw(**setting))),  # type: ignore[no-untyped-call]
+        **stops,
     )
-    bundle: dict[str, Any] = widget._repr_mimebundle_()
+    bundle: dict[str, Any] = live._repr_mimebundle_()
     return bundle
 
 
@@ -159,6 +161,9 @@ CHOOSE = (
     "one.nextElementSibling.textContent=one.dataset.stops.split('|')[one.value]}"
     "[...this.lastElementChild.children].forEach((one,k)=>{one.hidden=k!==at})"
 )
+
+# What is shown when a bar is pointed at would be a third of a page with many timelines.
+HOVER = re.compile("<title>.*?</title>", re.DOTALL)
 
 
 def page(knobs: Mapping[str, Knob], frames: Sequence[str], at: int) -> str:
@@ -177,7 +182,7 @@ def page(knobs: Mapping[str, Knob], frames: Sequence[str], at: int) -> str:
             f"<output>{escape(knob.words(knob.first))}</output></label>"
         )
     pictures = "".join(
-        f"<div{'' if number == at else ' hidden'}>{frame}</div>"
+        f"<div{'' if number == at else ' hidden'}>{HOVER.sub('', frame)}</div>"
         for number, frame in enumerate(frames)
     )
     return (

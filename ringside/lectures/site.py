@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
-from ringside.lectures.build import untyped
+from ringside.lectures.build import COLOURS, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
 from ringside.lectures.slides import TEMPLATES, slides
@@ -36,6 +36,8 @@ SETTINGS: dict[str, Any] = {
     "extensions": ["myst_nb", "sphinx.ext.mathjax"],
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
+    "nb_code_prompt_show": "Show the code",
+    "nb_code_prompt_hide": "Hide the code",
     "myst_enable_extensions": ["dollarmath"],
     "myst_heading_anchors": 3,
     "myst_update_mathjax": False,
@@ -67,7 +69,7 @@ replays the run on a modelled cluster, says at once who waits for whom when ever
 grades the parallelism beside the values.
 
 Every figure here was made by the code above it. Download a page's notebook to run it yourself;
-[the kit](kit/ringside.md) says how to install what it needs.
+[the kit](kit/index.md) says how to install what it needs.
 """
 
 
@@ -205,5 +207,5 @@ def sphinx(pages: Path, out: Path) -> None:
             warning=warnings,
             freshenv=True,
         ).build()
-    if said := warnings.getvalue().strip():
+    if said := COLOURS.sub("", warnings.getvalue()).strip():
         raise LectureError(f"Sphinx warned:\n{said}")

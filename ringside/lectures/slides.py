@@ -29,7 +29,7 @@ def slides(lectures: Sequence[Handout], folder: Path) -> list[Path]:
     """
     copy_reveal(folder)
     copy_mathjax(folder)
-    for name in ("slides.css", "slides.js"):
+    for name in ("favicon.svg", "slides.css", "slides.js"):
         shutil.copy(TEMPLATES / name, folder)
     return [written(lecture, folder) for lecture in lectures]
 

@@ -1,7 +1,19 @@
-// Starts reveal.js. A slide that is longer than the screen is scrolled.
+// Starts reveal.js. A slide that is longer than the screen is made smaller, and then scrolled.
+const HEIGHT = 800;
+const SIZES = [1, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7];
+
+function fit(slide) {
+  for (const size of SIZES) {
+    slide.style.zoom = size;
+    if (slide.scrollHeight * size <= HEIGHT) break;
+  }
+  slide.style.maxHeight = `${HEIGHT / slide.style.zoom}px`;
+  slide.style.overflowY = "auto";
+}
+
 Reveal.initialize({
   width: 1280,
-  height: 800,
+  height: HEIGHT,
   margin: 0.03,
   center: false,
   hash: true,
@@ -9,3 +21,8 @@ Reveal.initialize({
   transition: "none",
   plugins: [RevealNotes, RevealSearch],
 });
+addEventListener("load", async () => {
+  await MathJax.startup.promise;
+  fit(Reveal.getCurrentSlide());
+});
+Reveal.on("slidechanged", (event) => fit(event.currentSlide));
