@@ -149,7 +149,7 @@ assert first_outputs / weights_of[0] == 458_752
 # stack of four sheets is a sum that is not yet added up.
 
 # %% slideshow={"slide_type": "skip"}
-RANKS = ["#56b4e9", "#8a7a00", "#b56576", "#5c4d9a"]
+RANKS = ["#56b4e9", "#8a7a00", "#7f5539", "#009e73"]
 LENGTH = {"B": 2.4, "in": 3.2, "out": 4.0}  # of the sides in the picture
 
 
@@ -159,15 +159,17 @@ def matrix(axis, x, name, rows, columns, cut, summand=False):
     for k, colour in enumerate(RANKS):
         style = {"edgecolor": "white", "linewidth": 1.2, "facecolor": colour}
         if summand:
-            axis.add_patch(plt.Rectangle((x + 0.2 * k, -high - 0.2 * k), wide, high, **style))
+            axis.add_patch(plt.Rectangle((x + 0.3 * k, -high - 0.3 * k), wide, high, **style))
         elif cut == rows:
             axis.add_patch(plt.Rectangle((x, -high * (k + 1) / 4), wide, high / 4, **style))
         elif cut == columns:
             axis.add_patch(plt.Rectangle((x + wide * k / 4, -high), wide / 4, high, **style))
     if cut not in (rows, columns) and not summand:
         axis.add_patch(plt.Rectangle((x, -high), wide, high, facecolor="#d3d9e0"))
+    sign = "$\\Sigma$" if summand else ""
+    axis.text(x + wide / 2 + 0.9, -high / 2 - 0.9, sign, c="w", size=18, ha="center", va="center")
     axis.text(x + wide / 2, 0.35, name, ha="center", fontsize=11)
-    return x + wide + 0.6 * summand
+    return x + wide + 0.9 * summand
 
 
 # %% slideshow={"slide_type": "skip"}
@@ -186,7 +188,7 @@ def draw(axis, product, cut):
     end = matrix(axis, end + 1, *left, cut)
     axis.text(end + 0.4, -1.5, "·", ha="center", fontsize=13)
     matrix(axis, end + 0.8, *right, cut)
-    axis.set(xlim=(-0.3, 13.2), ylim=(-4.9, 1.3), aspect="equal")
+    axis.set(xlim=(-0.3, 13.4), ylim=(-4.4, 1.2), aspect="equal")
     axis.axis("off")
 
 
@@ -196,7 +198,7 @@ CUTS = {
     "out": "outputs:\ncolumns of W",
     "in": "inputs:\nrows of W",
 }
-figure, axes = plt.subplots(3, 3, figsize=(10, 5.2))
+figure, axes = plt.subplots(3, 3, figsize=(10, 4.6))
 for line, cut in zip(axes, CUTS):
     for axis, product in zip(line, PRODUCTS):
         draw(axis, product, cut)
@@ -527,7 +529,8 @@ assert [round(c) for c in crossover[13:]] == [7043, 4097, 1608]
 figure, axis = plt.subplots(figsize=(9, 3.6))
 axis.bar(range(16), crossover, color=[DATA] * 13 + [MODEL] * 3, bottom=1e-4)
 axis.axhspan(crossover[:13].max(), crossover[13:].min(), color="#e6e9ed", zorder=0)
-axis.text(0, 200, "for these batches: convolutions by data, the rest by model", va="center")
+axis.text(0, 700, "for these batches: convolutions by data, the rest by model", va="center")
+axis.text(0, 120, "256 samples", va="center", color="#57606a")
 axis.set(yscale="log", ylabel="crossover batch (samples)", ylim=(5e-4, 3e4))
 axis.set_xticks(range(16), vgg16["layer"], rotation=50, ha="right")
 axis.axhline(256, color="#57606a", linestyle=":", linewidth=1)
@@ -799,7 +802,7 @@ computing, talking = 1e3 * np.array([spans[p] for p in worlds]).T
 axis.bar(range(6), computing, color=COMPUTE, label="products")
 axis.bar(range(6), talking, bottom=computing, color=COMMUNICATION, label="all-reduces")
 for place, p in enumerate(worlds):
-    axis.text(place, computing[place] + talking[place] + 3, f"{speedup[p]:.1f} x", ha="center")
+    axis.text(place, computing[place] + talking[place] + 3, f"{speedup[p]:.2f} x", ha="center")
 axis.axvline(2.5, color="#57606a", linestyle=":")
 axis.text(2.55, 200, "more than one node", color="#57606a")
 axis.set_xticks(range(6), worlds)
@@ -836,7 +839,7 @@ layer_s = ringside.replay(eight.trace, stretched(nvlink)).makespan_s
 efficiency = numbers["compute_s"] / (numbers["compute_s"] + 72 * layer_s)
 print(f"predicted {efficiency:.0%}, published {numbers['efficiency']:.0%}")
 assert round(efficiency, 2) == 0.91 and numbers["efficiency"] == 0.77
-assert round(100 * (1 - efficiency)) == 9
+assert round(100 * (1 - efficiency)) == 9 and round(100 * (1 - 0.77)) == 23
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A step has 72 layers with 4 all-reduces of $8 \cdot 1024 \cdot 3072$ two-byte numbers, at 150 GB/s each
@@ -1076,12 +1079,13 @@ def bars(batch, width, ranks):
     """Bytes that each rank sends for one layer, on every grid."""
     rows = 2 ** np.arange(int(np.log2(ranks)) + 1)
     model, data = 4e-6 * np.array([grid_elements(r, ranks, batch, width) for r in rows]).T
-    figure, axis = plt.subplots(figsize=(6.6, 2.9))
+    figure, axis = plt.subplots(figsize=(6, 2.6))
     axis.bar(range(len(rows)), model, color=MODEL, label="activations, in a group")
     axis.bar(range(len(rows)), data, bottom=model, color=DATA, label="gradients, across groups")
     low = (model + data).argmin()
-    axis.text(low, (model + data)[low], "best", ha="center", va="bottom", weight="bold")
-    axis.axvline(np.log2(np.sqrt(ranks * width / batch)), color="#57606a", linestyle=":")
+    axis.axvline(np.log2(ranks * width / batch) / 2, color="#57606a", linestyle=":", zorder=0)
+    axis.annotate("best", (low, (model + data)[low]), (0, 3), textcoords="offset points",
+                  ha="center", weight="bold", bbox={"fc": "w", "ec": "none", "pad": 0})  # fmt: skip
     axis.set_xticks(range(len(rows)), [f"{r}x{ranks // r}" for r in rows], fontsize=8)
     axis.set(xlabel="model x data", ylabel="MB sent by each rank", xlim=(-0.6, len(rows) - 0.4))
     axis.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2)
@@ -1096,6 +1100,7 @@ def best_grid(batch, width, ranks):
 
 assert [best_grid(B, 4096, 64) for B in (512, 4096, 32768)] == [16, 8, 2]
 assert best_grid(4096, 4096, 16) == 4 and best_grid(4096, 4096, 256) == 16
+assert best_grid(32768, 1024, 16) == 1 and best_grid(512, 16384, 16) == 16  # the pure kinds
 explore(
     bars,
     alt="Bytes on every grid of {ranks} ranks: batch {batch}, width {width}; the best is marked.",
@@ -1181,16 +1186,17 @@ figure, axis = plt.subplots(figsize=(8, 3.4))
 rows = list(sent_MB)
 for near, colour, name in ((True, MODEL, "groups in nodes"), (False, DATA, "groups across nodes")):
     axis.plot([searched[r, near] for r in rows], "o-", color=colour, label=name)
-axis.plot(3, 0.5, "^", color="#57606a", label="fewest bytes for each rank", clip_on=False)
-axis.annotate("shortest time", (4, searched[best]), (4, 6), ha="center",
-              arrowprops={"arrowstyle": "->", "color": "#57606a"})  # fmt: skip
+for place, note in ((3, "fewest bytes\nfor each rank"), (4, "shortest time")):
+    low = min(searched[rows[place], near] for near in (True, False))
+    axis.annotate(note, (place, low - 0.3), (place, 1.5), ha="center", color="#57606a",
+                  arrowprops={"arrowstyle": "->", "color": "#57606a"})  # fmt: skip
 axis.set_xticks(range(6), [f"{r}x{p // r}" for r in rows])
 axis.set(xlabel="grid: model x data", ylabel="time of the communication (ms)", ylim=0)
 axis.legend(frameon=False)
 show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid over the nodes in two ways. Pure "
      "data parallelism takes 21 ms, pure model parallelism 8 ms. With groups across nodes the time is lowest, "
      "7.3 ms, at 8x4; with groups in nodes it stays near 20 ms up to 4x8 and falls to 6.6 ms, the "
-     "shortest of all, at 16x2. A mark shows that 8x4 sends the fewest bytes for each rank.")  # fmt: skip
+     "shortest of all, at 16x2. An arrow shows that 8x4 sends the fewest bytes for each rank.")  # fmt: skip
 assert [round(searched[r, True], 1) for r in rows] == [21.1, 20.2, 18.9, 9.9, 6.6, 8.1]
 assert [round(searched[r, False], 1) for r in rows] == [21.1, 11.2, 7.8, 7.3, 7.6, 8.1]
 assert [round(leaving_MB[pair]) for pair in ((8, True), (8, False), (16, True))] == [123, 88, 81]
