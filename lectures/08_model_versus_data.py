@@ -153,21 +153,26 @@ RANKS = ["#56b4e9", "#8a7a00", "#7f5539", "#009e73"]
 LENGTH = {"B": 2.4, "in": 3.2, "out": 4.0}  # of the sides in the picture
 
 
+def box(axis, x, y, wide, high, colour):
+    axis.add_patch(plt.Rectangle((x, y), wide, high, fc=colour, ec="white", linewidth=1.2))
+
+
+# %% slideshow={"slide_type": "skip"}
 def matrix(axis, x, name, rows, columns, cut, summand=False):
-    """Draw a matrix whose upper left corner is at x, cut by one of its sides; return where it ends."""
+    """Draw a matrix from x to the right, cut by one of its sides; return where it ends."""
     high, wide = LENGTH[rows], LENGTH[columns]
+    box(axis, x, -high, wide, high, "#d3d9e0")
     for k, colour in enumerate(RANKS):
-        style = {"edgecolor": "white", "linewidth": 1.2, "facecolor": colour}
         if summand:
-            axis.add_patch(plt.Rectangle((x + 0.3 * k, -high - 0.3 * k), wide, high, **style))
+            box(axis, x + 0.3 * k, -high - 0.3 * k, wide, high, colour)
         elif cut == rows:
-            axis.add_patch(plt.Rectangle((x, -high * (k + 1) / 4), wide, high / 4, **style))
+            box(axis, x, -high * (k + 1) / 4, wide, high / 4, colour)
         elif cut == columns:
-            axis.add_patch(plt.Rectangle((x + wide * k / 4, -high), wide / 4, high, **style))
-    if cut not in (rows, columns) and not summand:
-        axis.add_patch(plt.Rectangle((x, -high), wide, high, facecolor="#d3d9e0"))
-    sign = "$\\Sigma$" if summand else ""
-    axis.text(x + wide / 2 + 0.9, -high / 2 - 0.9, sign, c="w", size=18, ha="center", va="center")
+            box(axis, x + wide * k / 4, -high, wide / 4, high, colour)
+    if summand:
+        axis.text(
+            x + wide / 2 + 0.9, -high / 2 - 0.9, "Σ", c="w", size=16, ha="center", va="center"
+        )
     axis.text(x + wide / 2, 0.35, name, ha="center", fontsize=11)
     return x + wide + 0.9 * summand
 
@@ -1079,15 +1084,15 @@ def bars(batch, width, ranks):
     """Bytes that each rank sends for one layer, on every grid."""
     rows = 2 ** np.arange(int(np.log2(ranks)) + 1)
     model, data = 4e-6 * np.array([grid_elements(r, ranks, batch, width) for r in rows]).T
-    figure, axis = plt.subplots(figsize=(6, 2.6))
-    axis.bar(range(len(rows)), model, color=MODEL, label="activations, in a group")
-    axis.bar(range(len(rows)), data, bottom=model, color=DATA, label="gradients, across groups")
-    low = (model + data).argmin()
+    (figure, axis), places = plt.subplots(figsize=(6, 2.6)), range(len(rows))
+    axis.bar(places, model, color=MODEL, label="activations, in a group")
+    axis.bar(places, data, bottom=model, color=DATA, label="gradients, across groups")
     axis.axvline(np.log2(ranks * width / batch) / 2, color="#57606a", linestyle=":", zorder=0)
+    low = (model + data).argmin()
     axis.annotate("best", (low, (model + data)[low]), (0, 3), textcoords="offset points",
                   ha="center", weight="bold", bbox={"fc": "w", "ec": "none", "pad": 0})  # fmt: skip
-    axis.set_xticks(range(len(rows)), [f"{r}x{ranks // r}" for r in rows], fontsize=8)
-    axis.set(xlabel="model x data", ylabel="MB sent by each rank", xlim=(-0.6, len(rows) - 0.4))
+    axis.set_xticks(places, [f"{r}x{ranks // r}" for r in rows], fontsize=8)
+    axis.set(xlabel="model x data", ylabel="MB sent by each rank")
     axis.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2)
     return figure
 
@@ -1197,6 +1202,8 @@ show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid o
      "data parallelism takes 21 ms, pure model parallelism 8 ms. With groups across nodes the time is lowest, "
      "7.3 ms, at 8x4; with groups in nodes it stays near 20 ms up to 4x8 and falls to 6.6 ms, the "
      "shortest of all, at 16x2. An arrow shows that 8x4 sends the fewest bytes for each rank.")  # fmt: skip
+
+# %% slideshow={"slide_type": "skip"}
 assert [round(searched[r, True], 1) for r in rows] == [21.1, 20.2, 18.9, 9.9, 6.6, 8.1]
 assert [round(searched[r, False], 1) for r in rows] == [21.1, 11.2, 7.8, 7.3, 7.6, 8.1]
 assert [round(leaving_MB[pair]) for pair in ((8, True), (8, False), (16, True))] == [123, 88, 81]
