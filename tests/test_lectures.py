@@ -262,6 +262,23 @@ def test_pictures_of_every_combination_wait_behind_the_sliders(shown):
     assert "application/vnd.jupyter.widget-view+json" in data
 
 
+def test_figures_are_closed_as_they_are_drawn(shown):
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    open_before = []
+
+    def picture(n):
+        open_before.append(len(pyplot.get_fignums()))
+        figure, axes = pyplot.subplots(figsize=(1, 1))
+        return axes if n else figure
+
+    lectures.explore(picture, alt="{n} & more", n=lectures.Knob([0, 1, 2]))
+    assert open_before == [0, 0, 0, 0]  # the last one is the live picture
+    assert pyplot.get_fignums() == []
+    assert re.findall('<img alt="(.*?)"', shown[0]["text/html"]) == [
+        f"{n} &amp; more" for n in range(3)
+    ]
+
+
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [

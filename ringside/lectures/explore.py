@@ -75,7 +75,7 @@ def explore(
     check(knobs)
     stops = [[knob.first] if knob.live else list(knob.values) for knob in knobs.values()]
     settings = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*stops)]
-    drawn = [picture(**setting) for setting in settings]
+    drawn = [settled(picture(**setting), alt.format(**setting)) for setting in settings]
     ends: dict[tuple[Any, ...], float] = {}
 
     def alike(setting: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -109,6 +109,11 @@ def check(knobs: Mapping[str, Knob]) -> None:
             f"{count} pictures would be drawn, at most {MOST_PICTURES} are allowed: give the knobs "
             "fewer values, or mark one live=True."
         )
+
+
+def settled(picture: Any, alt: str) -> Any:
+    """Return a timeline as it is, anything else as HTML: of figures too many must not be open."""
+    return picture if hasattr(picture, "makespan_s") else markup(picture, alt, 0.0)
 
 
 def length(picture: Any) -> float:
