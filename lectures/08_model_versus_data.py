@@ -141,8 +141,8 @@ assert first_outputs / weights_of[0] == 458_752
 # their *result* are cut with it: each rank computes its part from what it has. The third product
 # sums over it: each rank has a summand of the whole result, and somebody must add them up.
 #
-# > **The rule.** A product has to be communicated if, and only if, it sums over a dimension that
-# > is cut.
+# > **The rule.** A product has to be added up over the ranks if, and only if, it sums over a
+# > dimension that is cut.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Here is the rule in pictures. Four colours are four ranks, grey is what all of them have, and a
@@ -1307,7 +1307,7 @@ data.timeline
 # | grid $P_r \times P_c$ | $1/P_r$ of $W$, $B/P_c$ samples | the sum of both, each on fewer ranks | $P_r \approx \sqrt{p\,d/B}$ |
 #
 # The crossover is at the harmonic mean of $d_\text{in}$ and $d_\text{out}$. And above all formulas
-# stands the rule: *what sums over a cut dimension must be communicated.*
+# stands the rule: *what sums over a cut dimension must be added up over the ranks.*
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
 # **Errors on slides that you may meet.** Most of these are in [2], a deck that is otherwise worth
