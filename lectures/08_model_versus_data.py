@@ -478,15 +478,17 @@ assert int(np.ceil(2208 / 1800 * 20)) == 25
 # Both have the factor $\frac{p-1}{p}$, and it cancels: **the crossover doesn't depend on the number
 # of ranks.**
 #
-# $$\underbrace{2\,d^2}_\text{data} = \underbrace{(1 + c)\,B\,d}_\text{model}
-#   \qquad\Longrightarrow\qquad B^* = \frac{2d}{1+c} =
-#   \begin{cases} \frac23 d & \text{with an all-reduce} \\
+# $$\underbrace{2\,d^2}_\text{data} = \underbrace{(1 + c)\,B\,d}_\text{model}$$
+#
+# $$B^* = \frac{2d}{1+c} = \begin{cases} \frac23 d & \text{with an all-reduce} \\
 #   d & \text{with a reduce-scatter.}\end{cases}$$
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Compare the slide in [2]. It writes
-# $T(\text{model}) = \sum_{i=1}^{L}\beta(P-1)\frac{Bd_i}{P} + 2\sum_{i=2}^{L}\beta(P-1)\frac{Bd_i}{P}$
-# and $T(\text{data}) = \sum_{i=1}^{L}\beta(P-1)\frac{d_i^2}{P}$.
+#
+# $$T(\text{model}) = \sum_{i=1}^{L}\beta(P-1)\frac{Bd_i}{P} + 2\sum_{i=2}^{L}\beta(P-1)\frac{Bd_i}{P},$$
+#
+# $$T(\text{data}) = \sum_{i=1}^{L}\beta(P-1)\frac{d_i^2}{P} .$$
 #
 # > **Corrected.** (a) An all-reduce of the weights' gradients costs *twice* that; an earlier slide
 # > of the same deck has the 2. (b) What goes backward through layer $i$ has $d_{i-1}$ columns, not
