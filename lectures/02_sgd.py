@@ -880,7 +880,7 @@ assert counter.get_total_flops() == sum(flops)  # torch's own counter agrees
 # 60,965,224 parameters, in agreement with the 60 million of the paper [8]; without the two groups
 # it would be 62,378,344. And 1449 million operations for one image. Look at who owns what: the
 # convolutions hold 4 % of the parameters and do 92 % of the work; the linear layers the reverse.
-# This lopsidedness decides how such a network is divided among processors (lecture 8).
+# This lopsidedness decides how such a network is divided among processors ([lecture 8](08_model_versus_data.ipynb)).
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Memory.** $dW = X^\mathsf{T}dY$ needs the layer's *input*. So the forward pass has to leave all

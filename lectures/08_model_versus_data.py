@@ -31,7 +31,7 @@
 # - say why tensor parallelism stops at the edge of a node.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** Matrix products and the chain rule; lecture 2, where a layer becomes a matrix
+# **What you need.** Matrix products and the chain rule; [lecture 2](02_sgd.ipynb), where a layer becomes a matrix
 # product; [lecture 3](03_allreduce.ipynb), for ranks, for the cost $\alpha + n\beta$ of a message
 # and for the ring. Of MPI you need three more calls; section 3 shows them.
 #

@@ -31,9 +31,9 @@
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** Python, NumPy and the chain rule: how a gradient goes backwards through layers
-# is the subject of lecture 2. You should have sent a message: section 2 of
+# is the subject of [lecture 2](02_sgd.ipynb). You should have sent a message: section 2 of
 # [lecture 3](03_allreduce.ipynb) starts from nothing and gives all calls that are used here.
-# Lecture 8 cuts *inside* a layer; it is the other answer to the same problem, and you can read it
+# [Lecture 8](08_model_versus_data.ipynb) cuts *inside* a layer; it is the other answer to the same problem, and you can read it
 # before or after.
 #
 # **How to read.** Before most programs there is a line that starts with *Predict*. Write your

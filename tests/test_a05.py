@@ -1,5 +1,7 @@
 """The reference solutions of a05: on the network, on real gloo ranks, and against the oracles."""
 
+import dataclasses
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +11,16 @@ import pytest
 
 from autograder import assignment
 from autograder.suites.a05_ddp import oracle, replicas
-from ringside import Machine, Session, replay
+from ringside import Machine, Session, cli, replay
 from ringside.widen import widen
-from solutions.a05_ddp.cases import greedy, ring_s
+from solutions.a05_ddp.cases import (
+    average_call,
+    ddp_call,
+    fusion_call,
+    greedy,
+    ring_s,
+    step_call,
+)
 from solutions.a05_ddp.model import random_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,3 +154,21 @@ def test_every_module_has_wrong_and_right_submissions():
     for spec in assignment.load("a05_ddp").modules:
         assert len(list((MUTANTS / "wrong").glob(f"{spec.name}__*.py"))) >= 8
         assert len(list((MUTANTS / "right").glob(f"{spec.name}__*.py"))) >= 3
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        (average_call(2, [3, 2], [[1, 0]], "float32"), "dtype=float32"),
+        (fusion_call(2, [3, 2], 16, "float32"), "dtype=float32"),
+        (step_call(2, (4, 3, 2), [[3, 2], [1, 0]], "float32"), "on 2 ranks of machine 'laptop'"),
+        (ddp_call(2, "plain", 1000), ""),
+    ],
+    ids=str,
+)
+def test_a_line_that_reproduces_runs_with_its_dtype_machine_and_seed(call, shown, capsys):
+    line = dataclasses.replace(call, where="--machine laptop --seed 3").reproduce
+    words = shlex.split(line)[1:]
+    words[1] = str(SOLUTION / words[1])
+    assert cli.main(words) == 0
+    assert shown in capsys.readouterr().out
