@@ -69,7 +69,7 @@ class Limits:
         output_bytes: how much of its output is kept.
     """
 
-    memory_bytes: int = 2 << 30
+    memory_bytes: int = 1 << 30
     address_bytes: int = 16 << 30
     nproc: int = 512
     cpu_s: int = 600

@@ -218,9 +218,12 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     folder = Path(recorder.job.folder)
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
-            from autograder.sandbox import Sandbox
+            from autograder.sandbox import Limits, Sandbox
 
-            place = stack.enter_context(Sandbox(folder))
+            # Ranks of a torch built for CUDA have more pages of their own.
+            torch = recorder.job.module.endswith("_torch")
+            limits = Limits(memory_bytes=2 << 30) if torch else None
+            place = stack.enter_context(Sandbox(folder, limits=limits))
             recorder.record.sandbox = place.tier
             session = Session(
                 folder,

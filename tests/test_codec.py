@@ -15,7 +15,7 @@ from ringside.errors import CodecError
 
 @codec.register
 @dataclasses.dataclass(frozen=True)
-class Forward:
+class Stamped:
     microbatch: int
 
 
@@ -29,7 +29,7 @@ class Unregistered:
     [
         None, True, False, 0, -1, 2**63 - 1, -(2**63), 2**200, -(2**200), 1.5, float("inf"), 2 + 3j,
         "", "äöü", "\ud800", b"", b"\x00\xff", (), (1, (2, [3])), [], {"a": {1: None}},
-        Forward(3), [Forward(0), Forward(1)],
+        Stamped(3), [Stamped(0), Stamped(1)],
     ],
 )  # fmt: skip
 def test_plain_values_come_back(value: object) -> None:
@@ -74,7 +74,7 @@ def test_depth_is_bounded_both_ways() -> None:
 
 
 def test_cut_or_changed_bytes_are_an_error_and_never_a_crash() -> None:
-    whole = codec.encode({"a": [1, 2.5, "text", np.arange(6).reshape(2, 3)], "b": Forward(2)})
+    whole = codec.encode({"a": [1, 2.5, "text", np.arange(6).reshape(2, 3)], "b": Stamped(2)})
     for length in range(len(whole)):
         with pytest.raises(CodecError):
             codec.decode(whole[:length])
@@ -100,4 +100,4 @@ def test_pickles_and_unknown_records_are_refused() -> None:
     with pytest.raises(CodecError):
         codec.decode(pickle.dumps([1]))
     with pytest.raises(CodecError, match="isn't registered"):
-        codec.decode(codec.encode(Forward(1)).replace(b"Forward", b"Backwrd"))
+        codec.decode(codec.encode(Stamped(1)).replace(b"Stamped", b"Backwrd"))
