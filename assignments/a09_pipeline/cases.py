@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from ringside.checking import Case
 
+SHORT = 300  # characters of a line's schedules; longer ones are named if schedule.py has them
+NAMES = ("gpipe", "one_f_one_b", "interleaved")
+
 
 @dataclass(frozen=True)
 class Call(Case):
@@ -27,7 +30,7 @@ class Call(Case):
 
 def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
     """``stage.run`` with these actions: one text a stage."""
-    shown = words if sum(map(len, words)) <= 300 else name
+    shown = _shown(name, words)
     chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
     options = f" --chunks {num_chunks}" if num_chunks > 1 or dtype != "float64" else ""
     options += f" --precision {dtype}" if dtype != "float64" else ""
@@ -41,7 +44,7 @@ def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
 
 def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False):
     """``pipeline_torch.run`` with these actions: one text a stage."""
-    shown = words if sum(map(len, words)) <= 300 else name
+    shown = _shown(name, words)
     chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
     again = ", recomputing" if recompute else ""
     options = f" --chunks {num_chunks}" if num_chunks > 1 or recompute else ""
@@ -52,6 +55,10 @@ def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False):
         line=f"ringside run torch_trials.py:try_pipeline --ranks {len(words)} -- --schedules "
         f'"{shown}" --batch-sizes "{list(batch_sizes)}"{options}',
     )  # fmt: skip
+
+
+def _shown(name, words):
+    return name if name in NAMES and sum(map(len, words)) > SHORT else words
 
 
 def _listed(values):

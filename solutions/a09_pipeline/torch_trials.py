@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from actions import parse
 from networks import Piece
+from trials import words_of
 
 
 def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=False):
@@ -67,9 +68,11 @@ def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False):
     """One step on a sample model; returns loss and gradients.
 
     Args:
-        schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``.
+        schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``; or the name of a
+            function of your ``schedule.py``.
     """
     rank, num_stages = group.rank(), group.size()
+    words = words_of(schedules, num_stages, len(batch_sizes), rank, chunks)
     params, inputs, targets = torch_sample(num_stages * chunks, batch_sizes)
     mine = [params[chunk * num_stages + rank] for chunk in range(chunks)]
     widths = [(own[0].shape[1], own[0].shape[0], own[2].shape[0]) for own in mine]
@@ -77,7 +80,7 @@ def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False):
     tensors = [[torch.as_tensor(each) for each in own] for own in mine]
     x = [torch.as_tensor(each) for each in inputs] if rank == 0 else None
     y = [torch.as_tensor(each) for each in targets] if rank == num_stages - 1 else None
-    value = stepped(group, spec, tensors, schedules[rank], batch_sizes, x, y, recompute)
+    value = stepped(group, spec, tensors, words, batch_sizes, x, y, recompute)
     return {name: value[name] for name in ("loss", "grads")}
 
 

@@ -1,6 +1,7 @@
 """bubble.py: closed forms, against runs of our schedules and in other words."""
 
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -81,11 +82,12 @@ def test_bubble_fraction(ranks, rng):
 
 @points(12, "values")
 def test_fewest_microbatches(ranks):
-    calls = [(s, most) for s in (1, 2, 4, 8, 33) for most in (0.9, 0.5, 0.25, 0.2, 0.1, 0.03)]
-    calls += [(s, most, v) for s in (2, 5, 8) for most in (0.5, 0.2, 0.05) for v in (1, 2, 4)]
+    # Only shares that a float holds exactly are met exactly: elsewhere rounding would decide.
+    calls = [(s, most) for s in (1, 2, 4, 8, 33) for most in (0.9, 0.5, 0.25, 0.21, 0.11, 0.031)]
+    calls += [(s, most, v) for s in (2, 5, 8) for most in (0.5, 0.21, 0.06) for v in (1, 2, 4)]
 
     def right(s, most, v=1):
-        return next(m for m in range(1, 10**4) if (s - 1) / (m * v + s - 1) <= most + 1e-12)
+        return next(m for m in range(1, 10**4) if s - 1 <= Fraction(most) * (m * v + s - 1))
 
     check_numbers(ranks, "fewest_microbatches", calls, right)
 

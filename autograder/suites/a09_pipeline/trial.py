@@ -146,8 +146,8 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
 
     Args:
         options: ``widths`` (in, hidden and out of a piece; what pieces hand on takes turns),
-            ``costs``, ``through`` (of ``trials``), ``ordered`` (must the passes follow the lists),
-            and those of ``ranks.call``.
+            ``costs``, ``through`` (of ``trials``), ``ordered`` (must the passes follow the lists;
+            then what ``run`` returns is another test's matter), and those of ``ranks.call``.
     """
     num_stages = len(lists)
     case = stage_call(name, [text(each) for each in lists], batch_sizes, num_chunks, dtype)
@@ -170,26 +170,20 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     world_size = options.pop("world_size", num_stages)
     result = ranks.call(f"trials:{through}", world_size, arguments, **options)
     assert_ran(result, case)
-    check_values(result, params, inputs, targets, case)
+    check_values(result, params, inputs, targets, case, returned=not ordered)
     if ordered:
         check_order(result, lists, case, options.get("members"))
     return case, result
 
 
-def check_values(result, params, inputs, targets, case):
-    """The last stage's loss, every piece's gradients, and all that was given as it was."""
+def check_values(result, params, inputs, targets, case, returned=True):
+    """What ``run`` returned, every piece's gradients, and all that was given as it was."""
     loss, gradients = oracle.serial(params, inputs, targets)
     tolerance = 1e-12 if case.dtype == "float64" else 1e-5
     eps = 2 * (case.world_size + 1) * np.finfo(case.dtype).eps
     for stage, value in enumerate(result.values):
-        told = plain(value["loss"])
-        if stage < case.world_size - 1:
-            if told is not None:
-                raise case.fail(f"stage {stage} returned {one_line(repr(told), 60)}, not None.")
-        elif not isinstance(told, float | int):
-            raise case.fail(f"the last stage's loss is of type {type(told).__name__}, no float.")
-        elif not abs(told - loss) <= tolerance * (1 + abs(loss)):
-            raise case.fail(f"the loss is {told:.12g}; of the whole batch it is {loss:.12g}.")
+        if returned:
+            check_loss(value["loss"], loss, stage, tolerance, case)
         for chunk, own in enumerate(value["grads"]):
             for number, grad in enumerate(own):
                 right = gradients[chunk * case.world_size + stage][number].astype(case.dtype)
@@ -200,6 +194,18 @@ def check_values(result, params, inputs, targets, case):
                 assert_array(grad, right, scale, case, what)
         if value.get("kept") is False:
             raise case.fail(f"stage {stage} changed its parameters, inputs or targets.")
+
+
+def check_loss(told, loss, stage, tolerance, case):
+    """The last stage's number; None from the others."""
+    told = plain(told)
+    if stage < case.world_size - 1:
+        if told is not None:
+            raise case.fail(f"stage {stage} returned {one_line(repr(told), 60)}, not None.")
+    elif not isinstance(told, float | int):
+        raise case.fail(f"the last stage's loss is of type {type(told).__name__}, no float.")
+    elif not abs(told - loss) <= tolerance * (1 + abs(loss)):
+        raise case.fail(f"the loss is {told:.12g}; of the whole batch it is {loss:.12g}.")
 
 
 def flat(value, right):
