@@ -57,6 +57,9 @@ def test_exponentials_that_are_infinite_or_0(ranks, rng):
     asked = cases(rng, [(2, 5, 9), (3, 4, 7), (4, 8, 4)])
     trial.check_values(ranks, [shifted(each, rows) for each in asked])
     trial.check_values(ranks, [shifted(each, rows) for each in cases(rng, [(3, 4, 8)], "float32")])
+    # No finite number is small enough to stand for "no maximum yet".
+    asked = cases(rng, [(2, 3, 6)])
+    trial.check_values(ranks, [shifted(each, lambda logits: -1e10) for each in asked])
 
 
 @points(6, "values")
