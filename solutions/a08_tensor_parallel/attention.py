@@ -28,9 +28,9 @@ for, and for what stands here.
 - Bytes: in ``forward`` and in ``backward`` each rank sends and receives at most
   ``2 (p - 1) max(ceil(B T / p) d, B T ceil(d / p))`` elements: one all-reduce of B T rows of d
   elements. ``8 d`` elements and ``64 (p - 1)`` bytes more are free.
-- Time of ``forward`` and ``backward`` together: at most 1.05 times the products of the largest part
-  and two ring all-reduces; half the points up to 1.5 times. What is computed again counts to the
-  products.
+- Time of ``forward`` and ``backward`` together, inside a node and across nodes: at most 1.05 times
+  the products of the largest part and two ring all-reduces; half the points up to 1.5 times. What
+  is computed again counts to the products.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """

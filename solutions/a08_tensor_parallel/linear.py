@@ -34,9 +34,9 @@ Rules for every function of this module:
   Weights and their gradients never travel.
 - Counting: what point-to-point calls send counts as it is. A library collective counts as a ring
   would send it, for each rank: ``Allreduce`` of m bytes ``2 m (p - 1) / p``; ``Reduce_scatter`` and
-  ``Allgather`` of m bytes in all ``m (p - 1) / p`` each; ``Bcast`` and ``Reduce`` m. A reduction of
-  Python objects (``allreduce``), or by an operation of your own, hands everybody's part to
-  everybody: ``m (p - 1)``.
+  ``Allgather`` of m bytes in all ``m (p - 1) / p`` each; ``Bcast`` and ``Reduce`` m; ``Alltoall``
+  what a rank sends to the others. A reduction of Python objects (``allreduce``), or by an
+  operation of your own, hands everybody's part to everybody: ``m (p - 1)``.
 - A send may wait until its receive is posted (rendezvous), messages of different ranks may
   arrive in any order, and every request that is started is completed. A call keeps nothing for
   the next one.

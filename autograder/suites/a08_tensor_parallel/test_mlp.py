@@ -121,8 +121,9 @@ def test_each_rank_computes_its_own_hidden_units(ranks, rng):
 
 @points(5, "memory")
 def test_what_forward_keeps(ranks, rng):
-    for p in (2, 8):
-        asked = trial.draw(rng, MLP, p, 64, (8, 1024))
+    # Many samples, where hidden units are large; and few, where weights are.
+    for p, n, widths in ((2, 64, (8, 1024)), (8, 64, (8, 1024)), (2, 8, (128, 512))):
+        asked = trial.draw(rng, MLP, p, n, widths)
         case, (d, h) = asked.case, asked.widths
         arguments = []
         for rank in range(p):

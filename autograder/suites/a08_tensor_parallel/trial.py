@@ -189,7 +189,7 @@ def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
 
 
 def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
-    """Another layer leaves the first one's results alone, and knows nothing of it."""
+    """Another layer, in other arrays or the same, leaves the first one's results alone."""
     for first, second in pairs:
         size, case = first.case.world_size, first.case
         arguments = [
@@ -203,6 +203,13 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
             whose = f"looked at after a second call, rank {rank}'s first"
             assert_arrays(now, rights[0][rank], first, case, whose)
             assert_arrays(late, rights[1][rank], second, case, f"rank {rank}'s second")
+        if (first.case.n, first.widths) != (second.case.n, second.widths):
+            continue  # the second one's values do not fit into the first one's arrays
+        result = ranks.call("trials:updated", size, arguments, machine=buffered())
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            whose = f"called again, with new values in the same arrays, rank {rank}'s"
+            assert_arrays(value, rights[1][rank], second, case, whose)
 
 
 def check_bytes(ranks: Any, asked: Iterable[Asked], allowed) -> None:
