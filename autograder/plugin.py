@@ -11,6 +11,7 @@ written at the end, whole or not at all; without it, whatever the exit status, n
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import traceback
@@ -186,6 +187,7 @@ class Mpi:
         """
         self._rehearse(calls, buffered())
 
+        @functools.cache  # once is enough: the network says the same each time
         def waiting_sends() -> None:
             self._rehearse(calls, rendezvous())
 

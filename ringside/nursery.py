@@ -7,7 +7,6 @@ have the same: a second run in a notebook finds numpy, and torch if it was used,
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import selectors
@@ -148,43 +147,30 @@ class Nursery:
         )
 
 
-_idle: list[Nursery] = []  # at most one
+_idle: dict[int, Nursery] = {}  # by process: a fork of the caller must not share its parent's
 
 
 def borrow() -> Nursery:
-    """The idle one if there is one, or a new one."""
-    while _idle:
-        nursery = _idle.pop()
+    """The idle one of this process if there is one, or a new one."""
+    nursery = _idle.pop(os.getpid(), None)
+    if nursery is not None:
         if nursery.usable:
             return nursery
-        _abandon(nursery)
+        nursery.close()
     return Nursery()
 
 
 def give_back(nursery: Nursery) -> None:
     """Keep one whose ranks are all gone for the next session, or end it."""
-    if nursery.usable and not _idle:
-        _idle.append(nursery)
-    else:
+    if not nursery.usable or _idle.setdefault(os.getpid(), nursery) is not nursery:
         nursery.close()
-
-
-def _abandon(nursery: Nursery) -> None:
-    if nursery._owner == os.getpid():
-        nursery.close()
-    else:  # a fork of the caller has only a copy of the socket
-        nursery._control.close()
-        _others.append(nursery)
-
-
-_others: list[Nursery] = []  # of the process that this one is a fork of
 
 
 @atexit.register
 def _close_idle() -> None:
-    while _idle:
-        with contextlib.suppress(OSError):
-            _abandon(_idle.pop())
+    nursery = _idle.pop(os.getpid(), None)
+    if nursery is not None:
+        nursery.close()
 
 
 def _line(command: dict[str, Any]) -> bytes:

@@ -256,12 +256,15 @@ class Session:
 
     def close(self) -> None:
         """End all ranks; the process that started them may serve the next session."""
-        for front, world_size in list(self._worlds):
-            self._discard(front, world_size)
         if self._lent:
+            for front, world_size in list(self._worlds):
+                self._discard(front, world_size)
             give_back(self._nursery)
         else:
-            self._nursery.close()
+            for world in self._worlds.values():
+                world.close()
+            self._worlds.clear()
+            self._nursery.close()  # and with it all its ranks
 
     def call(
         self,
@@ -386,13 +389,12 @@ class Session:
         world = self._worlds.get((front, world_size))
         if world is None:
             self._preload(front)
-            world = _World(self._nursery.new_world(), front)
+            world = self._worlds[front, world_size] = _World(self._nursery.new_world(), front)
             try:
                 self._fork(world, world_size)
             except BaseException:
-                world.close()
+                self._discard(front, world_size)
                 raise
-            self._worlds[front, world_size] = world
         return world
 
     def _preload(self, front: str) -> None:

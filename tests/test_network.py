@@ -421,10 +421,11 @@ def test_the_next_run_starts_where_the_last_one_left_no_trace(tmp_path: Path) ->
 def test_the_process_that_starts_ranks_ends_with_the_one_that_runs_them(tmp_path: Path) -> None:
     (tmp_path / "nothing.py").write_text("def f(comm): pass\n")
     program = f"""
+import os
 import ringside
 from ringside import nursery
 ringside.run({str(tmp_path / "nothing.py:f")!r}, 2)
-print(nursery._idle[0].pid)
+print(nursery._idle[os.getpid()].pid)
 """
     kit = Path(ringside.__file__).parent.parent
     ended = subprocess.run(
