@@ -20,6 +20,19 @@
     function = "all_reduce"               # what is launched; all_reduce where nothing is said
     points = 5
 
+    [[measured]]                          # timed on real ranks by `grade --measured`
+    module = "ring"
+    function = "all_reduce"
+    file = "ring.py"                      # where the function stands; the module's own file
+    ranks = 4                             # a core each
+    n = 1_000_000                         # length, as after `ringside run ... --`
+    dtype = "float64"
+    options = {}                          # the other words that may stand there
+    bands = [[1.15, 1.0], [1.5, 0.5]]     # student's time over the reference's, at most -> credit
+    points = 0                            # of a perfect credit; never part of the score
+    pairs = 16                            # even; each times both once
+    noise = 1.5                           # the reference against itself: high over low, at most
+
     [[paragraph]]                         # graded by hand
     name = "cluster_report"
     title = "Predicted and measured"
@@ -28,17 +41,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autograder.course import Course
+from autograder.intervals import Band
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUITE_POINTS = 100.0  # every module's tests add up to this
+BANDS = (Band(1.15, 1.0), Band(1.5, 0.5))  # of measured time, where an assignment says nothing
 
 
 class AssignmentError(ValueError):
@@ -71,6 +88,23 @@ class RunSpec:
 
 
 @dataclass(frozen=True)
+class MeasuredSpec:
+    """One function whose time on real ranks is compared with the reference's."""
+
+    module: str
+    function: str
+    file: str
+    ranks: int
+    n: int
+    dtype: str = "float64"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    bands: tuple[Band, ...] = BANDS
+    points: float = 0.0
+    pairs: int = 16
+    noise: float = 1.5
+
+
+@dataclass(frozen=True)
 class ParagraphSpec:
     """One text that a person grades."""
 
@@ -87,6 +121,7 @@ class Assignment:
     title: str
     modules: tuple[ModuleSpec, ...]
     runs: tuple[RunSpec, ...]
+    measured: tuple[MeasuredSpec, ...]
     paragraphs: tuple[ParagraphSpec, ...]
     supplied: tuple[str, ...]
     public_tests: str | None
@@ -155,6 +190,7 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         )
         for each in table.get("run", [])
     )
+    measured = tuple(measured_spec(each) for each in table.get("measured", []))
     paragraphs = tuple(
         ParagraphSpec(
             str(each["name"]), str(each.get("title", each["name"])), float(each["points"])
@@ -171,6 +207,9 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
             raise ValueError(f"run {run.name!r}: {run.function!r} is no function's name")
         if run.module not in {module.name for module in modules}:
             raise ValueError(f"run {run.name!r} is of {run.module!r}, which is no module")
+    for spec in measured:
+        if spec.module not in {module.name for module in modules}:
+            raise ValueError(f"measured: {spec.module!r} is no module")
     supplied = tuple(str(each) for each in table.get("supplied", []))
     public_tests = table.get("public_tests")
     for each in supplied if public_tests is None else (*supplied, public_tests):
@@ -186,8 +225,44 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         title=str(table.get("title", name)),
         modules=modules,
         runs=runs,
+        measured=measured,
         paragraphs=paragraphs,
         supplied=supplied,
         public_tests=None if public_tests is None else str(public_tests),
         due=due,
     )
+
+
+def measured_spec(table: dict[str, Any]) -> MeasuredSpec:
+    """One entry of ``[[measured]]``.
+
+    Raises:
+        KeyError, TypeError, ValueError: something is missing, or wrong.
+    """
+    known = {field.name for field in dataclasses.fields(MeasuredSpec)}
+    if strangers := sorted(set(table) - known):
+        raise ValueError(f"measured: {strangers[0]!r} is not known; {', '.join(sorted(known))} are")
+    bands: tuple[Band, ...] = BANDS
+    if "bands" in table:
+        bands = tuple(Band(float(ratio), float(share)) for ratio, share in table["bands"])
+    spec = MeasuredSpec(
+        module=str(table["module"]),
+        function=str(table["function"]),
+        file=str(table.get("file", f"{table['module']}.py")),
+        ranks=int(table["ranks"]),
+        n=int(table["n"]),
+        dtype=str(table.get("dtype", "float64")),
+        options=dict(table.get("options", {})),
+        bands=bands,
+        points=float(table.get("points", 0)),
+        pairs=int(table.get("pairs", MeasuredSpec.pairs)),
+        noise=float(table.get("noise", MeasuredSpec.noise)),
+    )
+    where = f"measured {spec.module!r}"
+    if not NAME.fullmatch(spec.function) or not re.fullmatch(r"\w+\.py", spec.file):
+        raise ValueError(f"{where}: {spec.file}:{spec.function} is no function's name")
+    if spec.ranks < 2 or spec.pairs < 6 or spec.pairs % 2:
+        raise ValueError(f"{where}: at least 2 ranks, and an even number of at least 6 pairs")
+    if any(not 0 <= band.credit <= 1 for band in bands):
+        raise ValueError(f"{where}: a band's credit lies between 0 and 1")
+    return spec

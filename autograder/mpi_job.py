@@ -32,7 +32,7 @@ from pathlib import Path
 from autograder import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.sandbox import Limits, Process, Sandbox, Tier
 
-__all__ = ["MpiOutcome", "run_mpi"]
+__all__ = ["MpiOutcome", "command_inside", "environment_inside", "run_mpi"]
 
 _TICK_S = 0.02
 
@@ -98,7 +98,9 @@ def run_mpi(
         started = time.monotonic()
         pipes = [sandbox.open_pipe(number) for number in range(sum(worlds))]
         try:
-            process = sandbox.popen(_command(worlds, sandbox, launcher), env=_environment(sandbox))
+            process = sandbox.popen(
+                command_inside(worlds, sandbox, launcher), env=environment_inside(sandbox)
+            )
             results, status = _collect(process, pipes, started + timeout_s, max_result_bytes)
         finally:
             sandbox.kill()
@@ -114,8 +116,8 @@ def run_mpi(
         )
 
 
-def _command(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> list[str]:
-    """The command as it is inside."""
+def command_inside(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> list[str]:
+    """The command, as it is inside, that starts worlds of so many ranks, one after another."""
     nursery = [sandbox.python, "-I", str(sandbox.job_path / "nursery.py"), "nursery"]
     if launcher == "gloo":
         return [*nursery, *map(str, worlds)]
@@ -124,7 +126,8 @@ def _command(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> list[str
     return [*nursery, mpiexec, *map(str, worlds)]
 
 
-def _environment(sandbox: Sandbox) -> dict[str, str]:
+def environment_inside(sandbox: Sandbox) -> dict[str, str]:
+    """Where the nurseries and drivers find what they need."""
     return {
         "RINGSIDE_JOB_INPUTS": str(sandbox.job_path / "inputs"),
         "RINGSIDE_JOB_RESULTS": str(sandbox.job_path),

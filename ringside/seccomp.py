@@ -39,6 +39,7 @@ __all__ = [
     "install",
     "pack",
     "prepare",
+    "refuse_moving",
     "refuse_processes",
 ]
 
@@ -202,6 +203,22 @@ def refuse_processes(pid: int) -> None:
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the kernel refuses no_new_privs")
     _put_on(program)
+
+
+def refuse_moving() -> None:
+    """Keep this process on its cores, at its priority, and stopped while it is stopped.
+
+    For ranks that are measured: on top of ``refuse_processes``. A timer could wake them.
+
+    Raises:
+        OSError: the kernel refuses, or the architecture is not known here.
+    """
+    names = {
+        "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr",
+        "setpriority", "ioprio_set", "timer_create", "pidfd_send_signal",
+    }  # fmt: skip
+    refused = {name: row for name, row in _REFUSED.items() if name in names}
+    _put_on(pack(_program(platform.machine(), refused, [])))
 
 
 def _put_on(packed: bytes) -> None:

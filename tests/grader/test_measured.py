@@ -1,0 +1,259 @@
+"""Measured speedup: what intervals say, and real ranks of two modules that take turns."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autograder import assignment as plans
+from autograder import measured
+from autograder.assignment import Assignment, MeasuredSpec, ModuleSpec
+from autograder.intervals import Band, Interval, credit, median_interval
+from autograder.measured import Record, measure
+from autograder.measured_world import Disturbed, World, room
+from autograder.sandbox import Tier, best_tier
+from ringside import inputs
+
+MODULE = """
+import numpy as np
+
+A = np.linspace(0, 1, 90_000).reshape(300, 300)
+
+def work(times):
+    for _ in range(times):
+        A @ A
+
+def all_reduce(comm, x):
+    work(3)
+    return comm.allreduce(x)
+"""
+SLOW = MODULE.replace("work(3)", "work(24)")
+SPEC = MeasuredSpec("one", "all_reduce", "one.py", ranks=2, n=1000, pairs=6, noise=1e9, points=4)
+
+
+def toy() -> Assignment:
+    return Assignment(
+        "a99_toy", "A toy", (ModuleSpec("one", "One", 100, 1, False),), (), (), (), (), None, None
+    )
+
+
+@pytest.fixture
+def sandboxed() -> None:
+    if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
+        pytest.skip("real ranks need bubblewrap (Debian: apt-get install bubblewrap)")
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two ranks want two cores")
+
+
+def compared(tmp_path: Path, student: str, spec: MeasuredSpec = SPEC, **options: float) -> Record:
+    folders = []
+    for name, source in (("student", student), ("reference", MODULE)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "one.py").write_text(source)
+        folders.append(folder)
+    return measure(toy(), spec, *folders, **options)  # type: ignore[arg-type]
+
+
+# -- intervals and credit ------------------------------------------------------------------------
+
+
+def test_interval_of_a_median_is_as_sure_as_it_says() -> None:
+    rng = np.random.default_rng(5)
+    draws = rng.lognormal(size=(2000, 16))  # the median is 1
+    found = [median_interval(list(map(float, row)), 0.95) for row in draws]
+    held = sum(each.low <= 1 <= each.high for each in found) / len(found)
+    assert found[0].confidence == pytest.approx(0.9787, abs=1e-4)
+    assert held == pytest.approx(found[0].confidence, abs=0.015)
+
+
+def test_few_values_give_their_extremes_and_say_how_sure_that_is() -> None:
+    assert median_interval([2.0, 1.0, 3.0], 0.95) == Interval(2.0, 1.0, 3.0, 0.75)
+    with pytest.raises(ValueError, match="at least one"):
+        median_interval([], 0.95)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "earned", "straddled"),
+    [(0.9, 1.0, 1.0, ""), (1.05, 1.3, 1.0, "1.15"), (1.2, 1.4, 0.5, ""), (1.4, 1.9, 0.5, "1.5"),
+     (1.6, 9.0, 0.0, "")],
+)  # fmt: skip
+def test_an_interval_that_straddles_a_bound_has_the_better_side(
+    low: float, high: float, earned: float, straddled: str
+) -> None:
+    found, doubt = credit(Interval(low, low, high, 0.95), (Band(1.15, 1.0), Band(1.5, 0.5)))
+    assert found == earned
+    assert straddled in doubt
+    assert bool(doubt) == bool(straddled)
+
+
+def judged(student: list[float], reference: list[float], around: float = 0.0) -> Record:
+    record = Record("one", "all_reduce", 2, 9, 4.0, student_s=student, reference_s=reference)
+    record.around_s = around
+    measured.judge(MeasuredSpec("one", "all_reduce", "one.py", 2, 9, points=4), record)
+    return record
+
+
+def test_what_surrounds_a_call_is_no_part_of_the_ratio() -> None:
+    record = judged([3.0] * 8, [2.0] * 8, around=0.5)
+    assert record.ratio == pytest.approx(2.5 / 1.5)
+    assert (record.status, record.credit, record.points) == ("measured", 0.0, 0.0)
+    assert judged([2.0] * 8, [2.0] * 8).points == 4
+
+
+def test_a_machine_on_which_the_reference_is_uneven_is_refused() -> None:
+    with pytest.raises(measured.Refused, match=r"itself lies between 0\.5 and 2"):
+        judged([1.0] * 16, [1.0, 2.0, 2.0, 1.0] * 4)
+
+
+def test_calls_that_are_mostly_handing_over_are_refused() -> None:
+    with pytest.raises(measured.Refused, match="too short to measure"):
+        judged([1.0] * 8, [1.0] * 8, around=0.6)
+
+
+# -- the plan ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", plans.known())
+def test_what_assignments_ask_to_measure_has_arguments(name: str) -> None:
+    for spec in plans.load(name).measured:
+        path = Path(__file__).resolve().parents[2] / "solutions" / name / spec.file
+        options = inputs.Options(min(spec.n, 64), spec.dtype, 3, spec.options)
+        assert len(inputs.arguments(path, spec.function, spec.ranks, options)) == spec.ranks
+        assert spec.points == 0  # a course gives them, not we
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("ranks = 1", "at least 2 ranks"), ("pairs = 7", "even number"), ("speed = 3", "'speed'"),
+     ('file = "../one.py"', "no function's name"), ("bands = [[1.1, 2.0]]", "between 0 and 1")],
+)  # fmt: skip
+def test_a_wrong_entry_is_refused(change: str, message: str) -> None:
+    entry = {"module": '"one"', "function": '"f"', "ranks": "2", "n": "9"}
+    key, _, value = change.partition(" = ")
+    lines = [f"{name} = {text}" for name, text in {**entry, key: value}.items()]
+    with pytest.raises(ValueError, match=message):
+        plans.measured_spec(tomllib.loads("\n".join(lines)))
+
+
+# -- real ranks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.sandbox
+@pytest.mark.mpi
+def test_a_module_that_does_eight_times_the_work_is_seen(sandboxed: None, tmp_path: Path) -> None:
+    record = compared(tmp_path, SLOW)
+    assert record.status == "measured", record.message
+    assert record.ratio is not None and record.low is not None and record.high is not None
+    assert record.ratio > 2
+    assert record.low <= record.ratio <= record.high
+    assert (record.credit, record.points, record.max_points) == (0.0, 0.0, 4.0)
+    assert len(record.student_s) == len(record.reference_s) == 6
+
+
+CHEAT = (
+    SLOW
+    + """
+import os, signal, threading, time
+time.perf_counter = time.monotonic = time.time = time.perf_counter_ns = lambda: 0
+kept = []
+
+def spin():
+    while True:
+        kept.append(None)
+        kept.clear()
+
+def attempt(call, *args):
+    try:
+        call(*args)
+    except OSError:
+        return
+    raise SystemExit("that must not be allowed")
+
+attempt(os.sched_setaffinity, 0, range(64))
+attempt(os.kill, os.getppid(), signal.SIGCONT)
+attempt(os.fork)
+for _ in range(3):
+    threading.Thread(target=spin, daemon=True).start()
+"""
+)
+
+
+@pytest.mark.sandbox
+@pytest.mark.mpi
+def test_stopped_clocks_and_busy_threads_slow_their_owner_alone(
+    sandboxed: None, tmp_path: Path
+) -> None:
+    record = compared(tmp_path, CHEAT)
+    assert record.status == "measured", record.message
+    assert record.ratio is not None and record.ratio > 2
+
+
+EARLY = """
+import threading
+import time
+import numpy as np
+
+def all_reduce(comm, x):
+    result = np.zeros_like(x)
+
+    def later():
+        time.sleep(0.2)
+        result[:] = comm.allreduce(x)
+
+    threading.Thread(target=later).start()
+    return result
+"""
+
+
+@pytest.mark.sandbox
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("source", "status", "message"),
+    [
+        (MODULE.replace("allreduce(x)", "allreduce(x) + 1"), "wrong values", "rank 0's result"),
+        (EARLY, "wrong values", "is not the reference's"),
+        (MODULE + "\nall_reduce = lambda comm, x: comm.recv()", "failed", r"in time \(rank 0, 1\)"),
+        (MODULE.replace("work(3)", "1 / 0"), "failed", "raised ZeroDivisionError"),
+        ("import os\nos._exit(0)", "failed", "on real ranks"),
+    ],
+    ids=["wrong", "early", "hang", "raises", "exits"],
+)
+def test_nothing_is_said_about_time_unless_the_values_are_right(
+    sandboxed: None, tmp_path: Path, source: str, status: str, message: str
+) -> None:
+    record = compared(tmp_path, source, patience_s=2.0)
+    assert record.status == status, record.message
+    assert record.ratio is None and record.credit == 0
+    assert re.search(message, record.message), record.message
+
+
+def test_more_ranks_than_cores_are_refused(tmp_path: Path) -> None:
+    record = compared(tmp_path, MODULE, ranks=1000)
+    assert record.status == "refused"
+    assert "cores and 1000 ranks want one each" in record.message
+
+
+@pytest.mark.sandbox
+@pytest.mark.mpi
+def test_a_world_that_runs_out_of_turn_is_found_out(sandboxed: None, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(CHEAT)
+    arguments = [(np.ones(3),)] * 2
+    size = room(arguments)
+    with World(tmp_path, "one:all_reduce", 2, launcher="mpiexec", room=size) as world:
+        world.begin(60.0)
+        window = world.call(arguments, 20.0)
+        np.testing.assert_array_equal(window.values, [[2.0] * 3] * 2)
+        world.check_still()
+        # From outside, as no rank can: were one awake, its clock would tell.
+        for process in world.processes:
+            os.kill(process.pid, signal.SIGCONT)
+        with pytest.raises(Disturbed, match="ms of CPU time were used"):
+            for _ in range(1000):
+                world.check_still()
