@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder import assignment as plans
-from autograder import feedback, pipeline, report
+from autograder import feedback, measured_class, pipeline, report
 from autograder.assignment import Assignment, AssignmentError
 from autograder.course import PUBLIC_SECRET, Course
 from autograder.outcome import Outcome
@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   autograder build                                      solutions/ -> assignments/
   autograder grade a03_allreduce FOLDER --json out.json a folder of modules, or of notebooks
   autograder grade a03_allreduce build/submitted --jobs 8
+  autograder grade a03_allreduce FOLDER --measured      also times it, on real ranks here
   autograder report a03_allreduce --csv grades.csv      the class that nbgrader collected
   autograder verify a03_allreduce                       the suite against what it must catch
 
@@ -84,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
     sub.add_argument("--executor", choices=["local"], default="local", help="where to grade")
     _add_grading_options(sub)
+    _add_measuring_options(sub)
 
     sub = command("report", class_report, "scores, failed tests, similar submissions of a class")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
@@ -117,6 +119,16 @@ def _add_grading_options(sub: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run student code without a sandbox, with the rights of this account",
     )
+
+
+def _add_measuring_options(sub: argparse.ArgumentParser) -> None:
+    group = sub.add_argument_group("measured speedup", "on real ranks; it changes no score")
+    group.add_argument(
+        "--measured",
+        action="store_true",
+        help="also time what the assignment names, in turns with the reference",
+    )
+    group.add_argument("--ranks", type=int, metavar="P", help="default: the assignment's")
 
 
 def build(options: argparse.Namespace) -> int:
@@ -178,6 +190,15 @@ def grade(options: argparse.Namespace) -> int:
     course = Course.here()
     plan = plans.load(options.assignment, course)
     outcomes = grade_paths(plan, options.paths, options, course)
+    if options.measured:
+        measured_class.measure_class(
+            plan,
+            outcomes,
+            course,
+            say=lambda line: print(report.printable(line), file=sys.stderr),
+            trusted=options.trust_submissions,
+            ranks=options.ranks,
+        )
     to_stdout = options.json is not None and str(options.json) == "-"
     if options.json is not None:
         text = json.dumps(as_json(plan, outcomes), indent=1, allow_nan=False) + "\n"
@@ -191,6 +212,8 @@ def grade(options: argparse.Namespace) -> int:
         feedback.write_pages(options.feedback, plan, outcomes)
     if not to_stdout:
         _console().print(report.scores_table(plan, outcomes))
+        if options.measured:
+            _console().print(report.measured_table(plan, outcomes))
     if course.secret() == PUBLIC_SECRET and sys.stderr.isatty():
         print(
             "No course secret is set: hidden inputs can be guessed (see README).", file=sys.stderr

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from nbformat import NotebookNode
@@ -85,6 +86,18 @@ class CountRow:
 
 
 @dataclass(frozen=True)
+class MeasuredRow:
+    """What a measurement on real ranks says; its points are no part of the module's."""
+
+    what: str
+    state: str  # "full", "part", "none"; empty where nothing was measured
+    mark: str
+    message: str
+    points: float
+    max_points: float
+
+
+@dataclass(frozen=True)
 class ModuleSection:
     """One module's part of the page."""
 
@@ -101,6 +114,7 @@ class ModuleSection:
     timeline: str
     caption: str
     lines: tuple[tuple[int, str, bool], ...]  # number, text, whether a message names it
+    measured: tuple[MeasuredRow, ...] = ()
 
     @property
     def filename(self) -> str:
@@ -322,6 +336,24 @@ def _section(module: ModuleSpec, outcome: Outcome) -> ModuleSection:
             (number, shown(line, 400), number in named)
             for number, line in enumerate(source.split("\n")[:800], start=1)
         ),
+        measured=tuple(
+            _measured_row(record)
+            for record in outcome.measured or []
+            if record["module"] == module.name
+        ),
+    )
+
+
+def _measured_row(record: dict[str, Any]) -> MeasuredRow:
+    done = record["status"] == "measured"
+    share = clamp(record["credit"], 1.0)
+    return MeasuredRow(
+        what=f"{record['function']} on {record['ranks']} ranks, n = {record['n']:,}",
+        state=("full" if share == 1 else "part" if share else "none") if done else "",
+        mark=f"{share:.0%}" if done else shown(record["status"], 40, 1),
+        message=shown(record["message"], 600, 6),
+        points=clamp(record["points"], clamp(record["max_points"], SUITE_POINTS)),
+        max_points=clamp(record["max_points"], SUITE_POINTS),
     )
 
 

@@ -246,7 +246,7 @@ def judge(spec: MeasuredSpec, record: Record) -> None:
     around, typical = record.around_s, statistics.median(record.reference_s)
     if around > MOST_SHARE * typical:
         raise Refused(
-            f"a call of the reference takes {(typical - around) * 1e3:.3g} ms beside "
+            f"A call of the reference takes {(typical - around) * 1e3:.3g} ms beside "
             f"{around * 1e3:.3g} ms of handing arguments over: too short to measure. A larger n "
             "takes longer."
         )
@@ -261,7 +261,7 @@ def judge(spec: MeasuredSpec, record: Record) -> None:
     record.control = (control.low, control.high)
     if control.high > spec.noise * control.low:
         raise Refused(
-            f"the reference against itself lies between {control.low:.3g} and {control.high:.3g}: "
+            f"The reference against itself lies between {control.low:.3g} and {control.high:.3g}: "
             "this machine is too busy to compare anything on it. Measure again later."
         )
     found = median_interval([s / r for s, r in zip(theirs, ours, strict=True)], CONFIDENCE)

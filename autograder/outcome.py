@@ -37,6 +37,7 @@ class Outcome:
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
     late_seconds: float = 0.0
     key: str = ""
+    measured: list[dict[str, Any]] | None = None  # `grade --measured`; no part of the score
 
     def tests(self, module: str) -> list[dict[str, Any]]:
         """The tests of one module, in the suite's order."""
@@ -79,6 +80,8 @@ class Outcome:
         }
         if self.message:
             report["message"] = self.message
+        if self.measured is not None:
+            report["measured"] = self.measured
         return report
 
 

@@ -58,6 +58,29 @@ def _score_cells(plan: Assignment, outcome: Outcome) -> list[Text]:
     return [name, *cells, Text(f"{outcome.score(plan):.4g}"), Text(_late(outcome))]
 
 
+def measured_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
+    """One row per measurement: student's time over the reference's, its interval, its credit."""
+    table = Table(title="Measured on real ranks", title_justify="left", header_style="bold")
+    table.add_column("student", no_wrap=True)
+    table.add_column("function", no_wrap=True)
+    for name in ("ranks", "ratio", "interval", "credit"):
+        table.add_column(name, justify="right")
+    table.add_column("what it says")
+    for outcome in outcomes:
+        for record in outcome.measured or []:
+            done = record["status"] == "measured"
+            table.add_row(
+                Text(printable(outcome.student)),
+                f"{record['module']}:{record['function']}",
+                str(record["ranks"]),
+                f"{record['ratio']:.3g}" if done else "",
+                f"{record['low']:.3g} to {record['high']:.3g}" if done else "",
+                f"{record['credit']:.0%}" if done else record["status"],
+                Text("" if done else printable(record["message"])),
+            )
+    return table
+
+
 def _late(outcome: Outcome) -> str:
     hours = outcome.late_seconds / 3600
     return "" if hours == 0 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
@@ -170,6 +193,9 @@ def write_csv(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None
         "student", "status", "score", "max_score", "late_seconds",
         *(module.name for module in plan.modules), "message",
     )  # fmt: skip
+    if any(outcome.measured is not None for outcome in outcomes):
+        columns += tuple(f"measured_{s.module}_{s.function}_{s.n}" for s in plan.measured)
+        columns += ("measured_points",)
     table: list[dict[str, object]] = [
         {
             "student": outcome.student,
@@ -180,7 +206,18 @@ def write_csv(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None
             "late_seconds": int(outcome.late_seconds),
             "message": outcome.message,
             **{module.name: outcome.points(module) for module in plan.modules},
+            **_measured_cells(outcome),
         }
         for outcome in outcomes
     ]
     gradebook.write_csv(path, columns, table)
+
+
+def _measured_cells(outcome: Outcome) -> dict[str, object]:
+    """Ratios where there are any, and the points beside the score."""
+    records = outcome.measured or []
+    done = [record for record in records if record["status"] == "measured"]
+    return {
+        **{f"measured_{r['module']}_{r['function']}_{r['n']}": round(r["ratio"], 4) for r in done},
+        "measured_points": sum(record["points"] for record in records),
+    }

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import re
 import signal
 import tomllib
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autograder import assignment as plans
-from autograder import measured
+from autograder import feedback, measured, measured_class, report
 from autograder.assignment import Assignment, MeasuredSpec, ModuleSpec
+from autograder.course import Course
 from autograder.intervals import Band, Interval, credit, median_interval
 from autograder.measured import Record, measure
 from autograder.measured_world import Disturbed, World, room
+from autograder.outcome import Outcome
 from autograder.sandbox import Tier, best_tier
 from ringside import inputs
 
@@ -94,7 +99,7 @@ def test_an_interval_that_straddles_a_bound_has_the_better_side(
 
 
 def judged(student: list[float], reference: list[float], around: float = 0.0) -> Record:
-    record = Record("one", "all_reduce", 2, 9, 4.0, student_s=student, reference_s=reference)
+    record = Record("one", "all_reduce", 2, 1000, 4.0, student_s=student, reference_s=reference)
     record.around_s = around
     measured.judge(MeasuredSpec("one", "all_reduce", "one.py", 2, 9, points=4), record)
     return record
@@ -257,3 +262,48 @@ def test_a_world_that_runs_out_of_turn_is_found_out(sandboxed: None, tmp_path: P
         with pytest.raises(Disturbed, match="ms of CPU time were used"):
             for _ in range(1000):
                 world.check_still()
+
+
+# -- in the reports --------------------------------------------------------------------------------
+
+
+def test_what_was_measured_stands_beside_the_score_and_never_in_it(tmp_path: Path) -> None:
+    plan = replace(toy(), measured=(SPEC,))
+    tests = [{"name": "t", "kind": "values", "points": 100.0, "earned": 100.0, "message": ""}]
+    result = {"modules": {"one": {"score": 100.0, "tests": tests}}}
+    outcome = Outcome("ada", "graded", result=result, modules={"one": MODULE})
+    before = outcome.as_json(plan)
+    assert "measured" not in before
+    record = judged([1.2] * 8, [1.0] * 8)
+    outcome.measured = [asdict(record)]
+    after = outcome.as_json(plan)
+    assert {key: after[key] for key in before} == before
+    json.dumps(after, allow_nan=False)
+    (entry,) = after["measured"]
+    assert (entry["credit"], entry["points"], entry["max_points"]) == (0.5, 2.0, 4.0)
+    report.write_csv(tmp_path / "out.csv", plan, [outcome])
+    (row,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
+    assert (row["score"], row["measured_points"]) == ("100.0", "2.0")
+    assert row["measured_one_all_reduce_1000"] == "1.2"
+    page = feedback.render(feedback.page_of(plan, outcome))
+    assert "1.2 times the reference" in page
+    assert "2 of 4 beside the score" in page
+    assert "100</strong> <span" in page
+
+
+@pytest.mark.parametrize(
+    ("earned", "modules", "message"),
+    [(90.0, {"one": MODULE}, "Tests of its values fail"), (100.0, {}, "was not written")],
+)
+def test_a_module_without_right_values_is_not_measured(
+    earned: float, modules: dict[str, str], message: str
+) -> None:
+    plan = replace(toy(), measured=(SPEC,))
+    tests = [{"name": "t", "kind": "values", "points": 100.0, "earned": earned, "message": ""}]
+    outcome = Outcome("ada", "graded", modules=modules)
+    outcome.result = {"modules": {"one": {"score": earned, "tests": tests}}}
+    said: list[str] = []
+    measured_class.measure_class(plan, [outcome], Course.here(), say=said.append)
+    assert outcome.measured is not None
+    assert message in outcome.measured[0]["message"]
+    assert said == [f"ada, one: not measured: {outcome.measured[0]['message']}"]
