@@ -51,11 +51,9 @@ from pathlib import Path
 from typing import Any
 
 from autograder.course import Course
-from autograder.intervals import Band
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUITE_POINTS = 100.0  # every module's tests add up to this
-BANDS = (Band(1.15, 1.0), Band(1.5, 0.5))  # of measured time, where an assignment says nothing
 
 
 class AssignmentError(ValueError):
@@ -85,6 +83,17 @@ class RunSpec:
     module: str
     points: float
     function: str = "all_reduce"
+
+
+@dataclass(frozen=True)
+class Band:
+    """What a ratio of times (student's over the reference's) of at most ``ratio`` earns."""
+
+    ratio: float
+    credit: float  # 0 to 1
+
+
+BANDS = (Band(1.15, 1.0), Band(1.5, 0.5))  # where an assignment says nothing
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Band", "Interval", "credit", "median_interval"]
+from autograder.assignment import Band
+
+__all__ = ["Interval", "credit", "median_interval"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,6 @@ class Interval:
     low: float
     high: float
     confidence: float
-
-
-@dataclass(frozen=True)
-class Band:
-    """What a ratio of times (student's over the reference's) of at most ``ratio`` earns."""
-
-    ratio: float
-    credit: float  # 0 to 1
 
 
 def median_interval(values: Sequence[float], confidence: float) -> Interval:

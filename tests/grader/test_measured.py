@@ -16,9 +16,9 @@ import pytest
 
 from autograder import assignment as plans
 from autograder import feedback, measured, measured_class, report
-from autograder.assignment import Assignment, MeasuredSpec, ModuleSpec
+from autograder.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.course import Course
-from autograder.intervals import Band, Interval, credit, median_interval
+from autograder.intervals import Interval, credit, median_interval
 from autograder.measured import Record, measure
 from autograder.measured_world import Disturbed, World, room
 from autograder.outcome import Outcome
