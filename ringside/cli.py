@@ -137,10 +137,17 @@ def _add_launch(commands: Any) -> None:
     )
     parser.add_argument("target", metavar="FILE[:FUNCTION]", nargs="?")
     parser.add_argument(
-        "--site", default="local", help="local, zaratan or a TOML file (default local)"
+        "--site", default="local", help="a name of `ringside site list`, or a TOML file"
     )
     parser.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="number of nodes (default 1)"
+    )
+    parser.add_argument(
+        "--gpus-per-node",
+        type=int,
+        default=0,
+        metavar="G",
+        help="GPUs of each node, and ranks on it (default 0: no GPUs)",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"
@@ -299,6 +306,8 @@ def _launch(asked: argparse.Namespace) -> int:
     site = Site.load(asked.site)
     if asked.nodes < 1:
         raise launch.LaunchError(f"--nodes ({asked.nodes}) must be at least 1.")
+    if asked.gpus_per_node < 0:
+        raise launch.LaunchError(f"--gpus-per-node ({asked.gpus_per_node}) must be at least 0.")
     shortcuts = [
         f"{name}={getattr(asked, name)}"
         for name in ("account", "partition", "reservation")
@@ -322,10 +331,11 @@ def _launch(asked: argparse.Namespace) -> int:
         dtype,
         asked.words if script else words,
         asked.out,
+        asked.gpus_per_node,
     )
     if asked.dry_run:
         job.check()
-        print(job.script() if site.scheduler != "none" else launch.shown_command(job))
+        print(job.script(), end="")
         return 0
     # What ranks print stands on standard output, unless a program reads that.
     printed = sys.stderr if asked.json else sys.stdout
