@@ -6,6 +6,8 @@ What runs decides the kind of job, and with the site's launcher the template::
     mpi4py    a function of comm, or a script that imports mpi4py   mpi4py
     gloo      a function of group, or a script that imports torch   torch_gloo | torch_torchrun
     nccl      the same on nodes with GPUs                           torch_nccl | torch_torchrun
+
+A sweep, Jupyter on a node and a grading array have templates of their own.
 """
 
 from __future__ import annotations
@@ -187,14 +189,52 @@ def seconds(time: str) -> int:
     return (hours * 60 + minutes) * 60 + rest
 
 
-def launcher_line(job: Job) -> str:
-    """What starts MPI ranks, all but their number."""
+def sizes(job: Job) -> list[int]:
+    """Numbers of ranks of a sweep: 1, 2, 4, ... and all, those that fill their nodes evenly."""
+    powers = [1 << k for k in range(job.world_size.bit_length())]
+    known = sorted({*powers, job.ranks_per_node, job.world_size})
+    even = [size for size in known if size % -(-size // job.ranks_per_node) == 0]
+    return [size for size in even if size <= job.world_size]
+
+
+def launcher(job: Job) -> tuple[str, str]:
+    """What starts MPI ranks: for all of the job, and what a sweep adds for fewer of them."""
     words = shlex.split(str(job.settings["launcher"]))
-    if Path(words[0]).name == "srun":
-        return shlex.join([*words, "--kill-on-bad-exit=1"])  # the number is the job's
+    if Path(words[0]).name == "srun":  # the number of all ranks is the job's
+        fewer = '--nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node"'
+        return shlex.join([*words, "--kill-on-bad-exit=1"]), fewer
     if words[0] == "mpiexec" and not job.settings["environment"]:
         words[0] = mpiexec()  # this environment's; another one's is on the job's PATH
-    return shlex.join([*words, "-n", str(job.world_size)])
+    return shlex.join(words), '-n "$ranks"'
+
+
+def run_values(job: Job) -> dict[str, Any]:
+    """What the templates of one run are filled with, beside names and folders."""
+    start, _ = launcher(job) if job.kind == "mpi4py" else ("", "")
+    if start and Path(shlex.split(start)[0]).name != "srun":
+        start = f"{start} -n {job.world_size}"
+    return {**job.values(), **python_here(job), "launcher": start}
+
+
+def sweep_values(job: Job) -> dict[str, Any]:
+    """What the template of a sweep is filled with, beside names and folders."""
+    fewer = '--nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node"'
+    start, count = launcher(job) if job.kind == "mpi4py" else ("", fewer)
+    added = {"kind": job.kind, "torchrun": job.torchrun, "sizes": sizes(job)}
+    return {
+        **job.values(),
+        **python_here(job),
+        **added,
+        "launcher": start,
+        "rank_count": count,
+    }
+
+
+def service_values(job: Job, cpus: int) -> dict[str, Any]:
+    """What templates of one process on each node are filled with: Jupyter, grading."""
+    values = {**job.values(), **python_here(job)}
+    values |= {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": cpus}
+    return values
 
 
 def mpiexec() -> str:

@@ -6,6 +6,7 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
     run.trace.gz    the calls of one run, which `ringside replay` and the lecture can draw
     run.sbatch      the job's script, which can be run again with `sbatch` (here: `bash`)
     run.log         on a cluster: what the job printed
+    sweep.csv, .svg of a sweep: time over ranks (`ringside.sweep`); run.json is of the most ranks
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from ringside import inputs, jobscript, slurm
+from ringside import inputs, jobscript, slurm, sweep
 from ringside.draw.units import format_bytes, format_time
 from ringside.errors import TargetError
 from ringside.jobscript import Job, LaunchError, mpiexec
@@ -95,6 +96,7 @@ class Launch:
     words: Sequence[str] = ()
     out: Path = Path()
     gpus_per_node: int = 0
+    sweep: bool = False  # 1, 2, 4, ... ranks one after the other
 
     @property
     def job(self) -> Job:
@@ -113,6 +115,10 @@ class Launch:
     @property
     def scratch(self) -> Path:
         return self.out.resolve() / ".ringside-run"
+
+    @property
+    def sweep_folder(self) -> Path:
+        return self.out.resolve() / "sweep"
 
     def check(self) -> None:
         """Refuse now what would fail only on the cluster.
@@ -144,18 +150,17 @@ class Launch:
     def script(self) -> str:
         """The job's script: for the site's scheduler, or for bash where there is none."""
         job = self.job
-        values: dict[str, Any] = {
-            **job.values(),
-            **jobscript.python_here(job),
-            "launcher": jobscript.launcher_line(job) if job.kind == "mpi4py" else "",
+        values = jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job)
+        values |= {
             "job_name": f"ringside-{self.path.stem}",
             "folder": str(self.target.folder),
             "out": str(self.out.resolve()),
+            "sweep": str(self.sweep_folder),
             "record": str(self.scratch),
             "log": str(self.out.resolve() / "run.log"),
             "arguments": shlex.join(self.arguments()),
         }
-        return self.site.render(job.template(), values)
+        return self.site.render("sweep.sbatch.j2" if self.sweep else job.template(), values)
 
 
 def here_environment() -> dict[str, str]:
@@ -194,6 +199,8 @@ def run(
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(launch.scratch, ignore_errors=True)
+    if launch.sweep:
+        shutil.rmtree(launch.sweep_folder, ignore_errors=True)
     launch.scratch.mkdir()
     before = _stamp(launch.out)
     if launch.site.scheduler == "none":
@@ -239,10 +246,12 @@ def _submit(launch: Launch) -> str:
 
 def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None) -> str:
     deadline_s = float(str(launch.settings["deadline_s"]))
+    up_to = "up to " if launch.sweep else ""
     say(
-        f"{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
+        f"{up_to}{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
         "(--set deadline_s=...) ..."
     )
+    num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
     process = subprocess.Popen(
         ["bash", str(_write_script(launch))],
         stdin=subprocess.DEVNULL,
@@ -250,7 +259,9 @@ def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None
         start_new_session=True,
     )
     try:
-        process.wait(deadline_s + 20)  # the ranks end by themselves at the deadline, and say where
+        process.wait(
+            num_runs * (deadline_s + 20)
+        )  # the ranks end by themselves at the deadline, and say where
     except subprocess.TimeoutExpired:
         return "the ranks did not end, and could not say where they were."
     finally:
@@ -278,28 +289,52 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 def _outcome(
     launch: Launch, before: tuple[int, int] | None, job_id: str | None, meaning: str
 ) -> Outcome:
-    failures = [
-        json.loads(path.read_text()) for path in sorted(launch.scratch.glob("failure-*.json"))
-    ]
+    failures = _failures(launch)
     if failures:
-        first = min(failures, key=lambda failure: int(failure["rank"]))
+        first = failures[0]
         ours = first["kind"] in ("size", "asked")
         return Outcome("not run" if ours else "failed", first["message"], None, job_id)
     if _stamp(launch.out) in (None, before):
         detail = meaning or "the ranks ended without a word; the lines above may say why."
         return Outcome("failed" if "wall time" in meaning else "not run", detail, None, job_id)
     record = json.loads((launch.out / "run.json").read_text())
-    wrong = [entry["n"] for entry in record["measurements"] if entry["values"] == "wrong"]
+    wrong = _wrong_lengths(launch, record)
     if wrong:
         message = (
             f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
         )
         return Outcome("wrong values", message, record, job_id)
-    return Outcome(
-        "complete",
-        f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in.",
-        record,
-        job_id,
+    written = f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in."
+    if launch.sweep:
+        written = f"{launch.out / 'sweep.csv'} has all times; run.json is of the most ranks."
+    return Outcome("complete", written, record, job_id)
+
+
+def _failures(launch: Launch) -> list[dict[str, Any]]:
+    """What ranks left who failed, the lowest rank first; of a sweep, that of the fewest ranks."""
+    folders = [launch.scratch]
+    if launch.sweep:
+        each = [launch.sweep_folder / str(size) for size in jobscript.sizes(launch.job)]
+        folders = [folder / launch.scratch.name for folder in each]
+    for folder in folders:
+        found = [json.loads(path.read_text()) for path in sorted(folder.glob("failure-*.json"))]
+        found.sort(key=lambda failure: int(failure["rank"]))
+        if found and launch.sweep:
+            found[0]["message"] = f"on {folder.parent.name} ranks: {found[0]['message']}"
+        if found:
+            return found
+    return []
+
+
+def _wrong_lengths(launch: Launch, record: Mapping[str, Any]) -> list[int]:
+    records = list(sweep.runs(launch.sweep_folder).values()) if launch.sweep else [record]
+    return sorted(
+        {
+            entry["n"]
+            for each in records
+            for entry in each["measurements"]
+            if entry["values"] == "wrong"
+        }
     )
 
 
