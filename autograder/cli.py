@@ -12,11 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder import assignment as plans
-from autograder import feedback, measured_class, pipeline, report
+from autograder import feedback, measured_class, measured_site, pipeline, report
 from autograder.assignment import Assignment, AssignmentError
 from autograder.course import PUBLIC_SECRET, Course
 from autograder.outcome import Outcome
 from autograder.sandbox import SandboxUnavailable, best_tier
+from ringside.errors import RingsideError
+from ringside.sites import Site
 from ringside.trace import write_atomically
 
 EXAMPLES = """examples:
@@ -48,7 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     action: Callable[[argparse.Namespace], int] = options.action
     try:
         return action(options)
-    except (AssignmentError, SandboxUnavailable, pipeline.PathError, OSError) as error:
+    except (
+        AssignmentError,
+        SandboxUnavailable,
+        pipeline.PathError,
+        RingsideError,
+        OSError,
+    ) as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -129,6 +137,9 @@ def _add_measuring_options(sub: argparse.ArgumentParser) -> None:
         help="also time what the assignment names, in turns with the reference",
     )
     group.add_argument("--ranks", type=int, metavar="P", help="default: the assignment's")
+    group.add_argument("--site", metavar="NAME", help="where: local (default), or a cluster's name")
+    group.add_argument("--nodes", type=int, metavar="N", help="how many measure at a time (1)")
+    group.add_argument("--set", action="append", metavar="NAME=VALUE", help="a site's variable")
 
 
 def build(options: argparse.Namespace) -> int:
@@ -187,18 +198,14 @@ def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 def grade(options: argparse.Namespace) -> int:
     """`autograder grade`"""
+    asked = [n for n in ("ranks", "site", "nodes", "set") if getattr(options, n) is not None]
+    if asked and not options.measured:
+        raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
     course = Course.here()
     plan = plans.load(options.assignment, course)
     outcomes = grade_paths(plan, options.paths, options, course)
     if options.measured:
-        measured_class.measure_class(
-            plan,
-            outcomes,
-            course,
-            say=lambda line: print(report.printable(line), file=sys.stderr),
-            trusted=options.trust_submissions,
-            ranks=options.ranks,
-        )
+        measure(plan, outcomes, options, course)
     to_stdout = options.json is not None and str(options.json) == "-"
     if options.json is not None:
         text = json.dumps(as_json(plan, outcomes), indent=1, allow_nan=False) + "\n"
@@ -219,6 +226,41 @@ def grade(options: argparse.Namespace) -> int:
             "No course secret is set: hidden inputs can be guessed (see README).", file=sys.stderr
         )
     return _status(outcomes)
+
+
+def measure(
+    plan: Assignment, outcomes: Sequence[Outcome], options: argparse.Namespace, course: Course
+) -> None:
+    """Time what the assignment names, here or on a cluster, and note it in the outcomes."""
+    if not plan.measured:
+        raise AssignmentError(f"{plan.name} has no [[measured]] entry: nothing is to be timed.")
+
+    def say(line: str) -> None:
+        print(report.printable(line), file=sys.stderr)
+
+    site = Site.load(options.site or "local")
+    settings = site.settings(options.set or ())
+    if site.scheduler == "none":
+        measured_class.measure_class(
+            plan,
+            outcomes,
+            course,
+            say=say,
+            trusted=options.trust_submissions,
+            ranks=options.ranks,
+        )
+        return
+    measured_site.measure_on_site(
+        plan,
+        outcomes,
+        pipeline.find(plan, options.paths),
+        course,
+        site,
+        settings,
+        nodes=options.nodes or 1,
+        say=say,
+        ranks=options.ranks,
+    )
 
 
 def _status(outcomes: Sequence[Outcome]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from autograder import assignment as plans
-from autograder import feedback, measured, measured_class, report
+from autograder import cli, feedback, measured, measured_class, measured_site, report
 from autograder.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.course import Course
 from autograder.intervals import Interval, credit, median_interval
@@ -24,6 +24,8 @@ from autograder.measured_world import Disturbed, World, room
 from autograder.outcome import Outcome
 from autograder.sandbox import Tier, best_tier
 from ringside import inputs
+from ringside.errors import RingsideError
+from ringside.sites import Site
 
 MODULE = """
 import numpy as np
@@ -307,3 +309,46 @@ def test_a_module_without_right_values_is_not_measured(
     assert outcome.measured is not None
     assert message in outcome.measured[0]["message"]
     assert said == [f"ada, one: not measured: {outcome.measured[0]['message']}"]
+
+
+# -- on a cluster ----------------------------------------------------------------------------------
+
+
+def test_the_arrays_script_asks_for_a_core_a_rank_and_one_for_the_clock(tmp_path: Path) -> None:
+    course = Course(kit=tmp_path / "kit", root=tmp_path / "course")
+    plan, site = replace(toy(), measured=(replace(SPEC, ranks=8),)), Site.load("zaratan")
+    made = measured_site.render(plan, 3, course, site, site.settings(), tmp_path, 2, None)
+    for line in (
+        "#SBATCH --cpus-per-task=9",
+        "#SBATCH --array=0-2%2",
+        f"export RINGSIDE_COURSE={tmp_path / 'course'}",
+        f"cd {tmp_path / 'kit'} || exit 2",
+    ):
+        assert line in made.splitlines()
+    assert '--json "$record.part" --measured\n' in made
+    fewer = measured_site.render(plan, 3, course, site, site.settings(), tmp_path, 2, 4)
+    assert '--json "$record.part" --measured --ranks 4\n' in fewer
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"submissions": [{"measured": [{"credit": 1}]}]}'])
+def test_a_task_that_left_no_record_takes_nothing_from_anybody(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "0.json"
+    path.write_text(text)
+    plan = replace(toy(), measured=(SPEC,))
+    (record,) = measured_site.records(plan, path, None, "task 0 of job 7")
+    assert (record["status"], record["credit"]) == ("not measured", 0.0)
+    assert record["message"].startswith("task 0 of job 7 left no record")
+
+
+def test_a_course_that_nodes_cannot_see_is_refused() -> None:
+    course = Course(kit=Path("/kit"), root=Path("/tmp/course"))
+    plan, site = replace(toy(), measured=(SPEC,)), Site.load("zaratan")
+    with pytest.raises(RingsideError, match="every node has a /tmp of its own"):
+        measured_site.measure_on_site(
+            plan, [], [], course, site, site.settings(), nodes=1, say=lambda line: None
+        )
+
+
+def test_words_about_measuring_want_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["grade", "a03_allreduce", ".", "--site", "zaratan"]) == 2
+    assert "--site says how to measure: it wants --measured too." in capsys.readouterr().err
