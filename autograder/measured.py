@@ -17,7 +17,6 @@ too uneven, or where the call is too short. Modelled time is always graded, what
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import statistics
@@ -30,7 +29,7 @@ from typing import Any
 from autograder.assignment import Assignment, MeasuredSpec
 from autograder.grading import staged
 from autograder.intervals import credit, median_interval
-from autograder.measured_world import CallFailed, Disturbed, Unavailable, World, room
+from autograder.measured_world import CallFailed, Disturbed, Unavailable, World, cores, room
 from ringside import inputs
 
 __all__ = ["Record", "Refused", "judge", "measure"]
@@ -134,10 +133,10 @@ class _Failed(RuntimeError):
 
 
 def _refuse_few_cores(ranks: int) -> None:
-    cores = len(os.sched_getaffinity(0))
-    if cores < ranks:
+    available = len(cores())
+    if available < ranks:
         raise Refused(
-            f"{socket.gethostname()} gives this job {cores} cores and {ranks} ranks want one "
+            f"{socket.gethostname()} gives this job {available} cores and {ranks} ranks want one "
             "each: ranks that take turns on a core would measure the turns."
         )
 

@@ -46,7 +46,7 @@ from autograder.watchdog import ProcessId, descendants
 from ringside import codec
 from ringside.errors import CodecError
 
-__all__ = ["CallFailed", "Disturbed", "Unavailable", "Window", "World", "room"]
+__all__ = ["CallFailed", "Disturbed", "Unavailable", "Window", "World", "cores", "room"]
 
 _TICK_S = 0.1
 _SLACK = 1 << 16
@@ -147,8 +147,8 @@ class World:
                 "RINGSIDE_JOB_ARGUMENTS": str(self._room),
                 "RINGSIDE_JOB_TARGET": self.target,
             }
-            cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:world_size]))
-            command = ["/usr/bin/taskset", "-c", cores]
+            mine = ",".join(map(str, cores()[:world_size]))
+            command = ["/usr/bin/taskset", "-c", mine]
             command += command_inside([world_size], self._sandbox, launcher)
             fds = [fd for pair in pairs for fd in pair]
             self._process = self._sandbox.popen(command, pass_fds=fds, env=environment)
@@ -287,6 +287,19 @@ class World:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def cores() -> list[int]:
+    """The cores that this process may use: of each, one processor, since siblings share it."""
+    found: dict[str, int] = {}
+    for number in sorted(os.sched_getaffinity(0)):
+        topology = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        try:
+            siblings = topology.read_text().strip()
+        except OSError:
+            siblings = str(number)
+        found.setdefault(siblings, number)
+    return list(found.values())
 
 
 def _sealed_memory(nbytes: int) -> int:
