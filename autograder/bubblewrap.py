@@ -87,6 +87,7 @@ def arguments(
     limits: Limits,
     as_root: bool,
     newest_options: bool = True,
+    devices: Sequence[Path] = (),
 ) -> list[str]:
     """bubblewrap's options, without the command.
 
@@ -95,6 +96,7 @@ def arguments(
         env: the whole environment inside.
         as_root: whether bubblewrap is run by root.
         newest_options: whether this bubblewrap knows ``--disable-userns`` (0.8).
+        devices: device files that are there inside too, such as GPUs.
     """
     options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     options += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
@@ -109,6 +111,8 @@ def arguments(
         options += ["--setenv", name, value]
     options += _mounts({**_system_binds(), **binds})
     options += ["--proc", "/proc", "--dev", "/dev"]
+    for device in devices:
+        options += ["--dev-bind", str(device), str(device)]
     options += ["--size", str(limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev"]
     options += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]

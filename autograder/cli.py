@@ -137,6 +137,9 @@ def _add_measuring_options(sub: argparse.ArgumentParser) -> None:
         help="also time what the assignment names, in turns with the reference",
     )
     group.add_argument("--ranks", type=int, metavar="P", help="default: the assignment's")
+    group.add_argument(
+        "--gpus", action="store_true", default=None, help="modules of torch on a GPU a rank"
+    )
     group.add_argument("--site", metavar="NAME", help="where: local (default), or a cluster's name")
     group.add_argument("--nodes", type=int, metavar="N", help="how many measure at a time (1)")
     group.add_argument("--set", action="append", metavar="NAME=VALUE", help="a site's variable")
@@ -198,7 +201,9 @@ def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 def grade(options: argparse.Namespace) -> int:
     """`autograder grade`"""
-    asked = [n for n in ("ranks", "site", "nodes", "set") if getattr(options, n) is not None]
+    asked = [
+        n for n in ("ranks", "gpus", "site", "nodes", "set") if getattr(options, n) is not None
+    ]
     if asked and not options.measured:
         raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
     course = Course.here()
@@ -248,6 +253,7 @@ def measure(
             say=say,
             trusted=options.trust_submissions,
             ranks=options.ranks,
+            gpus=bool(options.gpus),
         )
         return
     measured_site.measure_on_site(
@@ -260,6 +266,7 @@ def measure(
         nodes=options.nodes or 1,
         say=say,
         ranks=options.ranks,
+        gpus=bool(options.gpus),
     )
 
 

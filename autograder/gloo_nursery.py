@@ -1,5 +1,7 @@
 """Inside the sandbox: start ranks of torch's own gloo as forks of one process that imported torch.
 
+With ``RINGSIDE_JOB_BACKEND=nccl`` they are ranks of NCCL, with a GPU each.
+
 Importing torch takes seconds, so it is done once. gloo finds its partners through a file, and
 talks over the sandbox's loopback device.
 
@@ -82,8 +84,11 @@ def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: in
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world_size)):
             os.environ[name] = str(value)
+        backend = os.environ.get("RINGSIDE_JOB_BACKEND", "gloo")
+        if backend == "nccl":
+            _take_gpu(rank)
         dist.init_process_group(
-            "gloo",
+            backend,
             store=dist.FileStore(store, world_size),  # type: ignore[attr-defined]
             rank=rank,
             world_size=world_size,
@@ -95,6 +100,16 @@ def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: in
         traceback.print_exc()
         return 1
     return 0
+
+
+def _take_gpu(rank: int) -> None:
+    """Choose this rank's GPU, of those that the job has."""
+    import torch
+
+    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+    if visible := os.environ.get("RINGSIDE_JOB_GPUS"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    torch.cuda.set_device(rank)
 
 
 if __name__ == "__main__":

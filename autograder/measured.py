@@ -20,8 +20,8 @@ from __future__ import annotations
 import secrets
 import socket
 import statistics
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,15 +29,24 @@ from typing import Any
 from autograder.assignment import Assignment, MeasuredSpec
 from autograder.grading import staged
 from autograder.intervals import credit, median_interval
-from autograder.measured_world import CallFailed, Disturbed, Unavailable, World, cores, room
+from autograder.measured_world import (
+    CallFailed,
+    Disturbed,
+    Unavailable,
+    Window,
+    World,
+    cores,
+    num_gpus,
+    room,
+)
 from ringside import inputs
 
-__all__ = ["Record", "Refused", "judge", "measure"]
+__all__ = ["Pair", "Record", "Refused", "judge", "measure"]
 
 CONFIDENCE = 0.95  # of the ratio; the control has half as many pairs, and CONTROL_CONFIDENCE
 CONTROL_CONFIDENCE = 0.9
 WARM_UP = 2  # pairs
-AROUND = 3  # times before the pairs, and after
+AROUND = 2  # times before every fourth pair
 START_S = 90.0  # until ranks are there, or the reference returns: torch imports for seconds
 PATIENCE_S = 10.0  # for one call of the student's, or 5 times what the reference took
 MOST_SHARE = 0.5  # of a call's window that may be order and reply
@@ -89,6 +98,8 @@ def measure(
     *,
     trusted: bool = False,
     ranks: int | None = None,
+    gpus: bool = False,
+    alone: bool = False,
     patience_s: float = PATIENCE_S,
 ) -> Record:
     """Measure one function of one submission, here.
@@ -97,18 +108,34 @@ def measure(
         student, reference: folders with the modules of each.
         trusted: go on where no sandbox works.
         ranks: in place of the number that the assignment says.
+        gpus: functions of torch.distributed on NCCL, a GPU a rank.
+        alone: make each world for its turn; always so with GPUs.
     """
     spec_ranks = ranks or spec.ranks
     record = Record(spec.module, spec.function, spec_ranks, spec.n, spec.points)
     record.host = socket.gethostname()
     try:
-        _refuse_few_cores(spec_ranks)
+        _refuse_few("cores", len(cores()), spec_ranks)
+        torch = inputs.takes_group(reference / spec.file, spec.function)
+        record.launcher = ("nccl" if gpus else "gloo") if torch else "mpiexec"
+        if record.launcher == "nccl":
+            _refuse_few("GPUs", num_gpus(), spec_ranks)
         with ExitStack() as stack:
             folders = [stack.enter_context(staged(plan, each)) for each in (student, reference)]
-            pair = _Pair(spec, spec_ranks, *folders, trusted=trusted, patience_s=patience_s)
+            pair = Pair(
+                spec,
+                spec_ranks,
+                *folders,
+                trusted=trusted,
+                patience_s=patience_s,
+                launcher=record.launcher,
+                alone=alone or record.launcher == "nccl",
+            )
             stack.callback(pair.close)
-            pair.start(record)
+            pair.start()
+            record.sandbox = pair.tier
             _take_turns(pair, spec, record)
+            record.sandbox = pair.tier
         judge(spec, record)
     except _Wrong as wrong:
         record.status, record.message = "wrong values", str(wrong)
@@ -132,17 +159,20 @@ class _Failed(RuntimeError):
     pass
 
 
-def _refuse_few_cores(ranks: int) -> None:
-    available = len(cores())
+def _refuse_few(what: str, available: int, ranks: int) -> None:
     if available < ranks:
         raise Refused(
-            f"{socket.gethostname()} gives this job {available} cores and {ranks} ranks want one "
-            "each: ranks that take turns on a core would measure the turns."
+            f"{socket.gethostname()} gives this job {available} {what} and {ranks} ranks want one "
+            f"each: ranks that share would measure how they share."
         )
 
 
-class _Pair:
-    """The student's world and the reference's."""
+class Pair:
+    """The student's world and the reference's.
+
+    Both wait beside each other, stopped; or, ``alone``, each is made for its turn and ended after
+    it, since what a GPU has been given goes on when its process is stopped.
+    """
 
     def __init__(
         self,
@@ -153,31 +183,36 @@ class _Pair:
         *,
         trusted: bool,
         patience_s: float,
+        launcher: str,
+        alone: bool,
     ) -> None:
-        self.spec, self.ranks, self.patience_s = spec, ranks, patience_s
+        self.spec, self.ranks, self.patience_s, self.alone = spec, ranks, patience_s, alone
         self.path = reference / spec.file
-        self.launcher = "gloo" if inputs.takes_group(self.path, spec.function) else "mpiexec"
-        target = f"{Path(spec.file).stem}:{spec.function}"
-        options: Mapping[str, Any] = {
-            "launcher": self.launcher,
+        self._folders = {"student": student, "reference": reference}
+        self._options: Mapping[str, Any] = {
+            "launcher": launcher,
             "room": room(self.arguments()),
             "trust_submissions": trusted,
         }
-        self.reference = World(reference, target, ranks, **options)
-        try:
-            self.student = World(student, target, ranks, **options)
-        except BaseException:
-            self.reference.close()
-            raise
+        self.worlds: dict[str, World] = {}
+        self.tier = ""
 
-    def start(self, record: Record) -> None:
-        """Both worlds up and stopped."""
-        record.launcher, record.sandbox = self.launcher, self.reference.tier
-        self.reference.begin(START_S)
+    def _world(self, who: str) -> World:
+        target = f"{Path(self.spec.file).stem}:{self.spec.function}"
+        world = World(self._folders[who], target, self.ranks, **self._options)
+        self.tier = world.tier
         try:
-            self.student.begin(START_S)
-        except CallFailed as failed:
-            raise _Failed(f"{self.spec.file} on real ranks: {failed}.") from None
+            world.begin(START_S)
+        except BaseException:
+            world.close()
+            raise
+        return world
+
+    def start(self) -> None:
+        """Both worlds up and stopped, where they may be there at once."""
+        for who in () if self.alone else ("reference", "student"):
+            with self._blamed(who):
+                self.worlds[who] = self._world(who)
 
     def arguments(self) -> list[tuple[Any, ...]]:
         """Each rank's arguments, of a seed that nobody has seen."""
@@ -194,48 +229,83 @@ class _Pair:
             CallFailed: the reference's.
         """
         arguments = self.arguments()
-        if student_first:
-            theirs = self._students(arguments)
-        ours = self.reference.call(arguments, START_S)
-        self.patience_s = max(self.patience_s, 5 * ours.seconds)
-        if not student_first:
-            theirs = self._students(arguments)
-        self.student.check_still()
+        found: dict[str, Window] = {}
+        for who in ("student", "reference") if student_first else ("reference", "student"):
+            found[who] = self._call(who, arguments)
+        if not self.alone:
+            self.worlds["student"].check_still()
+        theirs, ours = found["student"], found["reference"]
         for rank, (value, wanted) in enumerate(zip(theirs.values, ours.values, strict=True)):
-            if not inputs.matches((value,), (wanted,)):
+            if not _same(value, wanted):
                 raise _Wrong(
-                    f"{self.spec.function} on {self.ranks} real ranks, n = {self.spec.n}: rank "
-                    f"{rank}'s result is not the reference's, so its time says nothing."
+                    f"{self._where}: rank {rank}'s result is not the reference's, so its time "
+                    "says nothing."
                 )
         return theirs.seconds, ours.seconds
 
-    def _students(self, arguments: list[tuple[Any, ...]]) -> Any:
-        try:
-            return self.student.call(arguments, self.patience_s)
-        except CallFailed as failed:
-            raise _Failed(
-                f"{self.spec.function} on {self.ranks} real ranks, n = {self.spec.n}: {failed}."
-            ) from None
+    def _call(self, who: str, arguments: list[tuple[Any, ...]]) -> Window:
+        patience_s = START_S if who == "reference" else self.patience_s
+        with self._blamed(who):
+            if self.alone:
+                with self._world(who) as world:
+                    world.call(self.arguments(), START_S)  # to warm up
+                    window = world.call(arguments, patience_s)
+            else:
+                window = self.worlds[who].call(arguments, patience_s)
+        if who == "reference":
+            self.patience_s = max(self.patience_s, 5 * window.seconds)
+        return window
 
     def around(self) -> float:
         """Seconds that order, arguments, result and reply take, without the call."""
-        return self.reference.echo(self.arguments(), START_S)
+        with self._blamed("reference"):
+            if not self.alone:
+                return self.worlds["reference"].echo(self.arguments(), START_S)
+            with self._world("reference") as world:
+                world.call(self.arguments(), START_S)
+                return world.echo(self.arguments(), START_S)
+
+    @contextmanager
+    def _blamed(self, who: str) -> Iterator[None]:
+        """What goes wrong is the student's, or ours."""
+        try:
+            yield
+        except CallFailed as failed:
+            if who == "student":
+                raise _Failed(f"{self._where}: {failed}.") from None
+            raise
+        except Disturbed as disturbed:
+            if who == "student":
+                raise
+            raise CallFailed(f"the reference: {disturbed}") from None
+
+    @property
+    def _where(self) -> str:
+        return f"{self.spec.function} on {self.ranks} real ranks, n = {self.spec.n}"
 
     def close(self) -> None:
-        self.student.close()
-        self.reference.close()
+        for world in self.worlds.values():
+            world.close()
 
 
-def _take_turns(pair: _Pair, spec: MeasuredSpec, record: Record) -> None:
-    """Warm up, then student and reference in pairs, and what surrounds a call before and after."""
+def _same(value: Any, wanted: Any) -> bool:
+    try:
+        return inputs.matches((value,), (wanted,))
+    except (TypeError, ValueError):  # of kinds that can't be compared
+        return False
+
+
+def _take_turns(pair: Pair, spec: MeasuredSpec, record: Record) -> None:
+    """Warm up, then student and reference in pairs, and at times what surrounds a call."""
     for number in range(WARM_UP):
         pair.turn(student_first=bool(number % 2))
-    around = [pair.around() for _ in range(AROUND)]
+    around = []
     for number in range(spec.pairs):
+        if number % 4 == 0:
+            around += [pair.around() for _ in range(AROUND)]
         theirs, ours = pair.turn(student_first=number.bit_count() % 2 == 0)
         record.student_s.append(theirs)
         record.reference_s.append(ours)
-    around += [pair.around() for _ in range(AROUND)]
     record.around_s = statistics.median(around)
 
 

@@ -30,13 +30,14 @@ def measure_class(
     say: Say,
     trusted: bool = False,
     ranks: int | None = None,
+    gpus: bool = False,
 ) -> None:
     """Measure what the assignment says, for every submission, and note it in each outcome."""
     reference = course.solution(plan.name)
     for outcome in outcomes:
         outcome.measured = []
         for spec in plan.measured if outcome.status == "graded" else ():
-            record = _measured(plan, spec, outcome, reference, trusted, ranks)
+            record = _measured(plan, spec, outcome, reference, trusted, ranks, gpus)
             outcome.measured.append(asdict(record))
             say(f"{outcome.student}, {spec.module}: {record.status}: {record.message}")
 
@@ -48,6 +49,7 @@ def _measured(
     reference: Path,
     trusted: bool,
     ranks: int | None,
+    gpus: bool,
 ) -> Record:
     reason = _not_to_be_measured(spec, outcome)
     if reason:
@@ -55,7 +57,7 @@ def _measured(
         record.status, record.message = "not measured", reason
         return record
     with module_folder(outcome.modules) as folder:
-        return measure(plan, spec, folder, reference, trusted=trusted, ranks=ranks)
+        return measure(plan, spec, folder, reference, trusted=trusted, ranks=ranks, gpus=gpus)
 
 
 def _not_to_be_measured(spec: MeasuredSpec, outcome: Outcome) -> str:

@@ -53,6 +53,7 @@ def measure_on_site(
     nodes: int,
     say: Say,
     ranks: int | None = None,
+    gpus: bool = False,
 ) -> None:
     """Submit the array, wait for its end, and note in each outcome what its task found.
 
@@ -73,7 +74,7 @@ def measure_on_site(
     paths = [str(submission.path.resolve()) for submission in submissions]
     (folder / "submissions.txt").write_text("".join(f"{path}\n" for path in paths))
     script = folder / "grade.sbatch"
-    script.write_text(render(plan, len(paths), course, site, settings, folder, nodes, ranks))
+    script.write_text(render(plan, len(paths), course, site, settings, folder, nodes, ranks, gpus))
     job_id = slurm.submit(script)
     say(f"job {job_id}: {len(paths)} submissions, {nodes} at a time, on {site.name}; {folder}")
     try:
@@ -97,12 +98,15 @@ def render(
     folder: Path,
     nodes: int,
     ranks: int | None,
+    gpus: bool = False,
 ) -> str:
     """The array's script: a node's worth of cores for each task, and one process that grades."""
     cores = ranks or max((spec.ranks for spec in plan.measured), default=1)
     # One core more, for the process that holds the clock.
-    values = jobscript.service_values(jobscript.Job(site, settings, "mpi4py", 1), cores + 1)
+    job = jobscript.Job(site, settings, "nccl" if gpus else "mpi4py", 1, cores if gpus else 0)
+    values = jobscript.service_values(job, cores + 1)
     options = ["--measured", *(["--ranks", str(ranks)] if ranks else [])]
+    options += ["--gpus"] if gpus else []
     values |= {
         "job_name": f"measure-{plan.name}",
         "folder": str(course.kit),

@@ -16,6 +16,9 @@ stopping every process of a world whenever it isn't its turn:
   again, so nothing can be computed afterwards.
 * The clock is the grader's own. A patched ``time`` in the rank is nobody's clock.
 
+A GPU goes on with what it was given when a process is stopped, so with GPUs there is one world at
+a time, made anew for each turn (``autograder.measured``). No GPU was there to run that part on.
+
 The worlds share nothing: each has its own process, network, file and memory namespaces. Real ranks
 of one world are not confined one from another (see ``autograder.mpi_job``).
 """
@@ -33,7 +36,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -46,7 +49,7 @@ from autograder.watchdog import ProcessId, descendants
 from ringside import codec
 from ringside.errors import CodecError
 
-__all__ = ["CallFailed", "Disturbed", "Unavailable", "Window", "World", "cores", "room"]
+__all__ = ["CallFailed", "Disturbed", "Unavailable", "Window", "World", "cores", "num_gpus", "room"]
 
 _TICK_S = 0.1
 _SLACK = 1 << 16
@@ -94,7 +97,7 @@ class World:
         modules: the folder of the module and of all that it imports.
         target: ``module:function``.
         world_size: how many ranks; also how many cores they get, the first of this process's.
-        launcher: "mpiexec", or "gloo".
+        launcher: "mpiexec", "gloo", or "nccl" with a GPU a rank.
         room: bytes of a rank's arguments; results may be twice as large.
     """
 
@@ -110,13 +113,17 @@ class World:
     ) -> None:
         self.target = target
         self._room = room
-        nursery = gloo_nursery if launcher == "gloo" else mpi_nursery
+        nursery = mpi_nursery if launcher == "mpiexec" else gloo_nursery
         sources = {"driver": measured_driver, "nursery": nursery, "stand_in": mpi_stand_in}
         limits = Limits(memory_bytes=(2 << 30) + 8 * world_size * room)
+        if launcher == "nccl":  # CUDA maps all memory that there is, and needs more of the host's
+            more = limits.memory_bytes + (world_size << 32)
+            limits = replace(limits, memory_bytes=more, address_bytes=1 << 50)
         self._sandbox = Sandbox(
             modules,
             extra={f"{name}.py": Path(str(m.__file__)).read_bytes() for name, m in sources.items()},
             limits=limits,
+            devices=gpu_files() if launcher == "nccl" else (),
             trust_submissions=trust_submissions,
         )
         if self._sandbox.tier == Tier.LANDLOCK:
@@ -146,6 +153,8 @@ class World:
                 "RINGSIDE_JOB_RANKS": ";".join(f"{a},{b}" for a, b in pairs),
                 "RINGSIDE_JOB_ARGUMENTS": str(self._room),
                 "RINGSIDE_JOB_TARGET": self.target,
+                "RINGSIDE_JOB_BACKEND": launcher,
+                "RINGSIDE_JOB_GPUS": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
             }
             mine = ",".join(map(str, cores()[:world_size]))
             command = ["/usr/bin/taskset", "-c", mine]
@@ -300,6 +309,19 @@ def cores() -> list[int]:
             siblings = str(number)
         found.setdefault(siblings, number)
     return list(found.values())
+
+
+def gpu_files() -> list[Path]:
+    """What a process opens to use the GPUs of this machine."""
+    return sorted(each for each in Path("/dev").glob("nvidia*") if each.is_char_device())
+
+
+def num_gpus() -> int:
+    """How many GPUs this process may use: the scheduler's choice, else all."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([word for word in visible.split(",") if word.strip()])
+    return len([each for each in gpu_files() if each.name.removeprefix("nvidia").isdigit()])
 
 
 def _sealed_memory(nbytes: int) -> int:

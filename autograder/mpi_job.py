@@ -119,7 +119,7 @@ def run_mpi(
 def command_inside(worlds: Sequence[int], sandbox: Sandbox, launcher: str) -> list[str]:
     """The command, as it is inside, that starts worlds of so many ranks, one after another."""
     nursery = [sandbox.python, "-I", str(sandbox.job_path / "nursery.py"), "nursery"]
-    if launcher == "gloo":
+    if launcher in ("gloo", "nccl"):
         return [*nursery, *map(str, worlds)]
     own = str(Path(sandbox.python).parent / "mpiexec")
     mpiexec = own if os.path.exists(own) else shutil.which("mpiexec") or own

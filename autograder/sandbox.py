@@ -107,6 +107,7 @@ class Sandbox:
         extra: files that a run brings besides, name -> content; they are in ``job_path``.
         pipes: how many named pipes ``pipe0``, ``pipe1``, ... lie beside them, to bring bytes out;
             ``open_pipe`` gives their reading ends.
+        devices: device files to show, where bubblewrap would hide them.
         tier: None for the best one.
         trust_submissions: whether to go on where no sandbox works.
 
@@ -121,11 +122,13 @@ class Sandbox:
         extra: Mapping[str, bytes] | None = None,
         pipes: int = 0,
         limits: Limits | None = None,
+        devices: Sequence[Path] = (),
         tier: str | None = None,
         trust_submissions: bool = False,
     ) -> None:
         self.tier = tier or best_tier(trust_submissions=trust_submissions)
         self.limits = limits or Limits()
+        self._devices = tuple(devices)
         self.python = sys.executable
         self._processes: list[Process] = []
         self._stage = Path(tempfile.mkdtemp(prefix="ringside-"))
@@ -206,6 +209,7 @@ class Sandbox:
             limits=self.limits,
             as_root=uid is not None,
             newest_options=has_disable_userns(),
+            devices=self._devices,
         )
         command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
         popen, namespace, said = start_bubblewrap(options, command, pass_fds)

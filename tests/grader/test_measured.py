@@ -17,10 +17,11 @@ import pytest
 from autograder import assignment as plans
 from autograder import cli, feedback, measured, measured_class, measured_site, report
 from autograder.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
+from autograder.bubblewrap import Limits, arguments
 from autograder.course import Course
 from autograder.intervals import Interval, credit, median_interval
 from autograder.measured import Record, measure
-from autograder.measured_world import Disturbed, World, cores, room
+from autograder.measured_world import Disturbed, World, cores, num_gpus, room
 from autograder.outcome import Outcome
 from autograder.sandbox import Tier, best_tier
 from ringside import inputs
@@ -31,16 +32,16 @@ MODULE = """
 import numpy as np
 
 A = np.linspace(0, 1, 90_000).reshape(300, 300)
+B = np.tile(A, 16)
 
 def work(times):
-    for _ in range(times):
-        A @ A
+    A @ B[:, : 300 * times]
 
 def all_reduce(comm, x):
-    work(3)
+    work(2)
     return comm.allreduce(x)
 """
-SLOW = MODULE.replace("work(3)", "work(24)")
+SLOW = MODULE.replace("work(2)", "work(16)")
 SPEC = MeasuredSpec("one", "all_reduce", "one.py", ranks=2, n=1000, pairs=6, noise=1e9, points=4)
 
 
@@ -186,7 +187,7 @@ def attempt(call, *args):
 attempt(os.sched_setaffinity, 0, range(64))
 attempt(os.kill, os.getppid(), signal.SIGCONT)
 attempt(os.fork)
-for _ in range(3):
+for _ in range(2):
     threading.Thread(target=spin, daemon=True).start()
 """
 )
@@ -227,8 +228,8 @@ def all_reduce(comm, x):
         (MODULE.replace("allreduce(x)", "allreduce(x) + 1"), "wrong values", "rank 0's result"),
         (EARLY, "wrong values", "is not the reference's"),
         (MODULE + "\nall_reduce = lambda comm, x: comm.recv()", "failed", r"in time \(rank 0, 1\)"),
-        (MODULE.replace("work(3)", "1 / 0"), "failed", "raised ZeroDivisionError"),
-        ("import os\nos._exit(0)", "failed", "on real ranks"),
+        (MODULE.replace("work(2)", "1 / 0"), "failed", "raised ZeroDivisionError"),
+        ("import os\nos._exit(0)", "failed", "ended, or answered"),
     ],
     ids=["wrong", "early", "hang", "raises", "exits"],
 )
@@ -264,6 +265,66 @@ def test_a_world_that_runs_out_of_turn_is_found_out(sandboxed: None, tmp_path: P
         with pytest.raises(Disturbed, match="ms of CPU time were used"):
             for _ in range(1000):
                 world.check_still()
+
+
+TORCH = """
+import torch.distributed as dist
+
+def all_reduce(group, x):
+    dist.all_reduce(x, group=group)
+"""
+
+
+def test_fewer_gpus_than_ranks_are_refused(
+    sandboxed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    for name in ("student", "reference"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.py").write_text(TORCH)
+    record = measure(toy(), SPEC, tmp_path / "student", tmp_path / "reference", gpus=True)
+    assert (record.status, record.launcher) == ("refused", "nccl")
+    assert "gives this job 1 GPUs and 2 ranks want one each" in record.message
+
+
+def test_gpus_are_shown_inside_before_devices_become_read_only() -> None:
+    gpu = Path("/dev/nvidia0")
+    options = arguments(binds={}, env={}, limits=Limits(), as_root=True, devices=[gpu])
+    at = options.index("--dev-bind")
+    assert options[at + 1 : at + 3] == [str(gpu), str(gpu)]
+    assert options.index("--dev") < at < options.index("--remount-ro")
+
+
+@pytest.mark.sandbox
+@pytest.mark.mpi
+def test_worlds_may_also_be_made_for_each_turn_as_gpus_want_it(
+    sandboxed: None, tmp_path: Path
+) -> None:
+    for name, source in (("student", SLOW), ("reference", MODULE)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.py").write_text(source)
+    pair = measured.Pair(
+        SPEC, 2, tmp_path / "student", tmp_path / "reference",
+        trusted=True, patience_s=20.0, launcher="mpiexec", alone=True,
+    )  # fmt: skip
+    pair.start()
+    theirs, ours = pair.turn(student_first=True)
+    assert theirs > 0 and ours > 0
+    assert pair.tier == Tier.BUBBLEWRAP
+    assert not pair.worlds
+
+
+@pytest.mark.gpu
+@pytest.mark.sandbox
+def test_one_rank_of_nccl_in_the_sandbox_gives_values(tmp_path: Path) -> None:
+    if not num_gpus():
+        pytest.skip("needs a GPU")
+    (tmp_path / "one.py").write_text(TORCH)
+    given = [(np.arange(1000.0),)]
+    with World(tmp_path, "one:all_reduce", 1, launcher="nccl", room=room(given)) as world:
+        world.begin(120.0)
+        (value,) = world.call(given, 60.0).values
+        np.testing.assert_array_equal(value, given[0][0])
 
 
 # -- in the reports --------------------------------------------------------------------------------
