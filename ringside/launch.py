@@ -304,6 +304,13 @@ def _outcome(
             f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
         )
         return Outcome("wrong values", message, record, job_id)
+    missing = _sizes_without_a_record(launch)
+    if missing:
+        message = (
+            f"no record of {', '.join(map(str, missing))} ranks; the lines above may say why. "
+            f"{launch.out / 'sweep.csv'} has the others."
+        )
+        return Outcome("failed", message, record, job_id)
     written = f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in."
     if launch.sweep:
         written = f"{launch.out / 'sweep.csv'} has all times; run.json is of the most ranks."
@@ -324,6 +331,13 @@ def _failures(launch: Launch) -> list[dict[str, Any]]:
         if found:
             return found
     return []
+
+
+def _sizes_without_a_record(launch: Launch) -> list[int]:
+    if not launch.sweep:
+        return []
+    found = sweep.runs(launch.sweep_folder)
+    return [size for size in jobscript.sizes(launch.job) if size not in found]
 
 
 def _wrong_lengths(launch: Launch, record: Mapping[str, Any]) -> list[int]:
