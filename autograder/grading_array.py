@@ -8,6 +8,7 @@ same as without a cluster, whatever happened there.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -16,9 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside import jobscript, slurm
+from ringside.errors import RingsideError
 from ringside.jobscript import Job
 from ringside.sites import Site, Value
 from ringside.trace import write_atomically
+
+
+class ArrayError(RingsideError):
+    """A class that can't be graded on the cluster as it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,12 @@ class GradingArray:
         job = Job(self.site, self.settings, "mpi4py", 1)
         cpus = job.ranks_per_node * job.number("cpus_per_rank")
         log = "grade.log" if job.local else "grade-%a.log"  # Slurm puts the task's number in
-        values = jobscript.service_values(job, cpus, 1) | {
+        values = jobscript.service_values(job, cpus, 1)
+        # A job starts from a clean environment; these two say where the course is.
+        for name in ("RINGSIDE_KIT", "RINGSIDE_COURSE"):
+            if name in os.environ:
+                values["exports"].append(f"{name}={Path(os.environ[name]).resolve()}")
+        values |= {
             "job_name": f"grade-{self.assignment}",
             "folder": str(self.course.resolve()),
             "log": str(self.folder.resolve() / log),
@@ -71,7 +82,13 @@ class GradingArray:
 
         Raises:
             SlurmError: the array was refused.
+            ArrayError: the course's secret would not reach the nodes.
         """
+        if self.site.scheduler != "none" and "RINGSIDE_COURSE_SECRET" in os.environ:
+            raise ArrayError(
+                "RINGSIDE_COURSE_SECRET does not reach the nodes, and a job script is no place for "
+                "a secret: write it into course_secret.txt, and unset the variable."
+            )
         script = self.write()
         if self.site.scheduler == "none":
             subprocess.run(["bash", str(script)], stdin=subprocess.DEVNULL, check=False)

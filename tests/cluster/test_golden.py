@@ -82,7 +82,8 @@ KINDS: dict[str, Render] = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.delenv("PYTHONPATH", raising=False)
+    for name in ("PYTHONPATH", "RINGSIDE_KIT", "RINGSIDE_COURSE"):
+        monkeypatch.delenv(name, raising=False)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     yield tmp_path
