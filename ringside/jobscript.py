@@ -164,7 +164,7 @@ class Job:
     def deadline_s(self, *, script: bool) -> int:
         """Seconds after which ranks say where they are and end: so a hang explains itself.
 
-        A script, which may train for hours, has its wall time for it, unless ``deadline_s`` was set.
+        A script may train for hours: it has its wall time for it, unless ``deadline_s`` was set.
         """
         own = self.number("deadline_s")
         was_set = own != self.site.variables["deadline_s"].value
