@@ -26,12 +26,16 @@ EXAMPLES = """examples:
   autograder grade a03_allreduce FOLDER --json out.json a folder of modules, or of notebooks
   autograder grade a03_allreduce build/submitted --jobs 8
   autograder grade a03_allreduce FOLDER --measured      also times it, on real ranks here
+  autograder grade a03_allreduce build/submitted --executor slurm --site zaratan
   autograder report a03_allreduce --csv grades.csv      the class that nbgrader collected
   autograder verify a03_allreduce                       the suite against what it must catch
 
 exit status: 0 done, whatever the scores; 1 what was asked about is not so (build --check,
 verify); 2 something could not be graded, or the command was wrong, and the message says what.
 """
+
+
+FAULTS = (AssignmentError, RingsideError, SandboxUnavailable, pipeline.PathError, OSError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,13 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     action: Callable[[argparse.Namespace], int] = options.action
     try:
         return action(options)
-    except (
-        AssignmentError,
-        SandboxUnavailable,
-        pipeline.PathError,
-        RingsideError,
-        OSError,
-    ) as error:
+    except FAULTS as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -91,7 +89,16 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the results; - is stdout")
     sub.add_argument("--feedback", type=Path, metavar="FOLDER", help="write a page per submission")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
-    sub.add_argument("--executor", choices=["local"], default="local", help="where to grade")
+    sub.add_argument(
+        "--executor",
+        choices=["local", "slurm"],
+        default="local",
+        help="where to grade: here, or first as a job array (on --site)",
+    )
+    sub.add_argument("--site", help="where --executor slurm grades, or --measured measures")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"
+    )
     _add_grading_options(sub)
     _add_measuring_options(sub)
 
@@ -140,9 +147,9 @@ def _add_measuring_options(sub: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gpus", action="store_true", default=None, help="modules of torch on a GPU a rank"
     )
-    group.add_argument("--site", metavar="NAME", help="where: local (default), or a cluster's name")
-    group.add_argument("--nodes", type=int, metavar="N", help="how many measure at a time (1)")
-    group.add_argument("--set", action="append", metavar="NAME=VALUE", help="a site's variable")
+    group.add_argument(
+        "--nodes", type=int, metavar="N", help="how many of --site's measure at once"
+    )
 
 
 def build(options: argparse.Namespace) -> int:
@@ -201,13 +208,13 @@ def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 def grade(options: argparse.Namespace) -> int:
     """`autograder grade`"""
-    asked = [
-        n for n in ("ranks", "gpus", "site", "nodes", "set") if getattr(options, n) is not None
-    ]
+    asked = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
     if asked and not options.measured:
         raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
     course = Course.here()
     plan = plans.load(options.assignment, course)
+    if options.executor == "slurm":
+        _grade_on_cluster(plan, options, course)
     outcomes = grade_paths(plan, options.paths, options, course)
     if options.measured:
         measure(plan, outcomes, options, course)
@@ -244,7 +251,6 @@ def measure(
         print(report.printable(line), file=sys.stderr)
 
     site = Site.load(options.site or "local")
-    settings = site.settings(options.set or ())
     if site.scheduler == "none":
         measured_class.measure_class(
             plan,
@@ -256,18 +262,39 @@ def measure(
             gpus=bool(options.gpus),
         )
         return
-    measured_site.measure_on_site(
+    array = measured_site.array(
         plan,
-        outcomes,
-        pipeline.find(plan, options.paths),
+        [submission.path for submission in pipeline.find(plan, options.paths)],
         course,
         site,
-        settings,
-        nodes=options.nodes or 1,
-        say=say,
+        site.settings(options.set),
+        nodes=options.nodes,
         ranks=options.ranks,
         gpus=bool(options.gpus),
+        trusted=options.trust_submissions,
     )
+    measured_site.measure_on_site(plan, outcomes, array, options.ranks, say)
+
+
+def _grade_on_cluster(plan: Assignment, options: argparse.Namespace, course: Course) -> None:
+    """Fill the store of results on a cluster; what is missing then is graded here."""
+    from autograder.grading_array import GradingArray
+
+    if options.site is None:
+        raise pipeline.PathError("--executor slurm needs --site; `ringside site list`.")
+    site = Site.load(options.site)
+    submissions = [submission.path for submission in pipeline.find(plan, options.paths)]
+    array = GradingArray(
+        site,
+        site.settings(options.set),
+        plan.name,
+        submissions,
+        Path.cwd(),
+        course.build / "array" / plan.name,
+        options.trust_submissions,
+    )
+    graded = array.run(lambda line: print(line, file=sys.stderr, flush=True))
+    print(f"{graded} of {len(submissions)} were graded there.", file=sys.stderr)
 
 
 def _status(outcomes: Sequence[Outcome]) -> int:

@@ -375,20 +375,20 @@ def test_a_module_without_right_values_is_not_measured(
 # -- on a cluster ----------------------------------------------------------------------------------
 
 
-def test_the_arrays_script_asks_for_a_core_a_rank_and_one_for_the_clock(tmp_path: Path) -> None:
-    course = Course(kit=tmp_path / "kit", root=tmp_path / "course")
+def test_the_arrays_tasks_have_a_core_a_rank_and_one_for_the_clock() -> None:
+    course = Course(kit=Path("/kit"), root=Path("/course"))
     plan, site = replace(toy(), measured=(replace(SPEC, ranks=8),)), Site.load("zaratan")
-    made = measured_site.render(plan, 3, course, site, site.settings(), tmp_path, 2, None)
-    for line in (
-        "#SBATCH --cpus-per-task=9",
-        "#SBATCH --array=0-2%2",
-        f"export RINGSIDE_COURSE={tmp_path / 'course'}",
-        f"cd {tmp_path / 'kit'} || exit 2",
-    ):
-        assert line in made.splitlines()
-    assert '--json "$record.part" --measured\n' in made
-    fewer = measured_site.render(plan, 3, course, site, site.settings(), tmp_path, 2, 4)
-    assert '--json "$record.part" --measured --ranks 4\n' in fewer
+    settings = site.settings([], {})
+    made = measured_site.array(plan, [Path("/a"), Path("/b")], course, site, settings, nodes=2)
+    lines = made.script().splitlines()
+    assert "#SBATCH --cpus-per-task=9" in lines
+    assert "#SBATCH --array=0-1%2" in lines
+    assert any(line.strip().startswith("--jobs 9 --measured --json") for line in lines)
+    with_gpus = measured_site.array(
+        plan, [Path("/a")], course, site, settings, ranks=4, gpus=True, trusted=True
+    ).script()
+    assert "--trust-submissions --measured --ranks 4 --gpus --json" in with_gpus
+    assert re.search(r"^#SBATCH --gres=gpu.*:4$", with_gpus, re.MULTILINE)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"submissions": [{"measured": [{"credit": 1}]}]}'])
@@ -396,20 +396,18 @@ def test_a_task_that_left_no_record_takes_nothing_from_anybody(tmp_path: Path, t
     path = tmp_path / "0.json"
     path.write_text(text)
     plan = replace(toy(), measured=(SPEC,))
-    (record,) = measured_site.records(plan, path, None, "task 0 of job 7")
+    (record,) = measured_site.records(plan, path, None)
     assert (record["status"], record["credit"]) == ("not measured", 0.0)
-    assert record["message"].startswith("task 0 of job 7 left no record")
+    assert record["message"].startswith("Task 0 of the job left no record")
 
 
 def test_a_course_that_nodes_cannot_see_is_refused() -> None:
     course = Course(kit=Path("/kit"), root=Path("/tmp/course"))
     plan, site = replace(toy(), measured=(SPEC,)), Site.load("zaratan")
     with pytest.raises(RingsideError, match="every node has a /tmp of its own"):
-        measured_site.measure_on_site(
-            plan, [], [], course, site, site.settings(), nodes=1, say=lambda line: None
-        )
+        measured_site.array(plan, [], course, site, site.settings([], {}))
 
 
 def test_words_about_measuring_want_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["grade", "a03_allreduce", ".", "--site", "zaratan"]) == 2
-    assert "--site says how to measure: it wants --measured too." in capsys.readouterr().err
+    assert cli.main(["grade", "a03_allreduce", ".", "--nodes", "3"]) == 2
+    assert "--nodes says how to measure: it wants --measured too." in capsys.readouterr().err
