@@ -2,6 +2,7 @@
 
 import importlib
 import runpy
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograder.suites.a02_sgd import oracle, test_account
-from ringside import Machine, Session
+from ringside import Machine, Session, cli
 from solutions.a02_sgd import conv, digits, networks, sgd
 
 SOLUTION = Path(__file__).resolve().parent.parent / "solutions" / "a02_sgd"
@@ -207,6 +208,18 @@ def test_show_draws_inputs_and_compares(monkeypatch, capsys):
     assert all(float(line.split()[-1]) < 1e-6 for line in last)
     for name in ("trials", *MODULES[:2]):
         sys.modules.pop(name, None)
+
+
+def test_examples_find_a_wrong_step(tmp_path, capsys):
+    for path in SOLUTION.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    words = [f"{tmp_path}/sgd.py:measured_step", "--ranks", "2", "--", "--n", "8", "--width", "32"]
+    assert cli.main(["run", *words]) == 0
+    assert "values: right" in capsys.readouterr().out
+    source = (tmp_path / "sgd.py").read_text()
+    (tmp_path / "sgd.py").write_text(source.replace("momentum * v + g", "momentum * (v + g)"))
+    assert cli.main(["run", *words]) == 1
+    assert "values: wrong. Rank 0 returned" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -480,6 +480,38 @@ assert difference.max() < 1e-9 and share > 0.97
 # them will do on its own part.
 
 # %% [markdown]
+# ## 5. On a cluster
+#
+# The same `sgd.py`, unchanged, on a node of a cluster. A *rank* is one of several processes that
+# run the same program; from the next unit on they will talk to each other. Here each takes steps of
+# its own, on a network 64 -> 1024 -> 1024 -> 10 and n samples, and all begin together. In a
+# terminal, in this folder, once with two ranks on the node and once with sixteen:
+#
+# ```
+# STEP="ringside launch sgd.py:measured_step --site zaratan"
+# $STEP --set ranks_per_node=2 -- --dtype float32 --n 16 --n 256 --n 4096
+# $STEP --set ranks_per_node=16 -- --dtype float32 --n 16 --n 256 --n 4096
+# ```
+#
+# (`--site local` runs it on this machine, `--dry-run` prints the job; `--set` changes a variable of
+# the site.) It leaves `run.json` and a trace here, which are handed in with the notebook: the last
+# run's, so note the first one's times. A time is that of the slowest rank. The run counts if it is
+# complete and was made with the `sgd.py` that you hand in.
+
+# %%
+# {{run sgd_cluster points=5}}
+
+# %% [markdown]
+# **Your paragraph.** How many operations has a step with n samples, and how many bytes of
+# parameters, velocity and gradients does it read and write? Which of the two decides at n = 16,
+# which at n = 4096, if a core computes 100 GFLOP/s in float32 and a node's memory moves 200 GB/s?
+# Compare with your three times. What changes from two ranks to sixteen, for which n, and why,
+# though nobody sends anything? (About 150 words.)
+
+# %%
+# {{paragraph sgd_report points=5}}
+
+# %% [markdown]
 # ## Hand in
 #
 # `ringside handin` checks that notebook and files agree, runs the public tests, and submits. You
