@@ -28,17 +28,9 @@ from typing import Any
 
 from autograder.assignment import Assignment, MeasuredSpec
 from autograder.grading import staged
+from autograder.hardware import cores, num_gpus
 from autograder.intervals import credit, median_interval
-from autograder.measured_world import (
-    CallFailed,
-    Disturbed,
-    Unavailable,
-    Window,
-    World,
-    cores,
-    num_gpus,
-    room,
-)
+from autograder.measured_world import CallFailed, Disturbed, Unavailable, Window, World, room
 from ringside import inputs
 
 __all__ = ["Pair", "Record", "Refused", "judge", "measure"]

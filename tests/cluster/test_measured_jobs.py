@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autograder.measured_world import cores
+from autograder.hardware import cores
 from autograder.sandbox import Tier, best_tier
 
 ROOT = Path(__file__).resolve().parents[2]

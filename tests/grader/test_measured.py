@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from autograder import cli, feedback, measured, measured_class, measured_site, r
 from autograder.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.bubblewrap import Limits, arguments
 from autograder.course import Course
+from autograder.hardware import cores, num_gpus
 from autograder.intervals import Interval, credit, median_interval
 from autograder.measured import Record, measure
-from autograder.measured_world import Disturbed, World, cores, num_gpus, room
+from autograder.measured_world import Disturbed, World, room
 from autograder.outcome import Outcome
 from autograder.sandbox import Tier, best_tier
 from ringside import inputs
@@ -32,16 +34,16 @@ MODULE = """
 import numpy as np
 
 A = np.linspace(0, 1, 90_000).reshape(300, 300)
-B = np.tile(A, 16)
+B = np.tile(A, 32)
 
 def work(times):
     A @ B[:, : 300 * times]
 
 def all_reduce(comm, x):
-    work(2)
+    work(4)
     return comm.allreduce(x)
 """
-SLOW = MODULE.replace("work(2)", "work(16)")
+SLOW = MODULE.replace("work(4)", "work(32)")
 SPEC = MeasuredSpec("one", "all_reduce", "one.py", ranks=2, n=1000, pairs=6, noise=1e9, points=4)
 
 
@@ -52,7 +54,9 @@ def toy() -> Assignment:
 
 
 @pytest.fixture
-def sandboxed() -> None:
+def sandboxed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real ranks; on a busy machine nothing is too short here, since nobody looks at seconds."""
+    monkeypatch.setattr(measured, "MOST_SHARE", 1e9)
     if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
         pytest.skip("real ranks need bubblewrap (Debian: apt-get install bubblewrap)")
     if len(cores()) < 2:
@@ -159,7 +163,7 @@ def test_a_module_that_does_eight_times_the_work_is_seen(sandboxed: None, tmp_pa
     record = compared(tmp_path, SLOW)
     assert record.status == "measured", record.message
     assert record.ratio is not None and record.low is not None and record.high is not None
-    assert record.ratio > 2
+    assert statistics.median(record.student_s) > 2 * statistics.median(record.reference_s)
     assert record.low <= record.ratio <= record.high
     assert (record.credit, record.points, record.max_points) == (0.0, 0.0, 4.0)
     assert len(record.student_s) == len(record.reference_s) == 6
@@ -200,7 +204,7 @@ def test_stopped_clocks_and_busy_threads_slow_their_owner_alone(
 ) -> None:
     record = compared(tmp_path, CHEAT)
     assert record.status == "measured", record.message
-    assert record.ratio is not None and record.ratio > 2
+    assert statistics.median(record.student_s) > 2 * statistics.median(record.reference_s)
 
 
 EARLY = """
@@ -228,7 +232,7 @@ def all_reduce(comm, x):
         (MODULE.replace("allreduce(x)", "allreduce(x) + 1"), "wrong values", "rank 0's result"),
         (EARLY, "wrong values", "is not the reference's"),
         (MODULE + "\nall_reduce = lambda comm, x: comm.recv()", "failed", r"in time \(rank 0, 1\)"),
-        (MODULE.replace("work(2)", "1 / 0"), "failed", "raised ZeroDivisionError"),
+        (MODULE.replace("work(4)", "1 / 0"), "failed", "raised ZeroDivisionError"),
         ("import os\nos._exit(0)", "failed", "ended, or answered"),
     ],
     ids=["wrong", "early", "hang", "raises", "exits"],
