@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -157,6 +158,9 @@ def test_site_list_and_show_say_what_there_is(capsys: pytest.CaptureFixture[str]
     for name, variable in Site.load(KNOWN[0]).variables.items():
         assert f"\n{name} = " in shown
         assert variable.source in shown
+    assert cli.main(["site", "show", KNOWN[0], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["variables"]) == list(Site.load(KNOWN[0]).variables)
     assert cli.main(["site", "show"]) == 2
     assert "which?" in capsys.readouterr().err
 
