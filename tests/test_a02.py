@@ -213,12 +213,13 @@ def test_show_draws_inputs_and_compares(monkeypatch, capsys):
 def test_examples_find_a_wrong_step(tmp_path, capsys):
     for path in SOLUTION.glob("*.py"):
         shutil.copy(path, tmp_path)
-    words = [f"{tmp_path}/sgd.py:measured_step", "--ranks", "2", "--", "--n", "8", "--width", "32"]
-    assert cli.main(["run", *words]) == 0
-    assert "values: right" in capsys.readouterr().out
+    words = ["--ranks", "2", "--", "--n", "8", "--width", "32"]
+    for file in ("trials_torch.py", "sgd.py"):
+        assert cli.main(["run", f"{tmp_path}/{file}:measured_step", *words]) == 0
+        assert "values: right" in capsys.readouterr().out
     source = (tmp_path / "sgd.py").read_text()
     (tmp_path / "sgd.py").write_text(source.replace("momentum * v + g", "momentum * (v + g)"))
-    assert cli.main(["run", *words]) == 1
+    assert cli.main(["run", f"{tmp_path}/sgd.py:measured_step", *words]) == 1
     assert "values: wrong. Rank 0 returned" in capsys.readouterr().out
 
 

@@ -1,6 +1,7 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
     ringside run sgd.py:measured_step --ranks 2 -- --n 256 --width 512
+    ringside run trials_torch.py:measured_step --ranks 1 -- --n 256 --width 512
 
 A network 64 -> width -> width -> 10; every rank has n samples of its own, drawn at random.
 """
@@ -13,7 +14,7 @@ OPTIONS = {"width"}
 
 
 def arguments(function, world_size, rank, options):
-    """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
+    """What rank ``rank`` gets after ``comm`` or ``group``; None for functions that aren't known here."""
     if function != "measured_step":
         return None
     return *_state(options), *_samples(rank, options), LR, MOMENTUM
