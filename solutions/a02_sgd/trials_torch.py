@@ -136,9 +136,9 @@ def measured_step(group, params, velocity, x, y, lr, momentum):
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
     # nn.Linear holds W's transpose, and so does its velocity.
     for p, v in zip(model.parameters(), velocity, strict=True):
-        optimizer.state[p]["momentum_buffer"] = v.T.clone()
+        optimizer.state[p]["momentum_buffer"] = torch.t(v).clone()
     loss = sgd_torch.train_step(model, optimizer, x, y)
-    velocity = [optimizer.state[p]["momentum_buffer"].T for p in model.parameters()]
+    velocity = [torch.t(optimizer.state[p]["momentum_buffer"]) for p in model.parameters()]
     return sgd_torch.to_numpy(model.cpu()), velocity, loss
 
 
