@@ -14,7 +14,7 @@ OPTIONS = {"width"}
 
 
 def arguments(function, world_size, rank, options):
-    """What rank ``rank`` gets after ``comm`` or ``group``; None for functions that aren't known here."""
+    """What rank ``rank`` gets after ``comm`` or ``group``; None for other functions."""
     if function != "measured_step":
         return None
     return *_state(options), *_samples(rank, options), LR, MOMENTUM
