@@ -1,0 +1,21 @@
+"""Every rank finds out by itself, with a heading above the table."""
+
+from mpi4py import MPI
+
+
+def line(rank, host, local_rank, gpu):
+    device = "no GPU" if gpu is None else f"GPU {gpu}"
+    return f"rank {rank}: host {host}, local rank {local_rank}, {device}"
+
+
+def where(comm, visible):
+    rank, host = comm.Get_rank(), MPI.Get_processor_name()
+    local = comm.allgather(host)[:rank].count(host)
+    gpus = (visible or "").split(",")
+    gpu = gpus[local % len(gpus)] or None
+    table = comm.gather([rank, host, local, gpu])
+    if rank == 0:
+        print(f"{comm.Get_size()} ranks:")
+        for row in table:
+            print(line(*row))
+        return [tuple(row) for row in table]
