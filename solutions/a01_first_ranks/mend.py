@@ -3,14 +3,16 @@
 Rules for every function:
 
 - ``comm`` is any mpi4py communicator of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Other ranks of the world have no part in it.
+  ``COMM_WORLD``. Other ranks of the world have no part in it. Calls are made on ``comm`` itself:
+  no communicator is made.
 - What is computed stays as it was, and so does the way in which the program talks: point-to-point
   calls where the broken program makes them, collectives where it makes them. The docstrings say
   how much may be sent.
 - A send may wait until its receive is posted (rendezvous), whatever its size, and messages of
   different ranks may arrive in any order. Nothing relies on a message being short, nor on time.
 - A buffer isn't written to while a send from it is in flight, nor looked at while a receive into
-  it is. What is started is completed (``Wait``, ``Test``, ...) before the function returns.
+  it is. What is started is completed (``Wait``, ``Test``, ...) before the function returns, and
+  every message is received.
 - Inputs are not modified, and results share no memory with them.
 """
 

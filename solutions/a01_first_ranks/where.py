@@ -10,12 +10,7 @@ many a slow job, and many a failed one.
 """
 
 from mpi4py import MPI
-
-
-def line(rank, host, local_rank, gpu):
-    """How rank 0 prints one rank; ``gpu`` is a text or None. Given: leave it as it is."""
-    device = "no GPU" if gpu is None else f"GPU {gpu}"
-    return f"rank {rank}: host {host}, local rank {local_rank}, {device}"
+from places import line
 
 
 def where(comm, visible):
@@ -37,7 +32,7 @@ def where(comm, visible):
         On rank 0 a list with a tuple ``(rank, host, local_rank, gpu)`` for each rank of ``comm``,
         in order of ranks; ``gpu`` is a text, or None for none. None on all others.
 
-    Prints: rank 0 prints ``line(...)`` of each rank, in order of ranks. Other ranks print
+    Prints: rank 0 prints ``places.line(...)`` of each rank, in order of ranks. Other ranks print
     nothing: what several ranks print arrives in any order, whatever they wait for.
     Messages: any calls on ``comm`` or on communicators made from it (``Split_type``, ...), at most
     four collectives, these included, and four point-to-point messages of each rank but 0; each

@@ -12,7 +12,7 @@ from ringside.checking import Case, assert_array, assert_values, one_line
 from ringside.machine import Machine
 from ringside.world import Result
 from solutions.a01_first_ranks import cases
-from solutions.a01_first_ranks.where import line
+from solutions.a01_first_ranks.places import line
 
 NEAR = 0.01  # of a measured time: a poll takes a little
 

@@ -5,10 +5,10 @@ import pytest
 
 from autograder.suites.a01_first_ranks import oracle, trial
 from ringside.checking import (
+    LATENCY_SEEDS,
     Verdict,
     assert_inputs_kept,
     assert_makespan,
-    assert_messages,
     assert_pairs,
     assert_requests_complete,
     award,
@@ -65,7 +65,8 @@ def test_collect(ranks, rng):
         collected(ranks, shape)
     for shape in ((1, 3, 2), (3, 0, 2), (3, 2, 0), (8, 2, 5)):
         trial.run(ranks, oracle.collect(rng, *shape))
-    trial.run(ranks, oracle.collect(rng, 4, 6, 3), seed=1)
+    for seed in LATENCY_SEEDS:
+        trial.run(ranks, oracle.collect(rng, 4, 6, 3), seed=seed)
 
 
 @points(4, "values")
@@ -99,7 +100,6 @@ def test_exchange_sends_to_the_next_rank_only(ranks):
             allowed[rank, (rank + 1) % p] = case.nbytes
         ranks.record(case, result, {"sent_bytes": [case.nbytes] * p})
         assert_pairs(result, allowed, case)
-        assert_messages(result, [64] * p, case)
         count = result.messages_matrix()
         for source, dest in np.argwhere(count):
             if dest != (source + 1) % p:

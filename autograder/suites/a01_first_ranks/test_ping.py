@@ -48,9 +48,7 @@ def pinged(ranks, shape):
     """The shared run of a ``ping``."""
     world_size, partner, nbytes, repetitions = shape
     case = ping_call(world_size, nbytes, repetitions, partner)
-    return case, trial.seen(
-        ranks, case, lambda _, case: oracle.ping(case, repetitions, partner), RENDEZVOUS
-    )
+    return case, trial.seen(ranks, case, lambda _, case: oracle.ping(case, repetitions, partner))
 
 
 def both(ranks) -> Iterable[tuple[Case, object, int, int, int, int]]:

@@ -25,7 +25,7 @@ def two_regimes(sizes, times_s):
     if len(different) < 4:
         raise ValueError("two lines need messages of four different sizes at least")
     best = None
-    for threshold in (different[3:-2] if len(different) > 5 else different[2:-1]):
+    for threshold in different[3:-2] if len(different) > 5 else different[2:-1]:
         lines, squares = [], 0.0
         for part in (sizes < threshold, sizes >= threshold):
             line = fit(sizes[part], times_s[part])

@@ -4,11 +4,6 @@
 from mpi4py import MPI
 
 
-def line(rank, host, local_rank, gpu):
-    device = "no GPU" if gpu is None else f"GPU {gpu}"
-    return f"rank {rank}: host {host}, local rank {local_rank}, {device}"
-
-
 def where(comm, visible):
     host = MPI.Get_processor_name()
     on_this_host = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
@@ -19,5 +14,5 @@ def where(comm, visible):
     places = comm.gather((comm.Get_rank(), host, local_rank, gpu), root=0)
     if comm.Get_rank() == 0:
         for place in places:
-            print(f'{place[0]}: {place[1]} {place[2]} {place[3]}')
+            print(f"{place[0]}: {place[1]} {place[2]} {place[3]}")
     return places

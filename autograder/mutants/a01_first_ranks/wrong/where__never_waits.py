@@ -2,11 +2,7 @@
 """A send that nobody waits for."""
 
 from mpi4py import MPI
-
-
-def line(rank, host, local_rank, gpu):
-    device = "no GPU" if gpu is None else f"GPU {gpu}"
-    return f"rank {rank}: host {host}, local rank {local_rank}, {device}"
+from places import line
 
 
 def where(comm, visible):
