@@ -124,11 +124,14 @@ def test_the_line_of_a_verdict_runs_what_it_is_about(case, monkeypatch, capsys):
 
 
 @pytest.mark.mpi
-def test_a_first_job_earns_its_points(tmp_path):
+def test_a_first_job_earns_its_points(tmp_path, capfd):
     for path in SOLUTION.glob("*.py"):
         shutil.copy(path, tmp_path)
     target = f"{tmp_path / 'ping.py'}:bounce"
     words = ["--site", "local", "--set", "ranks_per_node=3", "--out", str(tmp_path)]
+    assert cli.main(["launch", str(tmp_path / "first_job.py"), *words]) == 0
+    told = [text for text in capfd.readouterr().out.splitlines() if text.startswith("rank ")]
+    assert [text.split(": ")[0] for text in told] == ["rank 0", "rank 1", "rank 2"]
     asked = ["--", "--n", "1", "--n", "1000", "--repetitions", "20", "--partner", "2"]
     assert cli.main(["launch", target, *words, *asked]) == 0
     record = json.loads((tmp_path / "run.json").read_text())

@@ -1,10 +1,8 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
-    ringside run ping.py:ping --ranks 2 -- --nbytes 1000 --repetitions 10
-    ringside run broken.py:collect --ranks 4 -- --rows 3 --n 5
-    ringside launch where.py:where --site local
-
-In a job each rank's own CUDA_VISIBLE_DEVICES is what ``where`` gets.
+ringside run ping.py:ping --ranks 2 -- --nbytes 1000 --repetitions 10
+ringside run broken.py:collect --ranks 4 -- --rows 3 --n 5
+ringside run where.py:where --ranks 8 --machine zaratan -- --visible 0,1,2,3
 """
 
 import os

@@ -31,8 +31,8 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
 # docstring, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
-# are `broken.py` (three programs for you to mend), `places.py` (one line), and `examples.py`,
-# `trials.py` and `cases.py` (how your functions are tried out).
+# are `broken.py` (three programs for you to mend), `places.py` (one line),
+# `first_job.py`, and `examples.py`, `trials.py` and `cases.py` (how your functions are tried out).
 #
 # You work in this notebook: each `%%writefile` cell is one module. Run it, and the file is written.
 # Or edit the files; `ringside check` and `ringside handin` compare the two and offer to bring them
@@ -492,16 +492,18 @@ for partner in (1, 3, 4, 7):
 # terminal, in this folder:
 #
 # ```
-# ringside launch where.py:where --site zaratan --nodes 2 --out where_job
+# ringside launch first_job.py --site zaratan --nodes 2 --out where_job
 # ringside launch ping.py:bounce --site zaratan --nodes 2 -- --n 1 --n 1000 --n 100000 --n 1000000
 # ```
 #
 # (`--dry-run` prints the job and submits nothing; `--site local` runs the same on this machine;
-# `ringside site list` shows the sites.) The first prints your table: are the ranks where you
-# thought? The second lets `n` numbers of 8 bytes go to and fro 100 times between rank 0 and rank
-# 1; with `--partner R` at the end, between rank 0 and rank R. Take one on the other node. It
-# leaves `run.json` and a trace here, which are handed in with the notebook. The run counts if it
-# is complete and was made with the `ping.py` that you hand in.
+# `ringside site list` shows the sites.) The first calls your `where` and prints its table: are
+# the ranks where you thought? What it leaves lies in `where_job`, out of the way.
+#
+# The second lets `n` numbers of 8 bytes go to and fro 100 times between rank 0 and rank 1; with
+# `--partner R` at the end, between rank 0 and rank R. Take one on the other node. It leaves
+# `run.json` and a trace here, which are handed in with the notebook. The run counts if it is
+# complete and was made with the `ping.py` that you hand in.
 
 # %%
 # {{run ping_cluster points=5}}

@@ -24,7 +24,16 @@ def points(number, kind):
 
 def times(sizes, alpha_s, beta, noise=0.0, rng=None):
     exact = alpha_s + beta * np.asarray(sizes, float)
-    return exact if rng is None else exact * (1 + noise * rng.uniform(-1, 1, size=len(exact)))
+    return rounded(exact if rng is None else scattered(exact, noise, rng))
+
+
+def scattered(exact, noise, rng):
+    return exact * (1 + noise * rng.uniform(-1, 1, size=len(exact)))
+
+
+def rounded(values):
+    """To six digits: a line that reproduces a verdict has room for so many."""
+    return np.array([float(f"{value:.6g}") for value in values])
 
 
 def ask(ranks, function, calls):
@@ -91,7 +100,7 @@ def test_noise_counts_alike_at_all_sizes(ranks, rng):
 
 @points(15, "values")
 def test_measured_times_of_a_cloud(ranks):
-    sizes, times_s = list(CLOUD), [us * 1e-6 for us in CLOUD.values()]
+    sizes, times_s = list(CLOUD), rounded(1e-6 * np.array(list(CLOUD.values()))).tolist()
     parts = [(sizes[k:], times_s[k:]) for k in (0, 2, 6)] + [(sizes[:6], times_s[:6])]
     # Where short messages take longer than long ones, alpha is large and beta negative; where
     # times grow faster than sizes, alpha is negative.
@@ -137,7 +146,7 @@ def test_residuals(ranks, rng):
 def stepped(sizes, threshold, short, long, noise, rng):
     sizes = np.asarray(sizes)
     exact = np.where(sizes < threshold, times(sizes, *short), times(sizes, *long))
-    return exact * (1 + noise * rng.uniform(-1, 1, size=len(exact)))
+    return rounded(scattered(exact, noise, rng))
 
 
 @points(10, "values")
@@ -153,7 +162,7 @@ def test_two_regimes(ranks, rng):
 
 @points(10, "values")
 def test_two_regimes_at_the_ends_and_of_a_cloud(ranks, rng):
-    measured = [us * 1e-6 for us in CLOUD.values()]
+    measured = rounded(1e-6 * np.array(list(CLOUD.values()))).tolist()
     calls = [
         (list(CLOUD), measured),
         (list(CLOUD)[:6], measured[:6]),

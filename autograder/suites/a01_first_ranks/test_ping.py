@@ -1,14 +1,11 @@
 """ping.py: messages to and fro, and the time of one."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import pytest
 
 from autograder.suites.a01_first_ranks import oracle, trial
 from autograder.suites.a01_first_ranks.trial import EAGER, RENDEZVOUS
 from ringside.checking import (
-    Case,
     assert_inputs_kept,
     assert_makespan,
     assert_ran,
@@ -51,14 +48,27 @@ def pinged(ranks, shape):
     return case, trial.seen(ranks, case, lambda _, case: oracle.ping(case, repetitions, partner))
 
 
-def both(ranks) -> Iterable[tuple[Case, object, int, int, int, int]]:
-    """Runs of both functions: case, result, partner, round trips, bytes of a message, ranks."""
-    for shape in SHAPES:
-        world_size, partner, n, repetitions = shape
-        case, result = bounced(ranks, shape)
-        yield case, result, partner, repetitions, case.nbytes, world_size
-        case, result = pinged(ranks, shape)
-        yield case, result, partner, repetitions + 1, n, world_size
+def of_both(ranks, check, more=()):
+    """``check(case, result, partner, round trips, bytes of a message)`` on runs of both functions.
+
+    Each of the two functions earns half; ``more`` are runs of ``bounce`` besides.
+    """
+
+    def bounces():
+        for shape in SHAPES:
+            _, partner, _, trips = shape
+            case, result = bounced(ranks, shape)
+            check(case, result, partner, trips, case.nbytes)
+        for run in more:
+            check(*run())
+
+    def pings():
+        for shape in SHAPES:
+            _, partner, nbytes, repetitions = shape
+            case, result = pinged(ranks, shape)
+            check(case, result, partner, repetitions + 1, nbytes)
+
+    trial.of_each(bounces, pings)
 
 
 @points(9, "values")
@@ -128,8 +138,8 @@ def test_real_mpi(mpi, rng):
 
 @points(11, "communication")
 def test_messages_on_both_ways(ranks):
-    for case, result, partner, trips, _, p in both(ranks):
-        allowed = np.zeros((p, p), int)
+    def check(case, result, partner, trips, nbytes):
+        allowed = np.zeros((case.world_size,) * 2, int)
         allowed[0, partner] = allowed[partner, 0] = trips
         found = result.messages_matrix()
         for source, dest in np.argwhere(found != allowed):
@@ -138,33 +148,49 @@ def test_messages_on_both_ways(ranks):
                 f"{allowed[source, dest]} are asked for."
             )
 
+    of_both(ranks, check)
+
 
 @points(7, "communication")
 def test_bytes_of_the_messages(ranks):
-    for case, result, partner, trips, nbytes, p in both(ranks):
-        allowed = [0] * p
+    def check(case, result, partner, trips, nbytes):
+        allowed = [0] * case.world_size
         allowed[0] = allowed[partner] = trips * nbytes
         ranks.record(case, result, {"sent_bytes": allowed})
         for rank, (found, right) in enumerate(zip(result.sent_bytes(), allowed, strict=True)):
             if found != right:
                 raise case.fail(f"rank {rank} sent {found} bytes; {right} are asked for.")
 
+    of_both(ranks, check)
 
-@points(7, "communication")
+
+@points(4, "communication")
 def test_others_are_left_alone(ranks):
-    for case, result, partner, _, _, p in both(ranks):
+    def check(case, result, partner, trips, nbytes):
         trial.assert_only_messages(result, case)
-        for rank in set(range(p)) - {0, partner}:
+        for rank in set(range(case.world_size)) - {0, partner}:
             if any(int(op.kind) in BUSY for op in result.trace.ops[rank]):
                 raise case.fail(f"rank {rank} takes part; only ranks 0 and {partner} do.")
-    for case, ask in (
-        (bounce_call(1, 5, 2), lambda rng, case: oracle.bounce(rng, case, 2)),
-        (ping_call(1, 5, 2), lambda _, case: oracle.ping(case, 2)),
-    ):
+
+    of_both(ranks, check)
+
+
+@points(3, "communication")
+def test_one_rank_has_nobody_to_talk_to(ranks):
+    def alone(case, ask):
         result = trial.seen(ranks, case, ask)
         trial.assert_only_messages(result, case)
         if result.peers(0):
             raise case.fail("with one rank there is nobody to talk to, and a message was sent.")
+
+    # What does nothing at all earns nothing here.
+    bounced(ranks, SHAPES[0])
+    pinged(ranks, SHAPES[0])
+    bounce, ping = bounce_call(1, 5, 2), ping_call(1, 5, 2)
+    trial.of_each(
+        lambda: alone(bounce, lambda rng, case: oracle.bounce(rng, case, 2)),
+        lambda: alone(ping, lambda _, case: oracle.ping(case, 2)),
+    )
 
 
 @points(5, "communication")
@@ -178,8 +204,7 @@ def test_given_communicator_is_used(ranks, rng):
 
 @points(6, "safety")
 def test_sends_may_wait_and_requests_end(ranks):
-    for case, result, *_ in both(ranks):
-        assert_requests_complete(result, case)
+    of_both(ranks, lambda case, result, *_: assert_requests_complete(result, case))
 
 
 @points(4, "safety")
@@ -193,13 +218,7 @@ def test_messages_may_be_slow(ranks, rng):
 
 @points(8, "schedule")
 def test_messages_follow_one_another(ranks, rng):
-    runs = list(both(ranks))
-    # Where sends don't wait, who sends ahead of time is faster.
-    for p, partner, n, trips in ((2, 1, 100, 4), (3, 2, 1000, 2)):
-        case = bounce_call(p, n, trips, partner).on(EAGER)
-        ahead = trial.run(ranks, oracle.bounce(rng, case, trips, partner), machine=EAGER)
-        runs.append((case, ahead, partner, trips, case.nbytes, p))
-    for case, result, _, trips, nbytes, _ in runs:
+    def check(case, result, partner, trips, nbytes):
         least_s = 2 * trips * oracle.trip_s(RENDEZVOUS, nbytes)
         if result.makespan_s < least_s * (1 - 1e-9):
             raise case.fail(
@@ -207,8 +226,18 @@ def test_messages_follow_one_another(ranks, rng):
                 f"take {least_s * 1e6:.2f} µs: some were under way together."
             )
 
+    # Where sends don't wait, who sends ahead of time is faster.
+    def eager(p, partner, n, trips):
+        case = bounce_call(p, n, trips, partner).on(EAGER)
+        result = trial.run(ranks, oracle.bounce(rng, case, trips, partner), machine=EAGER)
+        return case, result, partner, trips, case.nbytes
+
+    of_both(ranks, check, [lambda: eager(2, 1, 100, 4), lambda: eager(3, 2, 1000, 2)])
+
 
 @points(7, "speed")
 def test_nothing_is_waited_for_besides(ranks):
-    for case, result, _, trips, nbytes, _ in both(ranks):
+    def check(case, result, partner, trips, nbytes):
         assert_makespan(result, 2 * trips * oracle.trip_s(RENDEZVOUS, nbytes), case)
+
+    of_both(ranks, check)

@@ -1,4 +1,4 @@
-# fails: test_others_are_left_alone
+# fails: test_one_rank_has_nobody_to_talk_to
 """With one rank it sends to itself."""
 
 import numpy as np
