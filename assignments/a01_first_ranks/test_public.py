@@ -301,7 +301,7 @@ def test_mean_and_deviation(ranks, rng):
 def test_collect(ranks, rng):
     for p, rows, width in ((3, 4, 5), (2, 3, 1), (1, 2, 2), (4, 0, 3)):
         collect(ranks, rng, collect_call(p, rows, width), rows)
-    collect(ranks, rng, collect_call(4, 5, 2), 5, seed=2)
+    collect(ranks, rng, collect_call(6, 2, 3), 2, seed=2)
 
 
 @points(10, "communication", "mend")

@@ -38,9 +38,9 @@ def exchange(comm, x):
     """
     ### BEGIN SOLUTION
     rank, p = comm.Get_rank(), comm.Get_size()
-    got = np.empty_like(x)
-    comm.Sendrecv(x, dest=(rank + 1) % p, recvbuf=got, source=(rank - 1) % p)
-    return got
+    received = np.empty_like(x)
+    comm.Sendrecv(x, dest=(rank + 1) % p, recvbuf=received, source=(rank - 1) % p)
+    return received
     ### END SOLUTION
 
 
@@ -85,15 +85,14 @@ def collect(comm, rows):
     one after the other (half the points up to 1.5 times).
     """
     ### BEGIN SOLUTION
-    rank, p = comm.Get_rank(), comm.Get_size()
-    if rank > 0:
+    if comm.Get_rank() > 0:
         squares = rows**2  # a row of its own for every message
         MPI.Request.Waitall([comm.Isend(square, dest=0) for square in squares])
         return None
-    result = np.empty((p, *rows.shape))
-    result[0] = rows**2
-    for source in range(1, p):
-        for k in range(len(rows)):
-            comm.Recv(result[source, k], source=source)  # from one source they come in order
-    return result
+    collected = np.empty((comm.Get_size(), *rows.shape))
+    collected[0] = rows**2
+    for source, block in enumerate(collected[1:], start=1):
+        for square in block:
+            comm.Recv(square, source=source)  # from one source they come in order
+    return collected
     ### END SOLUTION

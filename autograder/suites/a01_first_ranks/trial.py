@@ -23,12 +23,14 @@ from ringside.checking import (
     rendezvous,
 )
 from ringside.machine import Machine
+from ringside.trace import Kind
 from ringside.world import Result
 
 Check = Callable[[Result, Case], None]
 # The clock may be looked at, and requests tested, as often as one likes: it takes next to no time.
 RENDEZVOUS = rendezvous().with_(poll_s=1e-10)
 EAGER = buffered().with_(poll_s=1e-10)
+STARTED = (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)  # what must be waited for
 
 
 @dataclass(frozen=True)
