@@ -204,10 +204,11 @@ def assert_array(value: Any, expected: Array, scale: Array | None, case: Case, w
         raise case.fail(f"{what} has shape {value.shape}; it must be {expected.shape}.")
     wrong = _differs(value, expected, scale, case.world_size)
     if wrong.any():
-        at = int(np.argmax(wrong))
+        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        at = ", ".join(str(index) for index in place)
         raise case.fail(
             f"{what} is wrong in {int(wrong.sum())} of {value.size} elements: "
-            f"element {at} is {value[at]!s}; it must be {expected[at]!s}."
+            f"element {at} is {value[place]!s}; it must be {expected[place]!s}."
         )
 
 

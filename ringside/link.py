@@ -79,6 +79,7 @@ class Link:
     def __init__(self, sock: socket.socket, rank: int, world_size: int, folder: str = "") -> None:
         self.rank = rank
         self.world_size = world_size
+        self.ranks_per_node = 1  # of the machine that a call is timed on
         self.world = CommInfo(0, tuple(range(world_size)), rank)
         self._sock = sock
         self._folder = folder.rstrip("/") + "/" if folder else ""
@@ -90,6 +91,11 @@ class Link:
         self._thread = get_ident()
         self._work: _Work | None = None
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
+
+    @property
+    def node(self) -> int:
+        """The node that this rank lives on, as ``Machine.node`` says."""
+        return self.rank // self.ranks_per_node
 
     # -- point to point --------------------------------------------------------------------------
 

@@ -184,7 +184,9 @@ class Network:
                 peer = self.peers[rank]
                 peer.called = peer.running = True
                 self._num_running += 1
-                parts = call_parts((comm.number, comm.members, comm.members.index(rank)), body)
+                place = comm.members.index(rank)
+                told = (comm.number, comm.members, place, self.machine.ranks_per_node)
+                parts = call_parts(told, body)
                 self._wires.reply(peer, Reply.CALL, 0, parts, sum(map(len, parts)))
             with uncollected():
                 self._loop(deadline, timeout_s)

@@ -24,7 +24,7 @@ import ringside.mpi
 from ringside import codec, landlock
 from ringside.confine import confine
 from ringside.errors import CodecError
-from ringside.link import CommInfo, Link, set_current
+from ringside.link import CommInfo, Link, current, set_current
 from ringside.wire import Op, split_call
 
 _HERE = str(Path(__file__).resolve().parent)
@@ -108,7 +108,9 @@ def run_call(
 ) -> tuple[Op, list[codec.Part]]:
     """Make one call; returns what reports how it went: the frame's kind and its parts."""
     comm, encoded = split_call(body)
-    info, call = CommInfo(*comm), codec.decode(encoded, copy=False)
+    number, members, place, ranks_per_node = comm
+    current().ranks_per_node = ranks_per_node
+    info, call = CommInfo(number, members, place), codec.decode(encoded, copy=False)
     try:
         attested, value = make(call, info, folder, modules)
         about = codec.encode(attested)

@@ -95,7 +95,7 @@ def rehearse() -> None:
             "file": _MODULE.name, "function": "rehearsed", "args": arguments,
             "kwargs": {}, "comm": True,
         }  # fmt: skip
-        body = bytearray(b"".join(call_parts((1, (0, 1), 0), codec.encode_parts(call))))
+        body = bytearray(b"".join(call_parts((1, (0, 1), 0, 1), codec.encode_parts(call))))
         run_call(memoryview(body), str(_MODULE.parent), {}, make_call)
         sys.modules.pop(_MODULE.stem, None)
     unset_current()

@@ -82,7 +82,10 @@ BLOCKING = 2  # flag of PROBE
 
 
 def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:
-    """The body of a CALL: the communicator, then the call as the codec wrote it, aligned."""
+    """The body of a CALL: the communicator, then the call as the codec wrote it, aligned.
+
+    After the communicator's number, members and our place comes how many ranks share a node.
+    """
     info = codec.encode(comm)
     end = CALL.size + len(info)
     start = end + -end % codec.ALIGNMENT

@@ -143,8 +143,7 @@ def get_vendor() -> tuple[str, tuple[int, int, int]]:
 
 def Get_processor_name() -> str:
     """Return the name of the node that this rank is on."""
-    node = getattr(ringside.link.current(), "node", _state.world._members[_state.world._rank])
-    return f"node{node}"
+    return f"node{ringside.link.current().node}"
 
 
 def Pcontrol(level: int) -> None:

@@ -60,13 +60,13 @@ class Making(PersistentCollectives, Attributed):
     def Split_type(self, split_type: int, key: int = 0, info: Info | None = None) -> Any:
         """Return the communicator of the ranks on our node, for COMM_TYPE_SHARED.
 
-        Every rank is on a node of its own here, as Get_processor_name says.
+        The machine says how many ranks share one; Get_processor_name names it.
         """
         split_type, key = as_int(split_type), as_int(key)
         if split_type not in (COMM_TYPE_SHARED, UNDEFINED):
             raise MPIException(ERR_ARG, f"split_type is COMM_TYPE_SHARED here, not {split_type}")
         self._check_comm()
-        color = self._members[self._rank] if split_type == COMM_TYPE_SHARED else UNDEFINED
+        color = self._link.node if split_type == COMM_TYPE_SHARED else UNDEFINED
         shown = "UNDEFINED" if color == UNDEFINED else "COMM_TYPE_SHARED"
         return self._split("Split_type", color, key, ("split_type", shown))
 

@@ -214,3 +214,9 @@ def constants_stay(comm):
 def cancel(comm):
     request = comm.Irecv(np.zeros(1), comm.rank)
     return _text(lambda: request.Cancel())
+
+
+def node(comm):
+    """Our node's name, our place among its ranks, and their number."""
+    neighbours = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    return MPI.Get_processor_name(), neighbours.rank, neighbours.size

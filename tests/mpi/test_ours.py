@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import DeadlockError, Session
+from ringside import DeadlockError, Machine, Session
 from ringside.mpi.pickling import packed, payload_bytes
 
 
@@ -214,3 +214,12 @@ def test_cancel_is_not_offered_and_says_what_to_do_instead(session: Session) -> 
 
 def test_free_leaves_constants_alone(session: Session) -> None:
     assert _values(session, "constants_stay", 1) == [True]
+
+
+def test_the_machine_says_which_ranks_share_a_node(session: Session) -> None:
+    pairs = Machine.load("textbook").with_(ranks_per_node=2)
+    in_pairs = [("node0", 0, 2), ("node0", 1, 2), ("node1", 0, 2), ("node1", 1, 2), ("node2", 0, 1)]
+    assert _values(session, "node", 5, machine=pairs) == in_pairs
+    assert _values(session, "node", 2) == [("node0", 0, 1), ("node1", 0, 1)]
+    mixed = [("node1", 0, 2), ("node0", 0, 1), ("node1", 1, 2)]
+    assert _values(session, "node", 5, machine=pairs, members=[3, 1, 2]) == mixed

@@ -1,0 +1,23 @@
+"""Point to point, whoever comes first; lists for tuples."""
+
+from mpi4py import MPI
+from places import line
+
+
+def where(comm, visible):
+    host = MPI.Get_processor_name()
+    if comm.rank:
+        comm.send((comm.rank, host, visible), dest=0, tag=3)
+        return None
+    told = [(0, host, visible)]
+    while len(told) < comm.size:
+        told.append(comm.recv(source=MPI.ANY_SOURCE, tag=3))
+    told.sort(key=lambda each: each[0])
+    hosts = [host for _, host, _ in told]
+    table = []
+    for rank, host, gpus in told:
+        local = hosts[:rank].count(host)
+        gpu = gpus.split(",")[local % (gpus.count(",") + 1)] if gpus else None
+        table.append([rank, host, local, gpu])
+        print(line(rank, host, local, gpu), flush=True)
+    return table

@@ -1,0 +1,37 @@
+# fails: test_inputs_stay_as_they_were
+"""Sorts the caller's lists."""
+
+import numpy as np
+
+
+def fit(sizes, times_s):
+    order = sorted(range(len(sizes)), key=lambda k: sizes[k])
+    sizes[:], times_s[:] = [sizes[k] for k in order], [times_s[k] for k in order]
+    n, t = np.asarray(sizes, float), np.asarray(times_s, float)
+    if len(np.unique(n)) < 2:
+        raise ValueError("two sizes")
+    beta, alpha_s = np.polyfit(n, t, 1, w=1 / t)
+    return float(alpha_s), float(beta)
+
+
+def residuals(sizes, times_s, alpha_s, beta_s_per_byte):
+    sizes, times_s = np.asarray(sizes, float), np.asarray(times_s, float)
+    return 1 - (alpha_s + beta_s_per_byte * sizes) / times_s
+
+
+def two_regimes(sizes, times_s):
+    sizes, times_s = np.asarray(sizes), np.asarray(times_s, float)
+    different = np.unique(sizes)
+    if len(different) < 4:
+        raise ValueError("two lines need messages of four different sizes at least")
+    best = None
+    for threshold in different[2:-1]:
+        lines, squares = [], 0.0
+        for part in (sizes < threshold, sizes >= threshold):
+            line = fit(sizes[part], times_s[part])
+            lines.append(line)
+            squares += np.sum(residuals(sizes[part], times_s[part], *line) ** 2)
+        if best is None or squares < best[0]:
+            best = (squares, threshold, lines)
+    _, threshold, (short, long) = best
+    return int(threshold), short, long

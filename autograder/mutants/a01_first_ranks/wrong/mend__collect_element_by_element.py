@@ -1,0 +1,34 @@
+# fails: test_collect_takes_one_row_after_the_other
+"""A message for every number."""
+
+import numpy as np
+
+
+def exchange(comm, x):
+    rank, p = comm.Get_rank(), comm.Get_size()
+    got = np.empty_like(x)
+    comm.Sendrecv(x, dest=(rank + 1) % p, recvbuf=got, source=(rank - 1) % p)
+    return got
+
+
+def mean_and_deviation(comm, x):
+    count, total = comm.allreduce(np.array([len(x), x.sum()]))
+    mean = total / count
+    squares = comm.allreduce(float(np.sum((x - mean) ** 2)))
+    return float(mean), float((squares / count) ** 0.5)
+
+
+def collect(comm, rows):
+    rank, p = comm.Get_rank(), comm.Get_size()
+    if rank > 0:
+        for row in rows:
+            for number in row:
+                comm.Send(np.array([number * number]), dest=0)
+        return None
+    result = np.empty((p, *rows.shape))
+    result[0] = rows**2
+    for source in range(1, p):
+        for k in range(len(rows)):
+            for j in range(rows.shape[1]):
+                comm.Recv(result[source, k, j : j + 1], source=source)
+    return result

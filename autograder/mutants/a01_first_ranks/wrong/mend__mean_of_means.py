@@ -1,0 +1,33 @@
+# fails: test_mean_and_deviation
+"""Every rank counts alike, however many elements it has."""
+
+import numpy as np
+from mpi4py import MPI
+
+
+def exchange(comm, x):
+    rank, p = comm.Get_rank(), comm.Get_size()
+    got = np.empty_like(x)
+    comm.Sendrecv(x, dest=(rank + 1) % p, recvbuf=got, source=(rank - 1) % p)
+    return got
+
+
+def mean_and_deviation(comm, x):
+    some = comm.allreduce(int(len(x) > 0))
+    mean = comm.allreduce(float(x.mean()) if len(x) else 0.0) / some
+    square = comm.allreduce(float(np.mean((x - mean) ** 2)) if len(x) else 0.0)
+    return mean, (square / some) ** 0.5
+
+
+def collect(comm, rows):
+    rank, p = comm.Get_rank(), comm.Get_size()
+    if rank > 0:
+        squares = rows**2  # a row of its own for every message
+        MPI.Request.Waitall([comm.Isend(square, dest=0) for square in squares])
+        return None
+    result = np.empty((p, *rows.shape))
+    result[0] = rows**2
+    for source in range(1, p):
+        for k in range(len(rows)):
+            comm.Recv(result[source, k], source=source)  # from one source they come in order
+    return result

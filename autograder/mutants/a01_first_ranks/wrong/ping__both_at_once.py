@@ -1,0 +1,25 @@
+# fails: test_messages_follow_one_another
+"""Both send at the same time: twice as fast, and no ping-pong."""
+
+import numpy as np
+from mpi4py import MPI
+
+
+def bounce(comm, x, repetitions, partner=1):
+    rank = comm.Get_rank()
+    if comm.Get_size() == 1 or rank not in (0, partner):
+        return None
+    got = np.empty_like(x)
+    other = partner if rank == 0 else 0
+    for _ in range(repetitions):
+        comm.Sendrecv(x, dest=other, recvbuf=got, source=other)
+    return x.copy() if rank == 0 else None
+
+
+def ping(comm, nbytes, repetitions, partner=1):
+    message = np.zeros(nbytes, np.uint8)
+    bounce(comm, message, 1, partner)
+    start_s = MPI.Wtime()
+    if bounce(comm, message, repetitions, partner) is None:
+        return None
+    return (MPI.Wtime() - start_s) / repetitions

@@ -1,0 +1,35 @@
+# fails: test_one_rank_has_nobody_to_talk_to
+"""With one rank it sends to itself."""
+
+import numpy as np
+from mpi4py import MPI
+
+
+def alone(comm, x):
+    if comm.Get_size() == 1:
+        comm.Sendrecv(x, dest=0, recvbuf=np.empty_like(x), source=0)
+
+
+def bounce(comm, x, repetitions, partner=1):
+    rank = comm.Get_rank()
+    if comm.Get_size() == 1 or rank not in (0, partner):
+        return None
+    ball = np.array(x)
+    for _ in range(repetitions):
+        if rank == 0:
+            comm.Send(ball, dest=partner)
+            comm.Recv(ball, source=partner)
+        else:
+            comm.Recv(ball, source=0)
+            comm.Send(ball, dest=0)
+    return ball if rank == 0 else None
+
+
+def ping(comm, nbytes, repetitions, partner=1):
+    message = np.zeros(nbytes, np.uint8)
+    alone(comm, message)
+    bounce(comm, message, 1, partner)
+    start_s = MPI.Wtime()
+    if bounce(comm, message, repetitions, partner) is None:
+        return None
+    return (MPI.Wtime() - start_s) / (2 * repetitions)

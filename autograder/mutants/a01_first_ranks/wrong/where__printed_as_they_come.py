@@ -1,0 +1,19 @@
+# fails: test_host_and_local_rank
+"""Prints as messages come in, from the last rank on."""
+
+from mpi4py import MPI
+from places import line
+
+
+def where(comm, visible):
+    host = MPI.Get_processor_name()
+    on_this_host = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
+    local_rank = on_this_host.Get_rank()
+    on_this_host.Free()
+    gpus = visible.split(",") if visible else []
+    gpu = gpus[local_rank % len(gpus)] if gpus else None
+    places = comm.gather((comm.Get_rank(), host, local_rank, gpu), root=0)
+    if comm.Get_rank() == 0:
+        for place in places[::-1]:
+            print(line(*place))
+    return places

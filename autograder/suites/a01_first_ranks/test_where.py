@@ -1,0 +1,138 @@
+"""where.py: the place of every rank, on machines with nodes of several sizes."""
+
+import pytest
+
+from autograder.suites.a01_first_ranks import oracle, trial
+from ringside.checking import LATENCY_SEEDS, assert_requests_complete, buffered, rendezvous
+from ringside.trace import Kind
+from solutions.a01_first_ranks.cases import where_call
+
+LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", "0,1,2,3,4,5,6,7")
+CALLS, MESSAGES, NBYTES = 4, 4, 1000
+
+
+def points(number, kind):
+    return pytest.mark.points(number, kind=kind, module="where")
+
+
+def nodes_of(ranks_per_node, machine=None):
+    return (machine or rendezvous()).with_(ranks_per_node=ranks_per_node)
+
+
+def asked(world_size, machine, visible=None):
+    """The call, with the same visible GPUs on all ranks or a list of them."""
+    each = visible if isinstance(visible, list) else [visible] * world_size
+    same = None if isinstance(visible, list) else visible
+    return oracle.where(where_call(world_size, same), each, machine)
+
+
+def seen(ranks, world_size, ranks_per_node, visible="0,1,2,3"):
+    """The run of a call that several tests look at, its values checked."""
+    machine = nodes_of(ranks_per_node)
+    call = asked(world_size, machine, visible)
+    name = f"where, {world_size}, {ranks_per_node}, {visible}"
+
+    def run(_):
+        return ranks.call(call.case.target, world_size, call.arguments, machine=machine)
+
+    result = ranks.once(name, run)
+    case = call.case.on(machine)
+    trial.assert_ran(result, case)
+    call.check(result, case)
+    return case, result
+
+
+@points(20, "values")
+def test_host_and_local_rank(ranks):
+    for p, ranks_per_node in ((2, 1), (4, 2), (5, 2), (8, 3), (3, 8), (7, 4)):
+        seen(ranks, p, ranks_per_node)
+    machine = nodes_of(2)
+    trial.run(ranks, asked(1, machine), machine=machine)
+
+
+@points(15, "values")
+def test_ranks_of_a_host_need_not_be_neighbours(ranks, rng):
+    for ranks_per_node, p in ((2, 5), (3, 4)):
+        machine = nodes_of(ranks_per_node)
+        members = [int(rank) for rank in rng.permutation(6)[:p]]
+        if members == sorted(members):
+            members.reverse()
+        call = asked(p, machine, "0,1,2")
+        try:
+            trial.run(ranks, call, machine=machine, members=members, world_size=6)
+        except AssertionError as verdict:
+            if verdict.sentence.startswith("not run"):
+                raise
+            raise call.case.on(machine).fail(
+                f"comm holds ranks {members} of the world. There: {verdict.sentence}",
+                verdict.detail,
+            ) from None
+
+
+@points(15, "values")
+def test_gpu_of_each_rank(ranks, rng):
+    for visible in LISTS:
+        seen(ranks, 5, 4, visible)
+    for _ in range(2):
+        mixed = [LISTS[int(k)] for k in rng.integers(len(LISTS), size=6)]
+        machine = nodes_of(3)
+        trial.run(ranks, asked(6, machine, mixed), machine=machine)
+
+
+@points(12, "values")
+def test_rank_0_alone_prints(ranks):
+    for p, ranks_per_node in ((4, 2), (8, 3)):
+        case, result = seen(ranks, p, ranks_per_node)
+        for rank in range(1, p):
+            if result.output[rank].strip():
+                raise case.fail(f"rank {rank} printed a line; only rank 0 prints.")
+
+
+@points(8, "reality")
+def test_real_mpi(mpi):
+    visible = ["0,1", None, "0,1"]
+    call = oracle.where_on_one_host(where_call(3, "0,1"), visible)
+    trial.check_real_mpi(mpi, [call])
+
+
+@points(10, "communication")
+def test_few_calls(ranks):
+    for p, ranks_per_node in ((4, 2), (8, 3), (3, 8)):
+        case, result = seen(ranks, p, ranks_per_node)
+        made = -(-len(result.comm_calls) // p)
+        for rank in range(p):
+            count = made + sum(rank in used.members for used in result.collectives)
+            if count > CALLS:
+                raise case.fail(
+                    f"rank {rank} took part in {count} collectives; at most {CALLS} are allowed."
+                )
+        for rank, sent in enumerate(result.sent_messages()):
+            if rank and sent > MESSAGES:
+                raise case.fail(f"rank {rank} sent {sent} messages; at most {MESSAGES} may be.")
+
+
+@points(10, "communication")
+def test_few_bytes(ranks):
+    for p, ranks_per_node in ((4, 2), (8, 3), (3, 8)):
+        case, result = seen(ranks, p, ranks_per_node)
+        for rank, sent in enumerate(result.sent_bytes()):
+            shared = [used for used in result.collectives if rank in used.members]
+            given = sent + sum(used.nbytes / len(used.members) for used in shared)
+            if rank and given > NBYTES:
+                raise case.fail(
+                    f"rank {rank} gave {given:.0f} bytes; at most {NBYTES} are allowed."
+                )
+
+
+@points(5, "safety")
+def test_messages_may_arrive_in_any_order(ranks):
+    for seed in LATENCY_SEEDS:
+        machine = nodes_of(2, buffered())
+        trial.run(ranks, asked(5, machine, "0,1"), machine=machine, seed=seed)
+
+
+@points(5, "safety")
+def test_what_is_started_ends(ranks):
+    for p, ranks_per_node in ((4, 2), (5, 2), (8, 3)):
+        case, result = seen(ranks, p, ranks_per_node)
+        assert_requests_complete(result, case, (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE))

@@ -1,0 +1,168 @@
+"""Runs that the tests of several modules share: call, check what came back, give the result.
+
+Whatever a test is about, it asks for the values of its run first, on two ranks or more. Tests of
+what was sent look at one run of each case (``seen``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Case,
+    Verdict,
+    assert_ran,
+    buffered,
+    one_line,
+    rendezvous,
+)
+from ringside.machine import Machine
+from ringside.trace import Kind
+from ringside.world import Result
+
+Check = Callable[[Result, Case], None]
+# The clock may be looked at, and requests tested, as often as one likes: it takes next to no time.
+RENDEZVOUS = rendezvous().with_(poll_s=1e-10)
+EAGER = buffered().with_(poll_s=1e-10)
+STARTED = (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)  # what must be waited for
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A call: its case, each rank's arguments after ``comm``, and what must come back."""
+
+    case: Case
+    arguments: list[tuple[Any, ...]]
+    check: Check  # raises a verdict on wrong results
+
+
+def of_each(*checks: Callable[[], object]) -> None:
+    """Check the module's functions one by one; each that is right earns its part of the points.
+
+    The first verdict is the one that is told.
+    """
+    told, right = None, 0.0
+    for check in checks:
+        try:
+            check()
+            right += 1
+        except Verdict as verdict:
+            told, right = told or verdict, right + verdict.fraction
+    if told is not None:
+        told.fraction = right / len(checks)
+        raise told
+
+
+def run(
+    ranks: Any, asked: Asked, *, machine: Machine | None = None, seed: int | None = None, **options
+) -> Result:
+    """Make the call, and check what came back."""
+    machine = machine or RENDEZVOUS
+    options.setdefault("world_size", asked.case.world_size)
+    world_size = options.pop("world_size")
+    result = ranks.call(
+        asked.case.target, world_size, asked.arguments, machine=machine, seed=seed, **options
+    )
+    plain = machine is RENDEZVOUS or seed is not None  # a seed brings its machine along
+    case = asked.case if plain else asked.case.on(machine)
+    assert_ran(result, case)
+    asked.check(result, case.seen_in(result))
+    return result
+
+
+def seen(ranks: Any, case: Case, ask: Callable[[np.random.Generator, Case], Asked]) -> Result:
+    """The run of a case that all tests share which look at what was sent, its values checked."""
+
+    def made(rng: np.random.Generator) -> tuple[Asked, Result]:
+        asked = ask(rng, case)
+        call = (asked.case.target, asked.case.world_size, asked.arguments)
+        return asked, ranks.call(*call, machine=RENDEZVOUS)
+
+    asked, result = ranks.once(f"{case.target}, {case}", made)
+    assert_ran(result, case)
+    asked.check(result, case)
+    return result
+
+
+def check_any_order(ranks: Any, asked: Sequence[Asked]) -> None:
+    """Right whichever messages are slow, whether sends wait or not."""
+
+    def check(each: Asked) -> None:
+        for seed in LATENCY_SEEDS:
+            for machine in (EAGER, RENDEZVOUS):
+                run(ranks, each, machine=machine, seed=seed)
+
+    of_each(*(partial(check, each) for each in asked))
+
+
+def check_members(ranks: Any, rng: np.random.Generator, asked: Sequence[Asked]) -> None:
+    """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
+
+    def check(each: Asked) -> None:
+        size = each.case.world_size
+        members = [int(rank) + 1 for rank in rng.permutation(size)]
+        if members == sorted(members):
+            members.reverse()
+        try:
+            result = run(ranks, each, members=members, world_size=size + 2)
+        except Verdict as verdict:
+            if verdict.sentence.startswith("not run"):
+                raise
+            run(ranks, each)  # wrong on any communicator: that is another test's matter
+            raise each.case.fail(
+                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
+                f"There: {verdict.sentence}",
+                verdict.detail,
+            ) from None
+        for stranger in sorted(set(range(size + 2)) - set(members)):
+            if result.peers(stranger):
+                raise each.case.fail(f"rank {stranger} of the world, outside comm, got messages.")
+
+    of_each(*(partial(check, each) for each in asked))
+
+
+def check_real_mpi(mpi: Any, asked: Sequence[Asked]) -> None:
+    """The same module under a real mpiexec: values only."""
+    calls = [(each.case.target, each.case.world_size, each.arguments) for each in asked]
+    for each, result in zip(asked, mpi.call_all(calls), strict=True):
+        try:
+            assert_ran(result, each.case)
+            each.check(result, each.case)
+        except Verdict as verdict:
+            module, _, function = each.case.target.partition(":")
+            raise Verdict(
+                f"under mpiexec: {verdict.sentence}",
+                reproduce=f"ringside launch {module}.py:{function} --site local "
+                f"--set ranks_per_node={each.case.world_size}",
+                detail=verdict.detail,
+            ) from None
+
+
+def assert_only_messages(result: Result, case: Case) -> None:
+    """Point-to-point calls only: no collective, no communicator made."""
+    if result.collectives:
+        used = result.collectives[0].name
+        raise case.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
+    if result.comm_calls:
+        raise case.fail("a communicator was made; only point-to-point calls on comm are allowed.")
+
+
+def assert_none_elsewhere(result: Result, case: Case, but: int = 0) -> None:
+    """All ranks but one return None."""
+    for rank, value in enumerate(result.values):
+        if rank != but and value is not None:
+            shown = one_line(repr(value), 60)
+            raise case.fail(f"rank {rank} returned {shown}; ranks other than {but} return None.")
+
+
+def number(value: Any) -> float | None:
+    """A number, NumPy's too, which travel as arrays of no dimension; None for anything else."""
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
+        value = value.item()
+    return value if type(value) in (int, float) else None

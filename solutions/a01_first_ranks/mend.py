@@ -1,0 +1,98 @@
+"""Three programs that hang or race, mended: the broken ones stand in ``broken.py``.
+
+Rules for every function:
+
+- ``comm`` is any mpi4py communicator of p >= 1 ranks in any order; it need not be
+  ``COMM_WORLD``. Other ranks of the world have no part in it. Calls are made on ``comm`` itself:
+  no communicator is made.
+- What is computed stays as it was, and so does the way in which the program talks: point-to-point
+  calls where the broken program makes them, collectives where it makes them. The docstrings say
+  how much may be sent.
+- A send may wait until its receive is posted (rendezvous), whatever its size, and messages of
+  different ranks may arrive in any order. Nothing relies on a message being short, nor on time.
+- A buffer isn't written to while a send from it is in flight, nor looked at while a receive into
+  it is. What is started is completed (``Wait``, ``Test``, ...) before the function returns, and
+  every message is received.
+- Inputs are not modified, and results share no memory with them.
+"""
+
+import numpy as np
+from mpi4py import MPI
+
+
+def exchange(comm, x):
+    """Pass ``x`` on to the next rank of the ring, and return the previous rank's.
+
+    Args:
+        comm: the ranks; rank r's next one is ``(r + 1) % p``.
+        x: shape ``(n,)``, n >= 0, float64, contiguous, of the same length on all ranks.
+
+    Returns:
+        A new array, shape ``(n,)``: the ``x`` of rank ``(r - 1) % p``. With p = 1 that is a copy
+        of its own.
+
+    Messages: point-to-point calls only, each rank to its next one only, together at most
+    ``x.nbytes`` (with p = 1 a rank may send to itself, or not send at all).
+    Time: however many ranks there are, at most ``3 (alpha + x.nbytes * beta)``; half the points
+    up to ``6 (alpha + x.nbytes * beta)``.
+    """
+    ### BEGIN SOLUTION
+    rank, p = comm.Get_rank(), comm.Get_size()
+    received = np.empty_like(x)
+    comm.Sendrecv(x, dest=(rank + 1) % p, recvbuf=received, source=(rank - 1) % p)
+    return received
+    ### END SOLUTION
+
+
+def mean_and_deviation(comm, x):
+    """Mean and standard deviation of the elements of all ranks' ``x`` together.
+
+    Args:
+        comm: the ranks.
+        x: shape ``(n,)``, float64; n differs from rank to rank, and may be 0. Some rank has an
+            element.
+
+    Returns:
+        ``(mean, deviation)`` on every rank, two floats, right to nine digits: the deviation is
+        the root of the mean squared distance from the mean, ``numpy.std``.
+
+    Messages: collectives only, at most four of them, to which a rank gives at most three numbers
+    each, however long its ``x`` is.
+    """
+    ### BEGIN SOLUTION
+    count, total = comm.allreduce(np.array([len(x), x.sum()]))
+    mean = total / count
+    squares = comm.allreduce(float(np.sum((x - mean) ** 2)))
+    return float(mean), float((squares / count) ** 0.5)
+    ### END SOLUTION
+
+
+def collect(comm, rows):
+    """Square the rows of every rank, and bring the squares to rank 0.
+
+    Args:
+        comm: the ranks.
+        rows: shape ``(m, width)``, float64, m >= 0 and width >= 0 the same on all ranks.
+
+    Returns:
+        On rank 0 an array, shape ``(p, m, width)``: element ``[r, k]`` is row k of rank r, each
+        number squared. None on all others.
+
+    Messages: point-to-point calls only, to rank 0 only, which sends nothing; together at most
+    ``rows.nbytes`` from each rank. Rank 0 may take messages in any order, also from whoever comes
+    first (``ANY_SOURCE``).
+    Time: at most 1.05 times ``(p - 1) m (alpha + 8 width beta)``, the time of the rows' messages
+    one after the other (half the points up to 1.5 times).
+    """
+    ### BEGIN SOLUTION
+    if comm.Get_rank() > 0:
+        squares = rows**2  # a row of its own for every message
+        MPI.Request.Waitall([comm.Isend(square, dest=0) for square in squares])
+        return None
+    collected = np.empty((comm.Get_size(), *rows.shape))
+    collected[0] = rows**2
+    for source, block in enumerate(collected[1:], start=1):
+        for square in block:
+            comm.Recv(square, source=source)  # from one source they come in order
+    return collected
+    ### END SOLUTION

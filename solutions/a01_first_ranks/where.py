@@ -1,0 +1,53 @@
+"""Who is where: host, local rank and GPU of every rank, told by rank 0.
+
+    rank 0: host node0, local rank 0, GPU 0
+    rank 1: host node0, local rank 1, GPU 1
+    rank 2: host node1, local rank 0, GPU 0
+    rank 3: host node1, local rank 1, GPU 1
+
+It is the first thing to run on a new cluster: ranks that are elsewhere than one thinks explain
+many a slow job, and many a failed one.
+"""
+
+from mpi4py import MPI
+from places import line
+
+
+def where(comm, visible):
+    """Bring together where every rank is, and let rank 0 print it in order of ranks.
+
+    The *host* is what ``MPI.Get_processor_name()`` says. The *local rank* counts the ranks of
+    ``comm`` on the same host, in their order in ``comm``, from 0. Ranks of a host need not be
+    neighbours in ``comm``. Of the GPUs that a rank sees it takes the one at the place of its
+    local rank; where they are fewer than the host's ranks, it begins again with the first:
+    local rank 5 of three GPUs takes the third.
+
+    Args:
+        comm: any mpi4py communicator of p >= 1 ranks in any order; it need not be COMM_WORLD.
+        visible: this rank's environment variable CUDA_VISIBLE_DEVICES: GPUs separated by commas
+            without spaces, such as ``"0,1,2,3"`` or ``"GPU-8f2a,GPU-91c0"``; None or ``""`` where
+            there is none. It may differ from rank to rank.
+
+    Returns:
+        On rank 0 a list with a tuple ``(rank, host, local_rank, gpu)`` for each rank of ``comm``,
+        in order of ranks; ``gpu`` is a text, or None for none. None on all others.
+
+    Prints: rank 0 prints ``places.line(...)`` of each rank, in order of ranks. Other ranks print
+    nothing: what several ranks print arrives in any order, whatever they wait for.
+    Messages: any calls on ``comm`` or on communicators made from it (``Split_type``, ...), at most
+    four collectives, these included, and four point-to-point messages of each rank but 0; each
+    rank gives or sends at most 1000 bytes in all. A send may wait until its receive is posted.
+    """
+    ### BEGIN SOLUTION
+    host = MPI.Get_processor_name()
+    on_this_host = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
+    local_rank = on_this_host.Get_rank()
+    on_this_host.Free()
+    gpus = visible.split(",") if visible else []
+    gpu = gpus[local_rank % len(gpus)] if gpus else None
+    places = comm.gather((comm.Get_rank(), host, local_rank, gpu), root=0)
+    if comm.Get_rank() == 0:
+        for place in places:
+            print(line(*place))
+    return places
+    ### END SOLUTION
