@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringside.errors import RingsideError, RunError, TargetError
+
+if TYPE_CHECKING:
+    from ringside.outcome import Outcome
 
 _CHECK = """\
 examples:
@@ -35,8 +38,10 @@ examples:
   ringside launch ring.py:all_reduce --site local --nodes 2
   ringside launch ring.py:all_reduce --site zaratan --nodes 2 --account NAME --dry-run
   ringside launch ring.py:all_reduce --site zaratan --nodes 2 --set time=00:05:00 -- --n 1000000
+  ringside launch --follow 123456      come back to a job after Ctrl-C or --no-wait
 
 Leaves run.json and run.trace.gz in the current folder. Lengths: --n, several times if you like.
+Exit status 0: done; 1: the student's file failed; 2: the cluster did, or the command was wrong.
 """
 _HANDIN = """\
 examples:
@@ -158,6 +163,7 @@ def _add_launch(commands: Any) -> None:
         "--dry-run", action="store_true", help="print the job script, submit nothing"
     )
     parser.add_argument("--no-wait", action="store_true", help="submit and come back at once")
+    parser.add_argument("--follow", metavar="JOB", help="follow a job that was launched before")
     parser.add_argument("--variables", action="store_true", help="list the site's variables")
 
 
@@ -296,6 +302,8 @@ def _launch(asked: argparse.Namespace) -> int:
     from ringside.sites import Site
     from ringside.world import Target
 
+    if asked.follow:
+        return _say_outcome(asked, launch.follow(asked.follow, asked.out, _say_to_stderr))
     site = Site.load(asked.site)
     if asked.nodes < 1:
         raise launch.LaunchError(f"--nodes ({asked.nodes}) must be at least 1.")
@@ -330,6 +338,10 @@ def _launch(asked: argparse.Namespace) -> int:
     # What ranks print stands on standard output, unless a program reads that.
     printed = sys.stderr if asked.json else sys.stdout
     outcome = launch.run(job, _say_to_stderr, wait=not asked.no_wait, printed=printed)
+    return _say_outcome(asked, outcome)
+
+
+def _say_outcome(asked: argparse.Namespace, outcome: Outcome) -> int:
     if asked.json:
         _print_json(outcome.as_json())
     else:

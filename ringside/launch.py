@@ -10,7 +10,6 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -21,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from ringside import inputs, slurm
-from ringside.draw.units import format_bytes, format_time
+from ringside import inputs, outcome, slurm
 from ringside.errors import RingsideError, TargetError
+from ringside.outcome import Outcome
 from ringside.sites import Site, Value
 from ringside.world import Target
 
@@ -32,44 +31,6 @@ LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to
 
 class LaunchError(RingsideError):
     """A run that could not be started, or left no record for a reason that is not the student's."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a launch ended: its record, or what went wrong and whose fault it is."""
-
-    status: str  # "complete" | "submitted" | "wrong values" | "failed" | "not run"
-    message: str
-    record: Mapping[str, Any] | None = None
-    job_id: str | None = None
-
-    @property
-    def exit_status(self) -> int:
-        statuses = {"complete": 0, "submitted": 0, "wrong values": 1, "failed": 1}
-        return statuses.get(self.status, 2)
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "status": self.status,
-            "message": self.message,
-            "job_id": self.job_id,
-            "run": self.record,
-        }
-
-    def text(self) -> str:
-        """For people: the measurements, or what went wrong."""
-        if self.record is None:
-            return f"{self.status}: {self.message}"
-        record = self.record
-        hosts = ", ".join(dict.fromkeys(record["hosts"]))
-        lines = [f"{record['target']} on {record['world_size']} ranks of {hosts}"]
-        for entry in record["measurements"]:
-            lines.append(
-                f"  n = {entry['n']:>9,}  {format_bytes(entry['nbytes']):>9}  "
-                f"{format_time(entry['median_s']):>9}  values {entry['values']}"
-            )
-        return "\n".join([*lines, f"{self.status}: {self.message}"])
 
 
 @dataclass(frozen=True)
@@ -95,7 +56,7 @@ class Launch:
 
     @property
     def scratch(self) -> Path:
-        return self.out.resolve() / ".ringside-run"
+        return outcome.scratch(self.out)
 
     def check(self) -> None:
         """Refuse now what would fail only on the cluster.
@@ -210,30 +171,72 @@ def run(
     """
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
+    _refuse_beside_another_job(launch.out)
     shutil.rmtree(launch.scratch, ignore_errors=True)
     launch.scratch.mkdir()
-    before = _stamp(launch.out)
+    before = outcome.stamp(launch.out)
     if launch.site.scheduler == "none":
         try:
-            job_id, meaning = None, _run_here(launch, say, printed)
+            meaning = _run_here(launch, say, printed)
         except BaseException:
             shutil.rmtree(launch.scratch, ignore_errors=True)
             raise
-    else:
-        job_id = _submit(launch)
-        say(f"job {job_id}: submitted to {launch.site.name}")
-        if not wait:
-            return Outcome("submitted", f"`squeue -j {job_id}` shows the job.", None, job_id)
-        try:
-            meaning = slurm.follow(job_id, launch.out / "run.log", say).meaning
-        except KeyboardInterrupt:
-            say(f"job {job_id} goes on: `squeue -j {job_id}` shows it, `scancel {job_id}` ends it.")
-            raise
-    outcome = _outcome(launch, before, job_id, meaning)
-    if outcome.record is None and before is not None:
-        say(f"{launch.out / 'run.json'} is still that of an earlier run.")
-    shutil.rmtree(launch.scratch, ignore_errors=True)
-    return outcome
+        return _finish(launch.out, before, outcome.here(launch.out, before, meaning), say)
+    job_id = _submit(launch)
+    outcome.Submitted(job_id, before).save(launch.out)
+    say(f"job {job_id}: submitted to {launch.site.name}")
+    if not wait:
+        return Outcome("submitted", _how_to_come_back(job_id, launch.out), None, job_id)
+    return follow(job_id, launch.out, say)
+
+
+def follow(job_id: str, out: Path, say: Callable[[str], None]) -> Outcome:
+    """Wait for the end of a job that was launched with ``out`` as its folder.
+
+    Raises:
+        RingsideError: no such job was launched from there, or Slurm can't be asked.
+    """
+    submitted = outcome.Submitted.load(out)
+    if submitted is None or submitted.job_id != job_id:
+        other = f"; job {submitted.job_id} was" if submitted else ""
+        raise LaunchError(
+            f"job {job_id} was not launched from {out.resolve()}, or has been followed to its "
+            f"end{other}. `--out FOLDER` names the folder that it was launched with."
+        )
+    try:
+        ended = slurm.follow(job_id, out / "run.log", say)
+    except KeyboardInterrupt:
+        say(f"job {job_id} goes on. {_how_to_come_back(job_id, out)}")
+        raise
+    return _finish(out, submitted.before, outcome.of_job(out, submitted.before, ended), say)
+
+
+def _how_to_come_back(job_id: str, out: Path) -> str:
+    folder = "" if out.resolve() == Path.cwd() else f" --out {shlex.quote(str(out))}"
+    return (
+        f"`ringside launch --follow {job_id}{folder}` follows it (again), `squeue -j {job_id}` "
+        f"shows it, `scancel {job_id}` ends it."
+    )
+
+
+def _finish(
+    out: Path, before: outcome.Stamp, result: Outcome, say: Callable[[str], None]
+) -> Outcome:
+    if result.record is None and before is not None:
+        say(f"{out / 'run.json'} is still that of an earlier run.")
+    shutil.rmtree(outcome.scratch(out), ignore_errors=True)
+    return result
+
+
+def _refuse_beside_another_job(out: Path) -> None:
+    """Two jobs can't leave their records in one folder."""
+    submitted = outcome.Submitted.load(out)
+    if submitted is not None and slurm.goes_on(submitted.job_id):
+        raise LaunchError(
+            f"job {submitted.job_id} was launched with the same folder and hasn't ended. "
+            f"{_how_to_come_back(submitted.job_id, out)} `--out FOLDER` gives the new one a "
+            "folder of its own."
+        )
 
 
 def _submit(launch: Launch) -> str:
@@ -272,42 +275,6 @@ def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None
             os.killpg(process.pid, 9)
             process.wait()
     return ""
-
-
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    try:
-        status = (folder / "run.json").stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
-
-
-def _outcome(
-    launch: Launch, before: tuple[int, int] | None, job_id: str | None, meaning: str
-) -> Outcome:
-    failures = [
-        json.loads(path.read_text()) for path in sorted(launch.scratch.glob("failure-*.json"))
-    ]
-    if failures:
-        first = min(failures, key=lambda failure: int(failure["rank"]))
-        ours = first["kind"] in ("size", "asked")
-        return Outcome("not run" if ours else "failed", first["message"], None, job_id)
-    if _stamp(launch.out) in (None, before):
-        detail = meaning or "the ranks ended without a word; the lines above may say why."
-        return Outcome("failed" if "wall time" in meaning else "not run", detail, None, job_id)
-    record = json.loads((launch.out / "run.json").read_text())
-    wrong = [entry["n"] for entry in record["measurements"] if entry["values"] == "wrong"]
-    if wrong:
-        message = (
-            f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
-        )
-        return Outcome("wrong values", message, record, job_id)
-    return Outcome(
-        "complete",
-        f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in.",
-        record,
-        job_id,
-    )
 
 
 def options_of(words: Sequence[str]) -> tuple[list[int], str, list[str]]:
