@@ -59,8 +59,8 @@ class Look:
 # What a rank's or a node's end looks like in the log: the first such line is the cause,
 # later ones are ranks that were killed because of it.
 _KILLED = re.compile(
-    r"exceeded (?:job |step )?memory limit|oom[-_ ]kill|Out Of Memory"
-    r"|tasks? [\d,-]+: Killed|SIGKILL|EXIT CODE: 9\b|KILLED BY SIGNAL: 9\b",
+    r"exceeded (?:job |step )?memory limit|oom[-_ ]kill"
+    r"|tasks? [\d,-]+: (?:Out Of Memory|Killed)|SIGKILL|EXIT CODE: 9\b|KILLED BY SIGNAL: 9\b",
     re.IGNORECASE,
 )
 _CRASHED = re.compile(

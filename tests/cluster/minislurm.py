@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("minislurm.sh")
-COMMANDS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare")
+COMMANDS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare", "setpriv")
 ACCOUNT_COMMANDS = ("slurmdbd", "mariadbd", "mariadb")
 # Debian keeps daemons where an ordinary user's PATH does not look.
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -54,7 +54,9 @@ class MiniSlurm:
         self.environment = {**os.environ, "PATH": SEARCH_PATH}
         self.environment["SLURM_CONF"] = str(self.folder / "etc" / "slurm.conf")
         self.hidden = [str(p.resolve()) for p in shared if p.resolve().is_relative_to("/tmp")]
-        command = [
+        # It ends with this process, even if this one is killed.
+        command = ["setpriv", "--pdeathsig", "KILL", "--"]
+        command += [
             "unshare",
             "--net",
             "--uts",

@@ -10,8 +10,8 @@
 #        ctl (10.99.0.254)  munged, slurmctld, with accounts MariaDB and slurmdbd
 #         |  bridge
 #    +----+------+
-#  node1  node2  ...        slurmd; own network, host name, processes and /tmp,
-#  10.99.0.1  .2            and 4 GPUs that only the scheduler sees
+#  node1  node2  ...        slurmd; own network, name, processes, memory
+#  10.99.0.1  .2            and /tmp, and 4 GPUs that only the scheduler sees
 #
 # FOLDER holds configuration, state and logs, and may not lie under /tmp, which
 # is private to each node; SHARED folders under /tmp are put back at their place.
@@ -141,6 +141,7 @@ node_main='
     for shared; do mkdir -p "$folder/keep/$name-$number"
         mount --bind "$shared" "$folder/keep/$name-$number"; number=$((number + 1)); done
     mount -t tmpfs -o mode=1777 tmpfs /tmp
+    mount -t tmpfs -o mode=1777 tmpfs /dev/shm # ranks of one node meet there
     number=0
     for shared; do mkdir -p "$shared"
         mount --bind "$folder/keep/$name-$number" "$shared"; number=$((number + 1)); done
