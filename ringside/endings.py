@@ -119,7 +119,7 @@ def _explain(look: Look, log: str) -> tuple[str, str]:
     if look.state == "CANCELLED":
         meaning = (
             "somebody cancelled it (scancel). If that wasn't you, look whether the account has "
-            "units left (`sbalance`), and ask the cluster's people."
+            "units left (`sshare -U`), and ask the cluster's people."
         )
         return "cancelled", meaning
     return _explain_failure(look, log)
@@ -194,13 +194,13 @@ _REASONS = (
     (r"InvalidQOS|QOSNotAllowed", "this quality of service doesn't exist, or is not yours"),
     (
         r"Assoc\w*(Minutes|Billing)",
-        "the account has no units left, or they are promised to running jobs: `sbalance` shows "
+        "the account has no units left, or they are promised to running jobs: `sshare -U` shows "
         "it. The job waits until there are units; --account NAME charges another account",
     ),
     (
         r"Assoc",
         "the account is at one of its limits: too many jobs or cores at once, or no units left. "
-        "`sbalance` shows the units, `squeue -A ACCOUNT` the account's jobs",
+        "`sshare -U` shows the units, `squeue -A ACCOUNT` the account's jobs",
     ),
     (r"QOS", "a limit of the cluster for such jobs is reached; it waits until others end"),
     (r"PartitionTimeLimit", "the partition allows less time: --set time=HH:MM:SS"),
@@ -226,8 +226,8 @@ _NEVER = {
     r"DependencyNeverSatisfied": "impossible",
 }
 _CURES = {
-    "wrong account": "name yours with --account NAME; `sbalance` or `sacctmgr show associations "
-    "user=$USER` lists them",
+    "wrong account": "name yours with --account NAME; `sacctmgr show associations user=$USER` "
+    "lists them",
 }
 
 
@@ -267,8 +267,8 @@ _REFUSALS = (
     (
         r"Invalid account",
         "wrong account",
-        "Name yours with --account NAME; `sbalance` or `sacctmgr show associations user=$USER` "
-        "lists them. An account may be tied to some partitions: --partition NAME.",
+        "Name yours with --account NAME; `sacctmgr show associations user=$USER` lists "
+        "them. An account may be tied to some partitions: --partition NAME.",
     ),
     (
         r"invalid partition|not permitted to use this partition",

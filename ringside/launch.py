@@ -4,33 +4,44 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
 
     run.json        what ran, where, how long, and of which module (see `ringside.real_rank`)
     run.trace.gz    the calls of one run, which `ringside replay` and the lecture can draw
-    run.sbatch      on a cluster: the job's script
+    run.sbatch      the job's script, which can be run again with `sbatch` (here: `bash`)
     run.log         on a cluster: what the job printed
+    sweep.csv, .svg of a sweep: time over ranks (`ringside.sweep`); run.json is of the most ranks
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from ringside import inputs, outcome, slurm
-from ringside.errors import RingsideError, TargetError
-from ringside.outcome import Outcome
+from ringside import inputs, jobscript, outcome, slurm
+from ringside.errors import TargetError
+from ringside.jobscript import Job, LaunchError, mpiexec
+from ringside.outcome import Awaited, Outcome
 from ringside.sites import Site, Value
+from ringside.trace import write_atomically
 from ringside.world import Target
 
+__all__ = [
+    "LENGTHS",
+    "Launch",
+    "LaunchError",
+    "Outcome",
+    "here_environment",
+    "mpiexec",
+    "options_of",
+    "run",
+]
+
 LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to the bandwidth's
-
-
-class LaunchError(RingsideError):
-    """A run that could not be started, or left no record for a reason that is not the student's."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +56,18 @@ class Launch:
     dtype: str = "float64"
     words: Sequence[str] = ()
     out: Path = Path()
+    gpus_per_node: int = 0
+    sweep: bool = False  # 1, 2, 4, ... ranks one after the other
+
+    @property
+    def job(self) -> Job:
+        """The ranks, and the kind of job that the file or the function needs."""
+        kind = jobscript.kind_of(self.target, self.gpus_per_node)
+        return Job(self.site, self.settings, kind, self.nodes, self.gpus_per_node)
 
     @property
     def world_size(self) -> int:
-        return self.nodes * int(str(self.settings["ranks_per_node"]))
+        return self.job.world_size
 
     @property
     def path(self) -> Path:
@@ -58,13 +77,18 @@ class Launch:
     def scratch(self) -> Path:
         return outcome.scratch(self.out)
 
+    @property
+    def sweep_folder(self) -> Path:
+        return self.out.resolve() / "sweep"
+
     def check(self) -> None:
         """Refuse now what would fail only on the cluster.
 
         Raises:
             TargetError: no such function, or one that can't be run on ranks.
-            LaunchError: a folder that the nodes can't see.
+            LaunchError: the site can't run such a job, or the nodes can't see a folder.
         """
+        self.job.check()
         if self.target.function:
             options = inputs.parse_options([*self.words, "--n", "1"])
             inputs.arguments_of_rank(self.path, self.target.function, self.world_size, 0, options)
@@ -76,54 +100,28 @@ class Launch:
                 )
 
     def arguments(self) -> list[str]:
-        """What each rank is given; see `ringside.real_rank`."""
+        """What each rank is given beside its number and its folders; see `ringside.real_rank`."""
         words = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
-        words += ["--world-size", str(self.world_size), "--site", self.site.name]
-        words += ["--out", str(self.out.resolve()), "--scratch", str(self.scratch)]
-        words += ["--deadline-s", str(self.settings["deadline_s"])]
+        words += ["--site", self.site.name, "--deadline-s", str(self.settings["deadline_s"])]
         if self.target.function:
             words += ["--dtype", self.dtype]
             words += [word for n in self.lengths for word in ("--n", str(n))]
         return [*words, *(["--", *self.words] if self.words else [])]
 
-    def launcher(self) -> list[str]:
-        """What starts the ranks, with their number."""
-        words = shlex.split(str(self.settings["launcher"]))
-        if Path(words[0]).name == "srun":
-            return [*words, "--kill-on-bad-exit=1"]  # the number is the job's
-        if words[0] == "mpiexec" and not self.settings.get("environment"):
-            words[0] = mpiexec()  # this environment's; another one's is on the job's PATH
-        return [*words, "-n", str(self.world_size)]
-
     def script(self) -> str:
-        """The job's script for the site's scheduler."""
-        own = os.environ.get("VIRTUAL_ENV") or (sys.prefix if sys.prefix != sys.base_prefix else "")
-        values: dict[str, Any] = {
-            **self.settings,
-            "environment": self.settings.get("environment") or own,
+        """The job's script: for the site's scheduler, or for bash where there is none."""
+        job = self.job
+        values = jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job)
+        values |= {
             "job_name": f"ringside-{self.path.stem}",
-            "nodes": self.nodes,
-            "world_size": self.world_size,
             "folder": str(self.target.folder),
+            "out": str(self.out.resolve()),
+            "sweep": str(self.sweep_folder),
+            "record": str(self.scratch),
             "log": str(self.out.resolve() / "run.log"),
-            "python": "python" if self.settings.get("environment") else sys.executable,
-            "launcher_line": shlex.join(self.launcher()),
             "arguments": shlex.join(self.arguments()),
         }
-        return self.site.render(values)
-
-
-def mpiexec() -> str:
-    """The launcher beside this Python, where the mpich wheel puts it, else the one on PATH.
-
-    Raises:
-        LaunchError: there is none.
-    """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise LaunchError("no mpiexec here: `pip install mpich`, or load the cluster's MPI module.")
-    return found
+        return self.site.render("sweep.sbatch.j2" if self.sweep else job.template(), values)
 
 
 def here_environment() -> dict[str, str]:
@@ -139,16 +137,6 @@ def here_environment() -> dict[str, str]:
 
 def _python_path() -> list[str]:
     return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-
-
-def command(launch: Launch) -> list[str]:
-    """The command that runs a launch on this machine."""
-    return [*launch.launcher(), sys.executable, "-m", "ringside.real_rank", *launch.arguments()]
-
-
-def shown_command(launch: Launch) -> str:
-    """The same, as it can be typed."""
-    return shlex.join(command(launch))
 
 
 def run(
@@ -173,21 +161,24 @@ def run(
     launch.out.mkdir(parents=True, exist_ok=True)
     _refuse_beside_another_job(launch.out)
     shutil.rmtree(launch.scratch, ignore_errors=True)
+    if launch.sweep:
+        shutil.rmtree(launch.sweep_folder, ignore_errors=True)
     launch.scratch.mkdir()
-    before = outcome.stamp(launch.out)
+    sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()
+    awaited = Awaited(launch.out, outcome.stamp(launch.out), sizes)
     if launch.site.scheduler == "none":
         try:
             meaning = _run_here(launch, say, printed)
         except BaseException:
             shutil.rmtree(launch.scratch, ignore_errors=True)
             raise
-        return _finish(launch.out, before, outcome.here(launch.out, before, meaning), say)
-    job_id = _submit(launch)
-    outcome.Submitted(job_id, before).save(launch.out)
-    say(f"job {job_id}: submitted to {launch.site.name}")
+        return _finish(awaited, awaited.here(meaning), say)
+    awaited = replace(awaited, job_id=_submit(launch))
+    awaited.save()
+    say(f"job {awaited.job_id}: submitted to {launch.site.name}")
     if not wait:
-        return Outcome("submitted", _how_to_come_back(job_id, launch.out), None, job_id)
-    return follow(job_id, launch.out, say)
+        return Outcome("submitted", _how_to_come_back(awaited), None, awaited.job_id)
+    return _follow(awaited, say)
 
 
 def follow(job_id: str, out: Path, say: Callable[[str], None]) -> Outcome:
@@ -196,53 +187,61 @@ def follow(job_id: str, out: Path, say: Callable[[str], None]) -> Outcome:
     Raises:
         RingsideError: no such job was launched from there, or Slurm can't be asked.
     """
-    submitted = outcome.Submitted.load(out)
-    if submitted is None or submitted.job_id != job_id:
-        other = f"; job {submitted.job_id} was" if submitted else ""
+    awaited = Awaited.load(out)
+    if awaited is None or awaited.job_id != job_id:
+        other = f"; job {awaited.job_id} was" if awaited else ""
         raise LaunchError(
             f"job {job_id} was not launched from {out.resolve()}, or has been followed to its "
             f"end{other}. `--out FOLDER` names the folder that it was launched with."
         )
+    return _follow(awaited, say)
+
+
+def _follow(awaited: Awaited, say: Callable[[str], None]) -> Outcome:
+    assert awaited.job_id
     try:
-        ended = slurm.follow(job_id, out / "run.log", say)
+        ended = slurm.follow(awaited.job_id, awaited.out / "run.log", say)
     except KeyboardInterrupt:
-        say(f"job {job_id} goes on. {_how_to_come_back(job_id, out)}")
+        say(f"job {awaited.job_id} goes on. {_how_to_come_back(awaited)}")
         raise
-    return _finish(out, submitted.before, outcome.of_job(out, submitted.before, ended), say)
+    return _finish(awaited, awaited.of_job(ended), say)
 
 
-def _how_to_come_back(job_id: str, out: Path) -> str:
-    folder = "" if out.resolve() == Path.cwd() else f" --out {shlex.quote(str(out))}"
+def _how_to_come_back(awaited: Awaited) -> str:
+    own = awaited.out.resolve() != Path.cwd()
+    folder = f" --out {shlex.quote(str(awaited.out))}" if own else ""
     return (
-        f"`ringside launch --follow {job_id}{folder}` follows it (again), `squeue -j {job_id}` "
-        f"shows it, `scancel {job_id}` ends it."
+        f"`ringside launch --follow {awaited.job_id}{folder}` follows it, "
+        f"`squeue -j {awaited.job_id}` shows it, `scancel {awaited.job_id}` ends it."
     )
 
 
-def _finish(
-    out: Path, before: outcome.Stamp, result: Outcome, say: Callable[[str], None]
-) -> Outcome:
-    if result.record is None and before is not None:
-        say(f"{out / 'run.json'} is still that of an earlier run.")
-    shutil.rmtree(outcome.scratch(out), ignore_errors=True)
+def _finish(awaited: Awaited, result: Outcome, say: Callable[[str], None]) -> Outcome:
+    if result.record is None and awaited.before is not None:
+        say(f"{awaited.out / 'run.json'} is still that of an earlier run.")
+    shutil.rmtree(outcome.scratch(awaited.out), ignore_errors=True)
     return result
 
 
 def _refuse_beside_another_job(out: Path) -> None:
     """Two jobs can't leave their records in one folder."""
-    submitted = outcome.Submitted.load(out)
-    if submitted is not None and slurm.goes_on(submitted.job_id):
+    other = Awaited.load(out)
+    if other is not None and other.job_id and slurm.goes_on(other.job_id):
         raise LaunchError(
-            f"job {submitted.job_id} was launched with the same folder and hasn't ended. "
-            f"{_how_to_come_back(submitted.job_id, out)} `--out FOLDER` gives the new one a "
-            "folder of its own."
+            f"job {other.job_id} was launched with the same folder and hasn't ended. "
+            f"{_how_to_come_back(other)} `--out FOLDER` gives the new one a folder of its own."
         )
+
+
+def _write_script(launch: Launch) -> Path:
+    script = launch.out.resolve() / "run.sbatch"
+    write_atomically(script, launch.script().encode())
+    return script
 
 
 def _submit(launch: Launch) -> str:
     """Write the job's script and submit it; a refused job leaves nothing."""
-    script = launch.out.resolve() / "run.sbatch"
-    script.write_text(launch.script())
+    script = _write_script(launch)
     (launch.out / "run.log").unlink(missing_ok=True)
     try:
         return slurm.submit(script)
@@ -254,27 +253,36 @@ def _submit(launch: Launch) -> str:
 
 def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None) -> str:
     deadline_s = float(str(launch.settings["deadline_s"]))
+    up_to = "up to " if launch.sweep else ""
     say(
-        f"{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
+        f"{up_to}{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
         "(--set deadline_s=...) ..."
     )
+    num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
     process = subprocess.Popen(
-        command(launch),
-        cwd=launch.target.folder,
-        env=here_environment(),
+        ["bash", str(_write_script(launch))],
         stdin=subprocess.DEVNULL,
         stdout=printed,
         start_new_session=True,
     )
     try:
-        process.wait(deadline_s + 20)  # the ranks end by themselves at the deadline, and say where
+        process.wait(
+            num_runs * (deadline_s + 20)
+        )  # the ranks end by themselves at the deadline, and say where
     except subprocess.TimeoutExpired:
         return "the ranks did not end, and could not say where they were."
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-            process.wait()
+        _end(process)
     return ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a script and its launcher, which gets the time to end its ranks."""
+    for number, grace_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
 
 
 def options_of(words: Sequence[str]) -> tuple[list[int], str, list[str]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringside import sweep
 from ringside.draw.units import format_bytes, format_time
 from ringside.endings import Ended
 from ringside.trace import write_atomically
@@ -71,25 +72,107 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Submitted:
-    """A job that was submitted from a folder, to be followed now or later."""
+class Awaited:
+    """A launch whose end is waited for, now or by a later command.
 
-    job_id: str
+    Attributes:
+        out: the folder of its record.
+        before: the stamp of the run.json that was there already.
+        sizes: the numbers of ranks of a sweep; none: no sweep.
+        job_id: Slurm's number; None: ranks on this machine.
+    """
+
+    out: Path
     before: Stamp
+    sizes: tuple[int, ...] = ()
+    job_id: str | None = None
 
-    def save(self, out: Path) -> None:
-        content = {"job_id": self.job_id, "before": self.before}
-        write_atomically(scratch(out) / "job.json", json.dumps(content).encode())
+    def save(self) -> None:
+        content = {"job_id": self.job_id, "before": self.before, "sizes": self.sizes}
+        write_atomically(scratch(self.out) / "job.json", json.dumps(content).encode())
 
     @classmethod
-    def load(cls, out: Path) -> Submitted | None:
+    def load(cls, out: Path) -> Awaited | None:
         """The last job of a folder; None: there is none."""
         try:
             content = json.loads((scratch(out) / "job.json").read_text())
-            before = content["before"]
-            return cls(content["job_id"], None if before is None else (before[0], before[1]))
+            before, sizes = content["before"], tuple(content["sizes"])
+            stamped = None if before is None else (int(before[0]), int(before[1]))
+            return cls(out, stamped, sizes, str(content["job_id"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def here(self, meaning: str) -> Outcome:
+        """The outcome of ranks on this machine; ``meaning`` says what else is known."""
+        return self._of_ranks() or Outcome("not run", meaning or _SILENT)
+
+    def of_job(self, ended: Ended) -> Outcome:
+        """The outcome of a job."""
+        # Where a node is gone, the other ranks fail too; that is not what the student must hear.
+        fails_by_itself = ended.end not in ("node failure", "preempted")
+        known = self._of_ranks() if fails_by_itself or self._written() else None
+        if known is not None:
+            return known
+        if ended.end in ("failed", "out of memory", "timeout") and self._began():
+            return Outcome(ended.end, ended.meaning, None, self.job_id)
+        ours = ended.end in ("done", "failed", "out of memory", "timeout")
+        return Outcome(
+            "not run" if ours else ended.end, ended.meaning or _SILENT, None, self.job_id
+        )
+
+    def _of_ranks(self) -> Outcome | None:
+        """What the ranks themselves left: a record or a failure; None: neither."""
+        failures = self._failures()
+        if self._written():
+            # A job that was started again may have left failures before it came to its end.
+            written_ns = (self.out / "run.json").stat().st_mtime_ns
+            if self.sizes:
+                failures = failures[:1]
+            elif all(path.stat().st_mtime_ns < written_ns for path in failures):
+                failures = []
+        if failures:
+            first = json.loads(failures[0].read_text())
+            ours = first["kind"] in ("size", "asked")
+            which = f"on {failures[0].parents[1].name} ranks: " if self.sizes else ""
+            status = "not run" if ours else "failed"
+            return Outcome(status, which + first["message"], None, self.job_id)
+        return self._of_record() if self._written() else None
+
+    def _of_record(self) -> Outcome:
+        record = json.loads((self.out / "run.json").read_text())
+        records = list(sweep.runs(self.out / "sweep").values()) if self.sizes else [record]
+        entries = [entry for each in records for entry in each["measurements"]]
+        wrong = sorted({entry["n"] for entry in entries if entry["values"] == "wrong"})
+        if wrong:
+            lengths = ", ".join(map(str, wrong))
+            message = f"the values are wrong at n = {lengths}; `ringside check` says more."
+            return Outcome("wrong values", message, record, self.job_id)
+        written = f"{self.out / 'run.json'} and run.trace.gz are written; hand them in."
+        if self.sizes:
+            written = f"{self.out / 'sweep.csv'} has all times; run.json is of the most ranks."
+        return Outcome("complete", written, record, self.job_id)
+
+    def _folders(self) -> list[Path]:
+        """Where ranks leave word: of a sweep, those of the fewest ranks first."""
+        if not self.sizes:
+            return [scratch(self.out)]
+        return [scratch(self.out / "sweep" / str(size)) for size in self.sizes]
+
+    def _failures(self) -> list[Path]:
+        return [
+            path
+            for folder in self._folders()
+            for path in sorted(folder.glob("failure-*.json"), key=_rank)
+        ]
+
+    def _began(self) -> bool:
+        return any(any(folder.glob("started-*")) for folder in self._folders())
+
+    def _written(self) -> bool:
+        return stamp(self.out) not in (None, self.before)
+
+
+_SILENT = "the ranks ended without a word; the lines above may say why."
 
 
 def scratch(out: Path) -> Path:
@@ -106,67 +189,6 @@ def stamp(out: Path) -> Stamp:
     return status.st_mtime_ns, status.st_ino
 
 
-def here(out: Path, before: Stamp, meaning: str) -> Outcome:
-    """The outcome of ranks on this machine; ``meaning`` says what is known beside their word."""
-    known = _of_ranks(out, before, None)
-    if known is not None:
-        return known
-    return Outcome("not run", meaning or _SILENT)
-
-
-def of_job(out: Path, before: Stamp, ended: Ended) -> Outcome:
-    """The outcome of a job."""
-    if ended.end not in ("node failure", "preempted"):
-        # There ranks fail too, since others vanish; that is not what the student must hear.
-        known = _of_ranks(out, before, ended.job_id)
-        if known is not None:
-            return known
-    elif _written_since(out, before):
-        return _of_record(out, ended.job_id)
-    began = any(scratch(out).glob("started-*"))
-    status = {
-        "done": "not run",
-        "failed": "failed" if began else "not run",
-        "out of memory": "out of memory" if began else "not run",
-        "timeout": "timeout" if began else "not run",
-    }.get(ended.end, ended.end)
-    return Outcome(status, ended.meaning or _SILENT, None, ended.job_id)
-
-
-_SILENT = "the ranks ended without a word; the lines above may say why."
-
-
-def _of_ranks(out: Path, before: Stamp, job_id: str | None) -> Outcome | None:
-    """What the ranks themselves left: a record or a failure; None: neither."""
-    failures = sorted(scratch(out).glob("failure-*.json"), key=_rank)
-    if _written_since(out, before):
-        # A job that was started again may have left failures before it came to its end.
-        written_ns = (out / "run.json").stat().st_mtime_ns
-        if all(path.stat().st_mtime_ns < written_ns for path in failures):
-            return _of_record(out, job_id)
-    if failures:
-        first = json.loads(failures[0].read_text())
-        ours = first["kind"] in ("size", "asked")
-        return Outcome("not run" if ours else "failed", first["message"], None, job_id)
-    return None
-
-
 def _rank(path: Path) -> int:
     match = re.search(r"-(\d+)", path.name)
     return int(match[1]) if match else 0
-
-
-def _written_since(out: Path, before: Stamp) -> bool:
-    return stamp(out) not in (None, before)
-
-
-def _of_record(out: Path, job_id: str | None) -> Outcome:
-    record = json.loads((out / "run.json").read_text())
-    wrong = [entry["n"] for entry in record["measurements"] if entry["values"] == "wrong"]
-    if wrong:
-        message = (
-            f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
-        )
-        return Outcome("wrong values", message, record, job_id)
-    message = f"{out / 'run.json'} and run.trace.gz are written; hand them in."
-    return Outcome("complete", message, record, job_id)
