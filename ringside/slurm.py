@@ -31,6 +31,7 @@ _GOES_ON = {
 # After these Slurm may put the job back in the queue, a moment after it said so.
 _PERHAPS_AGAIN = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
 _SLOWEST_S = 5.0  # a queue may be long, and asking Slurm is not free
+_WORD_S = 1.0  # until what Slurm has decided stands in the log and in its answers
 _KEPT = 1_000_000  # characters of a job's log in which its end is looked for
 
 
@@ -109,6 +110,8 @@ def follow(job_id: str, log: Path, say: Callable[[str], None], interval_s: float
         else:
             silent = 0
             if look.restarts > seen.restarts and seen.state:
+                time.sleep(_WORD_S)
+                tail.show()
                 say(f"job {job_id}: {endings.restarted(look, tail.since_start)}")
                 tail.start_again()
             if (look.state, look.reason) != (seen.state, seen.reason):
@@ -132,7 +135,7 @@ def _starts_again(job_id: str, look: Look) -> bool:
     """Whether Slurm puts a job back in the queue that it has taken off its nodes."""
     if look.state not in _PERHAPS_AGAIN:
         return False
-    time.sleep(1.0)
+    time.sleep(_WORD_S)
     later = _look(job_id)
     return isinstance(later, Look) and later.restarts > look.restarts
 

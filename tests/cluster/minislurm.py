@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,16 +94,45 @@ class MiniSlurm:
         self, command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the login node: beside slurmctld, with its commands and network."""
-        inside = ["nsenter", f"--target={self.first_pid}"]
-        inside += ["--net", "--uts", "--ipc", "--mount", "--pid", f"--wdns={cwd or self.folder}"]
         return subprocess.run(
-            [*inside, *command],
+            [*self._inside(cwd), *command],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout_s,
         )
+
+    def begin(self, command: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """The same, without waiting for its end; its standard error comes with the rest."""
+        return subprocess.Popen(
+            [*self._inside(cwd), *command],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def listen(self, begun: subprocess.Popen[str], until: str) -> str:
+        """What a begun command says up to the first line that holds ``until``."""
+        heard = ""
+        assert begun.stdout
+        for line in begun.stdout:
+            heard += line
+            if until in line:
+                return heard
+        raise AssertionError(f"it never said {until!r}, but:\n{heard}")
+
+    def interrupt(self, begun: subprocess.Popen[str]) -> None:
+        """Press Ctrl-C on a command that was begun."""
+        children = Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGINT)
+
+    def _inside(self, cwd: Path | None) -> list[str]:
+        inside = ["nsenter", f"--target={self.first_pid}"]
+        inside += ["--net", "--uts", "--ipc", "--mount", "--pid", f"--wdns={cwd or self.folder}"]
+        return inside
 
     def stop_node(self, number: int) -> None:
         """Kill a node with all that runs on it, and take its network away, as a power cut does."""

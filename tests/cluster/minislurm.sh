@@ -2,7 +2,7 @@
 # A real Slurm with several nodes on one machine, for tests. Needs root.
 #
 #   minislurm.sh up FOLDER NODES ACCOUNTS [SHARED...]   all of it; ACCOUNTS: 1 adds slurmdbd and MariaDB
-#   minislurm.sh node FOLDER I [SHARED...]              one node (again)
+#   minislurm.sh node FOLDER I [SHARED...]              one node again, if it was stopped
 #
 # minislurm.py starts this in fresh network, host-name, mount and process
 # namespaces, so nothing outside is touched, and all of it ends with its first process:
@@ -66,10 +66,12 @@ GresTypes=gpu
 NodeName=node[1-$nodes] CPUs=128 RealMemory=512000 Gres=gpu:a100:4 Feature=cpu,gpu,a100 State=UNKNOWN
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-PartitionName=standard Nodes=ALL Default=YES DefaultTime=15 MaxTime=60 PriorityTier=10 PreemptMode=OFF State=UP
-PartitionName=debug Nodes=ALL DefaultTime=5 MaxTime=15 PriorityTier=10 PreemptMode=OFF State=UP
-PartitionName=gpu Nodes=ALL DefaultTime=15 MaxTime=60 PriorityTier=10 PreemptMode=OFF State=UP
-PartitionName=scavenger Nodes=ALL DefaultTime=15 MaxTime=60 PriorityTier=1 State=UP
+PartitionName=DEFAULT DefaultTime=15 MaxTime=60 PreemptMode=OFF PriorityTier=10 State=UP
+PartitionName=standard Nodes=ALL Default=YES
+PartitionName=debug Nodes=ALL DefaultTime=5 MaxTime=15
+PartitionName=gpu Nodes=ALL
+# Jobs of the other partitions may take its node from its jobs.
+PartitionName=scavenger Nodes=node$nodes PriorityTier=1 PreemptMode=REQUEUE
 CONF
     # Links to /dev/null pass for devices; making real ones is forbidden in containers.
     for gpu in 0 1 2 3; do ln -s /dev/null "$folder/dev/gpu$gpu"; done
@@ -84,6 +86,8 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
 AccountingStoragePass=$folder/run/munge.sock
 AccountingStorageEnforce=associations,limits
+# Here sbatch refuses at once what else would wait for ever.
+EnforcePartLimits=ALL
 CONF
         (umask 077 && cat >"$folder/etc/slurmdbd.conf") <<CONF
 DbdHost=ctl
@@ -176,6 +180,8 @@ await_idle() {
 case $1 in
 node)
     folder=$2
+    # A dead process has no namespaces, even while nobody has asked for its exit status.
+    readlink "/proc/$(cat "$folder/run/node$3.pid")/ns/net" >/dev/null && exit 0 # it still runs
     start_node "$3" "${@:4}"
     ;;
 up)
