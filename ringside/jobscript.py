@@ -230,11 +230,10 @@ def sweep_values(job: Job) -> dict[str, Any]:
     }
 
 
-def service_values(job: Job, cpus: int) -> dict[str, Any]:
-    """What templates of one process on each node are filled with: Jupyter, grading."""
-    values = {**job.values(), **python_here(job)}
-    values |= {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": cpus}
-    return values
+def service_values(job: Job, cpus: int, threads: int) -> dict[str, Any]:
+    """What templates of one process on one node are filled with: Jupyter, grading."""
+    own = {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": threads}
+    return {**job.values(), **python_here(job), **own}
 
 
 def mpiexec() -> str:

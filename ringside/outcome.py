@@ -104,13 +104,13 @@ class Awaited:
 
     def here(self, meaning: str) -> Outcome:
         """The outcome of ranks on this machine; ``meaning`` says what else is known."""
-        return self._of_ranks() or Outcome("not run", meaning or _SILENT)
+        return self._of_ranks(meaning) or Outcome("not run", meaning or _SILENT)
 
     def of_job(self, ended: Ended) -> Outcome:
         """The outcome of a job."""
         # Where a node is gone, the other ranks fail too; that is not what the student must hear.
         fails_by_itself = ended.end not in ("node failure", "preempted")
-        known = self._of_ranks() if fails_by_itself or self._written() else None
+        known = self._of_ranks(ended.meaning) if fails_by_itself or self._written() else None
         if known is not None:
             return known
         if ended.end in ("failed", "out of memory", "timeout") and self._began():
@@ -120,7 +120,7 @@ class Awaited:
             "not run" if ours else ended.end, ended.meaning or _SILENT, None, self.job_id
         )
 
-    def _of_ranks(self) -> Outcome | None:
+    def _of_ranks(self, meaning: str) -> Outcome | None:
         """What the ranks themselves left: a record or a failure; None: neither."""
         failures = self._failures()
         if self._written():
@@ -136,9 +136,9 @@ class Awaited:
             which = f"on {failures[0].parents[1].name} ranks: " if self.sizes else ""
             status = "not run" if ours else "failed"
             return Outcome(status, which + first["message"], None, self.job_id)
-        return self._of_record() if self._written() else None
+        return self._of_record(meaning) if self._written() else None
 
-    def _of_record(self) -> Outcome:
+    def _of_record(self, meaning: str) -> Outcome:
         record = json.loads((self.out / "run.json").read_text())
         records = list(sweep.runs(self.out / "sweep").values()) if self.sizes else [record]
         entries = [entry for each in records for entry in each["measurements"]]
@@ -147,6 +147,13 @@ class Awaited:
             lengths = ", ".join(map(str, wrong))
             message = f"the values are wrong at n = {lengths}; `ringside check` says more."
             return Outcome("wrong values", message, record, self.job_id)
+        missing = [size for size in self.sizes if size not in sweep.runs(self.out / "sweep")]
+        if missing:
+            message = (
+                f"no record of {', '.join(map(str, missing))} ranks: {meaning or _SILENT} "
+                f"{self.out / 'sweep.csv'} has the others."
+            )
+            return Outcome("failed", message, record, self.job_id)
         written = f"{self.out / 'run.json'} and run.trace.gz are written; hand them in."
         if self.sizes:
             written = f"{self.out / 'sweep.csv'} has all times; run.json is of the most ranks."
