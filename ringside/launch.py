@@ -102,7 +102,8 @@ class Launch:
     def arguments(self) -> list[str]:
         """What each rank is given beside its number and its folders; see `ringside.real_rank`."""
         words = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
-        words += ["--site", self.site.name, "--deadline-s", str(self.settings["deadline_s"])]
+        deadline_s = self.job.deadline_s(script=self.target.function is None)
+        words += ["--site", self.site.name, "--deadline-s", str(deadline_s)]
         if self.target.function:
             words += ["--dtype", self.dtype]
             words += [word for n in self.lengths for word in ("--n", str(n))]
@@ -111,7 +112,10 @@ class Launch:
     def script(self) -> str:
         """The job's script: for the site's scheduler, or for bash where there is none."""
         job = self.job
-        values = jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job)
+        script = self.target.function is None
+        values = (
+            jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job, script=script)
+        )
         values |= {
             "job_name": f"ringside-{self.path.stem}",
             "folder": str(self.target.folder),

@@ -284,6 +284,14 @@ def test_ranks_are_told_before_the_time_is_up_where_the_job_is_long_enough(
     assert told.signal_s() == found
 
 
+def test_a_script_may_run_for_its_wall_time_unless_a_deadline_was_set() -> None:
+    assert job("generic", "time=2:00:00").deadline_s(script=True) == 7200 - 30
+    assert job("generic", "time=2:00:00").deadline_s(script=False) == 300
+    assert job("generic", "time=2:00:00", "deadline_s=20").deadline_s(script=True) == 20
+    assert job("generic", "time=00:02:00").deadline_s(script=True) == 300  # Slurm is first
+    assert job("local", "time=2:00:00").deadline_s(script=True) == 60
+
+
 def test_a_time_that_slurm_would_not_read_is_refused() -> None:
     with pytest.raises(LaunchError, match="time=soon: hours:minutes:seconds are wanted"):
         job("generic", "time=soon").signal_s()
