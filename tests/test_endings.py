@@ -140,3 +140,14 @@ def test_a_record_written_after_a_second_start_outdoes_failures_of_the_first(
     assert awaited.of_job(done).status == "complete"
     os.utime(path, ns=(failed_ns - 1, failed_ns - 1))
     assert awaited.of_job(done).status == "failed"
+
+
+def test_a_run_that_stopped_before_its_work_was_done_is_not_complete(tmp_path: Path) -> None:
+    awaited = _left(tmp_path, began=True)
+    (tmp_path / "run.json").write_text(json.dumps({"measurements": []}))
+    done = Ended("7", "COMPLETED", "0:0", "done", "")
+    assert awaited.of_job(done).exit_status == 0
+    (outcome.scratch(tmp_path) / outcome.UNFINISHED).touch()
+    stopped = awaited.of_job(done)
+    assert (stopped.status, stopped.exit_status) == ("timeout", 1)
+    assert "launch it again, and it goes on" in stopped.message
