@@ -53,14 +53,18 @@ class Look:
     num_nodes: int = 0
     time_limit: str = ""
     partition: str = ""
-    account: str = ""
+    memory_per_cpu: str = ""
 
 
 # What a rank's or a node's end looks like in the log: the first such line is the cause,
 # later ones are ranks that were killed because of it.
+_TOO_MUCH = re.compile(
+    r"exceeded (?:job |step )?memory limit|oom[-_ ]kill|tasks? [\d,-]+: Out Of Memory",
+    re.IGNORECASE,
+)
+# Without control groups that is all that is said of a rank without memory.
 _KILLED = re.compile(
-    r"exceeded (?:job |step )?memory limit|oom[-_ ]kill"
-    r"|tasks? [\d,-]+: (?:Out Of Memory|Killed)|SIGKILL|EXIT CODE: 9\b|KILLED BY SIGNAL: 9\b",
+    r"tasks? [\d,-]+: Killed|SIGKILL|EXIT CODE: 9\b|KILLED BY SIGNAL: 9\b",
     re.IGNORECASE,
 )
 _CRASHED = re.compile(
@@ -72,14 +76,42 @@ _LEFT = re.compile(
     r"tasks? (?P<ranks>[\d,-]+): Exited with exit code (?P<code>[1-9]\d*)"
     r"|EXIT CODE: (?P<other>(?!9\b)[1-9]\d*)"
 )
+# What a node lacks, as Python, bash, Environment Modules, Lmod and Slurm say it.
+_LACKS = (
+    (
+        r"No module named '?([\w.]+)",
+        "the environment on the nodes has no {0}: install it there, or name another environment "
+        "with --set environment=FOLDER.",
+    ),
+    (
+        r"module: command not found",
+        "the nodes don't know `module`: --set profile=FILE names the file that defines it.",
+    ),
+    (
+        r"(?:module\(s\) are unknown: |Unable to locate a modulefile for )[\"']?([^\s\"']+)",
+        "there is no module {0}: `module spider` lists what there is; --set modules=...",
+    ),
+    (
+        r"(?:line \d+: |execve\(\): )(\S+): (?:command not found|No such file)",
+        "the nodes don't find {0}: load the module that has it (--set modules=...), or name the "
+        "environment that has it (--set environment=FOLDER).",
+    ),
+    (
+        r"Invalid MPI type '(\w+)'",
+        "this Slurm knows no --mpi={0}: `srun --mpi=list` shows which; --set launcher=...",
+    ),
+)
 # Slurm writes into the log why it took a job off its nodes.
 _TAKEN_OFF = re.compile(r"CANCELLED AT \S+ DUE TO ([A-Z ]+?)(?:,| \*\*\*)", re.IGNORECASE)
 
-_MEMORY = (
-    "it used more memory than it asked for. Ask for more (--set memory_per_cpu=...; "
-    "`ringside launch --variables` shows the value now), or use fewer ranks on a node, or smaller "
-    "inputs."
-)
+
+def _memory(look: Look, cause: str) -> tuple[str, str]:
+    had = f"the {look.memory_per_cpu} a core that" if look.memory_per_cpu else "what"
+    meaning = (
+        f"{cause} more memory than {had} it asked for. Ask for more with --set "
+        "memory_per_cpu=..., or use fewer ranks on a node, or smaller inputs."
+    )
+    return "out of memory", meaning
 
 
 def ended(job_id: str, look: Look, log: str) -> Ended:
@@ -99,7 +131,7 @@ def _explain(look: Look, log: str) -> tuple[str, str]:
     if look.state == "COMPLETED":
         return "done", ""
     if look.state == "OUT_OF_MEMORY":
-        return "out of memory", _MEMORY
+        return _memory(look, "it used")
     if look.state in ("TIMEOUT", "DEADLINE"):
         limit = f" of {look.time_limit}" if look.time_limit else ""
         meaning = (
@@ -127,8 +159,13 @@ def _explain(look: Look, log: str) -> tuple[str, str]:
 
 def _explain_failure(look: Look, log: str) -> tuple[str, str]:
     for line in log.splitlines():
+        for pattern, meaning in _LACKS:
+            if lacks := re.search(pattern, line):
+                return "failed", meaning.format(*lacks.groups())
+        if _TOO_MUCH.search(line):
+            return _memory(look, "it used")
         if _KILLED.search(line):
-            return "out of memory", f"a rank was killed: most likely {_MEMORY}"
+            return _memory(look, "a rank was killed (signal 9): most likely it used")
         if crashed := _CRASHED.search(line):
             what = crashed["what"] or crashed["name"] or f"signal {crashed['signal']}"
             who = _ranks(crashed["ranks"])
@@ -136,14 +173,14 @@ def _explain_failure(look: Look, log: str) -> tuple[str, str]:
         if left := _LEFT.search(line):
             code = left["code"] or left["other"]
             meaning = (
-                f"{_ranks(left['ranks'])} ended with exit status {code} and without an exception; "
-                "the lines above may say why."
+                f"{_ranks(left['ranks'])} ended with exit status {code} and left no word; the "
+                "lines above may say why."
             )
             return "failed", meaning
     status, _, signal = look.exit_code.partition(":")
     if "9" in (signal, str(int(status) - 128) if status.isdigit() else ""):
         # Without control groups Slurm kills what is over its memory, and says no more.
-        return "out of memory", f"it was killed by signal 9: most likely {_MEMORY}"
+        return _memory(look, "it was killed by signal 9: most likely it used")
     if look.reason == "JobLaunchFailure":
         meaning = "a node could not start it; that is the cluster's fault. Launch it again."
         return "node failure", meaning

@@ -183,7 +183,7 @@ def _look(job_id: str) -> Look | str | None:
         num_nodes=int(value("NumNodes").split("-")[0] or 0),  # "2-2" while it waits
         time_limit=value("TimeLimit"),
         partition=value("Partition").split(",")[0],
-        account=value("Account"),
+        memory_per_cpu=value("MinMemoryCPU"),
     )
 
 

@@ -76,8 +76,12 @@ def job_id_in(said: str) -> str:
 @pytest.mark.parametrize(
     ("function", "status", "words"),
     [
-        ("grows", "out of memory", ["used more memory than it asked for", "--set memory_per_cpu"]),
-        ("leaves", "failed", ["rank 1 ended with exit status 7", "without an exception"]),
+        (
+            "grows",
+            "out of memory",
+            ["more memory than the 200M a core that it asked for", "memory_per_cpu="],
+        ),
+        ("leaves", "failed", ["rank 1 ended with exit status 7", "left no word"]),
         ("crashes", "failed", ["rank 1 crashed (Segmentation fault)"]),
     ],
 )
