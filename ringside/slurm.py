@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ringside import endings
+from ringside import endings, refusals
 from ringside.endings import Ended, Look
 from ringside.errors import RingsideError
 
@@ -61,7 +61,7 @@ def submit(script: Path) -> str:
         ) from None
     if result.returncode:
         message = result.stderr.strip()
-        end, cure = endings.refused(message)
+        end, cure = refusals.refused(message)
         raise SlurmError(f"sbatch refused the job: {message}\n{cure}".strip(), end)
     return result.stdout.strip().splitlines()[-1].split(";")[0]
 
@@ -144,7 +144,7 @@ def _why(look: Look) -> str:
     """Why a job waits, where Slurm says it."""
     if look.state != "PENDING" or look.reason in ("", "None"):
         return f" on {look.nodes}" if look.state == "RUNNING" and look.nodes else ""
-    words = endings.waits(look.reason)
+    words = refusals.waits(look.reason)
     return f" ({look.reason})" if words == look.reason else f" ({look.reason}: {words})"
 
 
@@ -156,7 +156,7 @@ def _never_starts(look: Look) -> tuple[str, str] | None:
         counted = _ask(["sinfo", "-h", "-p", look.partition, "-o", "%D"])
         numbers = [int(word) for word in counted.stdout.split() if word.isdigit()]
         total = sum(numbers) or None
-    return endings.never_starts(look, total)
+    return refusals.never_starts(look, total)
 
 
 def _look(job_id: str) -> Look | str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import endings, outcome
+from ringside import endings, outcome, refusals
 from ringside.endings import Ended, Look
 from ringside.outcome import Awaited
 
@@ -22,10 +22,11 @@ KILLED_OTHERS = "srun: error: node1: task 0: Killed\nsrun: error: node2: tasks 2
 @pytest.mark.parametrize(
     ("log", "end", "words"),
     [
-        ("srun: error: node1: task 3: Out Of Memory\n", "out of memory", "it used more memory than what it asked for"),
+        ("srun: error: node1: task 3: Out Of Memory\n", "out of memory",
+         "it used more memory than what it asked for"),
         ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.0\n", "out of memory", ""),
         ("slurmstepd: error: StepId=5.0 exceeded memory limit (900 > 100), being killed\n",
-         "out of memory", "it used more memory than what it asked for"),
+         "out of memory", "it used more memory than what it"),
         ("srun: error: node1: task 1: Killed\n", "out of memory", "most likely"),
         ("=   KILLED BY SIGNAL: 9 (Killed)\n", "out of memory", "most likely"),
         ("srun: error: node2: task 2: Segmentation fault\n" + KILLED_OTHERS, "failed",
@@ -34,6 +35,12 @@ KILLED_OTHERS = "srun: error: node1: task 0: Killed\nsrun: error: node2: tasks 2
          "ranks 2-3 ended with exit status 3"),
         ("  exitcode  : -11 (pid: 12)\n  traceback : Signal 11 (SIGSEGV) received by PID 12\n",
          "failed", "a rank crashed (SIGSEGV)"),
+        ("E1122 api.py:869] failed (exitcode: 7) local_rank: 0 (pid: 12) of binary: python\n"
+         "forcefully exiting 13 via SIGKILL\n", "failed", "a rank ended with exit status 7"),
+        ("mpirun noticed that process rank 1 on node node1 exited on signal 9 (Killed).\n",
+         "out of memory", "most likely"),
+        ("mpirun noticed that process rank 1 exited on signal 11 (Segmentation fault).\n",
+         "failed", "crashed (Segmentation fault)"),
         ("ModuleNotFoundError: No module named 'ringside'\n" + KILLED_OTHERS, "failed",
          "the environment on the nodes has no ringside: install it there"),
         ("/var/spool/job00007/slurm_script: line 25: module: command not found\n", "failed",
@@ -65,7 +72,7 @@ def test_the_first_cause_in_the_log_is_the_one_that_is_told(log: str, end: str, 
         (
             replace(LOOK, state="OUT_OF_MEMORY"),
             "out of memory",
-            "it used more memory than what it asked for",
+            "it used more memory than what it",
         ),
         (replace(LOOK, exit_code="0:9"), "out of memory", "killed by signal 9"),
         (replace(LOOK, exit_code="137:0"), "out of memory", "killed by signal 9"),
@@ -99,17 +106,17 @@ def test_each_state_of_slurms_has_its_meaning(look: Look, end: str, words: str) 
     ],
 )
 def test_a_waiting_job_says_why_in_words(reason: str, words: str) -> None:
-    assert words in endings.waits(reason)
+    assert words in refusals.waits(reason)
 
 
 def test_only_what_can_never_start_is_given_up() -> None:
     waiting = replace(LOOK, state="PENDING", num_nodes=4)
-    assert endings.never_starts(replace(waiting, reason="Priority"), None) is None
-    assert endings.never_starts(replace(waiting, reason="PartitionNodeLimit"), 4) is None
-    too_many = endings.never_starts(replace(waiting, reason="PartitionNodeLimit"), 3)
+    assert refusals.never_starts(replace(waiting, reason="Priority"), None) is None
+    assert refusals.never_starts(replace(waiting, reason="PartitionNodeLimit"), 4) is None
+    too_many = refusals.never_starts(replace(waiting, reason="PartitionNodeLimit"), 3)
     assert too_many is not None
     assert "--nodes 3 at most" in too_many[1]
-    unknown = endings.never_starts(replace(waiting, reason="InvalidAccount"), None)
+    unknown = refusals.never_starts(replace(waiting, reason="InvalidAccount"), None)
     assert unknown is not None
     assert unknown[0] == "wrong account"
     assert "--account NAME" in unknown[1]
