@@ -109,16 +109,9 @@ class Job:
         """Refuse now what the site can't do.
 
         Raises:
-            LaunchError: srun, or GPUs of several nodes, on one machine without a scheduler.
+            LaunchError: GPUs of several nodes, on one machine without a scheduler.
         """
-        if not self.local:
-            return
-        if self.kind != "mpi4py" and not self.torchrun:
-            raise LaunchError(
-                f"site {self.site.name} has no scheduler, so no srun: "
-                "leave --set torch_launcher=torchrun as it is."
-            )
-        if self.gpus_per_node and self.nodes > 1:
+        if self.local and self.gpus_per_node and self.nodes > 1:
             raise LaunchError(
                 f"site {self.site.name} is one machine: --gpus-per-node {self.gpus_per_node} "
                 f"stands for its GPUs, so --nodes ({self.nodes}) must be 1."
