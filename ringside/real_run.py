@@ -247,6 +247,8 @@ def _verdict(value: Any, wanted: Any) -> str:
 
 
 def _digest(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return _checksum([_digest(item) for item in value])
     data = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
     return hashlib.sha256(data).hexdigest()
 
@@ -296,9 +298,15 @@ def leave_record(
         (asked.scratch / UNFINISHED).touch()
     trace, timeline = assemble(
         [[RecordedCall(*call) for call in of_rank] for of_rank in calls],
-        f"site {asked.site}",
+        asked.site,
         cut=any(full),
     )
+    if any(full):
+        print(
+            f"ringside: the trace holds the first {MOST_CALLS:,} calls of each rank; "
+            "`with ringside.recorded():` round some steps picks those.",
+            file=sys.stderr,
+        )
     trace_path = trace.save(asked.out / "run.trace.gz")
     picture = _draw(timeline, asked.out / "run.svg")
     record = {
