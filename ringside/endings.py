@@ -208,7 +208,6 @@ def _ranks(numbers: str | None) -> str:
 _TAKEN = {
     "NODE FAILURE": "a node failed, which is the cluster's fault",
     "PREEMPTION": "a job with precedence took its nodes",
-    "JOB REQUEUE": "it asked for that itself, or the cluster's people did",
     "TIME LIMIT": "its wall time was over",
 }
 
@@ -220,8 +219,9 @@ def restarted(look: Look, log: str) -> str:
         look: what Slurm says of the job now.
         log: what the job printed before.
     """
-    causes = _TAKEN_OFF.findall(log)
-    cause = _TAKEN.get(causes[-1].upper(), causes[-1].lower()) if causes else ""
+    # Slurm writes JOB REQUEUE for each of them, before or after the cause, or in its place.
+    causes = [_TAKEN[word.upper()] for word in _TAKEN_OFF.findall(log) if word.upper() in _TAKEN]
+    cause = causes[-1] if causes else ""
     return (
         f"goes back to the queue{': ' + cause if cause else ''}. Slurm starts it again by itself "
         f"(start {look.restarts + 1})."

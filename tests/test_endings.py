@@ -175,3 +175,19 @@ def test_a_run_that_stopped_before_its_work_was_done_is_not_complete(tmp_path: P
     stopped = awaited.of_job(done)
     assert (stopped.status, stopped.exit_status) == ("timeout", 1)
     assert "launch it again, and it goes on" in stopped.message
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("*** JOB 7 ON node3 CANCELLED AT 2026-11-22T02:34:21 DUE TO PREEMPTION ***\n"
+         "*** JOB 7 ON node3 CANCELLED AT 2026-11-22T02:34:21 DUE TO JOB REQUEUE ***\n",
+         "goes back to the queue: a job with precedence took its nodes. Slurm starts it again"),
+        ("*** STEP 7.0 ON node1 CANCELLED AT 2026-11-22T02:34:21 DUE TO NODE FAILURE, SEE "
+         "SLURMCTLD LOG FOR DETAILS ***\n", "queue: a node failed, which is the cluster's fault."),
+        ("*** JOB 7 ON node3 CANCELLED AT 2026-11-22T02:34:21 DUE TO JOB REQUEUE ***\n",
+         "goes back to the queue. Slurm starts it again by itself (start 2)."),
+    ],
+)  # fmt: skip
+def test_a_job_that_starts_again_says_why_where_slurm_says_it(log: str, words: str) -> None:
+    assert words in endings.restarted(replace(LOOK, restarts=1), log)

@@ -51,6 +51,7 @@ class MiniSlurm:
     ) -> None:
         # Not under /tmp, which is private to each node.
         self.folder = Path(tempfile.mkdtemp(prefix="minislurm-", dir="/var/tmp"))
+        self.begun: list[subprocess.Popen[str]] = []
         self.folder.chmod(0o711)  # munged wants a path to its socket for everybody
         self.environment = {**os.environ, "PATH": SEARCH_PATH}
         self.environment["SLURM_CONF"] = str(self.folder / "etc" / "slurm.conf")
@@ -105,7 +106,7 @@ class MiniSlurm:
 
     def begin(self, command: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[str]:
         """The same, without waiting for its end; its standard error comes with the rest."""
-        return subprocess.Popen(
+        begun = subprocess.Popen(
             [*self._inside(cwd), *command],
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -113,6 +114,8 @@ class MiniSlurm:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        self.begun.append(begun)
+        return begun
 
     def listen(self, begun: subprocess.Popen[str], until: str) -> str:
         """What a begun command says up to the first line that holds ``until``."""
@@ -151,6 +154,11 @@ class MiniSlurm:
         return "\n".join(parts)
 
     def down(self) -> None:
+        for begun in self.begun:  # what a failed test has left
+            begun.kill()
+            begun.wait()
+            if begun.stdout:
+                begun.stdout.close()
         self.starter.kill()  # and by --kill-child everything in the process namespace
         self.starter.wait()
         for _ in range(100):  # a dying mount namespace may hold the folder for a moment

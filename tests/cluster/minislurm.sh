@@ -37,7 +37,7 @@ SlurmctldHost=ctl($net.254)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$folder/run/munge.sock,cred_expire=5
+AuthInfo=socket=$folder/run/munge.sock,cred_expire=10
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool/%n
 SlurmctldPidFile=$folder/run/slurmctld.pid

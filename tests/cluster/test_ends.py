@@ -64,7 +64,10 @@ def node(slurm: Any) -> Iterator[int]:
     """A node that may be stopped; it is there again afterwards."""
     yield 3
     slurm.start_node(3)
-    slurm.run(["bash", "-c", "until sinfo -h -n node3 -o %T | grep -q idle; do sleep 0.1; done"])
+    slurm.run(["scontrol", "update", "NodeName=node3", "State=RESUME"])
+    up = "for _ in $(seq 300); do sinfo -h -n node3 -o %T | grep -q idle && exit; sleep 0.1; done"
+    found = slurm.run(["bash", "-c", f"{up}; exit 1"])
+    assert found.returncode == 0, slurm.run(["scontrol", "show", "node", "node3"]).stdout
 
 
 def job_id_in(said: str) -> str:
@@ -159,7 +162,7 @@ def test_a_job_whose_node_fails_runs_again_by_itself_or_says_whose_fault_it_is(
     assert "Slurm starts it again by itself (start 2)" in said
     (folder / "go").touch()
     slurm.start_node(node)
-    said, _ = begun.communicate(timeout=60)
+    said, _ = begun.communicate(timeout=110)
     assert begun.returncode == 0, said + slurm.logs()
     assert "complete: " in said
 
@@ -181,7 +184,7 @@ def test_a_job_that_others_may_push_aside_runs_again_by_itself_or_says_so(
     assert "preempted: another job took its nodes: partition scavenger lets" in said
 
     said = slurm.listen(begun, "goes back to the queue")
-    assert "goes back to the queue: a job with precedence took its nodes" in said
+    assert "Slurm starts it again by itself (start 2)" in said
     (folder / "go").touch()
     said, _ = begun.communicate(timeout=60)
     assert begun.returncode == 0, said + slurm.logs()
