@@ -11,6 +11,9 @@ compares the values, measures, and lets rank 0 write ``run.json`` and a trace:
     measurements        for each length: n, dtype, nbytes, times_s (slowest rank, each repetition),
                         median_s, checksum (of all ranks' results) and values: "right", "wrong"
                         or "not compared"
+    script              what a script leaves in its global ``__record__`` (JSON); else null
+    makespan_s, calls_s of the traced run: its length, and by kind of call the seconds that a
+                        rank spent in it, the mean of the ranks
     trace, trace_sha256 the file beside it: one call at the greatest length
 """
 
@@ -38,7 +41,7 @@ import numpy as np
 
 from ringside import __version__, inputs
 from ringside.errors import Frame, RankError, RingsideError
-from ringside.measured import RecordedCall, assemble
+from ringside.measured import RecordedCall, assemble, seconds_by_call
 from ringside.notebook import module_sha256
 from ringside.trace import write_atomically
 from ringside.watch import Watch, report_failure
@@ -85,12 +88,13 @@ def main() -> int:
     watch = Watch(asked.deadline_s, world.rank, world.size, asked.scratch, recorder)
     target = Target.parse(asked.target)
     measurements: list[dict[str, Any]] = []
+    left = None
     with _reported(asked, world):
         if target.function:
             measurements = _measure(target, asked, world, comm, recorder)
         else:
-            _run_script(target, asked, comm, recorder)
-    _leave_record(asked, target, world, recorder, measurements, started)
+            left = _run_script(target, asked, comm, recorder)
+    _leave_record(asked, target, world, recorder, measurements, started, left)
     watch.close()
     return 0
 
@@ -215,7 +219,7 @@ def _checksum(digests: Sequence[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def _run_script(target: Target, asked: argparse.Namespace, comm: Any, recorder: Any) -> None:
+def _run_script(target: Target, asked: argparse.Namespace, comm: Any, recorder: Any) -> Any:
     from mpi4py import MPI
 
     path = str(target.folder / target.file)
@@ -223,8 +227,9 @@ def _run_script(target: Target, asked: argparse.Namespace, comm: Any, recorder: 
     sys.path.insert(0, str(target.folder))
     MPI.COMM_WORLD = comm  # type: ignore[misc]  # what the script's import will find
     recorder.restart()
-    runpy.run_path(path, run_name="__main__")
+    left = runpy.run_path(path, run_name="__main__").get("__record__")
     recorder.enabled = False
+    return left
 
 
 def _leave_record(
@@ -234,6 +239,7 @@ def _leave_record(
     recorder: Any,
     measurements: list[dict[str, Any]],
     started: float,
+    left: Any,
 ) -> None:
     from mpi4py import MPI
 
@@ -266,7 +272,9 @@ def _leave_record(
         "started_utc": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(),
         "wall_s": round(time.time() - started, 6),
         "measurements": measurements,
+        "script": left,
         "makespan_s": timeline.makespan_s,
+        "calls_s": seconds_by_call(timeline),
         "trace": trace_path.name,
         "trace_sha256": hashlib.sha256(trace_path.read_bytes()).hexdigest(),
     }
