@@ -369,6 +369,8 @@ def _handin(asked: argparse.Namespace) -> int:
 def _doctor(asked: argparse.Namespace) -> int:
     from ringside import doctor
 
+    if asked.cluster:
+        return cli_measured.doctor_cluster(asked)
     findings = doctor.examine()
     if asked.json:
         _print_json([finding.as_json() for finding in findings])

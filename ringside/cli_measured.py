@@ -136,6 +136,26 @@ def predict(asked: argparse.Namespace) -> int:
     return 0
 
 
+def doctor_cluster(asked: argparse.Namespace) -> int:
+    """On ranks: examine them; alone: start some."""
+    from ringside import cluster_facts, doctor
+    from ringside import doctor_cluster as cluster
+
+    if cluster_facts.launched_rank() is None:
+        words = ["--json"] if asked.json else []
+        words += ["--site", asked.site] if asked.site else []
+        return cluster.start_ranks(asked.site, asked.ranks, words)
+    findings = cluster.examine(asked.site, asked.ranks)
+    if findings is None:
+        return 0
+    if asked.json:
+        found = [finding.as_json() for finding in findings]
+        print(json.dumps(found, indent=1, ensure_ascii=False), flush=True)
+    else:
+        print(doctor.text(findings), flush=True)
+    return 0 if all(finding.works for finding in findings if finding.needed) else 2
+
+
 def handlers() -> dict[str, Callable[[Any], int]]:
     """By command."""
     return {"fit": fit, "predict": predict}

@@ -95,22 +95,28 @@ def pairs(hosts: Sequence[str]) -> dict[str, tuple[int, int]]:
 
 
 def link(
-    ranks: Transport, where: str, pair: tuple[int, int], sizes: Sequence[int], batches: int
+    ranks: Transport,
+    where: str,
+    pair: tuple[int, int],
+    sizes: Sequence[int],
+    batches: int,
+    *,
+    threshold: bool = True,
 ) -> dict[str, Any]:
-    """Ping-pong between two ranks; the others wait."""
+    """Ping-pong between two ranks, and if asked their eager threshold; the others wait."""
     points: list[list[float]] = []
-    threshold: int | None = None
+    found: int | None = None
     ranks.barrier()
     if ranks.rank in pair:
         points = ping_pong(ranks, pair, sizes, batches)
-        threshold = eager_threshold(ranks, pair, points)
+        found = eager_threshold(ranks, pair, points) if threshold else None
     ranks.barrier()
-    points, threshold = ranks.gather((points, threshold))[pair[0]]
+    points, found = ranks.gather((points, found))[pair[0]]
     return {
         "where": where,
         "ranks": list(pair),
         "points": [list(point) for point in points],
-        "eager_threshold_bytes": threshold,
+        "eager_threshold_bytes": found,
     }
 
 
