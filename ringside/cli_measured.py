@@ -138,17 +138,10 @@ def predict(asked: argparse.Namespace) -> int:
 
 def doctor_cluster(asked: argparse.Namespace) -> int:
     """On ranks: examine them; alone: start some."""
-    from ringside import cluster_facts
-
-    launched = cluster_facts.launched_rank()
-    if launched is not None and cluster_facts.kind() == "mpi4py":
-        # First of all: MPICH over UCX tells its peers an address with whatever lay in memory, and
-        # what is longer than a message of Slurm 22.05's pmi2 arrives in pieces that don't fit.
-        import mpi4py.MPI  # noqa: F401
-    from ringside import doctor
+    from ringside import cluster_facts, doctor
     from ringside import doctor_cluster as cluster
 
-    if launched is None:
+    if cluster_facts.launched_rank() is None:
         words = ["--json"] if asked.json else []
         words += ["--site", asked.site] if asked.site else []
         return cluster.start_ranks(asked.site, asked.ranks, words)

@@ -92,13 +92,15 @@ node_main='
     for shared; do mkdir -p "$folder/keep/$name-$number"
         mount --bind "$shared" "$folder/keep/$name-$number"; number=$((number + 1)); done
     mount -t tmpfs -o mode=1777 tmpfs /tmp
+    # MPICH names its shared memory after the job, and the numbers of jobs start anew each time.
+    mount -t tmpfs -o mode=1777 shm /dev/shm
     number=0
     for shared; do mkdir -p "$shared"
         mount --bind "$folder/keep/$name-$number" "$shared"; number=$((number + 1)); done
     until ip addr show dev eth0 2>/dev/null | grep -q inet; do sleep 0.02; done
     exec slurmd -D -N "$name"'
 for i in $(seq "$nodes"); do
-    unshare --net --uts --mount --propagation private \
+    unshare --net --uts --ipc --mount --propagation private \
         bash -c "$node_main" node "node$i" "$folder" "$@" </dev/null >>"$folder/log/node$i.out" 2>&1 &
     node_pid=$!
     # The veth's far end can enter the node's network only once unshare made it.
