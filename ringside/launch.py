@@ -4,72 +4,44 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
 
     run.json        what ran, where, how long, and of which module (see `ringside.real_rank`)
     run.trace.gz    the calls of one run, which `ringside replay` and the lecture can draw
-    run.sbatch      on a cluster: the job's script
+    run.sbatch      the job's script, which can be run again with `sbatch` (here: `bash`)
     run.log         on a cluster: what the job printed
+    sweep.csv, .svg of a sweep: time over ranks (`ringside.sweep`); run.json is of the most ranks
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from ringside import inputs, slurm
-from ringside.draw.units import format_bytes, format_time
-from ringside.errors import RingsideError, TargetError
+from ringside import inputs, jobscript, outcome, slurm
+from ringside.errors import TargetError
+from ringside.jobscript import Job, LaunchError, mpiexec
+from ringside.outcome import Awaited, Outcome
 from ringside.sites import Site, Value
+from ringside.trace import write_atomically
 from ringside.world import Target
 
+__all__ = [
+    "LENGTHS",
+    "Launch",
+    "LaunchError",
+    "Outcome",
+    "here_environment",
+    "mpiexec",
+    "options_of",
+    "run",
+]
+
 LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to the bandwidth's
-
-
-class LaunchError(RingsideError):
-    """A run that could not be started, or left no record for a reason that is not the student's."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a launch ended: its record, or what went wrong and whose fault it is."""
-
-    status: str  # "complete" | "submitted" | "wrong values" | "failed" | "not run"
-    message: str
-    record: Mapping[str, Any] | None = None
-    job_id: str | None = None
-
-    @property
-    def exit_status(self) -> int:
-        statuses = {"complete": 0, "submitted": 0, "wrong values": 1, "failed": 1}
-        return statuses.get(self.status, 2)
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "status": self.status,
-            "message": self.message,
-            "job_id": self.job_id,
-            "run": self.record,
-        }
-
-    def text(self) -> str:
-        """For people: the measurements, or what went wrong."""
-        if self.record is None:
-            return f"{self.status}: {self.message}"
-        record = self.record
-        hosts = ", ".join(dict.fromkeys(record["hosts"]))
-        lines = [f"{record['target']} on {record['world_size']} ranks of {hosts}"]
-        for entry in record["measurements"]:
-            lines.append(
-                f"  n = {entry['n']:>9,}  {format_bytes(entry['nbytes']):>9}  "
-                f"{format_time(entry['median_s']):>9}  values {entry['values']}"
-            )
-        return "\n".join([*lines, f"{self.status}: {self.message}"])
 
 
 @dataclass(frozen=True)
@@ -84,10 +56,18 @@ class Launch:
     dtype: str = "float64"
     words: Sequence[str] = ()
     out: Path = Path()
+    gpus_per_node: int = 0
+    sweep: bool = False  # 1, 2, 4, ... ranks one after the other
+
+    @property
+    def job(self) -> Job:
+        """The ranks, and the kind of job that the file or the function needs."""
+        kind = jobscript.kind_of(self.target, self.gpus_per_node)
+        return Job(self.site, self.settings, kind, self.nodes, self.gpus_per_node)
 
     @property
     def world_size(self) -> int:
-        return self.nodes * int(str(self.settings["ranks_per_node"]))
+        return self.job.world_size
 
     @property
     def path(self) -> Path:
@@ -95,15 +75,20 @@ class Launch:
 
     @property
     def scratch(self) -> Path:
-        return self.out.resolve() / ".ringside-run"
+        return outcome.scratch(self.out)
+
+    @property
+    def sweep_folder(self) -> Path:
+        return self.out.resolve() / "sweep"
 
     def check(self) -> None:
         """Refuse now what would fail only on the cluster.
 
         Raises:
             TargetError: no such function, or one that can't be run on ranks.
-            LaunchError: a folder that the nodes can't see.
+            LaunchError: the site can't run such a job, or the nodes can't see a folder.
         """
+        self.job.check()
         if self.target.function:
             options = inputs.parse_options([*self.words, "--n", "1"])
             inputs.arguments_of_rank(self.path, self.target.function, self.world_size, 0, options)
@@ -115,54 +100,32 @@ class Launch:
                 )
 
     def arguments(self) -> list[str]:
-        """What each rank is given; see `ringside.real_rank`."""
+        """What each rank is given beside its number and its folders; see `ringside.real_rank`."""
         words = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
-        words += ["--world-size", str(self.world_size), "--site", self.site.name]
-        words += ["--out", str(self.out.resolve()), "--scratch", str(self.scratch)]
-        words += ["--deadline-s", str(self.settings["deadline_s"])]
+        deadline_s = self.job.deadline_s(script=self.target.function is None)
+        words += ["--site", self.site.name, "--deadline-s", str(deadline_s)]
         if self.target.function:
             words += ["--dtype", self.dtype]
             words += [word for n in self.lengths for word in ("--n", str(n))]
         return [*words, *(["--", *self.words] if self.words else [])]
 
-    def launcher(self) -> list[str]:
-        """What starts the ranks, with their number."""
-        words = shlex.split(str(self.settings["launcher"]))
-        if Path(words[0]).name == "srun":
-            return [*words, "--kill-on-bad-exit=1"]  # the number is the job's
-        if words[0] == "mpiexec" and not self.settings.get("environment"):
-            words[0] = mpiexec()  # this environment's; another one's is on the job's PATH
-        return [*words, "-n", str(self.world_size)]
-
     def script(self) -> str:
-        """The job's script for the site's scheduler."""
-        own = os.environ.get("VIRTUAL_ENV") or (sys.prefix if sys.prefix != sys.base_prefix else "")
-        values: dict[str, Any] = {
-            **self.settings,
-            "environment": self.settings.get("environment") or own,
+        """The job's script: for the site's scheduler, or for bash where there is none."""
+        job = self.job
+        script = self.target.function is None
+        values = (
+            jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job, script=script)
+        )
+        values |= {
             "job_name": f"ringside-{self.path.stem}",
-            "nodes": self.nodes,
-            "world_size": self.world_size,
             "folder": str(self.target.folder),
+            "out": str(self.out.resolve()),
+            "sweep": str(self.sweep_folder),
+            "record": str(self.scratch),
             "log": str(self.out.resolve() / "run.log"),
-            "python": "python" if self.settings.get("environment") else sys.executable,
-            "launcher_line": shlex.join(self.launcher()),
             "arguments": shlex.join(self.arguments()),
         }
-        return self.site.render(values)
-
-
-def mpiexec() -> str:
-    """The launcher beside this Python, where the mpich wheel puts it, else the one on PATH.
-
-    Raises:
-        LaunchError: there is none.
-    """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise LaunchError("no mpiexec here: `pip install mpich`, or load the cluster's MPI module.")
-    return found
+        return self.site.render("sweep.sbatch.j2" if self.sweep else job.template(), values)
 
 
 def here_environment() -> dict[str, str]:
@@ -178,16 +141,6 @@ def here_environment() -> dict[str, str]:
 
 def _python_path() -> list[str]:
     return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-
-
-def command(launch: Launch) -> list[str]:
-    """The command that runs a launch on this machine."""
-    return [*launch.launcher(), sys.executable, "-m", "ringside.real_rank", *launch.arguments()]
-
-
-def shown_command(launch: Launch) -> str:
-    """The same, as it can be typed."""
-    return shlex.join(command(launch))
 
 
 def run(
@@ -210,36 +163,89 @@ def run(
     """
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
+    _refuse_beside_another_job(launch.out)
     shutil.rmtree(launch.scratch, ignore_errors=True)
+    if launch.sweep:
+        shutil.rmtree(launch.sweep_folder, ignore_errors=True)
     launch.scratch.mkdir()
-    before = _stamp(launch.out)
+    sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()
+    awaited = Awaited(launch.out, outcome.stamp(launch.out), sizes)
     if launch.site.scheduler == "none":
         try:
-            job_id, meaning = None, _run_here(launch, say, printed)
+            meaning = _run_here(launch, say, printed)
         except BaseException:
             shutil.rmtree(launch.scratch, ignore_errors=True)
             raise
-    else:
-        job_id = _submit(launch)
-        say(f"job {job_id}: submitted to {launch.site.name}")
-        if not wait:
-            return Outcome("submitted", f"`squeue -j {job_id}` shows the job.", None, job_id)
-        try:
-            meaning = slurm.follow(job_id, launch.out / "run.log", say).meaning
-        except KeyboardInterrupt:
-            say(f"job {job_id} goes on: `squeue -j {job_id}` shows it, `scancel {job_id}` ends it.")
-            raise
-    outcome = _outcome(launch, before, job_id, meaning)
-    if outcome.record is None and before is not None:
-        say(f"{launch.out / 'run.json'} is still that of an earlier run.")
-    shutil.rmtree(launch.scratch, ignore_errors=True)
-    return outcome
+        return _finish(awaited, awaited.here(meaning), say)
+    awaited = replace(awaited, job_id=_submit(launch))
+    awaited.save()
+    say(f"job {awaited.job_id}: submitted to {launch.site.name}")
+    if not wait:
+        return Outcome("submitted", _how_to_come_back(awaited), None, awaited.job_id)
+    return _follow(awaited, say)
+
+
+def follow(job_id: str, out: Path, say: Callable[[str], None]) -> Outcome:
+    """Wait for the end of a job that was launched with ``out`` as its folder.
+
+    Raises:
+        RingsideError: no such job was launched from there, or Slurm can't be asked.
+    """
+    awaited = Awaited.load(out)
+    if awaited is None or awaited.job_id != job_id:
+        other = f"; job {awaited.job_id} was" if awaited else ""
+        raise LaunchError(
+            f"job {job_id} was not launched from {out.resolve()}, or has been followed to its "
+            f"end{other}. `--out FOLDER` names the folder that it was launched with."
+        )
+    return _follow(awaited, say)
+
+
+def _follow(awaited: Awaited, say: Callable[[str], None]) -> Outcome:
+    assert awaited.job_id
+    try:
+        ended = slurm.follow(awaited.job_id, awaited.out / "run.log", say)
+    except KeyboardInterrupt:
+        say(f"job {awaited.job_id} goes on. {_how_to_come_back(awaited)}")
+        raise
+    return _finish(awaited, awaited.of_job(ended), say)
+
+
+def _how_to_come_back(awaited: Awaited) -> str:
+    own = awaited.out.resolve() != Path.cwd()
+    folder = f" --out {shlex.quote(str(awaited.out))}" if own else ""
+    return (
+        f"`ringside launch --follow {awaited.job_id}{folder}` follows it, "
+        f"`squeue -j {awaited.job_id}` shows it, `scancel {awaited.job_id}` ends it."
+    )
+
+
+def _finish(awaited: Awaited, result: Outcome, say: Callable[[str], None]) -> Outcome:
+    if result.record is None and awaited.before is not None:
+        say(f"{awaited.out / 'run.json'} is still that of an earlier run.")
+    shutil.rmtree(outcome.scratch(awaited.out), ignore_errors=True)
+    return result
+
+
+def _refuse_beside_another_job(out: Path) -> None:
+    """Two jobs can't leave their records in one folder."""
+    other = Awaited.load(out)
+    if other is not None and other.job_id and slurm.goes_on(other.job_id):
+        raise LaunchError(
+            f"job {other.job_id} was launched with the same folder and hasn't ended. "
+            f"{_how_to_come_back(other)} `--out FOLDER` gives the new one a folder of its own."
+        )
+
+
+def _write_script(launch: Launch) -> Path:
+    script = launch.out.resolve() / "run.sbatch"
+    write_atomically(script, launch.script().encode())
+    return script
 
 
 def _submit(launch: Launch) -> str:
     """Write the job's script and submit it; a refused job leaves nothing."""
-    script = launch.out.resolve() / "run.sbatch"
-    script.write_text(launch.script())
+    script = _write_script(launch)
     (launch.out / "run.log").unlink(missing_ok=True)
     try:
         return slurm.submit(script)
@@ -251,63 +257,36 @@ def _submit(launch: Launch) -> str:
 
 def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None) -> str:
     deadline_s = float(str(launch.settings["deadline_s"]))
+    up_to = "up to " if launch.sweep else ""
     say(
-        f"{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
+        f"{up_to}{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
         "(--set deadline_s=...) ..."
     )
+    num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
     process = subprocess.Popen(
-        command(launch),
-        cwd=launch.target.folder,
-        env=here_environment(),
+        ["bash", str(_write_script(launch))],
         stdin=subprocess.DEVNULL,
         stdout=printed,
         start_new_session=True,
     )
     try:
-        process.wait(deadline_s + 20)  # the ranks end by themselves at the deadline, and say where
+        process.wait(
+            num_runs * (deadline_s + 20)
+        )  # the ranks end by themselves at the deadline, and say where
     except subprocess.TimeoutExpired:
         return "the ranks did not end, and could not say where they were."
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-            process.wait()
+        _end(process)
     return ""
 
 
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    try:
-        status = (folder / "run.json").stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
-
-
-def _outcome(
-    launch: Launch, before: tuple[int, int] | None, job_id: str | None, meaning: str
-) -> Outcome:
-    failures = [
-        json.loads(path.read_text()) for path in sorted(launch.scratch.glob("failure-*.json"))
-    ]
-    if failures:
-        first = min(failures, key=lambda failure: int(failure["rank"]))
-        ours = first["kind"] in ("size", "asked")
-        return Outcome("not run" if ours else "failed", first["message"], None, job_id)
-    if _stamp(launch.out) in (None, before):
-        detail = meaning or "the ranks ended without a word; the lines above may say why."
-        return Outcome("failed" if "wall time" in meaning else "not run", detail, None, job_id)
-    record = json.loads((launch.out / "run.json").read_text())
-    wrong = [entry["n"] for entry in record["measurements"] if entry["values"] == "wrong"]
-    if wrong:
-        message = (
-            f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
-        )
-        return Outcome("wrong values", message, record, job_id)
-    return Outcome(
-        "complete",
-        f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in.",
-        record,
-        job_id,
-    )
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a script and its launcher, which gets the time to end its ranks."""
+    for number, grace_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
 
 
 def options_of(words: Sequence[str]) -> tuple[list[int], str, list[str]]:

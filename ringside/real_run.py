@@ -18,7 +18,7 @@ script is run and recorded as it is. Then rank 0 writes ``run.json``, a trace an
     makespan_s          of the recorded call or script
     calls_s             the same by kind of call: the mean of the ranks
     trace, trace_sha256 the file beside it
-    asked_to_stop       rank 0 was told to leave a checkpoint (``ringside.checkpoint``)
+    asked_to_stop       some rank was told to leave a checkpoint (``ringside.checkpoint``)
     trace_is_cut        some rank stopped writing before the end: a script made too many calls
     timeline            the picture's file
 """
@@ -50,6 +50,7 @@ from ringside import __version__, checkpoint, inputs
 from ringside.errors import Frame, RankError, RingsideError
 from ringside.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
 from ringside.notebook import module_sha256
+from ringside.outcome import UNFINISHED
 from ringside.recorder import Recorder, is_student_file, recording_here
 from ringside.trace import write_atomically
 from ringside.watch import report_failure
@@ -286,11 +287,16 @@ def leave_record(
     started: float,
 ) -> None:
     """Bring together what all ranks wrote down, and let rank 0 write the files."""
-    own = [socket.gethostname(), ranks.device, recorder.full, recorder.written()]
-    everybody = ranks.gather(own)
+    own = [socket.gethostname(), ranks.device, recorder.full]
+    own += [checkpoint.was_told(), checkpoint.leaves_work()]
+    everybody = ranks.gather([*own, recorder.written()])
     if ranks.rank != 0:
         return
-    hosts, devices, full, calls = (list(part) for part in zip(*everybody, strict=True))
+    hosts, devices, full, told, leaves, calls = (
+        list(part) for part in zip(*everybody, strict=True)
+    )
+    if any(leaves):
+        (asked.scratch / UNFINISHED).touch()
     trace, timeline = assemble(
         [[RecordedCall(*call) for call in of_rank] for of_rank in calls],
         f"site {asked.site}",
@@ -324,7 +330,7 @@ def leave_record(
         "trace": trace_path.name,
         "trace_sha256": hashlib.sha256(trace_path.read_bytes()).hexdigest(),
         "trace_is_cut": any(full),
-        "asked_to_stop": checkpoint.seen(),
+        "asked_to_stop": any(told),
         "timeline": picture.name,
     }
     write_atomically(asked.out / "run.json", json.dumps(record, indent=1).encode() + b"\n")

@@ -88,11 +88,17 @@ class Recorder:
         self.clock.restart()
 
     @contextmanager
-    def call(self, name: str) -> Iterator[Call]:
-        """One call from the student's code; a call made by a call belongs to the outer one."""
+    def call(self, name: str, *, more: bool = False) -> Iterator[Call]:
+        """One call from the student's code; a call made by a call belongs to the outer one.
+
+        Args:
+            more: it is the rest of the call before.
+        """
         if self.current is not None:
             yield self.current
             return
+        if self.enabled and not more and len(self.calls) == self.most_calls:
+            self.enabled, self.full = False, True
         file, line = self._student_line()
         record = self.current = Call(name, file, line, self.clock.mark())
         try:
@@ -106,8 +112,6 @@ class Recorder:
     def _keep(self, record: Call) -> None:
         record.work, self._work = self._work, [0.0, 0.0, 0, 0.0]
         self.calls.append(record)
-        if self.most_calls is not None and len(self.calls) >= self.most_calls:
-            self.enabled, self.full = False, True
 
     def end(self) -> None:
         """The run is over: what was computed after the last call counts, nothing after this."""
