@@ -18,6 +18,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -47,6 +48,9 @@ OTHERS = {  # what n is: examples.py of the assignment says it
     "broadcast_parameters": (512,),
     "measured_layer": (128, 512),
     "measured_step": (64, 256),
+    "measured_ddp": (64, 256),
+    "measured_pair": (128, 512),
+    "measured_pipeline": (64, 256),
 }
 CALLS_LEFT = "compute"  # what stays as it was measured
 
@@ -74,8 +78,6 @@ differ so much, no model can be nearer than that.
 {table}
 
 Median error of the makespan: {errors}. In calls: {call_errors}.
-
-Not launched, since `examples.py` gives inputs for the module of mpi4py alone: {skipped}.
 
 ## Where it is wrong, and why
 
@@ -122,19 +124,33 @@ class Case:
         return f"{self.assignment} {self.module}:{self.function}"
 
 
-def cases() -> Iterator[Case]:
-    """The functions of all modules whose inputs and results `ringside launch` knows."""
+def cases() -> list[Case]:
+    """What the notebooks launch, and the modules' functions whose inputs and results are known."""
+    found = []
     for plan in sorted((ROOT / "solutions").glob("*/assignment.toml")):
-        for module in tomllib.loads(plan.read_text())["module"]:
-            path = plan.with_name(f"{module['name']}.py")
-            for function in inputs.functions(path):
-                try:
-                    inputs.arguments_of_rank(path, function, RANKS, 0, inputs.Options(8))
-                    known = inputs.expected(function, RANKS, 0, inputs.Options(8), path)
-                except RingsideError:
-                    continue  # it wants what no option gives
-                if known is not None:
-                    yield Case(plan.parent.name, module["name"], function)
+        assignment = plan.parent.name
+        names = [module["name"] for module in tomllib.loads(plan.read_text())["module"]]
+        found += [Case(assignment, name, f) for name in names for f in known_functions(plan, name)]
+        found += [Case(assignment, *words) for words in launched(plan.with_name("notebook.py"))]
+    return list(dict.fromkeys(found))
+
+
+def launched(notebook: Path) -> list[tuple[str, ...]]:
+    """Module and function of every ``ringside launch`` that a notebook shows."""
+    return re.findall(r"ringside launch (\w+)\.py:(\w+)", notebook.read_text())
+
+
+def known_functions(plan: Path, module: str) -> Iterator[str]:
+    """Functions of comm that get inputs, and whose results are compared."""
+    path, options = plan.with_name(f"{module}.py"), inputs.Options(8)
+    for function in inputs.functions(path):
+        try:
+            inputs.arguments_of_rank(path, function, RANKS, 0, options)
+            known = inputs.expected(function, RANKS, 0, options, path)
+        except RingsideError:
+            continue  # it wants what no option gives
+        if known is not None and not inputs.takes_group(path, function):
+            yield function
 
 
 def run_ranks(kind: str, target: str, out: Path, *words: str) -> dict:
@@ -195,23 +211,20 @@ def main() -> None:
     rows = ["| " + " | ".join(head) + " |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     errors: list[float] = []
     call_errors: list[float] = []
-    skipped: list[str] = []
     for case in cases():
         if case.kind not in machines:
             with tempfile.TemporaryDirectory() as folder:
                 machines[case.kind] = fitted(case.kind, Path(folder))
         for n in case.sizes:
-            try:
-                found, times_s = compared(case, n, machines[case.kind].machine, options.launches)
-            except RingsideError as error:  # its examples are for the function of another module
-                print(f"{case.name}: {error}", flush=True)
-                skipped.append(f"{case.name} ({case.kind})")
-                break
+            found, times_s = compared(case, n, machines[case.kind].machine, options.launches)
             assert found.error is not None and found.measured_s
             measured = in_calls_s(dict(found.measured_calls_s))
             predicted = in_calls_s(dict(found.predicted_calls_s))
             errors.append(found.error)
-            call_errors.append(predicted / measured - 1)
+            call_error = "none"
+            if measured:
+                call_errors.append(predicted / measured - 1)
+                call_error = f"{call_errors[-1]:+.0%}"
             cells = [
                 f"{case.name} ({case.kind})",
                 f"{n:,}",
@@ -222,7 +235,7 @@ def main() -> None:
                 f"{found.error:+.0%}",
                 format_time(measured),
                 format_time(predicted),
-                f"{call_errors[-1]:+.0%}",
+                call_error,
             ]
             rows.append("| " + " | ".join(cells) + " |")
             print(rows[-1], flush=True)
@@ -237,7 +250,6 @@ def main() -> None:
         machines="\n".join(map(described, machines.values())),
         table="\n".join(rows),
         errors=summary(errors),
-        skipped=", ".join(skipped) or "none",
         call_errors=summary(call_errors),
     )
     print(text)

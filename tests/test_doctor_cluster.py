@@ -304,5 +304,12 @@ def test_ranks_of_torch_are_examined_over_gloo(tmp_path: Path) -> None:
     assert status == (0 if all(one["works"] for one in said.values() if one["needed"]) else 2)
 
 
-def test_a_site_names_the_machine() -> None:
+def test_a_site_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_CLUSTER_NAME", raising=False)
+    assert doctor_cluster.machine_of(None) is None
+    local, zaratan = doctor_cluster.machine_of("local"), Machine.load("zaratan")
+    assert local is not None and local.name == "laptop"
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "zaratan")
+    assert doctor_cluster.machine_of(None) == zaratan
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "nobody-knows-it")
     assert doctor_cluster.machine_of(None) is None

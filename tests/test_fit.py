@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from ringside.replay import replay
 from ringside.trace import Kind, Op, Site, Trace
 from ringside.world import Session
 
+ROOT = Path(__file__).resolve().parents[1]
 PROBE = Path(fit.__file__).parent / "probe"
 
 
@@ -214,8 +217,6 @@ def run_of(folder: Path, **other: Any) -> Path:
         Op(Kind.WAIT, detail=(0,), site=1),
     ]
     trace = Trace(2, [send, receive], sites).save(folder / "run.trace.gz")
-    import hashlib
-
     record = {
         "target": "x.py:f",
         "trace": trace.name,
@@ -262,6 +263,20 @@ def test_a_trace_that_was_changed_is_refused(tmp_path: Path, capsys: Any) -> Non
     (tmp_path / "run.trace.gz").unlink()
     assert cli.main(["predict", str(run), "--machine", "textbook"]) == 2
     assert "not beside it" in capsys.readouterr().err
+
+
+def test_the_table_of_predictions_has_every_run_that_an_assignment_asks_for() -> None:
+    table = (ROOT / "lectures" / "predicted.md").read_text()
+    asked = []
+    for notebook in sorted((ROOT / "solutions").glob("*/notebook.py")):
+        launched = re.findall(r"ringside launch (\w+)\.py:(\w+)", notebook.read_text())
+        asked += [f"| {notebook.parent.name} {module}:{f} (" for module, f in launched]
+    assert len(asked) >= 8
+    assert not [row for row in asked if row not in table], "run benchmarks/predicted_against_..."
+    for row in re.findall(r"^\| a\d\d_.*$", table, re.MULTILINE):
+        *_, measured, predicted, error = row.strip("|").split("|")
+        assert measured.strip() and predicted.strip()
+        assert re.fullmatch(r"[+-]\d+%|none", error.strip())
 
 
 @pytest.mark.mpi
