@@ -90,26 +90,28 @@ def fit(asked: argparse.Namespace) -> int:
 
 
 def _launch_probe(asked: argparse.Namespace, out: Path) -> Path:
-    from ringside import probe
-
-    run = launch_script(probe.script(asked.kind), asked, out)
-    return run
-
-
-def launch_script(script: Path, asked: argparse.Namespace, out: Path) -> Path:
-    """Launch a script of ours at a site; return its run.json.
+    """Launch the probe at a site; return its run.json.
 
     Raises:
         RingsideError: it left none.
     """
-    words = ["launch", str(script), "--site", asked.site, "--nodes", str(asked.nodes)]
+    from ringside import cli, probe
+
+    words = [
+        "launch",
+        str(probe.script(asked.kind)),
+        "--site",
+        asked.site,
+        "--nodes",
+        str(asked.nodes),
+    ]
     words += ["--out", str(out)]
     if asked.gpus_per_node is not None:
         words += ["--gpus-per-node", str(asked.gpus_per_node)]
     for change in asked.set:
         words += ["--set", change]
-    from ringside import cli
-
+    if asked.kind == "torch":
+        words += ["--", "nccl" if asked.gpus_per_node else "gloo"]
     status = _on_stderr(lambda: cli.main(words))
     if status or not (out / "run.json").is_file():
         raise RingsideError(f"the probe did not run (status {status}); the lines above say why.")

@@ -1,5 +1,7 @@
 """The probe on torch.distributed: a script for `ringside launch`, over gloo or NCCL.
 
+    ringside launch ringside/probe/on_torch.py --gpus-per-node 4 -- nccl
+
 Under NCCL buffers lie on cuda:LOCAL_RANK and CUDA events are the clock.
 """
 
@@ -7,8 +9,9 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -116,14 +119,18 @@ def nccl_version() -> str:
     return ".".join(map(str, nccl.version()))
 
 
-def main() -> dict[str, Any]:
-    """Join the ranks that the launcher started, and measure."""
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    backend, device = "gloo", torch.device("cpu")
-    if torch.cuda.is_available():
-        backend, device = "nccl", torch.device("cuda", local_rank % torch.cuda.device_count())
+def main(words: Sequence[str] = ()) -> dict[str, Any]:
+    """Join the ranks that the launcher started, and measure.
+
+    Args:
+        words: "gloo" or "nccl"; none: NCCL where there is a GPU.
+    """
+    backend = words[0] if words else "nccl" if torch.cuda.is_available() else "gloo"
+    if backend == "nccl":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
     else:
+        device = torch.device("cpu")
         torch.set_num_threads(min(cores(), int(os.environ.get("OMP_NUM_THREADS", cores()))))
     ours = not dist.is_initialized()
     if ours:
@@ -139,4 +146,4 @@ def main() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    __record__ = main()
+    __record__ = main(sys.argv[1:])
