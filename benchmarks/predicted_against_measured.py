@@ -58,7 +58,8 @@ TEXT = """\
 # Predicted and measured: the reference solutions on real ranks
 
 Written by `python benchmarks/predicted_against_measured.py --write` on {date}: {cores} cores of \
-{machine}, on which {load} processes wanted to run at the end. Another machine, or another hour, \
+{machine}, with a load average of {load} at the end: \
+far from quiet, if that is more than the cores. Another machine, or another hour, \
 gives other numbers.
 
 {ranks} ranks, one for each core. More ranks than cores don't fit the model: ranks that take turns \
@@ -81,20 +82,20 @@ Median error of the makespan: {errors}. In calls: {call_errors}.
 
 ## Where it is wrong, and why
 
-- **The time in calls is mostly waiting for a core**, not for bytes. A rank that waits in MPI or \
-  gloo is woken by the operating system; on a machine that does other work that takes from some \
-  microseconds to some milliseconds, and the ping-pong, whose ranks are always awake, sees the \
-  short end of it. So what is predicted is mostly too short.
+- **The time in calls is, we think, mostly waiting for a core**, not for bytes. A rank that waits \
+in MPI or gloo is woken by the operating system; on a machine that does other work that takes from some \
+microseconds to some milliseconds, and the ping-pong, whose ranks are always awake, sees the \
+short end of it. So what is predicted is mostly too short.
 - **One line for all sizes** is a compromise: the libraries change their protocol at some \
-  kilobytes (the fit's residual shows it), and the largest messages leave the cache.
+kilobytes (the fit's residual shows it), and the largest messages leave the cache.
 - **Both ranks copy through one memory bus**: two messages at once, as in a ring, share what one \
-  message of the ping-pong has alone.
+message of the ping-pong has alone.
 - **Adding is free in a library's all-reduce** in this model (gamma = 0), and not on the machine.
-- **What a lower-case call pickles**, and what the recorder itself does at each call, some 10 µs, \
-  is in what was measured and in no prediction.
+- **What a lower-case call pickles**, and what the recorder itself does at each call, \
+is in what was measured and in no prediction.
 
-On a cluster's nodes, with a core for each rank and nothing else on it, the first point goes away; \
-`ringside fit --site NAME --nodes 2` and `ringside predict run.json --machine machine.toml` make \
+On a cluster's nodes, with a core for each rank and nothing else on it, the first point should go \
+away; `ringside fit --site NAME --nodes 2` and `ringside predict run.json --machine machine.toml` make \
 the same comparison there.
 """
 
@@ -262,9 +263,11 @@ def described(found: Fitted) -> str:
     [line] = found.links.values()
     transport = found.machine.name.removeprefix("here_")
     bandwidth = f"{1e-9 / line.beta_s_per_byte:.2g} GB/s" if line.beta_s_per_byte else "no beta"
-    eager = format_bytes(found.machine.eager_threshold_bytes)
+    threshold = format_bytes(found.machine.eager_threshold_bytes)
+    measured = found.machine.sources["eager_threshold_bytes"].startswith("measured")
+    eager = f", eager below {threshold}" if measured else ""
     return (
-        f"- **{transport}**: alpha {format_time(line.alpha_s)}, {bandwidth}, eager below {eager}; "
+        f"- **{transport}**: alpha {format_time(line.alpha_s)}, {bandwidth}{eager}; "
         f"{line.residual()}; float32 products at {found.machine.flop_per_s:.2g} FLOP/s, copies at "
         f"{found.machine.memory_bytes_per_s * 1e-9:.2g} GB/s"
     )
