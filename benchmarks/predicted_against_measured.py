@@ -83,8 +83,8 @@ Median error of the makespan: {errors}. In calls: {call_errors}.
 ## Where it is wrong, and why
 
 - **The time in calls is, we think, mostly waiting for a core**, not for bytes. A rank that waits \
-in MPI or gloo is woken by the operating system; on a machine that does other work that takes from some \
-microseconds to some milliseconds, and the ping-pong, whose ranks are always awake, sees the \
+in MPI or gloo is woken by the operating system; on a machine that does other work that takes \
+from some microseconds to some milliseconds, and the ping-pong, whose ranks are always awake, sees the \
 short end of it. So what is predicted is mostly too short.
 - **One line for all sizes** is a compromise: the libraries change their protocol at some \
 kilobytes (the fit's residual shows it), and the largest messages leave the cache.
@@ -95,8 +95,8 @@ message of the ping-pong has alone.
 is in what was measured and in no prediction.
 
 On a cluster's nodes, with a core for each rank and nothing else on it, the first point should go \
-away; `ringside fit --site NAME --nodes 2` and `ringside predict run.json --machine machine.toml` make \
-the same comparison there.
+away; `ringside fit --site NAME --nodes 2` and `ringside predict run.json --machine machine.toml` \
+make the same comparison there.
 """
 
 
