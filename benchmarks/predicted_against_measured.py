@@ -84,8 +84,8 @@ Median error of the makespan: {errors}. In calls: {call_errors}.
 
 - **The time in calls is, we think, mostly waiting for a core**, not for bytes. A rank that waits \
 in MPI or gloo is woken by the operating system; on a machine that does other work that takes \
-from some microseconds to some milliseconds, and the ping-pong, whose ranks are always awake, sees the \
-short end of it. So what is predicted is mostly too short.
+from some microseconds to some milliseconds, and the ping-pong, whose ranks are always awake, \
+sees the short end of it. So what is predicted is mostly too short.
 - **One line for all sizes** is a compromise: the libraries change their protocol at some \
 kilobytes (the fit's residual shows it), and the largest messages leave the cache.
 - **Both ranks copy through one memory bus**: two messages at once, as in a ring, share what one \
