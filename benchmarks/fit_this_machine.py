@@ -2,9 +2,9 @@
 
     python benchmarks/fit_this_machine.py [--ranks 2 4] [--repeats 15]
 
-1. A ping-pong between two ranks gives alpha and beta, one line for short and one for long
-   messages, fitted on every other size and judged on those between. Adding and copying vectors
-   gives the rates of computing.
+1. A ping-pong between two ranks gives alpha and beta (`ringside.fit`), here one line for short and
+   one for long messages, fitted on every other size and judged on those between. Adding and copying
+   vectors gives the rates of computing.
 2. The reference solutions run on simulated ranks, and their traces are replayed on that machine;
    what the critical path adds and copies by itself comes on top.
 3. The same files run on real ranks: MPICH by mpiexec, and gloo by torch.distributed. All programs
@@ -29,7 +29,9 @@ from pathlib import Path
 import numpy as np
 
 from ringside import Machine, Session, Trace, replay
+from ringside.fit import line
 from ringside.launch import here_environment, mpiexec
+from ringside.probe.measurements import ping_pong
 from ringside.trace import Kind, Op
 
 REFERENCE = Path(__file__).resolve().parent.parent / "solutions" / "a03_allreduce"
@@ -71,7 +73,19 @@ def main() -> None:
 # -- on real ranks ---------------------------------------------------------------------------------
 
 
-class MpiWorld:
+class World:
+    """What both kinds of ranks measure with."""
+
+    def buffer(self, nbytes: int) -> np.ndarray:
+        return np.zeros(nbytes // 8)
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        begin = time.perf_counter()
+        work()
+        return time.perf_counter() - begin
+
+
+class MpiWorld(World):
     """Real ranks of MPI, started by mpiexec."""
 
     def __init__(self) -> None:
@@ -103,7 +117,7 @@ class MpiWorld:
         self._comm.Recv(x, source)
 
 
-class GlooWorld:
+class GlooWorld(World):
     """Real ranks of torch.distributed with gloo."""
 
     def __init__(self) -> None:
@@ -146,7 +160,7 @@ class GlooWorld:
 
 def measure(world: MpiWorld | GlooWorld, repeats: int) -> None:
     """Rank 0 prints one line of JSON: ping-pong, additions and programs, all in seconds."""
-    pings = ping_pong(world, repeats) if world.size == 2 else []
+    pings = ping_pong(world, (0, 1), PING_BYTES, 3 * repeats) if world.size == 2 else []
     programs = world.programs()
     times: dict[Cell, list[float]] = {(name, n): [] for name in programs for n in LENGTHS}
     for turn in range(repeats + 1):
@@ -161,26 +175,6 @@ def measure(world: MpiWorld | GlooWorld, repeats: int) -> None:
     if world.rank == 0:
         told = [[name, n, seconds] for (name, n), seconds in times.items()]
         print(json.dumps({"pings": pings, **local_work(), "programs": told}))
-
-
-def ping_pong(world: MpiWorld | GlooWorld, repeats: int) -> list[tuple[int, float]]:
-    """Half a round trip of every size: the median, sizes taking turns."""
-    took: dict[int, list[float]] = {nbytes: [] for nbytes in PING_BYTES}
-    for _ in range(3 * repeats):
-        for nbytes, seconds in took.items():
-            x = np.zeros(nbytes // 8)
-            trips = 20 if nbytes < LONG_BYTES else 2
-            world.barrier()
-            begin = time.perf_counter()
-            for _ in range(trips):
-                if world.rank == 0:
-                    world.send(x, 1)
-                    world.receive(x, 1)
-                else:
-                    world.receive(x, 0)
-                    world.send(x, 0)
-            seconds.append((time.perf_counter() - begin) / trips / 2)
-    return [(nbytes, statistics.median(seconds)) for nbytes, seconds in took.items()]
 
 
 def local_work() -> dict[str, list[tuple[int, float]]]:
@@ -205,12 +199,9 @@ def local_work() -> dict[str, list[tuple[int, float]]]:
 
 
 def fit(points: list[tuple[int, float]]) -> Machine:
-    """alpha and beta that miss the points least, relatively; neither is negative."""
-    nbytes, seconds = (np.array(column, float) for column in zip(*points, strict=True))
-    unit = np.stack([1 / seconds, nbytes / seconds], axis=1)
-    scale = unit.max(axis=0)
-    (alpha, beta), *_ = np.linalg.lstsq(unit / scale, np.ones(len(points)), rcond=None)
-    return Machine("fitted", max(0.0, alpha / scale[0]), max(0.0, beta / scale[1]))
+    """The machine of one line through the points (`ringside.fit`)."""
+    fitted = line(points)
+    return Machine("fitted", fitted.alpha_s, fitted.beta_s_per_byte)
 
 
 class Fitted:
