@@ -39,6 +39,8 @@ KIT_CODE = (
     "autograder/mpi_nursery.py",
     "autograder/mpi_stand_in.py",
     "autograder/suite_process.py",
+    "autograder/warm_host.py",
+    "autograder/warm_sandbox.py",
 )
 
 

@@ -26,6 +26,7 @@ from autograder import suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
 from autograder.course import Course
 from autograder.plugin import Job
+from autograder.warm_sandbox import kinds_of
 
 HERE = Path(__file__).resolve().parent
 MODULE_TIMEOUT_S = 400.0
@@ -95,11 +96,13 @@ def run_suite(
     sandbox: bool,
     call_timeout_s: float = 20.0,
     about: str = "",
+    warm: bool = False,
 ) -> dict[str, Any]:
     """One module's record; a record that is not there is an error of ours.
 
     Args:
         about: verification asks about one test; see ``Job``.
+        warm: a sandbox that others use too, for modules of ours; see ``warm_sandbox``.
     """
     outer = Path(tempfile.mkdtemp(prefix="ringside-record-"))
     try:
@@ -112,6 +115,7 @@ def run_suite(
             sandbox=sandbox,
             call_timeout_s=call_timeout_s,
             about=about,
+            warm=warm,
         )
         output = _run_pytest(plan.name, job, outer)
         try:
@@ -129,7 +133,8 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
-    return suite_process.run(arguments, outer, MODULE_TIMEOUT_S)
+    warm = kinds_of(job.module) if job.warm and job.sandbox else ()
+    return suite_process.run(arguments, outer, MODULE_TIMEOUT_S, warm)
 
 
 def _report(

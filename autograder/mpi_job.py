@@ -25,16 +25,27 @@ import os
 import selectors
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from autograder import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.sandbox import Limits, Process, Sandbox, Tier
+from autograder.warm_sandbox import Host, WarmSandbox
 
 __all__ = ["MpiOutcome", "command_inside", "environment_inside", "run_mpi"]
 
 _TICK_S = 0.02
+
+
+class _Brought(TypedDict):
+    """What a job puts into its sandbox."""
+
+    files: Sequence[str] | None
+    extra: Mapping[str, bytes]
+    pipes: int
+    limits: Limits | None
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ def run_mpi(
     limits: Limits | None = None,
     max_result_bytes: int = 64 << 20,
     trust_submissions: bool = False,
+    host: Host | None = None,
 ) -> MpiOutcome:
     """Start one ``mpiexec -n P`` after another and wait for the last.
 
@@ -79,18 +91,17 @@ def run_mpi(
         launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
         max_result_bytes: of all ranks together; the job is killed above.
+        host: the warm sandbox to use; None for one of its own.
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
     nursery = gloo_nursery if launcher == "gloo" else mpi_nursery
     extra["nursery.py"] = Path(str(nursery.__file__)).read_bytes()
     extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
-    with Sandbox(
-        modules_folder,
-        files=files,
-        extra=extra,
-        pipes=sum(worlds),
-        limits=limits,
-        trust_submissions=trust_submissions,
+    brought: _Brought = {"files": files, "extra": extra, "pipes": sum(worlds), "limits": limits}
+    with (
+        Sandbox(modules_folder, trust_submissions=trust_submissions, **brought)
+        if host is None
+        else WarmSandbox(host, modules_folder, **brought)
     ) as sandbox:
         if sandbox.tier == Tier.LANDLOCK:
             reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"

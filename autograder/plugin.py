@@ -24,6 +24,8 @@ import numpy as np
 import pytest
 
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
+from autograder.sandbox import Limits, Sandbox
+from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.errors import DeadlineError
 from ringside.machine import Machine
@@ -50,6 +52,7 @@ class Job:
     sandbox: bool
     call_timeout_s: float = 20.0
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
+    warm: bool = False  # verification: use the hosts of warm_sandbox
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of a test, or of a run that tests share."""
@@ -220,12 +223,15 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     folder = Path(recorder.job.folder)
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
-            from autograder.sandbox import Limits, Sandbox
-
             # Ranks of a torch built for CUDA have more pages of their own.
             torch = recorder.job.module.endswith("_torch")
             limits = Limits(memory_bytes=2 << 30) if torch else None
-            place = stack.enter_context(Sandbox(folder, limits=limits))
+            host = _host(recorder.job, 0)
+            place = stack.enter_context(
+                Sandbox(folder, limits=limits)
+                if host is None
+                else WarmSandbox(host, folder, limits=limits)
+            )
             recorder.record.sandbox = place.tier
             session = Session(
                 folder,
@@ -246,14 +252,22 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
 def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
-    return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox), ranks)
+    real = RealRanks(Path(job.folder), sandbox=job.sandbox, host=_host(job, 1))
+    return Mpi(real, ranks)
 
 
 @pytest.fixture(scope="session")
 def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission on torch.distributed's own gloo."""
     job = pytestconfig.stash[_RECORDER].job
-    return Mpi(RealRanks(Path(job.folder), sandbox=job.sandbox, launcher="gloo"), ranks)
+    host = _host(job, 1)
+    real = RealRanks(Path(job.folder), sandbox=job.sandbox, launcher="gloo", host=host)
+    return Mpi(real, ranks)
+
+
+def _host(job: Job, number: int) -> Host | None:
+    """The warm host for simulated ranks (0) or real ones (1), where one is to be used."""
+    return known.get(kinds_of(job.module)[number]) if job.warm and job.sandbox else None
 
 
 @pytest.fixture

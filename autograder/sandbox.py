@@ -110,6 +110,8 @@ class Sandbox:
         devices: device files to show, where bubblewrap would hide them.
         tier: None for the best one.
         trust_submissions: whether to go on where no sandbox works.
+        binds: path inside -> folder outside that is there too, read-only; bubblewrap alone.
+        stage: an empty folder for the copies, to be removed at the end; None for a new one.
 
     The thread that starts a process must live as long as the process: bubblewrap ends with it.
     """
@@ -125,13 +127,16 @@ class Sandbox:
         devices: Sequence[Path] = (),
         tier: str | None = None,
         trust_submissions: bool = False,
+        binds: Mapping[str, Path] | None = None,
+        stage: Path | None = None,
     ) -> None:
         self.tier = tier or best_tier(trust_submissions=trust_submissions)
         self.limits = limits or Limits()
         self._devices = tuple(devices)
         self.python = sys.executable
         self._processes: list[Process] = []
-        self._stage = Path(tempfile.mkdtemp(prefix="ringside-"))
+        self._binds = dict(binds or {})
+        self._stage = stage or Path(tempfile.mkdtemp(prefix="ringside-"))
         copy_modules(modules, self._stage / "modules", files)
         write_all(self._stage / "job", extra or {})
         for number in range(pipes):
@@ -148,11 +153,11 @@ class Sandbox:
         pass_fds: Sequence[int] = (),
         env: Mapping[str, str] | None = None,
     ) -> Process:
-        """Start ``argv`` inside, with no environment but ours and the harmless part of ``env``.
+        """Start ``argv`` inside, with no environment but the harmless part of ``env`` and ours.
 
         It has the shape of a zygote's launcher: pass it as ``launcher=sandbox.popen``.
         """
-        environment = {**_ENVIRONMENT, **_QUIET_MPI, **_harmless(env or {})}
+        environment = harmless(env or {})
         if self.tier == Tier.BUBBLEWRAP:
             process = self._popen_bubblewrap(argv, pass_fds, environment)
         else:
@@ -198,6 +203,7 @@ class Sandbox:
             "/modules": self._stage / "modules",
             "/job": self._stage / "job",
             "/etc/passwd": self._stage / "passwd",
+            **self._binds,
         }
         uid = _free_uid() if os.geteuid() == 0 else None
         passwd = f"student:x:{uid or 1000}:{uid or 1000}::/tmp:/bin/sh\n"
@@ -223,12 +229,14 @@ class Sandbox:
         return self.limits.nproc + _tasks_of_user()
 
 
-def _harmless(env: Mapping[str, str]) -> dict[str, str]:
-    return {
+def harmless(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment inside: ours, and the harmless part of ``env``."""
+    allowed = {
         name: value
         for name, value in env.items()
         if name.startswith(_ENVIRONMENT_ALLOWED) and not name.startswith(_ENVIRONMENT_NEVER)
     }
+    return {**_ENVIRONMENT, **_QUIET_MPI, **allowed}
 
 
 def prepare() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from typing import IO, Any, Protocol
 
 from autograder.bubblewrap import Limits
 from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
@@ -12,12 +13,29 @@ from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_al
 __all__ = ["Process"]
 
 
+class Started(Protocol):
+    """What is asked of ``subprocess.Popen``."""
+
+    pid: int
+    returncode: int | None
+
+    @property
+    def args(self) -> Any: ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class Process:
     """A process started in a sandbox, with the methods of ``subprocess.Popen`` that callers use."""
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        popen: Started,
         limits: Limits,
         namespace: int | None = None,
         said: bytes = b"",

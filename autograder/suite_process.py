@@ -35,18 +35,19 @@ _START = "from autograder.suite_process import serve; serve({fd})"
 _KEEP_BYTES = 1 << 20
 
 
-def run(arguments: Sequence[str], folder: Path, timeout_s: float) -> str:
+def run(arguments: Sequence[str], folder: Path, timeout_s: float, warm: Sequence[str] = ()) -> str:
     """Run pytest with the grader's plugin in a process of its own; returns what it wrote.
 
     Args:
         arguments: pytest's command line, without the program.
         folder: the working folder.
         timeout_s: after so many seconds it is killed, and the output ends with a note of that.
+        warm: the hosts of ``warm_sandbox`` that it may use.
     """
     read, write = os.pipe()
     try:
         try:
-            pid = _nursery().fork(arguments, folder, write)
+            pid = _nursery().fork(arguments, folder, write, warm)
         finally:
             os.close(write)
         output, ended = _read(read, time.monotonic() + timeout_s)
@@ -99,9 +100,11 @@ class _Nursery:
     def alive(self) -> bool:
         return self.owner == os.getpid() and self._process.poll() is None
 
-    def fork(self, arguments: Sequence[str], folder: Path, output: int) -> int:
+    def fork(
+        self, arguments: Sequence[str], folder: Path, output: int, warm: Sequence[str] = ()
+    ) -> int:
         """Process id of a new suite, which writes to ``output``."""
-        request = {"arguments": list(arguments), "folder": str(folder)}
+        request = {"arguments": list(arguments), "folder": str(folder), "warm": list(warm)}
         with self._lock:
             socket.send_fds(self._control, [json.dumps(request).encode() + b"\n"], [output])
             answer = self._control.recv(64)
@@ -144,7 +147,7 @@ def serve(fd: int) -> None:
     """Fork a suite for every request on the socket ``fd``, until it closes."""
     import pytest
 
-    from autograder import plugin, sandbox
+    from autograder import plugin, sandbox, warm_sandbox
 
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -155,9 +158,11 @@ def serve(fd: int) -> None:
     try:
         for request, output in _requests(control):
             children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
+            warm_sandbox.start(request["warm"])
             pid = os.fork()
             if not pid:
                 control.close()
+                warm_sandbox.let_go()
                 _become(request, output)
                 _leave(pytest.main(request["arguments"], plugins=[plugin]))
             os.close(output)
@@ -167,6 +172,7 @@ def serve(fd: int) -> None:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        warm_sandbox.stop()
 
 
 def _requests(control: socket.socket) -> Iterator[tuple[dict[str, Any], int]]:

@@ -181,7 +181,13 @@ def verify(
             )
         with _folder_of(subject) as folder, staged(plan, folder) as stage:
             record = run_suite(
-                plan, subject.module, stage, secret=SECRET, sandbox=sandbox, about=subject.fails
+                plan,
+                subject.module,
+                stage,
+                secret=SECRET,
+                sandbox=sandbox,
+                about=subject.fails,
+                warm=subject.kind != "reference",  # which is graded as students are
             )
         finding = judge(subject, record)
         finding.seconds = round(time.monotonic() - begun, 2)

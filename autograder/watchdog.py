@@ -81,33 +81,42 @@ class Meter:
     """Memory of the processes of one sandbox, shared pages counted once.
 
     Resident sizes count shared pages once per process; only where their sum passes ``limit`` is
-    the dearer proportional set size read. It is relied on for ``rely_s``, while all that has become
-    resident since is added to it: what stays unseen for so long are copies of shared pages.
+    the dearer proportional set size read. After that a process has at most what it had, and all
+    that has become resident since, and a page for each page fault: where a write makes a copy of
+    a shared page, that is a fault. It is read again where this bound passes ``limit``, and, every
+    ``again_s`` at most, where a process has ended: the pages that it shared count for others now.
     """
 
-    def __init__(self, limit: int, rely_s: float = 0.4) -> None:
+    def __init__(self, limit: int, again_s: float = 0.4) -> None:
         self.limit = limit
-        self.rely_s = rely_s
+        self.again_s = again_s
         self._read_at = -math.inf
-        self._shared: dict[ProcessId, int] = {}  # resident less proportional size, when read
+        self._known: dict[ProcessId, tuple[int, int, int]] = {}  # proportional, resident, faults
 
     def read(self, processes: list[ProcessId]) -> dict[ProcessId, int]:
-        """Bytes of each process."""
+        """Bytes of each process, or a bound on them that does not pass the limit."""
         resident = {process: _resident(process.pid) for process in processes}
         if sum(resident.values()) <= self.limit:
             return resident
         now = time.monotonic()
-        if now < self._read_at + self.rely_s:
-            used = {
-                process: max(0, size - self._shared.get(process, 0))
-                for process, size in resident.items()
-            }
-            if sum(used.values()) <= self.limit:
-                return used
-        used = {process: _proportional(process.pid) for process in processes}
-        self._read_at = now
-        self._shared = {process: max(0, resident[process] - used[process]) for process in used}
+        if not self._known.keys() <= resident.keys() and now > self._read_at + self.again_s:
+            self._known = {}
+        known = len(self._known)
+        used = {process: self._bound(process, size) for process, size in resident.items()}
+        if known and sum(used.values()) > self.limit:
+            self._known, known = {}, 0
+            used = {process: self._bound(process, size) for process, size in resident.items()}
+        if not known:
+            self._read_at = now
         return used
+
+    def _bound(self, process: ProcessId, resident: int) -> int:
+        faults = _faults(process.pid)
+        if process not in self._known:
+            self._known[process] = _proportional(process.pid), resident, faults
+        proportional, before, faults_before = self._known[process]
+        came = max(0, resident - before) + max(0, faults - faults_before) * _PAGE_BYTES
+        return proportional + came
 
 
 def kill_all(root: ProcessId, *, seconds: float = 5.0, known: set[ProcessId] | None = None) -> None:
@@ -229,6 +238,16 @@ def _state(pid: int) -> tuple[str, int, int] | None:
         return None
     fields = line[line.rindex(b")") + 2 :].split()  # the name before may hold anything
     return fields[0].decode(), int(fields[1]), int(fields[19])
+
+
+def _faults(pid: int) -> int:
+    """Page faults of a process that needed no disk, since it began."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return 0
+    return int(line[line.rindex(b")") + 2 :].split()[7])
 
 
 def _children(pid: int) -> list[int]:

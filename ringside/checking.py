@@ -12,9 +12,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ringside.world import Result
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 EAGER_BYTES = 65536
 LATENCY_SEEDS = (1, 2, 3)
@@ -130,6 +131,74 @@ class Case:
     def fail(self, sentence: str, detail: str = "") -> Verdict:
         """A verdict on this case."""
         return Verdict(f"{self}: {sentence}", reproduce=self.reproduce, detail=detail)
+
+
+@dataclass(frozen=True)
+class Call(Case):
+    """A call that is not of one vector; ``n`` counts what the assignment says."""
+
+    about: str = ""  # such as "5 rows, widths 4, 6, 4"
+    line: str = ""  # what runs it
+    place: ClassVar[str] = "rank"  # what a rank is to the reader, such as "stage"
+
+    @property
+    def reproduce(self) -> str:
+        """The line that runs this call."""
+        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
+
+    def __str__(self) -> str:
+        places = f"{self.world_size} {self.place}{'' if self.world_size == 1 else 's'}"
+        return f"{self.function} on {places}, {self.about}"
+
+
+def members_of_world(
+    rng: np.random.Generator, world_size: int, strangers: int = 2
+) -> tuple[list[int], int]:
+    """World ranks that make up ``comm``, in an order of their own, and the world's size.
+
+    Where there are strangers, rank 0 of the world is one of them.
+    """
+    first = min(strangers, 1)
+    drawn = rng.permutation(world_size + strangers - first)[:world_size] + first
+    members = [int(rank) for rank in drawn]
+    if members == sorted(members):
+        members.reverse()
+    return members, world_size + strangers
+
+
+def contrasted(run: Callable[..., T], there: Mapping[str, Any], case: Case, words: str) -> T:
+    """What ``run(**there)`` gives, or a verdict that it is wrong there where ``run()`` is right.
+
+    What is wrong in both is told as ``run()`` tells it: that is another test's matter.
+
+    Args:
+        words: how the sentence begins, before the verdict on ``run(**there)``.
+    """
+    try:
+        return run(**there)
+    except Verdict as verdict:
+        if verdict.sentence.startswith("not run"):
+            raise
+        run()
+        raise case.fail(f"{words} {verdict.sentence}", verdict.detail) from None
+
+
+def with_waiting_sends(run: Callable[..., T], case: Case) -> T:
+    """``contrasted`` for ``run(machine=...)`` where every send waits for its receive."""
+    words = (
+        f"works only while messages stay below {EAGER_BYTES} bytes, "
+        "where a send does not wait for its receive. Above:"
+    )
+    return contrasted(run, {"machine": rendezvous()}, case, words)
+
+
+def assert_strangers_idle(
+    result: Result, members: Sequence[int], case: Case, comm: str = "comm"
+) -> None:
+    """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
+    for stranger in sorted(set(range(result.world_size)) - set(members)):
+        if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
+            raise case.fail(f"rank {stranger} of the world, outside {comm}, took part.")
 
 
 def total(vectors: Sequence[Array]) -> Array:

@@ -60,6 +60,9 @@ class Options:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
+_OWN = ("n", "dtype", "seed")  # options that have a value whether or not they are given
+
+
 def parse_options(words: Sequence[str]) -> Options:
     """Read ``--n 11 --dtype float32 --seed 3 --num-chunks 4``.
 
@@ -151,7 +154,8 @@ def _given(path: Path, function: str, options: Options) -> list[str]:
         raise TargetError(
             f"{function} has no parameter {unknown[0]!r}; its parameters are: {known}."
         )
-    asked = {*options.others} | ({"dtype"} if options.dtype != Options.dtype else set())
+    asked = {*options.others}
+    asked |= {name for name in _OWN if getattr(options, name) != getattr(Options, name)}
     wanted = [index for index, (name, _) in enumerate(names) if name in asked]
     last = max(wanted, default=-1)
     return [name for index, (name, default) in enumerate(names) if index <= last or not default]
@@ -165,7 +169,7 @@ def _value(name: str, function: str, world_size: int, rank: int, options: Option
     if name == "shard":
         whole = vector(options.n, options.dtype, 0, options.seed)
         return np.array_split(whole, world_size)[rank].copy()
-    if name in ("n", "dtype", "seed"):
+    if name in _OWN:
         return getattr(options, name)
     if name in USUAL:
         return USUAL[name]

@@ -1,4 +1,4 @@
-"""The pytest fixtures of the public tests: ``ranks`` and ``rng``.
+"""The pytest fixtures of the public tests: ``ranks``, ``rng`` and ``mpiexec``.
 
     @pytest.mark.points(20, kind="values", module="ring")
     def test_four_ranks_get_the_sum(ranks, rng):
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringside import launch
 from ringside.checking import Case, Verdict
 from ringside.machine import Machine
 from ringside.ring_bytes import sent_as_ring
@@ -145,6 +146,15 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers, other ones in each test and the same ones each time."""
     digest = hashlib.sha256(request.node.name.encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+@pytest.fixture
+def mpiexec() -> str:
+    """The real launcher of this machine; where there is none, the test is skipped."""
+    try:
+        return launch.mpiexec()
+    except launch.LaunchError:
+        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
 
 
 @pytest.hookimpl(wrapper=True)

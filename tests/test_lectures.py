@@ -141,7 +141,11 @@ def test_check_finds_what_changed(tiny):
     (tree / "ringside" / "cli.py").write_text("words = 2\n")  # no cell's output depends on it
     assert lectures.problems(tiny) == []
 
-    (tree / "ringside" / "engine.py").write_text("speed = 2\n")
+    engine = tree / "ringside" / "engine.py"
+    engine.write_text(f'"""What it does."""\n\n{engine.read_text()}  # why\n')
+    assert lectures.problems(tiny) == []
+
+    engine.write_text("speed = 2\n")
     assert lectures.problems(tiny) == [
         "the kit, a machine file or the data have changed since it was executed."
     ]
@@ -153,6 +157,24 @@ def test_the_kits_modules_are_found_by_following_imports():
     names = {path.relative_to(ROOT / "ringside").as_posix() for path in lectures.loaded(ROOT)}
     assert {"engine.py", "network.py", "draw/svg.py", "mpi/comm.py", "codec.py"} <= names
     assert names.isdisjoint({"cli.py", "doctor.py", "launch.py", "pytest_plugin.py"})
+
+
+def test_a_lecture_depends_on_what_its_text_names():
+    def names(text):
+        paths = lectures.loaded(ROOT, lectures.named(text))
+        return {path.relative_to(ROOT / "ringside").as_posix() for path in paths}
+
+    assert "validation/row.py" not in names("import ringside\nringside.run('ring.py', 4)\n")
+    assert "validation/row.py" in names("from ringside.validation import load\n")
+    assert "perfetto.py" in names("import ringside.perfetto as p\n")
+    assert "widen.py" in names("from ringside import Machine, widen\n")
+    assert "pytorch/front.py" in names("# %%writefile it.py\n# import torch.distributed as dist\n")
+
+
+def test_a_comment_and_a_docstring_are_not_code(tmp_path):
+    path = tmp_path / "it.py"
+    path.write_text('"""Of two\nlines."""\n\nA = "# no comment"  # one\n\n\ndef f():\n    "It."\n')
+    assert lectures.content(path) == b'A = "# no comment"\ndef f():'
 
 
 def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):

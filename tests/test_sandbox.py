@@ -450,22 +450,52 @@ def test_an_unprivileged_user_gets_the_same(tier):
 
 def test_shared_memory_is_read_anew_when_what_came_since_passes_the_limit(monkeypatch):
     one, two = (ProcessId(number, 0) for number in (1, 2))
-    resident, proportional, readings = {1: 80, 2: 80}, {1: 45, 2: 45}, []
+    resident, proportional, faults, readings = {1: 80, 2: 80}, {1: 45, 2: 45}, {1: 7, 2: 7}, []
+    monkeypatch.setattr(watchdog, "_PAGE_BYTES", 4)
     monkeypatch.setattr(watchdog, "_resident", resident.__getitem__)
+    monkeypatch.setattr(watchdog, "_faults", faults.__getitem__)
     monkeypatch.setattr(
         watchdog, "_proportional", lambda pid: readings.append(pid) or proportional[pid]
     )
-    meter = watchdog.Meter(100, rely_s=3600)
+    meter = watchdog.Meter(100, again_s=0)
     assert meter.read([one]) == {one: 80}  # below the limit whatever is shared
     assert readings == []
     assert meter.read([one, two]) == {one: 45, two: 45}
-    resident[1] += 10
-    assert meter.read([one, two]) == {one: 55, two: 45}  # all of it counts, shared or not
+    resident[1] += 6
+    assert meter.read([one, two]) == {one: 51, two: 45}  # all of it counts, shared or not
+    faults[2] += 1
+    assert meter.read([one, two]) == {one: 51, two: 49}  # perhaps the copy of a shared page
     assert readings == [1, 2]
-    resident[1] += 1
+    faults[2] += 1
     proportional[1] = 60
     assert meter.read([one, two]) == {one: 60, two: 45}
     assert readings == [1, 2, 1, 2]
+    resident[1], proportional[1] = 101, 85  # the pages shared with the one that has ended
+    assert meter.read([one]) == {one: 85}
+    assert readings == [1, 2, 1, 2, 1]
+
+
+def test_copies_of_shared_pages_are_page_faults():
+    size = 64 << 20
+    block = np.ones(size, dtype=np.uint8)
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.read(read, 1)
+        block[::4096] = 2
+        os.read(read, 1)
+        os._exit(0)
+    meter, child = watchdog.Meter(1 << 20), ProcessId.of(pid)
+    before = meter.read([child])[child]
+    meter.limit = 1 << 40
+    os.write(write, b"1")
+    deadline = time.monotonic() + 30
+    while meter._bound(child, watchdog._resident(pid)) < before + size * 0.9:
+        assert time.monotonic() < deadline, "copies were made, and none was counted"
+    os.write(write, b"1")
+    os.waitpid(pid, 0)
+    os.close(read)
+    os.close(write)
 
 
 # -- real MPI ----------------------------------------------------------------------------------

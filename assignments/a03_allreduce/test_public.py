@@ -5,7 +5,6 @@ and communicators. A ``Case`` is one call; ``ranks.call`` makes it on simulated 
 asserted stands in ``ringside/checking.py``.
 """
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,13 +169,9 @@ np.testing.assert_allclose(find(sys.argv[1])(comm, x, *map(int, sys.argv[2:])), 
 
 
 @each(5, "reality")
-def test_real_mpi(ranks, rng, target):
+def test_real_mpi(ranks, rng, mpiexec, target):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, rng, case(target, 3, 11), values_only=True)
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
     words = [target, *map(str, OPTIONS.get(target, {}).values())]
     done = subprocess.run(
         [mpiexec, "-n", "3", sys.executable, "-c", REAL_CALL, *words],

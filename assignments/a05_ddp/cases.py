@@ -4,28 +4,10 @@ A ``Call`` is what a verdict is about: its words, and the line that runs the sam
 """
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.checking import Case
-
-
-@dataclass(frozen=True)
-class Call(Case):
-    """A call on ranks that is not of one vector; ``n`` counts the elements of all gradients."""
-
-    about: str = ""  # such as "shapes (3, 4), (4,)"
-    line: str = ""  # what runs it
-
-    @property
-    def reproduce(self):
-        """The line that runs this call."""
-        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
-
-    def __str__(self):
-        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
-        return f"{self.function} on {ranks}, {self.about}"
+from ringside.checking import Call
 
 
 def average_call(world_size, lengths, buckets, dtype="float64"):

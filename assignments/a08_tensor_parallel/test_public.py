@@ -5,7 +5,6 @@ and communicators. The oracle is the whole layer on one rank, in ``examples.py``
 """
 
 import math
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -230,11 +229,10 @@ def test_large_logits(ranks, rng):
 
 
 @for_layers("reality", column_layer=5, mlp_layer=5, attention_layer=5, loss_layer=5)
+@pytest.mark.usefixtures("mpiexec")
 def test_real_mpi(ranks, rng, tmp_path, layer):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, Problem(rng, layer, 3, 4, EVEN[layer]))
-    if shutil.which("mpiexec") is None and not (Path(sys.executable).parent / "mpiexec").exists():
-        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
     target = f"trials.py:{layer}"
     words = [sys.executable, "-m", "ringside", "launch", target, "--site", "local"]
     done = subprocess.run(

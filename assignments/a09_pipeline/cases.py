@@ -3,29 +3,16 @@
 A ``Call`` is what a verdict is about: its words, and the line that runs the same thing.
 """
 
-from dataclasses import dataclass
-
-from ringside.checking import Case
+from ringside import checking
 
 SHORT = 300  # characters of a line's schedules; longer ones are named if schedule.py has them
 NAMES = ("gpipe", "one_f_one_b", "interleaved")
 
 
-@dataclass(frozen=True)
-class Call(Case):
+class Call(checking.Call):
     """One step of a pipeline; ``world_size`` counts the stages, ``n`` the samples."""
 
-    about: str = ""  # such as "1F1B, microbatches of 2, 1 samples"
-    line: str = ""  # what runs it
-
-    @property
-    def reproduce(self):
-        """The line that runs this call."""
-        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
-
-    def __str__(self):
-        stages = "1 stage" if self.world_size == 1 else f"{self.world_size} stages"
-        return f"{self.function} on {stages}, {self.about}"
+    place = "stage"
 
 
 def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):

@@ -11,7 +11,7 @@ modules and the machine files. ``check`` compares that record with the files of 
 from ringside.lectures.build import build, cells, execute, problems, read
 from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
-from ringside.lectures.inputs import digest, inputs, loaded
+from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
 from ringside.lectures.parts import missing
 
@@ -21,6 +21,7 @@ __all__ = [
     "LectureError",
     "build",
     "cells",
+    "content",
     "digest",
     "execute",
     "explore",
@@ -28,6 +29,7 @@ __all__ = [
     "inputs",
     "loaded",
     "missing",
+    "named",
     "problems",
     "read",
     "show",

@@ -5,7 +5,6 @@ and communicators. The oracle is the same training on one rank that has all samp
 """
 
 import math
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -293,11 +292,10 @@ def test_training_on_digits(ranks, rng):
 
 
 @both(5, 5, "reality")
+@pytest.mark.usefixtures("mpiexec")
 def test_real_mpi(ranks, rng, tmp_path, module):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, Problem(rng, module, [4, 1, 3]))
-    if shutil.which("mpiexec") is None and not (Path(sys.executable).parent / "mpiexec").exists():
-        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
     target = STEPS[module].replace(":", ".py:")
     words = [sys.executable, "-m", "ringside", "launch", target, "--site", "local"]
     done = subprocess.run(

@@ -5,7 +5,6 @@ and communicators. A ``Call`` is what a verdict names; ``ranks.call`` runs somet
 ranks, through ``trials.py`` and ``torch_trials.py`` where it must be looked at from inside.
 """
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,12 +83,8 @@ def only_all_reduces(result, wanted, call):
         raise call.fail("only all-reduces are allowed.")
 
 
-def under_mpiexec(program, call):
-    """Run a program on three real ranks, if this machine can."""
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
+def under_mpiexec(mpiexec, program, call):
+    """Run a program on three real ranks."""
     done = subprocess.run(
         [mpiexec, "-n", "3", sys.executable, "-c", program],
         cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False,
@@ -240,9 +235,9 @@ np.testing.assert_allclose(gradients[1], 1.0)
 
 
 @points(5, "reality", "buckets")
-def test_average_under_mpiexec(ranks, rng):
+def test_average_under_mpiexec(ranks, rng, mpiexec):
     call, _ = averaged(ranks, rng, 3, [[1], [0]])
-    under_mpiexec(REAL_AVERAGE, call)
+    under_mpiexec(mpiexec, REAL_AVERAGE, call)
 
 
 @points(10, "communication", "buckets")
@@ -395,9 +390,9 @@ for a, b in zip(overlap.measured_step(comm, *arguments), right):
 
 
 @points(5, "reality", "overlap")
-def test_step_under_mpiexec(ranks, rng):
+def test_step_under_mpiexec(ranks, rng, mpiexec):
     call, *_ = stepped(ranks, rng, 3)
-    under_mpiexec(REAL_STEP, call)
+    under_mpiexec(mpiexec, REAL_STEP, call)
 
 
 @points(10, "communication", "overlap")

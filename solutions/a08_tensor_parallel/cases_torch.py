@@ -4,32 +4,20 @@ A ``Call`` is what a verdict is about: its words, and the line that runs the sam
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from ringside.checking import Case
+from ringside import checking
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 WHOLE_NAMES = ("norm_weight", "norm_bias", "w1", "b1", "w2", "b2")
 
 
-@dataclass(frozen=True)
-class Call(Case):
+class Call(checking.Call):
     """A call on ranks that is not of one vector; ``n`` counts rows or positions."""
 
-    about: str = ""  # such as "5 rows, widths 4, 6, 4"
-    line: str = ""  # what runs it
-
-    @property
-    def reproduce(self):
-        """The line that runs this call."""
-        command, _, options = self.line.partition(" -- ")
-        return " ".join(filter(None, [command, self.where, "--", options]))
-
     def __str__(self):
-        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
-        return f"{self.function} on {ranks}, {self.about}, {self.dtype}"
+        return f"{super().__str__()}, {self.dtype}"
 
 
 def operator_call(target, world_size, shape, dtype="float64", how="plain"):

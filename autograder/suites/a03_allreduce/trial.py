@@ -7,6 +7,7 @@ What the network counted is looked at from several sides, each a test: bytes, me
 calls. Such tests look at the same run of a case (``seen``), which is made once a submission.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -22,11 +23,15 @@ from ringside.checking import (
     assert_own_messages,
     assert_ran,
     assert_requests_complete,
+    assert_strangers_idle,
     assert_sum,
     buffered,
+    contrasted,
     magnitude,
+    members_of_world,
     rendezvous,
     total,
+    with_waiting_sends,
 )
 
 POWERS_OF_TWO = (2, 4, 8)
@@ -174,25 +179,14 @@ def check_given_communicator(ranks, rng, cases: Iterable[Case]):
     for case in cases:
         # The last one has all ranks of the world, in another order.
         strangers = 0 if case is cases[-1] else 2
-        world_size = case.world_size + strangers
-        drawn = rng.permutation(world_size - 1 if strangers else world_size)
-        members = [int(rank) for rank in drawn[: case.world_size] + bool(strangers)]
-        if members == sorted(members):
-            members.reverse()
-        try:
-            result = reduced(ranks, rng, case, members=members, world_size=world_size)
-        except Verdict as verdict:
-            if verdict.sentence.startswith("not run"):
-                raise
-            reduced(ranks, rng, case)  # wrong on any communicator: that is another test's matter
-            raise case.fail(
-                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
-                f"There: {verdict.sentence}",
-                verdict.detail,
-            ) from None
-        for stranger in sorted(set(range(world_size)) - set(members)):
-            if result.peers(stranger):
-                raise case.fail(f"rank {stranger} of the world, outside comm, got messages.")
+        members, world_size = members_of_world(rng, case.world_size, strangers)
+        result = contrasted(
+            functools.partial(reduced, ranks, rng, case),
+            {"members": members, "world_size": world_size},
+            case,
+            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
+        )
+        assert_strangers_idle(result, members, case)
 
 
 def check_point_to_point(ranks, rng, cases: Iterable[Case]):
@@ -204,17 +198,7 @@ def check_point_to_point(ranks, rng, cases: Iterable[Case]):
 def check_rendezvous(ranks, rng, cases: Iterable[Case]):
     """Nothing hangs where every send waits for its receive."""
     for case in cases:
-        try:
-            result = reduced(ranks, rng, case, machine=rendezvous())
-        except Verdict as verdict:
-            if verdict.sentence.startswith("not run"):
-                raise
-            reduced(ranks, rng, case)  # wrong in any case: that is another test's matter
-            raise case.fail(
-                f"works only while messages stay below {buffered().eager_threshold_bytes} bytes, "
-                f"where a send does not wait for its receive. Above: {verdict.sentence}",
-                verdict.detail,
-            ) from None
+        result = with_waiting_sends(functools.partial(reduced, ranks, rng, case), case)
         assert_requests_complete(result, case)
 
 

@@ -1,11 +1,13 @@
 """buckets.py: partition under a cap, flat buffers, and tensor fusion by agreement."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from autograder.suites.a05_ddp import oracle, trial
 from ringside import Machine
-from ringside.checking import LATENCY_SEEDS, Verdict, assert_makespan, rendezvous
+from ringside.checking import LATENCY_SEEDS, Verdict, assert_makespan, members_of_world, rendezvous
 from solutions.a05_ddp.cases import average_call, drawn, fusion_call, ring_s
 
 ASSIGN = "buckets:assign_buckets"
@@ -318,20 +320,14 @@ def test_fusion_agrees_once_and_fuses(ranks, rng):
 def test_given_communicator_is_used(ranks, rng):
     ready = drawn_ready(rng, 3, len(SHAPES))
     buckets = some_buckets(SHAPES, 2)
-    members, world_size = trial.strangers(rng, 3)
+    members, world_size = members_of_world(rng, 3)
 
-    def options(chosen):
-        return {} if chosen is None else {"members": chosen, "world_size": world_size}
-
-    def average(chosen):
-        return averaged(ranks, rng, 3, SHAPES, buckets, **options(chosen))
-
-    def fusion(chosen):
-        return fused(ranks, rng, 3, SHAPES, ready, 100, **options(chosen))
-
-    for call in (average, fusion):
-        case, *_ = call(None)
-        trial.elsewhere(call, members, case)
+    for call in (
+        functools.partial(averaged, ranks, rng, 3, SHAPES, buckets),
+        functools.partial(fused, ranks, rng, 3, SHAPES, ready, 100),
+    ):
+        case, *_ = call()
+        trial.elsewhere(call, members, world_size, case)
 
 
 @points(6, "safety")

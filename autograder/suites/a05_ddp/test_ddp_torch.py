@@ -5,7 +5,14 @@ import pytest
 
 from autograder.suites.a05_ddp import oracle, replicas, trial
 from ringside import Machine
-from ringside.checking import LATENCY_SEEDS, Verdict, assert_makespan, assert_ran, rendezvous
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Verdict,
+    assert_makespan,
+    assert_ran,
+    members_of_world,
+    rendezvous,
+)
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import ddp_call, greedy, ring_s
 
@@ -271,17 +278,16 @@ def test_nothing_is_sent_in_no_sync(ranks, rng):
 
 @points(4, "communication")
 def test_given_group_is_used(ranks, rng):
-    members, world_size = trial.strangers(rng, 3)
+    members, world_size = members_of_world(rng, 3)
 
-    def call(chosen):
-        more = {} if chosen is None else {"members": chosen, "world_size": world_size}
-        case, result, net = trained(ranks, rng, 3, **more)
-        for rank, nbytes in enumerate(reduced(result, case, chosen)):
+    def call(**where):
+        case, result, net = trained(ranks, rng, 3, **where)
+        for rank, nbytes in enumerate(reduced(result, case, where.get("members"))):
             check_buckets(nbytes, net, 400, 2, case, rank)
         return case
 
-    case = call(None)
-    trial.elsewhere(call, members, case)
+    case = call()
+    trial.elsewhere(call, members, world_size, case)
 
 
 # -- schedule, safety, memory, speed ---------------------------------------------------------------

@@ -1,5 +1,6 @@
 """overlap.py: each bucket's all-reduce begins while the next layers compute."""
 
+import functools
 import itertools
 import math
 
@@ -14,6 +15,7 @@ from ringside.checking import (
     assert_array,
     assert_makespan,
     assert_ran,
+    members_of_world,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -235,14 +237,11 @@ def test_one_all_reduce_a_bucket(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    members, world_size = trial.strangers(rng, 3)
+    members, world_size = members_of_world(rng, 3)
 
-    def call(chosen):
-        more = {} if chosen is None else {"members": chosen, "world_size": world_size}
-        return stepped(ranks, rng, 3, **more)
-
-    case, *_ = call(None)
-    trial.elsewhere(call, members, case)
+    call = functools.partial(stepped, ranks, rng, 3)
+    case, *_ = call()
+    trial.elsewhere(call, members, world_size, case)
 
 
 def check_launches(result, case, widths, buckets):

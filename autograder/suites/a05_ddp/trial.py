@@ -13,6 +13,7 @@ from ringside.checking import (
     assert_array,
     assert_ran,
     assert_requests_complete,
+    contrasted,
     one_line,
 )
 from ringside.trace import Kind, Op
@@ -101,25 +102,11 @@ def check_requests(result, case):
     assert_requests_complete(result, case, [Kind.COLLECTIVE])
 
 
-def strangers(rng, world_size, count=2):
-    """World ranks that make up ``comm``, in an order of their own, and the world's size."""
-    whole = world_size + count
-    members = [int(rank) for rank in rng.permutation(whole - 1)[:world_size] + 1]
-    if members == sorted(members):
-        members.reverse()
-    return members, whole
-
-
-def elsewhere(call, members, case):
-    """``call(members)``, or a verdict that says on which communicator it went wrong."""
-    try:
-        return call(members)
-    except Verdict as verdict:
-        if verdict.sentence.startswith("not run"):
-            raise
-        call(None)  # wrong on any communicator: that is another test's matter
-        raise case.fail(
-            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
-            f"There: {verdict.sentence}",
-            verdict.detail,
-        ) from None
+def elsewhere(call, members, world_size, case):
+    """``call`` on these members of a world, or a verdict that says where it went wrong."""
+    return contrasted(
+        call,
+        {"members": members, "world_size": world_size},
+        case,
+        f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
+    )

@@ -12,7 +12,10 @@ from ringside.checking import (
     Verdict,
     assert_ran,
     assert_requests_complete,
+    assert_strangers_idle,
     buffered,
+    contrasted,
+    members_of_world,
     rendezvous,
 )
 from ringside.ring_bytes import received_as_ring, sent_as_ring
@@ -95,24 +98,18 @@ def check_bytes(ranks, result, allowed, call, what):
 
 def check_group(rng, call, run):
     """``run(members, world_size)`` is right on ranks of the world in an order of their own."""
-    world_size = call.world_size + 2
-    members = [int(rank) + 1 for rank in rng.permutation(world_size - 1)[: call.world_size]]
-    if members == sorted(members):
-        members.reverse()
-    try:
-        result = run(members, world_size)
-    except Verdict as verdict:
-        if verdict.sentence.startswith("not run"):
-            raise
-        run(None, call.world_size)  # wrong on any group: that is another test's matter
-        raise call.fail(
-            f"right on the whole world, wrong on a group of its ranks {members}. "
-            f"There: {verdict.sentence}",
-            verdict.detail,
-        ) from None
-    for stranger in sorted(set(range(world_size)) - set(members)):
-        if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
-            raise call.fail(f"rank {stranger} of the world, outside the group, took part.")
+
+    def on(members=None, world_size=call.world_size):
+        return run(members, world_size)
+
+    members, world_size = members_of_world(rng, call.world_size)
+    result = contrasted(
+        on,
+        {"members": members, "world_size": world_size},
+        call,
+        f"right on the whole world, wrong on a group of its ranks {members}. There:",
+    )
+    assert_strangers_idle(result, members, call, "the group")
 
 
 def check_any_order(run, call):

@@ -2,10 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from ringside.checking import Case, Verdict, assert_ran, buffered, one_line
+from ringside.formulas import evaluated, plain
 from ringside.ring_bytes import sent_as_ring
 from solutions.a08_tensor_parallel import cost as reference
 
@@ -28,20 +28,7 @@ def drawn(rng, layers=None):
 
 
 def ask(ranks, function, calls):
-    """Evaluate a function of cost.py inside a rank, for a list of calls."""
-    target = f"cost:{function}"
-    result = ranks.call("trials:evaluated", 1, [(target, calls)])
-    assert_ran(result, Case(target, 1, 0))
-    values = result.values[0]
-    if not isinstance(values, list) or len(values) != len(calls):
-        raise Verdict(f"{function} did not answer all of {len(calls)} calls.")
-    return [plain(value) for value in values]
-
-
-def plain(value):
-    """NumPy's numbers, which travel as arrays of no dimension, as Python's."""
-    is_number = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
-    return value.item() if is_number else value
+    return evaluated(ranks, "trials:evaluated", f"cost:{function}", calls)
 
 
 def shown(function, call):

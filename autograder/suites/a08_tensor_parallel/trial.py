@@ -6,6 +6,7 @@ doing nothing, or each its own, earns no points for sending little.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,8 +22,11 @@ from ringside.checking import (
     assert_makespan,
     assert_ran,
     assert_requests_complete,
+    assert_strangers_idle,
     buffered,
+    contrasted,
     rendezvous,
+    with_waiting_sends,
 )
 from ringside.errors import TraceError
 from ringside.machine import Machine
@@ -236,36 +240,19 @@ def check_given_communicator(ranks: Any, asked: Iterable[Asked]) -> None:
         size = each.case.world_size
         world_size = size + 1 + number % 2
         members = list(range(world_size))[: -size - 1 : -1]  # the last ranks first
-        try:
-            result = run(ranks, each, members=members, world_size=world_size)
-        except Verdict as verdict:
-            if verdict.sentence.startswith("not run"):
-                raise
-            run(ranks, each)  # wrong on any communicator: that is another test's matter
-            raise each.case.fail(
-                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
-                f"There: {verdict.sentence}",
-                verdict.detail,
-            ) from None
-        for stranger in sorted(set(range(result.world_size)) - set(members)):
-            if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
-                raise each.case.fail(f"rank {stranger} of the world, outside comm, took part.")
+        result = contrasted(
+            functools.partial(run, ranks, each),
+            {"members": members, "world_size": world_size},
+            each.case,
+            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
+        )
+        assert_strangers_idle(result, members, each.case)
 
 
 def check_safety(ranks: Any, asked: Iterable[Asked]) -> None:
     """Nothing hangs where every send waits for its receive, and everything is waited for."""
     for each in asked:
-        try:
-            result = run(ranks, each, machine=rendezvous())
-        except Verdict as verdict:
-            if verdict.sentence.startswith("not run"):
-                raise
-            run(ranks, each)  # wrong in any case: that is another test's matter
-            raise each.case.fail(
-                f"works only while messages stay below {buffered().eager_threshold_bytes} bytes, "
-                f"where a send does not wait for its receive. Above: {verdict.sentence}",
-                verdict.detail,
-            ) from None
+        result = with_waiting_sends(functools.partial(run, ranks, each), each.case)
         kinds = (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE)
         assert_requests_complete(result, each.case, kinds)
 

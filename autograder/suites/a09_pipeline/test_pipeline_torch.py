@@ -1,5 +1,7 @@
 """pipeline_torch.py: autograd on each stage, messages between them, and recomputation."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from ringside.checking import (
     assert_peers,
     assert_ran,
     assert_requests_complete,
+    contrasted,
+    members_of_world,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -259,18 +263,15 @@ def test_messages_go_to_neighbours_only(ranks, rng):
 
 @points(5, "communication")
 def test_given_group_is_used(ranks, rng):
-    members, world_size = trial.strangers(rng, 3)
-    case, *_ = run(ranks, rng, "one_f_one_b", 3, LENGTHS[:4])
-    try:
-        run(ranks, rng, "one_f_one_b", 3, LENGTHS[:4], members=members, world_size=world_size)
-    except Verdict as verdict:
-        if verdict.sentence.startswith("not run"):
-            raise
-        raise case.fail(
-            f"right on the world, wrong on a group of its ranks {members}. There: "
-            f"{verdict.sentence}",
-            verdict.detail,
-        ) from None
+    members, world_size = members_of_world(rng, 3)
+    step = functools.partial(run, ranks, rng, "one_f_one_b", 3, LENGTHS[:4])
+    case, *_ = step()
+    contrasted(
+        step,
+        {"members": members, "world_size": world_size},
+        case,
+        f"right on the world, wrong on a group of its ranks {members}. There:",
+    )
 
 
 # -- schedule, memory, safety, speed ---------------------------------------------------------------

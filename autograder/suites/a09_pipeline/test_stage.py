@@ -1,5 +1,7 @@
 """stage.py: one interpreter runs our schedules, whatever they are."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ from ringside.checking import (
     assert_own_messages,
     assert_peers,
     assert_requests_complete,
+    contrasted,
     long_wire,
+    members_of_world,
     rendezvous,
 )
 from solutions.a09_pipeline import replayed
@@ -171,20 +175,15 @@ def test_messages_go_to_neighbours_only(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    members, world_size = trial.strangers(rng, 3)
-    case, *_ = run(ranks, rng, "one_f_one_b", 3, UNEQUAL[:4])
-    try:
-        run(
-            ranks, rng, "one_f_one_b", 3, UNEQUAL[:4], members=members, world_size=world_size
-        )  # fmt: skip
-    except Verdict as verdict:
-        if verdict.sentence.startswith("not run"):
-            raise
-        raise case.fail(
-            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
-            f"There: {verdict.sentence}",
-            verdict.detail,
-        ) from None
+    members, world_size = members_of_world(rng, 3)
+    step = functools.partial(run, ranks, rng, "one_f_one_b", 3, UNEQUAL[:4])
+    case, *_ = step()
+    contrasted(
+        step,
+        {"members": members, "world_size": world_size},
+        case,
+        f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
+    )
 
 
 @points(8, "schedule")

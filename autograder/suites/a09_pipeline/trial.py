@@ -252,12 +252,3 @@ def check_work(result, lists, costs, case):
                 f"stage {stage}'s passes took {spent_ps / 1e12:.6g} s of virtual time; the pieces "
                 f"that it was given take {asked_s:.6g} s."
             )
-
-
-def strangers(rng, world_size, count=2):
-    """World ranks that make up ``comm``, in an order of their own, and the world's size."""
-    whole = world_size + count
-    members = [int(rank) for rank in rng.permutation(whole - 1)[:world_size] + 1]
-    if members == sorted(members):
-        members.reverse()
-    return members, whole

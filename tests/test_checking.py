@@ -1,0 +1,94 @@
+"""What public tests and suites share beside the checks themselves: calls, contrasts, strangers."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ringside import Machine, checking
+from ringside.checking import (
+    Call,
+    Case,
+    Verdict,
+    assert_strangers_idle,
+    contrasted,
+    members_of_world,
+    with_waiting_sends,
+)
+
+CASE = Case("ring:all_reduce", 3, 11)
+
+
+def fails(sentence):
+    raise Verdict(sentence, detail="a detail")
+
+
+def test_what_is_right_there_is_given_back_and_not_run_here():
+    runs = []
+    assert contrasted(lambda **there: runs.append(there) or 7, {"seed": 1}, CASE, "Wrong.") == 7
+    assert runs == [{"seed": 1}]
+
+
+def test_what_is_wrong_only_there_is_told_with_its_detail():
+    with pytest.raises(Verdict, match=r"n = 11, float64: wrong far away. There: 2 is 3") as found:
+        contrasted(
+            lambda far=False: fails("2 is 3") if far else 1,
+            {"far": True},
+            CASE,
+            "wrong far away. There:",
+        )
+    assert found.value.detail == "a detail"
+
+
+def test_what_is_wrong_here_too_is_told_as_it_is_here():
+    with pytest.raises(Verdict, match=r"^near\n"):
+        contrasted(lambda far=False: fails("far" if far else "near"), {"far": True}, CASE, "")
+
+
+def test_what_was_not_run_is_said_so():
+    with pytest.raises(Verdict, match=r"^not run: it hangs"):
+        contrasted(lambda far=False: fails("not run: it hangs."), {"far": True}, CASE, "")
+
+
+def test_waiting_sends_are_those_of_a_machine_that_buffers_nothing():
+    def run(machine=None):
+        if machine is not None and machine.eager_threshold_bytes == 0:
+            fails("all are blocked")
+
+    with pytest.raises(Verdict, match=r"stay below 65536 bytes, .* Above: all are blocked"):
+        with_waiting_sends(run, CASE)
+
+
+def test_members_are_out_of_order_and_leave_rank_0_out_where_there_are_strangers():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        members, whole = members_of_world(rng, 3)
+        assert whole == 5 and 0 not in members and members != sorted(set(members))
+        everyone, whole = members_of_world(rng, 3, 0)
+        assert whole == 3 and sorted(everyone) == [0, 1, 2] != everyone
+
+
+@pytest.mark.parametrize(("peers", "collective"), [({2: {0}}, []), ({}, [(0, 2)])])
+def test_a_stranger_that_took_part_is_named(peers, collective):
+    result = SimpleNamespace(
+        world_size=3,
+        peers=lambda rank: peers.get(rank, set()),
+        collectives=[SimpleNamespace(members=members) for members in collective],
+    )
+    with pytest.raises(Verdict, match="rank 2 of the world, outside the group, took part"):
+        assert_strangers_idle(result, [1, 0], CASE, "the group")
+    assert_strangers_idle(result, [1, 0, 2], CASE)
+
+
+def test_a_call_is_named_and_run_where_it_was_made():
+    class Stage(checking.Call):
+        place = "stage"
+
+    call = Call("step:step", 1, 4, about="widths 4, 6", line="ringside run trials.py:try -- --n 4")
+    assert str(call) == "step on 1 rank, widths 4, 6"
+    assert call.reproduce == "ringside run trials.py:try -- --n 4"
+    there = call.on(Machine.load("textbook"), "--seed 1")
+    assert there.reproduce == "ringside run trials.py:try --seed 1 -- --n 4"
+    stages = dataclasses.replace(Stage("stage:run", 2, 4, about="gpipe"), world_size=3)
+    assert str(stages) == "run on 3 stages, gpipe"
