@@ -35,8 +35,22 @@ examples:
   ringside launch ring.py:all_reduce --site local --nodes 2
   ringside launch ring.py:all_reduce --site zaratan --nodes 2 --account NAME --dry-run
   ringside launch ring.py:all_reduce --site zaratan --nodes 2 --set time=00:05:00 -- --n 1000000
+  ringside launch train.py --site zaratan --nodes 2 --gpus-per-node 4 -- --epochs 3
+  ringside launch ring.py:all_reduce --site zaratan --nodes 2 --sweep     on 1, 2, 4, ... ranks
+  ringside launch --jupyter --site zaratan --gpus-per-node 1
 
+A function of comm, or a script of mpi4py, gets MPI's ranks; a function of group, or a script of
+torch, gets torch's: over NCCL with --gpus-per-node, else over gloo on CPUs.
 Leaves run.json and run.trace.gz in the current folder. Lengths: --n, several times if you like.
+"""
+_SITE = """\
+examples:
+  ringside site list                 the sites that come with the kit
+  ringside site show zaratan         its variables, what they mean, where the facts come from
+  ringside site new mine.toml        asks what differs on your cluster, and writes the file
+  ringside site new mine.toml --yes --set partition=cpu --set gpu_partition=gpu     asks nothing
+
+`ringside launch --site mine.toml` takes the file.
 """
 _HANDIN = """\
 examples:
@@ -58,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_check(commands)
     _add_run(commands)
     _add_launch(commands)
+    _add_site(commands)
     _add_handin(commands)
     _add(
         commands,
@@ -137,10 +152,17 @@ def _add_launch(commands: Any) -> None:
     )
     parser.add_argument("target", metavar="FILE[:FUNCTION]", nargs="?")
     parser.add_argument(
-        "--site", default="local", help="local, zaratan or a TOML file (default local)"
+        "--site", default="local", help="a name of `ringside site list`, or a TOML file"
     )
     parser.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="number of nodes (default 1)"
+    )
+    parser.add_argument(
+        "--gpus-per-node",
+        type=int,
+        default=0,
+        metavar="G",
+        help="GPUs of each node, and ranks on it (default 0: no GPUs)",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"
@@ -158,7 +180,27 @@ def _add_launch(commands: Any) -> None:
         "--dry-run", action="store_true", help="print the job script, submit nothing"
     )
     parser.add_argument("--no-wait", action="store_true", help="submit and come back at once")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--sweep", action="store_true", help="run on 1, 2, 4, ... ranks in one job")
+    how.add_argument("--jupyter", action="store_true", help="JupyterLab on a compute node")
     parser.add_argument("--variables", action="store_true", help="list the site's variables")
+
+
+def _add_site(commands: Any) -> None:
+    parser = _add(commands, "site", "list, show and write descriptions of clusters", _SITE)
+    parser.add_argument("action", choices=["list", "show", "new"])
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="of a site; for `new` the file to write, NAME.toml"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="new: the answer to the question for this variable",
+    )
+    parser.add_argument("--description", help="new: the answer to that question")
+    parser.add_argument("--yes", action="store_true", help="new: ask nothing, take the defaults")
 
 
 def _add_handin(commands: Any) -> None:
@@ -186,6 +228,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "check": _check,
         "run": _run,
         "launch": _launch,
+        "site": _site,
         "handin": _handin,
         "doctor": _doctor,
     }
@@ -299,6 +342,8 @@ def _launch(asked: argparse.Namespace) -> int:
     site = Site.load(asked.site)
     if asked.nodes < 1:
         raise launch.LaunchError(f"--nodes ({asked.nodes}) must be at least 1.")
+    if asked.gpus_per_node < 0:
+        raise launch.LaunchError(f"--gpus-per-node ({asked.gpus_per_node}) must be at least 0.")
     shortcuts = [
         f"{name}={getattr(asked, name)}"
         for name in ("account", "partition", "reservation")
@@ -309,6 +354,8 @@ def _launch(asked: argparse.Namespace) -> int:
         for name, variable in site.variables.items():
             print(f"{name} = {settings[name]}\n    {variable.help}")
         return 0
+    if asked.jupyter:
+        return _jupyter(asked, site, settings)
     if asked.target is None:
         raise TargetError("what to launch is missing: `ringside launch ring.py:all_reduce`.")
     lengths, dtype, words = launch.options_of(asked.words)
@@ -322,10 +369,12 @@ def _launch(asked: argparse.Namespace) -> int:
         dtype,
         asked.words if script else words,
         asked.out,
+        asked.gpus_per_node,
+        asked.sweep,
     )
     if asked.dry_run:
         job.check()
-        print(job.script() if site.scheduler != "none" else launch.shown_command(job))
+        print(job.script(), end="")
         return 0
     # What ranks print stands on standard output, unless a program reads that.
     printed = sys.stderr if asked.json else sys.stdout
@@ -335,6 +384,39 @@ def _launch(asked: argparse.Namespace) -> int:
     else:
         print(outcome.text())
     return outcome.exit_status
+
+
+def _jupyter(asked: argparse.Namespace, site: Any, settings: Any) -> int:
+    from ringside.jupyter import Jupyter
+
+    if asked.target is not None or asked.nodes != 1:
+        raise TargetError("--jupyter runs JupyterLab on one node: give it no file and no --nodes.")
+    jupyter = Jupyter(site, settings, asked.gpus_per_node, asked.out)
+    if asked.dry_run:
+        print(jupyter.script(), end="")
+        return 0
+    _say_to_stderr(jupyter.run(_say_to_stderr, wait=not asked.no_wait))
+    return 0
+
+
+def _site(asked: argparse.Namespace) -> int:
+    from ringside import new_site, sites
+
+    if asked.action == "list":
+        for name in sites.names():
+            print(f"{name:<12}  {sites.Site.load(name).description}")
+        return 0
+    if asked.name is None:
+        raise TargetError(f"which? `ringside site {asked.action} NAME`; `ringside site list`.")
+    if asked.action == "show":
+        print(new_site.shown(sites.Site.load(asked.name)))
+        return 0
+    ask = None if asked.yes else new_site.ask_on_terminal
+    path = new_site.write(asked.name, asked.set, asked.description, ask)
+    print(
+        f"{path} is written: `ringside launch FILE:FUNCTION --site {path} --dry-run` shows a job."
+    )
+    return 0
 
 
 def _say_to_stderr(line: str) -> None:

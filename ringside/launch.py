@@ -4,34 +4,45 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
 
     run.json        what ran, where, how long, and of which module (see `ringside.real_rank`)
     run.trace.gz    the calls of one run, which `ringside replay` and the lecture can draw
-    run.sbatch      on a cluster: the job's script
+    run.sbatch      the job's script, which can be run again with `sbatch` (here: `bash`)
     run.log         on a cluster: what the job printed
+    sweep.csv, .svg of a sweep: time over ranks (`ringside.sweep`); run.json is of the most ranks
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from ringside import inputs, slurm
+from ringside import inputs, jobscript, slurm, sweep
 from ringside.draw.units import format_bytes, format_time
-from ringside.errors import RingsideError, TargetError
+from ringside.errors import TargetError
+from ringside.jobscript import Job, LaunchError, mpiexec
 from ringside.sites import Site, Value
+from ringside.trace import write_atomically
 from ringside.world import Target
 
+__all__ = [
+    "LENGTHS",
+    "Launch",
+    "LaunchError",
+    "Outcome",
+    "here_environment",
+    "mpiexec",
+    "options_of",
+    "run",
+]
+
 LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to the bandwidth's
-
-
-class LaunchError(RingsideError):
-    """A run that could not be started, or left no record for a reason that is not the student's."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +95,18 @@ class Launch:
     dtype: str = "float64"
     words: Sequence[str] = ()
     out: Path = Path()
+    gpus_per_node: int = 0
+    sweep: bool = False  # 1, 2, 4, ... ranks one after the other
+
+    @property
+    def job(self) -> Job:
+        """The ranks, and the kind of job that the file or the function needs."""
+        kind = jobscript.kind_of(self.target, self.gpus_per_node)
+        return Job(self.site, self.settings, kind, self.nodes, self.gpus_per_node)
 
     @property
     def world_size(self) -> int:
-        return self.nodes * int(str(self.settings["ranks_per_node"]))
+        return self.job.world_size
 
     @property
     def path(self) -> Path:
@@ -97,13 +116,18 @@ class Launch:
     def scratch(self) -> Path:
         return self.out.resolve() / ".ringside-run"
 
+    @property
+    def sweep_folder(self) -> Path:
+        return self.out.resolve() / "sweep"
+
     def check(self) -> None:
         """Refuse now what would fail only on the cluster.
 
         Raises:
             TargetError: no such function, or one that can't be run on ranks.
-            LaunchError: a folder that the nodes can't see.
+            LaunchError: the site can't run such a job, or the nodes can't see a folder.
         """
+        self.job.check()
         if self.target.function:
             options = inputs.parse_options([*self.words, "--n", "1"])
             inputs.arguments_of_rank(self.path, self.target.function, self.world_size, 0, options)
@@ -115,54 +139,28 @@ class Launch:
                 )
 
     def arguments(self) -> list[str]:
-        """What each rank is given; see `ringside.real_rank`."""
+        """What each rank is given beside its number and its folders; see `ringside.real_rank`."""
         words = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
-        words += ["--world-size", str(self.world_size), "--site", self.site.name]
-        words += ["--out", str(self.out.resolve()), "--scratch", str(self.scratch)]
-        words += ["--deadline-s", str(self.settings["deadline_s"])]
+        words += ["--site", self.site.name, "--deadline-s", str(self.settings["deadline_s"])]
         if self.target.function:
             words += ["--dtype", self.dtype]
             words += [word for n in self.lengths for word in ("--n", str(n))]
         return [*words, *(["--", *self.words] if self.words else [])]
 
-    def launcher(self) -> list[str]:
-        """What starts the ranks, with their number."""
-        words = shlex.split(str(self.settings["launcher"]))
-        if Path(words[0]).name == "srun":
-            return [*words, "--kill-on-bad-exit=1"]  # the number is the job's
-        if words[0] == "mpiexec" and not self.settings.get("environment"):
-            words[0] = mpiexec()  # this environment's; another one's is on the job's PATH
-        return [*words, "-n", str(self.world_size)]
-
     def script(self) -> str:
-        """The job's script for the site's scheduler."""
-        own = os.environ.get("VIRTUAL_ENV") or (sys.prefix if sys.prefix != sys.base_prefix else "")
-        values: dict[str, Any] = {
-            **self.settings,
-            "environment": self.settings.get("environment") or own,
+        """The job's script: for the site's scheduler, or for bash where there is none."""
+        job = self.job
+        values = jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job)
+        values |= {
             "job_name": f"ringside-{self.path.stem}",
-            "nodes": self.nodes,
-            "world_size": self.world_size,
             "folder": str(self.target.folder),
+            "out": str(self.out.resolve()),
+            "sweep": str(self.sweep_folder),
+            "record": str(self.scratch),
             "log": str(self.out.resolve() / "run.log"),
-            "python": "python" if self.settings.get("environment") else sys.executable,
-            "launcher_line": shlex.join(self.launcher()),
             "arguments": shlex.join(self.arguments()),
         }
-        return self.site.render(values)
-
-
-def mpiexec() -> str:
-    """The launcher beside this Python, where the mpich wheel puts it, else the one on PATH.
-
-    Raises:
-        LaunchError: there is none.
-    """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if not found:
-        raise LaunchError("no mpiexec here: `pip install mpich`, or load the cluster's MPI module.")
-    return found
+        return self.site.render("sweep.sbatch.j2" if self.sweep else job.template(), values)
 
 
 def here_environment() -> dict[str, str]:
@@ -178,16 +176,6 @@ def here_environment() -> dict[str, str]:
 
 def _python_path() -> list[str]:
     return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-
-
-def command(launch: Launch) -> list[str]:
-    """The command that runs a launch on this machine."""
-    return [*launch.launcher(), sys.executable, "-m", "ringside.real_rank", *launch.arguments()]
-
-
-def shown_command(launch: Launch) -> str:
-    """The same, as it can be typed."""
-    return shlex.join(command(launch))
 
 
 def run(
@@ -211,6 +199,8 @@ def run(
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(launch.scratch, ignore_errors=True)
+    if launch.sweep:
+        shutil.rmtree(launch.sweep_folder, ignore_errors=True)
     launch.scratch.mkdir()
     before = _stamp(launch.out)
     if launch.site.scheduler == "none":
@@ -236,10 +226,15 @@ def run(
     return outcome
 
 
+def _write_script(launch: Launch) -> Path:
+    script = launch.out.resolve() / "run.sbatch"
+    write_atomically(script, launch.script().encode())
+    return script
+
+
 def _submit(launch: Launch) -> str:
     """Write the job's script and submit it; a refused job leaves nothing."""
-    script = launch.out.resolve() / "run.sbatch"
-    script.write_text(launch.script())
+    script = _write_script(launch)
     (launch.out / "run.log").unlink(missing_ok=True)
     try:
         return slurm.submit(script)
@@ -251,27 +246,36 @@ def _submit(launch: Launch) -> str:
 
 def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None) -> str:
     deadline_s = float(str(launch.settings["deadline_s"]))
+    up_to = "up to " if launch.sweep else ""
     say(
-        f"{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
+        f"{up_to}{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
         "(--set deadline_s=...) ..."
     )
+    num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
     process = subprocess.Popen(
-        command(launch),
-        cwd=launch.target.folder,
-        env=here_environment(),
+        ["bash", str(_write_script(launch))],
         stdin=subprocess.DEVNULL,
         stdout=printed,
         start_new_session=True,
     )
     try:
-        process.wait(deadline_s + 20)  # the ranks end by themselves at the deadline, and say where
+        process.wait(
+            num_runs * (deadline_s + 20)
+        )  # the ranks end by themselves at the deadline, and say where
     except subprocess.TimeoutExpired:
         return "the ranks did not end, and could not say where they were."
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, 9)
-            process.wait()
+        _end(process)
     return ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a script and its launcher, which gets the time to end its ranks."""
+    for number, grace_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace_s)
 
 
 def _stamp(folder: Path) -> tuple[int, int] | None:
@@ -285,28 +289,52 @@ def _stamp(folder: Path) -> tuple[int, int] | None:
 def _outcome(
     launch: Launch, before: tuple[int, int] | None, job_id: str | None, meaning: str
 ) -> Outcome:
-    failures = [
-        json.loads(path.read_text()) for path in sorted(launch.scratch.glob("failure-*.json"))
-    ]
+    failures = _failures(launch)
     if failures:
-        first = min(failures, key=lambda failure: int(failure["rank"]))
+        first = failures[0]
         ours = first["kind"] in ("size", "asked")
         return Outcome("not run" if ours else "failed", first["message"], None, job_id)
     if _stamp(launch.out) in (None, before):
         detail = meaning or "the ranks ended without a word; the lines above may say why."
         return Outcome("failed" if "wall time" in meaning else "not run", detail, None, job_id)
     record = json.loads((launch.out / "run.json").read_text())
-    wrong = [entry["n"] for entry in record["measurements"] if entry["values"] == "wrong"]
+    wrong = _wrong_lengths(launch, record)
     if wrong:
         message = (
             f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
         )
         return Outcome("wrong values", message, record, job_id)
-    return Outcome(
-        "complete",
-        f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in.",
-        record,
-        job_id,
+    written = f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in."
+    if launch.sweep:
+        written = f"{launch.out / 'sweep.csv'} has all times; run.json is of the most ranks."
+    return Outcome("complete", written, record, job_id)
+
+
+def _failures(launch: Launch) -> list[dict[str, Any]]:
+    """What ranks left who failed, the lowest rank first; of a sweep, that of the fewest ranks."""
+    folders = [launch.scratch]
+    if launch.sweep:
+        each = [launch.sweep_folder / str(size) for size in jobscript.sizes(launch.job)]
+        folders = [folder / launch.scratch.name for folder in each]
+    for folder in folders:
+        found = [json.loads(path.read_text()) for path in sorted(folder.glob("failure-*.json"))]
+        found.sort(key=lambda failure: int(failure["rank"]))
+        if found and launch.sweep:
+            found[0]["message"] = f"on {folder.parent.name} ranks: {found[0]['message']}"
+        if found:
+            return found
+    return []
+
+
+def _wrong_lengths(launch: Launch, record: Mapping[str, Any]) -> list[int]:
+    records = list(sweep.runs(launch.sweep_folder).values()) if launch.sweep else [record]
+    return sorted(
+        {
+            entry["n"]
+            for each in records
+            for entry in each["measurements"]
+            if entry["values"] == "wrong"
+        }
     )
 
 

@@ -249,7 +249,7 @@ def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> N
         ("run ring.py:all_reduce --machine textbook,alpha=1", "is not of the form NUMBER=VALUE"),
         ("run ring.py:all_reduce --machine nowhere", "textbook"),
         ("run ring.py:all_reduce --ranks 0", "must be between 1 and"),
-        ("launch ring.py:all_reduce --site nowhere", "there are local, zaratan"),
+        ("launch ring.py:all_reduce --site nowhere", "there are generic, local, "),
         ("launch ring.py:all_reduce --set nodes=3", "site local has the variables"),
         ("launch ring.py:all_reduce --set ranks_per_node=many", "a whole number is wanted"),
         ("check star", "there is no star.py here"),
