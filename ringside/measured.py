@@ -25,7 +25,15 @@ _BY_PART = ("allgather", "gather", "scatter", "reduce_scatter")
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One MPI call of one rank; `ops` as in `ringside.recording`."""
+    """One call of one rank, as `ringside.recorder.Call`; one without a name is the end.
+
+    Attributes:
+        ops: ``["isend", comm, peer, tag, nbytes, request, mode]``, ``["irecv", comm, peer, tag,
+            nbytes, request, (source, tag) as asked, ...]``, ``["wait", requests]`` and
+            ``["collective", comm, request, name, root, sequence, members, part]``, where ``part``
+            are the bytes of this member's part, of an all-to-all those for each member.
+        work: since the call before: FLOPs, their bytes, operators, bytes of those bound by memory.
+    """
 
     name: str
     file: str
@@ -33,14 +41,17 @@ class RecordedCall:
     start_s: float
     end_s: float
     ops: Sequence[Sequence[Any]]
+    work: Sequence[float] = (0.0, 0.0, 0, 0.0)
 
 
 class MeasuredTimeline:
     """The real times of a run, with the names of `ringside.timeline.Timeline`.
 
-    A rank is "communication" inside an MPI call and "compute" between calls: what it
-    waited for in a call can't be seen from outside the MPI library.
+    A rank is "communication" inside a call and "compute" between calls: what it waited for in
+    a call can't be seen from outside the library.
     """
+
+    time_label = "measured time"
 
     def __init__(self, world_size: int, machine_name: str) -> None:
         self.world_size = world_size
@@ -90,23 +101,29 @@ class MeasuredTimeline:
 
 
 def assemble(
-    calls: Sequence[Sequence[RecordedCall]], machine_name: str
+    calls: Sequence[Sequence[RecordedCall]], machine_name: str, *, cut: bool = False
 ) -> tuple[Trace, MeasuredTimeline]:
     """Return the trace and the timeline of a run.
 
     Args:
         calls: per rank, in order.
         machine_name: where it ran, for the headings.
+        cut: some ranks stopped writing before the end: messages and collectives that not all of
+            their ranks wrote down are left out.
     """
-    builder = _Builder(len(calls))
+    builder = _Builder(len(calls), cut)
     timeline = MeasuredTimeline(len(calls), machine_name)
     for rank, own in enumerate(calls):
         at_s = 0.0
         for call in own:
             if call.start_s > at_s:
                 gap_ps = round((call.start_s - at_s) * PS)
-                builder.add(rank, Op(Kind.COMPUTE, detail=(0, 0, gap_ps, "between calls")), at_s)
+                flops, nbytes, kernels, moved = call.work
+                detail = (flops, nbytes, gap_ps, "between calls", kernels, moved)
+                builder.add(rank, Op(Kind.COMPUTE, detail=detail), at_s)
                 timeline.spans[rank].append(Span(rank, at_s, call.start_s, "compute", "", ""))
+            if not call.name:
+                break
             site = Site(call.name, call.file, call.line)
             for op in call.ops:
                 builder.add_recorded(rank, op, site, call)
@@ -120,10 +137,12 @@ def assemble(
 
 
 class _Builder:
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, cut: bool = False) -> None:
+        self.cut = cut
         self.ops: list[list[Op]] = [[] for _ in range(world_size)]
         self.times_s: list[list[float]] = [[] for _ in range(world_size)]
         self.sites: dict[Site, int] = {}
+        self.incomplete: set[tuple[int, int]] = set()  # (rank, index): collectives that some lack
         self.done_s: dict[tuple[int, int], float] = {}  # (rank, request): when the wait ended
 
     def add(self, rank: int, op: Op, time_s: float) -> None:
@@ -144,14 +163,17 @@ class _Builder:
             for request in fields[0]:
                 self.done_s[rank, request] = call.end_s
         else:
-            comm, request, name, root, sequence, members, nbytes = fields
-            detail = (name, sequence, root, tuple(members), (nbytes,))
+            comm, request, name, root, sequence, members, part = fields
+            nbytes = sum(part) if isinstance(part, list | tuple) else part
+            detail = (name, sequence, root, tuple(members), part)
             made = Op(Kind.COLLECTIVE, -1, 0, nbytes, comm, request, -1, detail, number)
         self.add(rank, made, call.start_s)
 
     def finish(self, machine_name: str) -> Trace:
         self._pair()
         self._complete_collectives()
+        if self.cut:
+            self._drop_what_others_lack()
         return Trace(len(self.ops), self.ops, list(self.sites), machine_name)
 
     def _pair(self) -> None:
@@ -178,24 +200,43 @@ class _Builder:
 
     def _complete_collectives(self) -> None:
         """Give every member the sizes of all members' parts, and one name to each collective."""
-        parts: dict[tuple[str, tuple[int, ...], int], dict[int, int]] = defaultdict(dict)
+        parts: dict[tuple[str, tuple[int, ...], int], dict[int, Any]] = defaultdict(dict)
         places = []
         for rank, ops in enumerate(self.ops):
             for index, op in enumerate(ops):
                 if op.kind == Kind.COLLECTIVE:
-                    _, sequence, _, members, _ = op.detail
-                    parts[op.comm, members, sequence][members.index(rank)] = op.nbytes
+                    _, sequence, _, members, part = op.detail
+                    parts[op.comm, members, sequence][members.index(rank)] = part
                     places.append((rank, index))
         for rank, index in places:
             op = self.ops[rank][index]
             name, sequence, root, members, _ = op.detail
-            sizes = [parts[op.comm, members, sequence].get(m, 0) for m in range(len(members))]
-            if name == "alltoall":
-                sizes = [size // len(members) for size in sizes for _ in members]
-            elif name not in _BY_PART:
-                sizes = [sizes[root]]
-            detail = (name, sequence, root, members, tuple(sizes))
-            self.ops[rank][index] = op._replace(detail=detail)
+            found = parts[op.comm, members, sequence]
+            self.ops[rank][index] = op._replace(
+                detail=(name, sequence, root, members, _sizes(name, root, len(members), found))
+            )
+            if len(found) < len(members):
+                self.incomplete.add((rank, index))
+
+    def _drop_what_others_lack(self) -> None:
+        """Leave out what has no other side, and waiting for it."""
+        paired = [
+            {op.message for ops in self.ops for op in ops if op.kind == kind}
+            for kind in (Kind.ISEND, Kind.IRECV)
+        ]
+        for rank, ops in enumerate(self.ops):
+            kept, dropped = [], set()
+            for index, op in enumerate(ops):
+                message = op.kind in (Kind.ISEND, Kind.IRECV)
+                alone = message and not all(op.message in side for side in paired)
+                if (rank, index) in self.incomplete or alone:
+                    dropped.add(op.request)
+                    continue
+                if op.kind == Kind.WAIT:
+                    op = op._replace(detail=tuple(n for n in op.detail if n not in dropped))
+                kept.append((op, self.times_s[rank][index]))
+            self.ops[rank] = [op for op, _ in kept]
+            self.times_s[rank] = [time_s for _, time_s in kept]
 
     def messages(self, trace: Trace) -> list[Message]:
         """Each message from the call that sent it to the end of the call that received it."""
@@ -215,3 +256,17 @@ class _Builder:
                         Message(source, rank, op.tag, op.nbytes, start_s, start_s, end_s, where)
                     )
         return sorted(result, key=lambda message: (message.start_s, message.source, message.dest))
+
+
+def _sizes(name: str, root: int, size: int, parts: dict[int, Any]) -> tuple[int, ...]:
+    """Counted bytes of a collective, in the form that ``ringside.lowering`` wants."""
+    if name == "alltoall":
+        return tuple(nbytes for m in range(size) for nbytes in _cut(parts.get(m, 0), size))
+    if name in _BY_PART:
+        return tuple(parts.get(m, 0) for m in range(size))
+    return (parts.get(root, 0),)
+
+
+def _cut(part: Any, size: int) -> list[int]:
+    """What a member gives each of the others, where it is not known one by one."""
+    return list(part) if isinstance(part, list | tuple) else [part // size] * size

@@ -1,4 +1,4 @@
-"""A communicator that writes down what a real run does: `Recorder` and `record`.
+"""A communicator that writes down what a real run does: `record`.
 
 `record(MPI.COMM_WORLD, recorder)` is a communicator of mpi4py's own class, on the same
 handle; its calls do what they always do, and leave on the recorder
@@ -13,23 +13,14 @@ Only real ranks import this module: it loads the machine's MPI.
 from __future__ import annotations
 
 import pickle
-import sys
-import sysconfig
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from ringside.recorder import Call, Recorder
 from ringside.wire import Mode
-
-_HERE = str(Path(__file__).parent)
-_STDLIB = sysconfig.get_path("stdlib")
 
 # A member's part of these collectives is what it gets, of all others what it gives.
 _GETS = ("reduce_scatter", "scatter")
@@ -65,74 +56,6 @@ _COLLECTIVES: dict[str, tuple[str, tuple[str, ...]]] = {
     "scatter": ("scatter", ("sendobj", "root")),
     "alltoall": ("alltoall", ("sendobj",)),
 }
-
-
-@dataclass
-class Call:
-    """One MPI call of one rank."""
-
-    name: str
-    file: str
-    line: int
-    start_s: float
-    end_s: float = -1.0
-    ops: list[list[Any]] = field(default_factory=list)
-
-
-class Recorder:
-    """What one rank did, and what it is doing."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        self.current: Call | None = None
-        self.origin_s = time.perf_counter()
-        self.num_requests = 0
-        self.enabled = True
-
-    def restart(self) -> None:
-        """Forget everything; time begins now."""
-        self.calls = []
-        self.num_requests = 0
-        self.origin_s = time.perf_counter()
-
-    def now_s(self) -> float:
-        return time.perf_counter() - self.origin_s
-
-    @contextmanager
-    def call(self, name: str) -> Iterator[Call]:
-        """One call from the student's code; a call made by a call belongs to the outer one."""
-        if self.current is not None:
-            yield self.current
-            return
-        file, line = _student_line()
-        record = self.current = Call(name, file, line, self.now_s())
-        try:
-            yield record
-        finally:
-            self.current = None
-            record.end_s = self.now_s()
-            if self.enabled:
-                self.calls.append(record)
-
-    def request(self) -> int:
-        self.num_requests += 1
-        return self.num_requests - 1
-
-
-def _student_line() -> tuple[str, int]:
-    """The innermost line that is neither this kit's nor a library's."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if is_student_file(name):
-            return Path(name).name, frame.f_lineno
-        frame = frame.f_back
-    return "", 0
-
-
-def is_student_file(name: str) -> bool:
-    """Whether a line of this file is the student's: neither this kit's nor a library's."""
-    return not (name.startswith((_HERE, _STDLIB, "<")) or "site-packages" in name)
 
 
 class RecordingRequest(MPI.Request):

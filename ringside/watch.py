@@ -23,13 +23,11 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ringside.errors import DeadlineError
+from ringside.recorder import Recorder, student_frame
 from ringside.trace import write_atomically
-
-if TYPE_CHECKING:
-    from ringside.recording import Recorder
 
 _GRACE_S = 1.0  # for all ranks to have written their line
 
@@ -68,19 +66,15 @@ class Watch:
         os._exit(1)
 
     def where(self) -> str:
-        """What this rank is doing: the MPI call it is in, or the line it computes at."""
+        """What this rank is doing: the call it is in, or the line it computes at."""
         call = self.recorder.current
         if call is not None:
-            return f"{call.name}  {call.file}:{call.line}"
-        from ringside.recording import is_student_file
-
-        frame = sys._current_frames().get(self._main)
-        while frame is not None:
+            return f"{call.name}  {call.file}:{call.line}" if call.file else call.name
+        frame = student_frame(sys._current_frames().get(self._main))
+        if frame is not None:
             name = frame.f_code.co_filename
-            if is_student_file(name):
-                text = linecache.getline(name, frame.f_lineno).strip()
-                return f"{text or '(computing)'}  {Path(name).name}:{frame.f_lineno}"
-            frame = frame.f_back
+            text = linecache.getline(name, frame.f_lineno).strip()
+            return f"{text or '(computing)'}  {Path(name).name}:{frame.f_lineno}"
         return "has returned from the function and waits for the others"
 
     def _everybody(self) -> list[str]:
@@ -99,7 +93,7 @@ def watched(comm: Any, deadline_s: float) -> Any:
 
     For scripts under ``mpiexec``; the watch ends with the process.
     """
-    from ringside.recording import Recorder, record
+    from ringside.recording import record
 
     folder = comm.bcast(tempfile.mkdtemp(prefix="ringside-watch-") if comm.rank == 0 else None)
     recorder = Recorder()

@@ -629,7 +629,9 @@ def _memory(told: Any) -> dict[str, Any]:
 def compute(
     *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
 ) -> None:
-    """Declare work of this rank, so that virtual time passes for it; no-op outside a rank.
+    """Declare work of this rank, so that virtual time passes for it.
+
+    On a real rank it is counted, for the trace; elsewhere nothing happens.
 
     Args:
         num_flops: floating-point operations.
@@ -637,7 +639,9 @@ def compute(
         seconds: the time itself, in place of the machine's roofline.
         phase: what timelines call it.
     """
-    from ringside import link
+    from ringside import link, recorder
 
     if link.inside_rank():
         link.current().compute(num_flops, nbytes, seconds, phase or "compute")
+    else:
+        recorder.declared(num_flops, nbytes)

@@ -20,7 +20,8 @@ PROGRAM = """
 import dataclasses, json, sys
 import numpy as np
 from mpi4py import MPI
-from ringside.recording import Recorder, record
+from ringside.recorder import Recorder
+from ringside.recording import record
 
 recorder = Recorder()
 comm = record(MPI.COMM_WORLD, recorder)
