@@ -77,8 +77,8 @@ def main() -> None:
         inputs, targets = batch(new, size, step, rank, world_size)
         loss = loss_of(wrapped, inputs.to(device), targets.to(device))
         loss.backward()
+        held = state_bytes(model, optimizer)  # now that there are gradients
         optimizer.step()
-        held = state_bytes(model, optimizer)
         optimizer.zero_grad()
         losses.append(mean(loss))
         wait(device)

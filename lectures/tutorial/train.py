@@ -64,6 +64,7 @@ def communication(strategy: str, nbytes: int, num_layers: int) -> dict[str, Any]
 
 def main() -> None:
     asked, device = parse(), join()
+    checkpoint.listen()  # for USR1, which the job's script passes on when the time is nearly up
     rank, world_size = dist.get_rank(), dist.get_world_size()
     name = asked.size or ("small" if device.type == "cuda" else "tiny")
     size, text = SIZES[name], read(asked.text)
@@ -84,8 +85,8 @@ def main() -> None:
         inputs, targets = batch(text, size, step, rank, world_size)
         loss = loss_of(model, inputs.to(device), targets.to(device))
         loss.backward()
+        held = state_bytes(model, optimizer)  # now that there are gradients
         optimizer.step()
-        held = state_bytes(model, optimizer)
         optimizer.zero_grad()
         losses.append(mean(loss))
         wait(device)
