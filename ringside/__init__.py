@@ -14,6 +14,7 @@ from ringside.errors import (
 from ringside.machine import Machine
 from ringside.magic import load_ipython_extension
 from ringside.public_tests import check
+from ringside.recorder import recorded
 from ringside.replay import replay
 from ringside.timeline import Timeline
 from ringside.trace import Trace
@@ -39,6 +40,7 @@ __all__ = [
     "check",
     "compute",
     "load_ipython_extension",
+    "recorded",
     "replay",
     "run",
     "trace_torch",

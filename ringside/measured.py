@@ -142,6 +142,7 @@ class _Builder:
         self.ops: list[list[Op]] = [[] for _ in range(world_size)]
         self.times_s: list[list[float]] = [[] for _ in range(world_size)]
         self.sites: dict[Site, int] = {}
+        self.started: list[set[int]] = [set() for _ in range(world_size)]  # requests
         self.incomplete: set[tuple[int, int]] = set()  # (rank, index): collectives that some lack
         self.done_s: dict[tuple[int, int], float] = {}  # (rank, request): when the wait ended
 
@@ -159,14 +160,19 @@ class _Builder:
             comm, peer, tag, nbytes, request, asked = fields[:6]
             made = Op(Kind.IRECV, peer, tag, nbytes, comm, request, -1, tuple(asked), number)
         elif kind == "wait":
-            made = Op(Kind.WAIT, detail=tuple(fields[0]), site=number)
-            for request in fields[0]:
+            # What was started before the record began is not in it.
+            known = tuple(request for request in fields[0] if request in self.started[rank])
+            if not known:
+                return
+            made = Op(Kind.WAIT, detail=known, site=number)
+            for request in known:
                 self.done_s[rank, request] = call.end_s
         else:
             comm, request, name, root, sequence, members, part = fields
             nbytes = sum(part) if isinstance(part, list | tuple) else part
             detail = (name, sequence, root, tuple(members), part)
             made = Op(Kind.COLLECTIVE, -1, 0, nbytes, comm, request, -1, detail, number)
+        self.started[rank].add(made.request)
         self.add(rank, made, call.start_s)
 
     def finish(self, machine_name: str) -> Trace:
@@ -234,6 +240,8 @@ class _Builder:
                     continue
                 if op.kind == Kind.WAIT:
                     op = op._replace(detail=tuple(n for n in op.detail if n not in dropped))
+                    if not op.detail:
+                        continue
                 kept.append((op, self.times_s[rank][index]))
             self.ops[rank] = [op for op, _ in kept]
             self.times_s[rank] = [time_s for _, time_s in kept]

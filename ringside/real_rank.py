@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ringside import real_run
-from ringside.recorder import Recorder, counting
+from ringside.recorder import Recorder, recording_here
 from ringside.watch import Watch
 from ringside.world import Target
 
@@ -47,6 +47,9 @@ class MpiRanks(real_run.Ranks):
     def gather(self, value: Any) -> list[Any]:
         return list(self._world.gather(value) or [])
 
+    def together(self) -> None:
+        self._world.Barrier()
+
     def given(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return arguments
 
@@ -55,16 +58,16 @@ class MpiRanks(real_run.Ranks):
 
     def time_s(self, call: Callable[[], Any]) -> float:
         self._recorder.enabled = False
-        self._world.Barrier()
+        self.together()
         start_s = time.perf_counter()
         call()
         return time.perf_counter() - start_s
 
     def record_call(self, call: Callable[[], Any]) -> None:
-        self._world.Barrier()
+        self.together()
         self._recorder.restart()
         self._recorder.enabled = True
-        with counting(self._recorder):
+        with recording_here(self._recorder, self.together):
             call()
         self._recorder.end()
 
@@ -80,7 +83,7 @@ class MpiRanks(real_run.Ranks):
 def main() -> int:
     """Be a rank; returns the exit status."""
     asked = real_run.parse(real_run.parser("python -m ringside.real_rank"))
-    real_run.write_whole_lines()
+    real_run.begin()
     from mpi4py import MPI
 
     from ringside.recording import record
@@ -103,7 +106,7 @@ def main() -> int:
             measurements = real_run.measure(target, asked, ranks)
         else:
             MPI.COMM_WORLD = comm  # type: ignore[misc]  # what the script's import will find
-            real_run.run_script(target, asked, recorder)
+            real_run.run_script(target, asked, ranks, recorder)
     real_run.leave_record(asked, target, ranks, recorder, measurements, started)
     watch.close()
     return 0

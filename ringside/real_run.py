@@ -16,6 +16,7 @@ script is run and recorded as it is. Then rank 0 writes ``run.json``, a trace an
                         or "not compared"
     makespan_s          of the recorded call or script
     trace, trace_sha256 the file beside it
+    asked_to_stop       some rank was told to leave a checkpoint (``ringside.checkpoint``)
     trace_is_cut        some rank stopped writing before the end: a script made too many calls
     timeline            the picture's file
 """
@@ -43,11 +44,11 @@ from typing import Any
 
 import numpy as np
 
-from ringside import __version__, inputs
+from ringside import __version__, checkpoint, inputs
 from ringside.errors import Frame, RankError, RingsideError
 from ringside.measured import MeasuredTimeline, RecordedCall, assemble
 from ringside.notebook import module_sha256
-from ringside.recorder import Recorder, counting, is_student_file
+from ringside.recorder import Recorder, is_student_file, recording_here
 from ringside.trace import write_atomically
 from ringside.watch import report_failure
 from ringside.world import Target
@@ -77,6 +78,10 @@ class Ranks(ABC):
     @abstractmethod
     def gather(self, value: Any) -> list[Any]:
         """The same on rank 0; an empty list on the others."""
+
+    @abstractmethod
+    def together(self) -> None:
+        """Return when all ranks have called this."""
 
     @abstractmethod
     def given(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -133,7 +138,13 @@ def parse(made: argparse.ArgumentParser, words: Sequence[str] | None = None) -> 
     return asked
 
 
-def write_whole_lines() -> None:
+def begin() -> None:
+    """What every rank does first."""
+    checkpoint.listen()
+    _write_whole_lines()
+
+
+def _write_whole_lines() -> None:
     """With PYTHONUNBUFFERED set, print writes each word by itself, and lines of ranks mix."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -246,7 +257,7 @@ def _checksum(digests: Sequence[str]) -> str:
 # -- a script ------------------------------------------------------------------------------------
 
 
-def run_script(target: Target, asked: argparse.Namespace, recorder: Recorder) -> None:
+def run_script(target: Target, asked: argparse.Namespace, ranks: Ranks, recorder: Recorder) -> None:
     """Run the file as ``python FILE WORDS`` would."""
     path = str(target.folder / target.file)
     sys.argv = [path, *asked.words]
@@ -254,7 +265,7 @@ def run_script(target: Target, asked: argparse.Namespace, recorder: Recorder) ->
     recorder.restart()
     recorder.enabled = True
     try:
-        with counting(recorder):
+        with recording_here(recorder, ranks.together):
             runpy.run_path(path, run_name="__main__")
     finally:
         recorder.end()
@@ -272,11 +283,11 @@ def leave_record(
     started: float,
 ) -> None:
     """Bring together what all ranks wrote down, and let rank 0 write the files."""
-    own = [socket.gethostname(), ranks.device, recorder.full, recorder.written()]
-    everybody = ranks.gather(own)
+    own = [socket.gethostname(), ranks.device, recorder.full, checkpoint.seen()]
+    everybody = ranks.gather([*own, recorder.written()])
     if ranks.rank != 0:
         return
-    hosts, devices, full, calls = (list(part) for part in zip(*everybody, strict=True))
+    hosts, devices, full, told, calls = (list(part) for part in zip(*everybody, strict=True))
     trace, timeline = assemble(
         [[RecordedCall(*call) for call in of_rank] for of_rank in calls],
         f"site {asked.site}",
@@ -308,6 +319,7 @@ def leave_record(
         "trace": trace_path.name,
         "trace_sha256": hashlib.sha256(trace_path.read_bytes()).hexdigest(),
         "trace_is_cut": any(full),
+        "asked_to_stop": any(told),
         "timeline": picture.name,
     }
     write_atomically(asked.out / "run.json", json.dumps(record, indent=1).encode() + b"\n")

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ringside import real_run
-from ringside.recorder import HostClock, Recorder, counting
+from ringside.recorder import HostClock, Recorder, recording_here
 from ringside.watch import Watch
 from ringside.world import Target
 
@@ -96,6 +96,21 @@ class TorchRanks(real_run.Ranks):
     def _get(self, key: str) -> Any:
         return json.loads(zlib.decompress(self._store.get(key)))
 
+    def together(self) -> None:
+        """Where there is a group of all ranks: its barrier is closer than the store's.
+
+        Before that, and after it, they meet in the store.
+        """
+        import torch.distributed as dist
+
+        if not dist.is_initialized():
+            if self.has_met:
+                self.allgather(None)
+        elif self._torch_device.type == "cuda":
+            dist.barrier(device_ids=[self._torch_device.index])
+        else:
+            dist.barrier()
+
     # -- calls -----------------------------------------------------------------------------------
 
     @property
@@ -120,7 +135,7 @@ class TorchRanks(real_run.Ranks):
 
     def time_s(self, call: Callable[[], Any]) -> float:
         clock = clock_of(self._torch_device)
-        self._begin_together()
+        self.together()
         clock.restart()
         begin = clock.mark()
         call()
@@ -136,18 +151,13 @@ class TorchRanks(real_run.Ranks):
             (counter, counted_operators(counter)),
         ):
             recorder.enabled = False
-            with recording(recorder), counting(recorder), counted:
-                self._begin_together()
+            with recording(recorder), recording_here(recorder, self.together), counted:
+                self.together()
                 recorder.restart()
                 recorder.enabled = True
                 call()
                 recorder.end()
         self._recorder.take_work_of(counter)
-
-    def _begin_together(self) -> None:
-        import torch.distributed as dist
-
-        dist.barrier()
 
     def about(self) -> dict[str, Any]:
         import torch
@@ -248,7 +258,7 @@ def main() -> int:
     parser = real_run.parser("python -m ringside.real_torch_rank")
     parser.add_argument("--backend", choices=("gloo", "nccl"), default="gloo")
     asked = real_run.parse(parser)
-    real_run.write_whole_lines()
+    real_run.begin()
     rank = int(os.environ.get("RANK", "0"))
     why_not = _wrong_start(asked)
     if why_not:
@@ -330,7 +340,7 @@ def _run_script(
 
     _meet_where_the_script_initialises(ranks, recorder)
     with recording(recorder):
-        real_run.run_script(target, asked, recorder)
+        real_run.run_script(target, asked, ranks, recorder)
     if ranks.world_size > 1 and not ranks.has_met:
         dist.init_process_group("gloo")
         ranks.meet()

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,18 +82,23 @@ class Recorder:
 
     def restart(self) -> None:
         """Forget everything; time begins now."""
-        self.calls = []
-        self.num_requests = 0
+        self.calls = []  # requests keep their numbers: those of before are not taken for new ones
         self.full = False
         self._work = [0.0, 0.0, 0, 0.0]
         self.clock.restart()
 
     @contextmanager
-    def call(self, name: str) -> Iterator[Call]:
-        """One call from the student's code; a call made by a call belongs to the outer one."""
+    def call(self, name: str, *, more: bool = False) -> Iterator[Call]:
+        """One call from the student's code; a call made by a call belongs to the outer one.
+
+        Args:
+            more: it is the rest of the call before.
+        """
         if self.current is not None:
             yield self.current
             return
+        if self.enabled and not more and len(self.calls) == self.most_calls:
+            self.enabled, self.full = False, True
         file, line = self._student_line()
         record = self.current = Call(name, file, line, self.clock.mark())
         try:
@@ -107,8 +112,6 @@ class Recorder:
     def _keep(self, record: Call) -> None:
         record.work, self._work = self._work, [0.0, 0.0, 0, 0.0]
         self.calls.append(record)
-        if self.most_calls is not None and len(self.calls) >= self.most_calls:
-            self.enabled, self.full = False, True
 
     def end(self) -> None:
         """The run is over: what was computed after the last call counts, nothing after this."""
@@ -164,20 +167,49 @@ def is_student_file(name: str) -> bool:
     return not (name.startswith((_HERE, _STDLIB, "<")) or "site-packages" in name)
 
 
-_active: list[Recorder] = []
+_active: list[tuple[Recorder, Callable[[], None]]] = []  # what a process records, if anything
 
 
 @contextmanager
-def counting(recorder: Recorder) -> Iterator[None]:
-    """Inside, work that ``ringside.compute`` declares is the recorder's."""
-    _active.append(recorder)
+def recording_here(recorder: Recorder, together: Callable[[], None]) -> Iterator[None]:
+    """Inside, ``ringside.compute`` and ``recorded`` mean this recorder.
+
+    Args:
+        together: returns when all ranks have called it.
+    """
+    _active.append((recorder, together))
     try:
         yield
     finally:
-        _active.remove(recorder)
+        _active.pop()
 
 
 def declared(num_flops: float, nbytes: float) -> None:
     """Work that a program declares on a real rank; it is counted, if anybody counts."""
     if _active:
-        _active[-1].counted(num_flops, nbytes)
+        _active[-1][0].counted(num_flops, nbytes)
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """In a script under ``ringside launch``: record what happens inside, and nothing else.
+
+    Without it the whole script is recorded, from ``init_process_group`` on. All ranks enter it, and
+    wait for each other there; entered several times, the last time counts. Elsewhere it does
+    nothing.
+
+        for step in range(num_steps):
+            with ringside.recorded() if step == 5 else contextlib.nullcontext():
+                train(step)
+    """
+    if not _active:
+        yield
+        return
+    recorder, together = _active[-1]
+    together()
+    recorder.restart()
+    recorder.enabled = True
+    try:
+        yield
+    finally:
+        recorder.end()

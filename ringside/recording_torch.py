@@ -144,9 +144,10 @@ class _Recording:
             (_ProcessGroup, "_start_coalescing", self._start_coalescing),
             (_ProcessGroup, "_end_coalescing", self._end_coalescing),
         ):
-            original = getattr(of, name)
-            self.replaced.append((of, name, original))
-            setattr(of, name, made(original))
+            for kind in (of, *of.__subclasses__()):
+                if name in vars(kind):
+                    self.replaced.append((kind, name, vars(kind)[name]))
+                    setattr(kind, name, made(getattr(kind, name)))
 
     def end(self) -> None:
         """Take them away again."""
@@ -172,7 +173,7 @@ class _Recording:
             path, members = self._group(given["process_group"])
             shown, ops = read(given, members)
             if caller == _C10D:
-                shown = _called(frame)
+                shown = _called(frame) or shown
             with self.recorder.call(f"{shown}{_peer(ops)}") as call:
                 started = self._write(call, path, members, ops)
                 result = operator.redispatch(rest, *args, **kwargs)
@@ -249,7 +250,7 @@ class _Recording:
                 return original(work, *args, **kwargs)
             blocking = sys._getframe(1).f_code.co_filename == _C10D
             name = started.call.name if blocking else f"{started.call.name}.wait()"
-            with self.recorder.call(name) as call:
+            with self.recorder.call(name, more=blocking) as call:
                 result = original(work, *args, **kwargs)
                 self._waited(call, started)
             if blocking:
@@ -376,8 +377,10 @@ def _called(frame: FrameType | None) -> str:
     """The function of torch.distributed that the program called."""
     name = ""
     while frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED):
-        own = frame.f_code.co_filename == _C10D and frame.f_code.co_name != "batch_isend_irecv"
-        name = frame.f_code.co_name if own else name
+        called = frame.f_code.co_name
+        public = called != "batch_isend_irecv" and not called.startswith("_")
+        if public and frame.f_code.co_filename == _C10D:
+            name = called
         frame = frame.f_back
     return name
 

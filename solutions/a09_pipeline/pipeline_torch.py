@@ -18,7 +18,8 @@ Rules:
   point-to-point calls of torch.distributed on it may be used.
 - Every legal schedule of ``Forward`` and ``Backward``, with any number of chunks, must run.
 - Tensors are float64. Modules are in training mode, and may draw random numbers (dropout).
-- The file runs unchanged under ``torchrun``, with gloo.
+- The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs: what you
+  create lies where the module's parameters lie.
 """
 
 import torch
@@ -86,7 +87,8 @@ def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompu
             return
         own = modules[action.chunk]
         width = own.width_in if forward else own.width_out
-        buffer = torch.empty(batch_sizes[action.microbatch], width, dtype=torch.float64)
+        weight = next(own.parameters())  # the buffer lies where it lies
+        buffer = weight.new_empty(batch_sizes[action.microbatch], width)
         rank = dist.get_global_rank(group, piece % num_stages)
         request = dist.irecv(buffer, rank, group, tag(forward, piece, action.microbatch))
         arriving[action] = buffer, request
