@@ -19,9 +19,9 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # What pip cannot bring: a command that shows it is there, and Debian's package.
 SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge \
 	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
-	smpirun:libsimgrid-dev
+	smpirun:libsimgrid-dev shellcheck:shellcheck
 
-.PHONY: help install system demo test test-fast build lectures slides site verify benchmarks conformance bundle lint format doctor clean
+.PHONY: help install system demo test test-fast build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -37,7 +37,7 @@ install: $(STAMP)  ## .venv with the kit in it
 
 # Missing system packages are installed where we may, and named where we may not:
 # then only the tests that need them are skipped, each with its reason.
-system:  ## bubblewrap, Slurm, Chromium, SimGrid from Debian's packages
+system:  ## bubblewrap, Slurm, Chromium, SimGrid, shellcheck from Debian's packages
 	@missing=""; \
 	for pair in $(SYSTEM); do \
 		PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; \
@@ -93,6 +93,9 @@ bundle: $(STAMP)  ## the students' tree, in build/
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+golden: $(STAMP)  ## render the job scripts in tests/cluster/golden anew, after a template changed
+	@RENEW_GOLDEN=1 $(PY) -m pytest -q tests/cluster/test_golden.py
 
 format: $(STAMP)  ## let ruff format and mend
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -17,18 +17,23 @@ from autograder.assignment import Assignment, AssignmentError
 from autograder.course import PUBLIC_SECRET, Course
 from autograder.outcome import Outcome
 from autograder.sandbox import SandboxUnavailable, best_tier
+from ringside.errors import RingsideError
 from ringside.trace import write_atomically
 
 EXAMPLES = """examples:
   autograder build                                      solutions/ -> assignments/
   autograder grade a03_allreduce FOLDER --json out.json a folder of modules, or of notebooks
   autograder grade a03_allreduce build/submitted --jobs 8
+  autograder grade a03_allreduce build/submitted --executor slurm --site zaratan
   autograder report a03_allreduce --csv grades.csv      the class that nbgrader collected
   autograder verify a03_allreduce                       the suite against what it must catch
 
 exit status: 0 done, whatever the scores; 1 what was asked about is not so (build --check,
 verify); 2 something could not be graded, or the command was wrong, and the message says what.
 """
+
+
+FAULTS = (AssignmentError, RingsideError, SandboxUnavailable, pipeline.PathError, OSError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     action: Callable[[argparse.Namespace], int] = options.action
     try:
         return action(options)
-    except (AssignmentError, SandboxUnavailable, pipeline.PathError, OSError) as error:
+    except FAULTS as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -82,7 +87,16 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the results; - is stdout")
     sub.add_argument("--feedback", type=Path, metavar="FOLDER", help="write a page per submission")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
-    sub.add_argument("--executor", choices=["local"], default="local", help="where to grade")
+    sub.add_argument(
+        "--executor",
+        choices=["local", "slurm"],
+        default="local",
+        help="where to grade: here, or first as a job array (on --site)",
+    )
+    sub.add_argument("--site", help="the cluster of --executor slurm; `ringside site list`")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"
+    )
     _add_grading_options(sub)
 
     sub = command("report", class_report, "scores, failed tests, similar submissions of a class")
@@ -177,6 +191,8 @@ def grade(options: argparse.Namespace) -> int:
     """`autograder grade`"""
     course = Course.here()
     plan = plans.load(options.assignment, course)
+    if options.executor == "slurm":
+        _grade_on_cluster(plan, options, course)
     outcomes = grade_paths(plan, options.paths, options, course)
     to_stdout = options.json is not None and str(options.json) == "-"
     if options.json is not None:
@@ -196,6 +212,28 @@ def grade(options: argparse.Namespace) -> int:
             "No course secret is set: hidden inputs can be guessed (see README).", file=sys.stderr
         )
     return _status(outcomes)
+
+
+def _grade_on_cluster(plan: Assignment, options: argparse.Namespace, course: Course) -> None:
+    """Fill the store of results on a cluster; what is missing then is graded here."""
+    from autograder.grading_array import GradingArray
+    from ringside.sites import Site
+
+    if options.site is None:
+        raise pipeline.PathError("--executor slurm needs --site; `ringside site list`.")
+    site = Site.load(options.site)
+    submissions = [submission.path for submission in pipeline.find(plan, options.paths)]
+    array = GradingArray(
+        site,
+        site.settings(options.set),
+        plan.name,
+        submissions,
+        Path.cwd(),
+        course.build / "array" / plan.name,
+        options.trust_submissions,
+    )
+    graded = array.run(lambda line: print(line, file=sys.stderr, flush=True))
+    print(f"{graded} of {len(submissions)} were graded there.", file=sys.stderr)
 
 
 def _status(outcomes: Sequence[Outcome]) -> int:

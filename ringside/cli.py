@@ -48,7 +48,7 @@ examples:
   ringside site list                 the sites that come with the kit
   ringside site show zaratan         its variables, what they mean, where the facts come from
   ringside site new mine.toml        asks what differs on your cluster, and writes the file
-  ringside site new mine.toml --yes --set partition=cpu --set gpu_partition=gpu     asks nothing
+  ringside site new mine.toml --yes --set account=NAME --set modules=gcc,openmpi     asks nothing
 
 `ringside launch --site mine.toml` takes the file.
 """

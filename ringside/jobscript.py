@@ -154,13 +154,23 @@ class Job:
             "tasks_per_node": tasks_per_node,
             "cpus_per_task": cpus * (self.ranks_per_node // tasks_per_node),
             "threads_per_rank": cpus,
-            "checkpoint_signal_s": self.signal_s(),
         }
 
     def signal_s(self) -> int:
         """Seconds before the end at which ranks are told; 0 where the job is too short for it."""
         signal_s = self.number("checkpoint_signal_s")
         return signal_s if not self.local and seconds(str(self.settings["time"])) > signal_s else 0
+
+    def deadline_s(self, *, script: bool) -> int:
+        """Seconds after which ranks say where they are and end: so a hang explains itself.
+
+        A script, which may train for hours, has its wall time for it, unless ``deadline_s`` was set.
+        """
+        own = self.number("deadline_s")
+        was_set = own != self.site.variables["deadline_s"].value
+        if self.local or was_set or not script:
+            return own
+        return max(own, seconds(str(self.settings["time"])) - 30)  # in time to be heard
 
 
 def _items(settings: Mapping[str, Value], name: str) -> list[str]:
@@ -208,12 +218,17 @@ def launcher(job: Job) -> tuple[str, str]:
     return shlex.join(words), '-n "$ranks"'
 
 
-def run_values(job: Job) -> dict[str, Any]:
-    """What the templates of one run are filled with, beside names and folders."""
+def run_values(job: Job, *, script: bool) -> dict[str, Any]:
+    """What the templates of one run are filled with, beside names and folders.
+
+    A script may write a checkpoint and go on from it, so its ranks are told before the time is up.
+    """
     start, _ = launcher(job) if job.kind == "mpi4py" else ("", "")
     if start and Path(shlex.split(start)[0]).name != "srun":
         start = f"{start} -n {job.world_size}"
-    return {**job.values(), **python_here(job), "launcher": start}
+    signal_s = job.signal_s() if script else 0
+    own = {"launcher": start, "checkpoint_signal_s": signal_s}
+    return {**job.values(), **python_here(job), **own}
 
 
 def sweep_values(job: Job) -> dict[str, Any]:
@@ -230,11 +245,10 @@ def sweep_values(job: Job) -> dict[str, Any]:
     }
 
 
-def service_values(job: Job, cpus: int) -> dict[str, Any]:
-    """What templates of one process on each node are filled with: Jupyter, grading."""
-    values = {**job.values(), **python_here(job)}
-    values |= {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": cpus}
-    return values
+def service_values(job: Job, cpus: int, threads: int) -> dict[str, Any]:
+    """What templates of one process on one node are filled with: Jupyter, grading."""
+    own = {"tasks_per_node": 1, "cpus_per_task": cpus, "threads_per_rank": threads}
+    return {**job.values(), **python_here(job), **own}
 
 
 def mpiexec() -> str:

@@ -35,7 +35,7 @@ class Jupyter:
         job = Job(self.site, self.settings, "nccl" if self.gpus else "gloo", 1, self.gpus)
         folder = self.folder.resolve()
         cpus = job.ranks_per_node * int(job.values()["threads_per_rank"])
-        values = jobscript.service_values(job, cpus) | {
+        values = jobscript.service_values(job, cpus, cpus) | {
             "job_name": "ringside-jupyter",
             "folder": str(folder),
             "log": str(folder / "jupyter.log"),

@@ -141,7 +141,8 @@ class Launch:
     def arguments(self) -> list[str]:
         """What each rank is given beside its number and its folders; see `ringside.real_rank`."""
         words = [f"{self.path}:{self.target.function}" if self.target.function else str(self.path)]
-        words += ["--site", self.site.name, "--deadline-s", str(self.settings["deadline_s"])]
+        deadline_s = self.job.deadline_s(script=self.target.function is None)
+        words += ["--site", self.site.name, "--deadline-s", str(deadline_s)]
         if self.target.function:
             words += ["--dtype", self.dtype]
             words += [word for n in self.lengths for word in ("--n", str(n))]
@@ -150,7 +151,10 @@ class Launch:
     def script(self) -> str:
         """The job's script: for the site's scheduler, or for bash where there is none."""
         job = self.job
-        values = jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job)
+        script = self.target.function is None
+        values = (
+            jobscript.sweep_values(job) if self.sweep else jobscript.run_values(job, script=script)
+        )
         values |= {
             "job_name": f"ringside-{self.path.stem}",
             "folder": str(self.target.folder),
@@ -304,6 +308,13 @@ def _outcome(
             f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
         )
         return Outcome("wrong values", message, record, job_id)
+    missing = _sizes_without_a_record(launch)
+    if missing:
+        message = (
+            f"no record of {', '.join(map(str, missing))} ranks; the lines above may say why. "
+            f"{launch.out / 'sweep.csv'} has the others."
+        )
+        return Outcome("failed", message, record, job_id)
     written = f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in."
     if launch.sweep:
         written = f"{launch.out / 'sweep.csv'} has all times; run.json is of the most ranks."
@@ -324,6 +335,13 @@ def _failures(launch: Launch) -> list[dict[str, Any]]:
         if found:
             return found
     return []
+
+
+def _sizes_without_a_record(launch: Launch) -> list[int]:
+    if not launch.sweep:
+        return []
+    found = sweep.runs(launch.sweep_folder)
+    return [size for size in jobscript.sizes(launch.job) if size not in found]
 
 
 def _wrong_lengths(launch: Launch, record: Mapping[str, Any]) -> list[int]:

@@ -21,8 +21,8 @@ _MEANING = {
     "CANCELLED": "somebody cancelled it (scancel), or its account has no units left.",
 }
 _REASONS = {
-    "AssociationJobLimit": "the account has too many jobs, or few units left: see `sbalance`.",
-    "AssocGrpBillingMinutes": "the account has no units left: `sbalance` shows it.",
+    "AssociationJobLimit": "the account has too many jobs, or few units left: `sshare -U`.",
+    "AssocGrpBillingMinutes": "the account has no units left: `sshare -U` shows its use.",
     "InvalidAccount": "the account doesn't exist: --set account=NAME.",
     "PartitionTimeLimit": "the partition allows less time: --set time=HH:MM:SS.",
     "PartitionNodeLimit": "the partition has fewer nodes than asked for.",
@@ -74,7 +74,7 @@ def _cure(message: str) -> str:
             "`--site local`, or look at the script with --dry-run."
         )
     if "Invalid account" in message:
-        return "\nName yours with --set account=NAME; `sbalance` lists them."
+        return "\nName yours with --set account=NAME; `sshare -U` lists them."
     if "partition" in message.lower():
         return "\n`sinfo -s` lists the partitions; choose one with --set partition=NAME."
     return ""

@@ -77,16 +77,21 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """For people."""
+    """For people: the table, and what its last column is."""
     lines = []
     for row in rows:
         length = f"n = {row['n']:>9,}  " if row["n"] is not None else ""
         speedup = f"speedup {row['speedup']:.2f}" if row["speedup"] is not None else ""
         lines.append(
-            f"  {row['ranks']:>4} ranks on {row['nodes']} nodes  {length}"
+            f"  {_some(row['ranks'], 'rank'):>9} on {_some(row['nodes'], 'node')}  {length}"
             f"{format_time(row['time_s']):>9}  {speedup}"
         )
+    lines.append("  speedup: the time on the fewest ranks over the time on so many")
     return "\n".join(lines)
+
+
+def _some(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def draw(rows: Sequence[Row], path: Path) -> bool:

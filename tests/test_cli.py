@@ -249,9 +249,13 @@ def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> N
         ("run ring.py:all_reduce --machine textbook,alpha=1", "is not of the form NUMBER=VALUE"),
         ("run ring.py:all_reduce --machine nowhere", "textbook"),
         ("run ring.py:all_reduce --ranks 0", "must be between 1 and"),
-        ("launch ring.py:all_reduce --site nowhere", "there are generic, local, "),
+        ("launch ring.py:all_reduce --site nowhere", "generic, local, "),
         ("launch ring.py:all_reduce --set nodes=3", "site local has the variables"),
         ("launch ring.py:all_reduce --set ranks_per_node=many", "a whole number is wanted"),
+        ("launch ring.py:all_reduce --set torch_launcher=x", "must be one of srun, torchrun"),
+        ("launch ring.py:all_reduce --gpus-per-node -1", "must be at least 0"),
+        ("launch ring.py:all_reduce --nodes 2 --gpus-per-node 2", "site local is one machine"),
+        ("launch --jupyter ring.py:all_reduce", "give it no file"),
         ("check star", "there is no star.py here"),
         ("handin", "holds no notebook with %%writefile cells"),
     ],
@@ -266,7 +270,7 @@ def test_what_is_asked_wrongly_is_refused_with_the_cure(
 
 def test_every_example_in_the_help_can_be_read_by_the_parser() -> None:
     parser = cli.build_parser()
-    for text in (cli._CHECK, cli._RUN, cli._LAUNCH, cli._HANDIN):
+    for text in (cli._CHECK, cli._RUN, cli._LAUNCH, cli._SITE, cli._HANDIN):
         examples = re.findall(r"^  ringside (.*?)(?:   .*)?$", text, re.MULTILINE)
         assert examples
         for example in examples:
@@ -423,6 +427,57 @@ def test_launch_tells_a_students_failure_from_ours(
     status, output, _ = ringside(f"launch ring.py:{function} --json -- --n 10")
     assert status == 1
     assert expected in json.loads(output)["message"]
+
+
+@pytest.mark.mpi
+def test_launch_leaves_the_script_that_it_ran(folder: Path, ringside: Run) -> None:
+    line = "launch ring.py:all_reduce --json -- --n 10"
+    script = ringside(line.replace("--json", "--dry-run"))[1]
+    status, output, _ = ringside(line)
+    assert status == 0
+    assert (folder / "run.sbatch").read_text() == script
+    (folder / "run.json").unlink()
+    again = subprocess.run(["bash", "run.sbatch"], cwd=folder, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    record = json.loads((folder / "run.json").read_text())
+    assert record["module_sha256"] == json.loads(output)["run"]["module_sha256"]
+
+
+@pytest.mark.mpi
+def test_a_sweep_leaves_a_table_and_the_run_of_the_most_ranks(folder: Path, ringside: Run) -> None:
+    status, output, errors = ringside("launch ring.py:all_reduce --sweep --json -- --n 10 --n 20")
+    assert status == 0, errors
+    rows = (folder / "sweep.csv").read_text().splitlines()
+    assert rows[0] == "ranks,nodes,n,nbytes,time_s,speedup,values"
+    found = [tuple(row.split(",")[k] for k in (0, 1, 2, 3, 6)) for row in rows[1:]]
+    assert found == [
+        (p, "1", n, nbytes, "right")
+        for p in ("1", "2")
+        for n, nbytes in (("10", "80"), ("20", "160"))
+    ]
+    assert json.loads(output)["run"]["world_size"] == 2
+    assert Trace.load(folder / "run.trace.gz").world_size == 2
+    assert "ranks" in (folder / "sweep.svg").read_text()
+
+
+@pytest.mark.mpi
+def test_a_sweep_names_the_number_of_ranks_that_failed(folder: Path, ringside: Run) -> None:
+    status, output, _ = ringside("launch ring.py:stop --sweep --json -- --n 10")
+    assert status == 1
+    assert "on 2 ranks: rank 1 raised ValueError at ring.py" in json.loads(output)["message"]
+    status, output, _ = ringside("launch ring.py:halving_doubling --sweep --json -- --n 10")
+    assert status == 1  # right on 1 rank, wrong on 2
+    assert "the values are wrong at n = 10" in json.loads(output)["message"]
+
+
+def test_jupyter_on_a_node_says_how_to_reach_it_and_tells_nobody_else(ringside: Run) -> None:
+    status, script, _ = ringside("launch --jupyter --site zaratan --gpus-per-node 1 --dry-run")
+    assert status == 0
+    assert "#SBATCH --gres=gpu:a100:1\n" in script
+    assert 'ssh -N -L $port:$node:$port $(id -un)@login.zaratan.umd.edu"' in script
+    started = script[script.rindex("exec ") :]
+    assert "token" not in started.lower()  # command lines can be read by everybody on the node
+    assert script.index("chmod 600 ") < script.index("?token=")
 
 
 def test_the_job_script_says_all_that_the_site_asks_for(folder: Path, ringside: Run) -> None:
