@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringside.errors import RingsideError, RunError, TargetError
+
+if TYPE_CHECKING:
+    from ringside.outcome import Outcome
 
 _CHECK = """\
 examples:
@@ -38,10 +41,12 @@ examples:
   ringside launch train.py --site zaratan --nodes 2 --gpus-per-node 4 -- --epochs 3
   ringside launch ring.py:all_reduce --site zaratan --nodes 2 --sweep     on 1, 2, 4, ... ranks
   ringside launch --jupyter --site zaratan --gpus-per-node 1
+  ringside launch --follow 123456      come back to a job after Ctrl-C or --no-wait
 
 A function of comm, or a script of mpi4py, gets MPI's ranks; a function of group, or a script of
 torch, gets torch's: over NCCL with --gpus-per-node, else over gloo on CPUs.
 Leaves run.json and run.trace.gz in the current folder. Lengths: --n, several times if you like.
+Exit status 0: done; 1: the student's file failed; 2: the cluster did, or the command was wrong.
 """
 _SITE = """\
 examples:
@@ -183,6 +188,7 @@ def _add_launch(commands: Any) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--sweep", action="store_true", help="run on 1, 2, 4, ... ranks in one job")
     how.add_argument("--jupyter", action="store_true", help="JupyterLab on a compute node")
+    parser.add_argument("--follow", metavar="JOB", help="follow a job that was launched before")
     parser.add_argument("--variables", action="store_true", help="list the site's variables")
 
 
@@ -339,6 +345,8 @@ def _launch(asked: argparse.Namespace) -> int:
     from ringside.sites import Site
     from ringside.world import Target
 
+    if asked.follow:
+        return _say_outcome(asked, launch.follow(asked.follow, asked.out, _say_to_stderr))
     site = Site.load(asked.site)
     if asked.nodes < 1:
         raise launch.LaunchError(f"--nodes ({asked.nodes}) must be at least 1.")
@@ -379,6 +387,10 @@ def _launch(asked: argparse.Namespace) -> int:
     # What ranks print stands on standard output, unless a program reads that.
     printed = sys.stderr if asked.json else sys.stdout
     outcome = launch.run(job, _say_to_stderr, wait=not asked.no_wait, printed=printed)
+    return _say_outcome(asked, outcome)
+
+
+def _say_outcome(asked: argparse.Namespace, outcome: Outcome) -> int:
     if asked.json:
         _print_json(outcome.as_json())
     else:

@@ -12,21 +12,20 @@ A launch leaves in the folder that it was asked to (``--out``, else the current 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from ringside import inputs, jobscript, slurm, sweep
-from ringside.draw.units import format_bytes, format_time
+from ringside import inputs, jobscript, outcome, slurm
 from ringside.errors import TargetError
 from ringside.jobscript import Job, LaunchError, mpiexec
+from ringside.outcome import Awaited, Outcome
 from ringside.sites import Site, Value
 from ringside.trace import write_atomically
 from ringside.world import Target
@@ -43,44 +42,6 @@ __all__ = [
 ]
 
 LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to the bandwidth's
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a launch ended: its record, or what went wrong and whose fault it is."""
-
-    status: str  # "complete" | "submitted" | "wrong values" | "failed" | "not run"
-    message: str
-    record: Mapping[str, Any] | None = None
-    job_id: str | None = None
-
-    @property
-    def exit_status(self) -> int:
-        statuses = {"complete": 0, "submitted": 0, "wrong values": 1, "failed": 1}
-        return statuses.get(self.status, 2)
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "status": self.status,
-            "message": self.message,
-            "job_id": self.job_id,
-            "run": self.record,
-        }
-
-    def text(self) -> str:
-        """For people: the measurements, or what went wrong."""
-        if self.record is None:
-            return f"{self.status}: {self.message}"
-        record = self.record
-        hosts = ", ".join(dict.fromkeys(record["hosts"]))
-        lines = [f"{record['target']} on {record['world_size']} ranks of {hosts}"]
-        for entry in record["measurements"]:
-            lines.append(
-                f"  n = {entry['n']:>9,}  {format_bytes(entry['nbytes']):>9}  "
-                f"{format_time(entry['median_s']):>9}  values {entry['values']}"
-            )
-        return "\n".join([*lines, f"{self.status}: {self.message}"])
 
 
 @dataclass(frozen=True)
@@ -114,7 +75,7 @@ class Launch:
 
     @property
     def scratch(self) -> Path:
-        return self.out.resolve() / ".ringside-run"
+        return outcome.scratch(self.out)
 
     @property
     def sweep_folder(self) -> Path:
@@ -202,32 +163,78 @@ def run(
     """
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
+    _refuse_beside_another_job(launch.out)
     shutil.rmtree(launch.scratch, ignore_errors=True)
     if launch.sweep:
         shutil.rmtree(launch.sweep_folder, ignore_errors=True)
     launch.scratch.mkdir()
-    before = _stamp(launch.out)
+    sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()
+    awaited = Awaited(launch.out, outcome.stamp(launch.out), sizes)
     if launch.site.scheduler == "none":
         try:
-            job_id, meaning = None, _run_here(launch, say, printed)
+            meaning = _run_here(launch, say, printed)
         except BaseException:
             shutil.rmtree(launch.scratch, ignore_errors=True)
             raise
-    else:
-        job_id = _submit(launch)
-        say(f"job {job_id}: submitted to {launch.site.name}")
-        if not wait:
-            return Outcome("submitted", f"`squeue -j {job_id}` shows the job.", None, job_id)
-        try:
-            meaning = slurm.follow(job_id, launch.out / "run.log", say).meaning
-        except KeyboardInterrupt:
-            say(f"job {job_id} goes on: `squeue -j {job_id}` shows it, `scancel {job_id}` ends it.")
-            raise
-    outcome = _outcome(launch, before, job_id, meaning)
-    if outcome.record is None and before is not None:
-        say(f"{launch.out / 'run.json'} is still that of an earlier run.")
-    shutil.rmtree(launch.scratch, ignore_errors=True)
-    return outcome
+        return _finish(awaited, awaited.here(meaning), say)
+    awaited = replace(awaited, job_id=_submit(launch))
+    awaited.save()
+    say(f"job {awaited.job_id}: submitted to {launch.site.name}")
+    if not wait:
+        return Outcome("submitted", _how_to_come_back(awaited), None, awaited.job_id)
+    return _follow(awaited, say)
+
+
+def follow(job_id: str, out: Path, say: Callable[[str], None]) -> Outcome:
+    """Wait for the end of a job that was launched with ``out`` as its folder.
+
+    Raises:
+        RingsideError: no such job was launched from there, or Slurm can't be asked.
+    """
+    awaited = Awaited.load(out)
+    if awaited is None or awaited.job_id != job_id:
+        other = f"; job {awaited.job_id} was" if awaited else ""
+        raise LaunchError(
+            f"job {job_id} was not launched from {out.resolve()}, or has been followed to its "
+            f"end{other}. `--out FOLDER` names the folder that it was launched with."
+        )
+    return _follow(awaited, say)
+
+
+def _follow(awaited: Awaited, say: Callable[[str], None]) -> Outcome:
+    assert awaited.job_id
+    try:
+        ended = slurm.follow(awaited.job_id, awaited.out / "run.log", say)
+    except KeyboardInterrupt:
+        say(f"job {awaited.job_id} goes on. {_how_to_come_back(awaited)}")
+        raise
+    return _finish(awaited, awaited.of_job(ended), say)
+
+
+def _how_to_come_back(awaited: Awaited) -> str:
+    own = awaited.out.resolve() != Path.cwd()
+    folder = f" --out {shlex.quote(str(awaited.out))}" if own else ""
+    return (
+        f"`ringside launch --follow {awaited.job_id}{folder}` follows it, "
+        f"`squeue -j {awaited.job_id}` shows it, `scancel {awaited.job_id}` ends it."
+    )
+
+
+def _finish(awaited: Awaited, result: Outcome, say: Callable[[str], None]) -> Outcome:
+    if result.record is None and awaited.before is not None:
+        say(f"{awaited.out / 'run.json'} is still that of an earlier run.")
+    shutil.rmtree(outcome.scratch(awaited.out), ignore_errors=True)
+    return result
+
+
+def _refuse_beside_another_job(out: Path) -> None:
+    """Two jobs can't leave their records in one folder."""
+    other = Awaited.load(out)
+    if other is not None and other.job_id and slurm.goes_on(other.job_id):
+        raise LaunchError(
+            f"job {other.job_id} was launched with the same folder and hasn't ended. "
+            f"{_how_to_come_back(other)} `--out FOLDER` gives the new one a folder of its own."
+        )
 
 
 def _write_script(launch: Launch) -> Path:
@@ -280,80 +287,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(grace_s)
-
-
-def _stamp(folder: Path) -> tuple[int, int] | None:
-    try:
-        status = (folder / "run.json").stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ino
-
-
-def _outcome(
-    launch: Launch, before: tuple[int, int] | None, job_id: str | None, meaning: str
-) -> Outcome:
-    failures = _failures(launch)
-    if failures:
-        first = failures[0]
-        ours = first["kind"] in ("size", "asked")
-        return Outcome("not run" if ours else "failed", first["message"], None, job_id)
-    if _stamp(launch.out) in (None, before):
-        detail = meaning or "the ranks ended without a word; the lines above may say why."
-        return Outcome("failed" if "wall time" in meaning else "not run", detail, None, job_id)
-    record = json.loads((launch.out / "run.json").read_text())
-    wrong = _wrong_lengths(launch, record)
-    if wrong:
-        message = (
-            f"the values are wrong at n = {', '.join(map(str, wrong))}; `ringside check` says more."
-        )
-        return Outcome("wrong values", message, record, job_id)
-    missing = _sizes_without_a_record(launch)
-    if missing:
-        message = (
-            f"no record of {', '.join(map(str, missing))} ranks; the lines above may say why. "
-            f"{launch.out / 'sweep.csv'} has the others."
-        )
-        return Outcome("failed", message, record, job_id)
-    written = f"{launch.out / 'run.json'} and run.trace.gz are written; hand them in."
-    if launch.sweep:
-        written = f"{launch.out / 'sweep.csv'} has all times; run.json is of the most ranks."
-    return Outcome("complete", written, record, job_id)
-
-
-def _failures(launch: Launch) -> list[dict[str, Any]]:
-    """What ranks left who failed, the lowest rank first; of a sweep, that of the fewest ranks."""
-    folders = [launch.scratch]
-    if launch.sweep:
-        each = [launch.sweep_folder / str(size) for size in jobscript.sizes(launch.job)]
-        folders = [folder / launch.scratch.name for folder in each]
-    for folder in folders:
-        found = [json.loads(path.read_text()) for path in sorted(folder.glob("failure-*.json"))]
-        found.sort(key=lambda failure: int(failure["rank"]))
-        if found and launch.sweep:
-            found[0]["message"] = f"on {folder.parent.name} ranks: {found[0]['message']}"
-        if found:
-            return found
-    return []
-
-
-def _sizes_without_a_record(launch: Launch) -> list[int]:
-    if not launch.sweep:
-        return []
-    found = sweep.runs(launch.sweep_folder)
-    return [size for size in jobscript.sizes(launch.job) if size not in found]
-
-
-def _wrong_lengths(launch: Launch, record: Mapping[str, Any]) -> list[int]:
-    records = list(sweep.runs(launch.sweep_folder).values()) if launch.sweep else [record]
-    return sorted(
-        {
-            entry["n"]
-            for each in records
-            for entry in each["measurements"]
-            if entry["values"] == "wrong"
-        }
-    )
 
 
 def options_of(words: Sequence[str]) -> tuple[list[int], str, list[str]]:

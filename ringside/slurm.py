@@ -5,42 +5,45 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from ringside import endings
+from ringside.endings import Ended, Look
 from ringside.errors import RingsideError
 
-_WAITING = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "REQUEUED", "SUSPENDED", "RESIZING"}
-_MEANING = {
-    "TIMEOUT": "it reached its wall time; --set time=HH:MM:SS asks for more, if it doesn't hang.",
-    "OUT_OF_MEMORY": "it used more memory than it asked for: --set memory_per_cpu=4G.",
-    "NODE_FAIL": "a node failed; that is the cluster's fault. Launch it again.",
-    "BOOT_FAIL": "a node did not start; that is the cluster's fault. Launch it again.",
-    "PREEMPTED": "another job took its place; that is no fault of yours. Launch it again.",
-    "CANCELLED": "somebody cancelled it (scancel), or its account has no units left.",
+_GOES_ON = {
+    "PENDING",
+    "CONFIGURING",
+    "RUNNING",
+    "COMPLETING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "RESIZING",
+    "SIGNALING",
+    "SPECIAL_EXIT",
+    "STAGE_OUT",
+    "STOPPED",
+    "SUSPENDED",
 }
-_REASONS = {
-    "AssociationJobLimit": "the account has too many jobs, or few units left: `sshare -U`.",
-    "AssocGrpBillingMinutes": "the account has no units left: `sshare -U` shows its use.",
-    "InvalidAccount": "the account doesn't exist: --set account=NAME.",
-    "PartitionTimeLimit": "the partition allows less time: --set time=HH:MM:SS.",
-    "PartitionNodeLimit": "the partition has fewer nodes than asked for.",
-    "ReqNodeNotAvail": "the nodes are down or kept free (a maintenance, a reservation).",
-}
+# After these Slurm may put the job back in the queue, a moment after it said so.
+_PERHAPS_AGAIN = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
+_SLOWEST_S = 5.0  # a queue may be long, and asking Slurm is not free
+_WORD_S = 1.0  # until what Slurm has decided stands in the log and in its answers
+_KEPT = 1_000_000  # characters of a job's log in which its end is looked for
 
 
 class SlurmError(RingsideError):
-    """Slurm refused a command; the message is Slurm's own and, where we know it, a cure."""
+    """Slurm refused a command; the message is Slurm's own and, where we know it, a cure.
 
+    ``end`` is the job's end in the words of `ringside.endings`.
+    """
 
-@dataclass(frozen=True)
-class Ended:
-    """How a job ended."""
-
-    job_id: str
-    state: str
-    meaning: str
+    def __init__(self, message: str, end: str = "no cluster") -> None:
+        super().__init__(message)
+        self.end = end
 
 
 def submit(script: Path) -> str:
@@ -50,83 +53,189 @@ def submit(script: Path) -> str:
         SlurmError: there is no sbatch, or it refused the script.
     """
     try:
-        result = subprocess.run(
-            ["sbatch", "--parsable", script.name],
-            cwd=script.parent,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        result = _ask(["sbatch", "--parsable", script.name], script.parent)
     except FileNotFoundError:
         raise SlurmError(
             "sbatch isn't on this machine: run this on a login node of the cluster, "
             "or try `--site local`, or look at the script with --dry-run."
         ) from None
     if result.returncode:
-        raise SlurmError(f"sbatch refused the job: {result.stderr.strip()}{_cure(result.stderr)}")
-    return result.stdout.strip().split(";")[0]
+        message = result.stderr.strip()
+        end, cure = endings.refused(message)
+        raise SlurmError(f"sbatch refused the job: {message}\n{cure}".strip(), end)
+    return result.stdout.strip().splitlines()[-1].split(";")[0]
 
 
-def _cure(message: str) -> str:
-    if "configuration source" in message or "Unable to contact slurm" in message:
-        return (
-            "\nSlurm's commands are here, but no cluster: run this on a login node, or try "
-            "`--site local`, or look at the script with --dry-run."
-        )
-    if "Invalid account" in message:
-        return "\nName yours with --set account=NAME; `sshare -U` lists them."
-    if "partition" in message.lower():
-        return "\n`sinfo -s` lists the partitions; choose one with --set partition=NAME."
-    return ""
+def cancel(job_id: str) -> None:
+    """Take a job out of the queue."""
+    _ask(["scancel", job_id])
+
+
+def goes_on(job_id: str) -> bool:
+    """Whether a job waits or runs; False too where Slurm can't be asked."""
+    try:
+        look = _look(job_id)
+    except SlurmError:
+        return False
+    return isinstance(look, Look) and look.state in _GOES_ON
 
 
 def follow(job_id: str, log: Path, say: Callable[[str], None], interval_s: float = 0.3) -> Ended:
-    """Wait until a job has ended; hand new lines of its log and changes of its state to ``say``."""
-    state = reason = ""
-    shown = missing = 0
+    """Wait until a job has ended, and explain its end.
+
+    A job that Slurm starts again by itself is followed on. One that can never start is
+    taken out of the queue.
+
+    Args:
+        job_id: Slurm's number.
+        log: the file that the job prints to.
+        say: gets new lines of the log and changes of the job's state.
+        interval_s: seconds between the first two looks; later ones come less often.
+
+    Raises:
+        SlurmError: there is no Slurm here.
+    """
+    tail = _Tail(log, say)
+    seen = Look("")
+    asked_s, hopeless, silent = interval_s, 0, 0
     while True:
-        now = _state(job_id)
-        shown = _say_new_lines(log, shown, say)
-        if now is None:
-            # squeue forgets a job some minutes after its end, and may fail for a moment before.
-            missing += 1
-            if missing > 5:
-                return Ended(job_id, state or "UNKNOWN", _MEANING.get(state, ""))
-        elif now != (state, reason):
-            missing = 0
-            state, reason = now
-            say(f"job {job_id}: {state}{_why(reason)}")
-        if now is not None and state not in _WAITING:
-            shown = _say_new_lines(log, shown, say)
-            return Ended(job_id, state, _MEANING.get(state, ""))
-        time.sleep(interval_s)
-        interval_s = min(interval_s * 1.2, 5.0)  # a queue may be long, and squeue is not free
+        look = _look(job_id)
+        tail.show()
+        if isinstance(look, str):  # Slurm doesn't answer; the job isn't concerned
+            silent += 1
+            if silent == 10:
+                say(f"job {job_id}: Slurm doesn't answer ({look}); still asking.")
+        elif look is None:
+            return _forgotten(job_id, seen, tail.since_start)
+        else:
+            silent = 0
+            if look.restarts > seen.restarts and seen.state:
+                time.sleep(_WORD_S)
+                tail.show()
+                say(f"job {job_id}: {endings.restarted(look, tail.since_start)}")
+                tail.start_again()
+            if (look.state, look.reason) != (seen.state, seen.reason):
+                say(f"job {job_id}: {look.state}{_why(look)}")
+                asked_s = interval_s
+            seen = look
+            if look.state not in _GOES_ON and not _starts_again(job_id, look):
+                tail.show()
+                return endings.ended(job_id, look, tail.since_start)
+            verdict = _never_starts(look)
+            hopeless = hopeless + 1 if verdict else 0
+            if verdict and hopeless == 3:  # a reason may be wrong for a moment
+                cancel(job_id)
+                end, meaning = verdict
+                return Ended(job_id, look.state, "", end, f"{meaning} The job is cancelled.")
+        time.sleep(asked_s)
+        asked_s = min(asked_s * 1.2, _SLOWEST_S)
 
 
-def _state(job_id: str) -> tuple[str, str] | None:
-    result = subprocess.run(
-        ["squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T|%r"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    match = re.match(r"(\w+)\|(.*)", result.stdout)
-    return (match[1], match[2] if match[1] == "PENDING" else "") if match else None
+def _starts_again(job_id: str, look: Look) -> bool:
+    """Whether Slurm puts a job back in the queue that it has taken off its nodes."""
+    if look.state not in _PERHAPS_AGAIN:
+        return False
+    time.sleep(_WORD_S)
+    later = _look(job_id)
+    return isinstance(later, Look) and later.restarts > look.restarts
 
 
-def _why(reason: str) -> str:
+def _why(look: Look) -> str:
     """Why a job waits, where Slurm says it."""
-    if reason in ("", "None"):
-        return ""
-    return f" ({reason}: {_REASONS.get(reason, 'it waits its turn')})"
+    if look.state != "PENDING" or look.reason in ("", "None"):
+        return f" on {look.nodes}" if look.state == "RUNNING" and look.nodes else ""
+    words = endings.waits(look.reason)
+    return f" ({look.reason})" if words == look.reason else f" ({look.reason}: {words})"
 
 
-def _say_new_lines(log: Path, shown: int, say: Callable[[str], None]) -> int:
+def _never_starts(look: Look) -> tuple[str, str] | None:
+    if look.state != "PENDING":
+        return None
+    total = None
+    if look.reason.startswith(("PartitionNodeLimit", "PartitionConfig")):
+        counted = _ask(["sinfo", "-h", "-p", look.partition, "-o", "%D"])
+        numbers = [int(word) for word in counted.stdout.split() if word.isdigit()]
+        total = sum(numbers) or None
+    return endings.never_starts(look, total)
+
+
+def _look(job_id: str) -> Look | str | None:
+    """What Slurm says of a job now; None: it has forgotten it; a text: it doesn't answer."""
     try:
-        text = log.read_text(errors="replace")
-    except OSError:
-        return shown
-    complete = text[: text.rfind("\n") + 1].splitlines()
-    for line in complete[shown:]:
-        say(f"  {line}")
-    return max(shown, len(complete))
+        result = _ask(["scontrol", "show", "job", "--oneliner", job_id])
+    except FileNotFoundError:
+        raise SlurmError("scontrol isn't on this machine: run this on a login node.") from None
+    if result.returncode:
+        message = result.stderr.strip()
+        return None if "Invalid job id" in message else message or "no word"
+    text = result.stdout
+
+    def value(key: str) -> str:
+        match = re.search(rf"(?:^|\s){key}=(\S*)", text)
+        return "" if match is None or match[1] in ("(null)", "N/A") else match[1]
+
+    return Look(
+        state=value("JobState"),
+        reason=value("Reason"),
+        exit_code=value("ExitCode"),
+        restarts=int(value("Restarts") or 0),
+        nodes=value("NodeList"),
+        num_nodes=int(value("NumNodes").split("-")[0] or 0),  # "2-2" while it waits
+        time_limit=value("TimeLimit"),
+        partition=value("Partition").split(",")[0],
+        account=value("Account"),
+    )
+
+
+def _forgotten(job_id: str, seen: Look, log: str) -> Ended:
+    """The end of a job that slurmctld has forgotten: some minutes after it, only sacct knows it."""
+    try:
+        columns = "State,ExitCode,NodeList,Timelimit"
+        result = _ask(["sacct", "-X", "-n", "-P", "-j", job_id, "-o", columns])
+    except FileNotFoundError:
+        result = None
+    lines = result.stdout.splitlines() if result and result.returncode == 0 else []
+    if lines:
+        state, exit_code, nodes, limit = lines[-1].split("|")
+        state = state.split()[0]  # "CANCELLED by 1000"
+        look = replace(seen, state=state, exit_code=exit_code, nodes=nodes, time_limit=limit)
+        if state not in _GOES_ON:
+            return endings.ended(job_id, look, log)
+    meaning = (
+        f"Slurm doesn't know job {job_id} (any more), and there is no accounting to ask: "
+        "the job's log may say how it ended."
+    )
+    return Ended(job_id, seen.state or "UNKNOWN", "", "lost", meaning)
+
+
+def _ask(command: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+class _Tail:
+    """A growing log: hands on its whole lines, and keeps what was printed since the last start."""
+
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+        self.path = path
+        self.say = say
+        self.since_start = ""
+        self._read_bytes = 0
+
+    def show(self) -> None:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._read_bytes)
+                new = file.read()
+        except OSError:
+            return  # it is made when the job starts
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        text = whole.decode(errors="replace")
+        self.since_start = (self.since_start + text)[-_KEPT:]
+        for line in text.splitlines():
+            self.say(f"  {line}")
+
+    def start_again(self) -> None:
+        self.since_start = ""

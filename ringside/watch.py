@@ -46,6 +46,7 @@ class Watch:
         self.at_end: Callable[[], None] = lambda: None  # what os._exit would leave undone
         self._main = threading.get_ident()
         self._closed = threading.Event()
+        (folder / f"started-{rank}").touch()  # from here on a failure is the student's
         threading.Thread(target=self._wait, name="deadline", daemon=True).start()
 
     def close(self) -> None:

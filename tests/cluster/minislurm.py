@@ -3,12 +3,14 @@
 By hand, to look around in it:
 
     python tests/cluster/minislurm.py 2 -- sinfo
+    python tests/cluster/minislurm.py 2 --accounts -- sacctmgr -n show associations
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,16 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("minislurm.sh")
-COMMANDS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare")
+COMMANDS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare", "setpriv")
+ACCOUNT_COMMANDS = ("slurmdbd", "mariadbd", "mariadb")
 # Debian keeps daemons where an ordinary user's PATH does not look.
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
-def why_not() -> str | None:
+def why_not(accounts: bool = False) -> str | None:
     """Why no Slurm can be started here, in one line; None where it can."""
     if os.geteuid() != 0:
         return "needs root, to make network namespaces"
-    missing = [name for name in COMMANDS if not shutil.which(name, path=SEARCH_PATH)]
+    needed = (*COMMANDS, *ACCOUNT_COMMANDS) if accounts else COMMANDS
+    missing = [name for name in needed if not shutil.which(name, path=SEARCH_PATH)]
     if missing:
         return f"missing {', '.join(missing)}: run `make system`"
     probe = subprocess.run(
@@ -42,14 +46,18 @@ def why_not() -> str | None:
 class MiniSlurm:
     """Slurm daemons in namespaces of their own; all of them end with `down()`."""
 
-    def __init__(self, num_nodes: int = 2, shared: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, num_nodes: int = 2, shared: Sequence[Path] = (), *, accounts: bool = False
+    ) -> None:
         # Not under /tmp, which is private to each node.
         self.folder = Path(tempfile.mkdtemp(prefix="minislurm-", dir="/var/tmp"))
         self.folder.chmod(0o711)  # munged wants a path to its socket for everybody
         self.environment = {**os.environ, "PATH": SEARCH_PATH}
         self.environment["SLURM_CONF"] = str(self.folder / "etc" / "slurm.conf")
-        hidden = [str(path.resolve()) for path in shared if path.resolve().is_relative_to("/tmp")]
-        command = [
+        self.hidden = [str(p.resolve()) for p in shared if p.resolve().is_relative_to("/tmp")]
+        # It ends with this process, even if this one is killed.
+        command = ["setpriv", "--pdeathsig", "KILL", "--"]
+        command += [
             "unshare",
             "--net",
             "--uts",
@@ -59,7 +67,8 @@ class MiniSlurm:
             "--fork",
             "--kill-child",
         ]
-        command += ["bash", str(SCRIPT), str(self.folder), str(num_nodes), *hidden]
+        command += ["bash", str(SCRIPT), "up", str(self.folder), str(num_nodes)]
+        command += [str(int(accounts)), *self.hidden]
         with (self.folder / "start.out").open("w") as output:
             self.starter = subprocess.Popen(
                 command,
@@ -85,16 +94,54 @@ class MiniSlurm:
         self, command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = 120.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the login node: beside slurmctld, with its commands and network."""
-        inside = ["nsenter", f"--target={self.first_pid}"]
-        inside += ["--net", "--uts", "--ipc", "--mount", "--pid", f"--wdns={cwd or self.folder}"]
         return subprocess.run(
-            [*inside, *command],
+            [*self._inside(cwd), *command],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout_s,
         )
+
+    def begin(self, command: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """The same, without waiting for its end; its standard error comes with the rest."""
+        return subprocess.Popen(
+            [*self._inside(cwd), *command],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def listen(self, begun: subprocess.Popen[str], until: str) -> str:
+        """What a begun command says up to the first line that holds ``until``."""
+        heard = ""
+        assert begun.stdout
+        for line in begun.stdout:
+            heard += line
+            if until in line:
+                return heard
+        raise AssertionError(f"it never said {until!r}, but:\n{heard}")
+
+    def interrupt(self, begun: subprocess.Popen[str]) -> None:
+        """Press Ctrl-C on a command that was begun."""
+        children = Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGINT)
+
+    def _inside(self, cwd: Path | None) -> list[str]:
+        inside = ["nsenter", f"--target={self.first_pid}"]
+        inside += ["--net", "--uts", "--ipc", "--mount", "--pid", f"--wdns={cwd or self.folder}"]
+        return inside
+
+    def stop_node(self, number: int) -> None:
+        """Kill a node with all that runs on it, and take its network away, as a power cut does."""
+        pid = (self.folder / "run" / f"node{number}.pid").read_text().strip()
+        self.run(["kill", "-9", pid])
+
+    def start_node(self, number: int) -> None:
+        """Start a stopped node again; it is idle once Slurm has heard of it."""
+        self.run(["bash", str(SCRIPT), "node", str(self.folder), str(number), *self.hidden])
 
     def logs(self) -> str:
         """The last lines of every daemon's log."""
@@ -124,8 +171,9 @@ if __name__ == "__main__":
     reason = why_not()
     if reason:
         sys.exit(f"no Slurm here: {reason}")
-    with MiniSlurm(int(sys.argv[1])) as slurm:
-        result = slurm.run(sys.argv[3:], cwd=Path.cwd())
+    accounts = "--accounts" in sys.argv[2:3]
+    with MiniSlurm(int(sys.argv[1]), accounts=accounts) as slurm:
+        result = slurm.run(sys.argv[sys.argv.index("--") + 1 :], cwd=Path.cwd())
         sys.stdout.write(result.stdout)
         sys.stderr.write(result.stderr)
     sys.exit(result.returncode)
