@@ -33,7 +33,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scratch", action="store_true", help="begin with fresh weights instead")
     parser.add_argument("--text", type=Path, default=CODE, help="a file, or a folder of Python")
     parser.add_argument("--last", type=int, help="train the last so many blocks; else all layers")
-    parser.add_argument("--lr", type=float, default=1e-3, help="less than in training")
+    parser.add_argument("--lr", type=float, help="by default a third of that in training")
     parser.add_argument("--steps", type=int, help="by default half as many as in training")
     parser.add_argument("--out", type=Path, default=Path("finetuned.pt"))
     return parser.parse_args()
@@ -67,22 +67,23 @@ def main() -> None:
         freeze(model, asked.last)
     wrapped = DistributedDataParallel(model.to(device))
     learning = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(learning, lr=asked.lr)
+    optimizer = torch.optim.AdamW(learning, lr=asked.lr or size.lr / 3, betas=(0.9, 0.95))
 
     texts = {"new": held_out, "old": old}
     before = {name: held_out_loss(model, text, size, device) for name, text in texts.items()}
     losses, seconds, held = [], [], 0
     for step in range(asked.steps or size.steps // 2):
-        start = time.perf_counter()
-        inputs, targets = batch(new, size, step, rank, world_size)
-        loss = loss_of(wrapped, inputs.to(device), targets.to(device))
-        loss.backward()
-        held = state_bytes(model, optimizer)  # now that there are gradients
-        optimizer.step()
+        inputs, targets = (part.to(device) for part in batch(new, size, step, rank, world_size))
+        with ringside.recorded():  # the last step's timeline is what stays
+            start = time.perf_counter()
+            loss = loss_of(wrapped, inputs, targets)
+            loss.backward()
+            held = state_bytes(model, optimizer)  # now that there are gradients
+            optimizer.step()
+            wait(device)
+            seconds.append(time.perf_counter() - start)
         optimizer.zero_grad()
         losses.append(mean(loss))
-        wait(device)
-        seconds.append(time.perf_counter() - start)
     after = {name: held_out_loss(model, text, size, device) for name, text in texts.items()}
 
     checkpoint.save(asked.out, {"size": found["size"], "model": model.state_dict()})

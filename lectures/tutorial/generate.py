@@ -28,6 +28,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+import ringside
 from ringside import checkpoint
 
 
@@ -79,12 +80,13 @@ def main() -> None:
     generator = torch.Generator().manual_seed(asked.seed)
     new, seconds = tokens, []
     for _ in range(asked.tokens or size.context - len(prompt)):
-        start = time.perf_counter()
-        logits = model(new.to(device), past)[:, -1]
-        new = draw(logits, asked.temperature, generator)
+        with ringside.recorded():  # the last byte's timeline is what stays
+            start = time.perf_counter()
+            logits = model(new.to(device), past)[:, -1]
+            new = draw(logits, asked.temperature, generator)
+            wait(device)
+            seconds.append(time.perf_counter() - start)
         tokens = torch.cat([tokens, new], dim=1)
-        wait(device)
-        seconds.append(time.perf_counter() - start)
 
     texts = [bytes(row).decode(errors="replace") for row in tokens.tolist()]
     if rank == 0:

@@ -22,7 +22,7 @@ VOCABULARY = 256
 
 @dataclass(frozen=True)
 class Size:
-    """A model, with the batch (sequences of all ranks together) and the steps that suit it."""
+    """A model, and what suits it: sequences in a step (of all ranks), steps, learning rate."""
 
     num_layers: int
     width: int
@@ -30,12 +30,13 @@ class Size:
     context: int
     batch: int
     steps: int
+    lr: float
 
 
 SIZES = {
-    "tiny": Size(num_layers=2, width=64, num_heads=4, context=64, batch=16, steps=40),
-    "small": Size(num_layers=6, width=512, num_heads=8, context=256, batch=64, steps=300),
-    "large": Size(num_layers=24, width=1024, num_heads=16, context=512, batch=16, steps=30),
+    "tiny": Size(2, width=64, num_heads=4, context=64, batch=16, steps=40, lr=3e-3),
+    "small": Size(6, width=512, num_heads=8, context=256, batch=64, steps=300, lr=6e-4),
+    "large": Size(24, width=1024, num_heads=16, context=512, batch=16, steps=30, lr=3e-4),
 }
 
 

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+import ringside
 from ringside import checkpoint
 
 TEXT = Path(__file__).parent / "data" / "lectures.txt"
@@ -37,7 +38,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--strategy", choices=("ddp", "fsdp"), default="ddp")
     parser.add_argument("--size", choices=SIZES, help="of the model: tiny on CPUs, small on GPUs")
     parser.add_argument("--steps", type=int, help="how many; by default as many as suit the size")
-    parser.add_argument("--lr", type=float, default=3e-3, help="learning rate")
+    parser.add_argument("--lr", type=float, help="learning rate; by default what suits the size")
     parser.add_argument("--text", type=Path, default=TEXT)
     parser.add_argument("--pause", type=int, help="stop after this step, as if the time were up")
     parser.add_argument("--unfinished", type=Path, default=Path("unfinished.pt"))
@@ -71,7 +72,7 @@ def main() -> None:
     if size.batch % world_size:
         raise ValueError(f"{size.batch} sequences can't be shared evenly by {world_size} ranks.")
     model = on_all_ranks(GPT(size).to(device), asked.strategy)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=asked.lr)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=asked.lr or size.lr, betas=(0.9, 0.95))
     parameters = sum(p.numel() for p in model.parameters())
 
     first, losses, seconds, held = 0, [], [], 0
@@ -81,16 +82,18 @@ def main() -> None:
         set_state_dict(model, optimizer, **states, options=WHOLE)
 
     for step in range(first, asked.steps or size.steps):
-        start = time.perf_counter()
-        inputs, targets = batch(text, size, step, rank, world_size)
-        loss = loss_of(model, inputs.to(device), targets.to(device))
-        loss.backward()
-        held = state_bytes(model, optimizer)  # now that there are gradients
-        optimizer.step()
+        inputs, targets = (part.to(device) for part in batch(text, size, step, rank, world_size))
+        with ringside.recorded():  # the last step's timeline is what stays
+            start = time.perf_counter()
+            loss = loss_of(model, inputs, targets)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # of all ranks' shards together
+            held = state_bytes(model, optimizer)  # now that there are gradients
+            optimizer.step()
+            wait(device)
+            seconds.append(time.perf_counter() - start)
         optimizer.zero_grad()
         losses.append(mean(loss))
-        wait(device)
-        seconds.append(time.perf_counter() - start)
         if rank == 0 and (step % 10 == 0):
             print(f"step {step:4d}  loss {losses[-1]:.4f}", flush=True)
         if step + 1 == asked.pause or (step % 10 == 9 and checkpoint.asked()):

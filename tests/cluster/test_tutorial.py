@@ -86,6 +86,7 @@ def tutorial(slurm: Any) -> Iterator[Tutorial]:
         staged = stage(slurm, folder)
         text = (staged / "ringside" / "lectures" / "tutorial" / "tutorial.md").read_text()
         site = {"TUTORIAL": staged, "WORK": folder / "work", "GPUS": "1 2", "MACHINE": "laptop"}
+        site["SITE"] = "zaratan"
         site |= {"RINGSIDE_MEMORY_PER_CPU": "1G", "RINGSIDE_TIME": "00:05:00"}
         site["RINGSIDE_EXPORTS"] = f"PYTHONPATH={staged / 'ringside'}"  # for `pip install -e`
         first = [f"export {name}={str(value)!r}" for name, value in site.items()]
