@@ -290,9 +290,15 @@ def leave_record(
     hosts, devices, full, told, calls = (list(part) for part in zip(*everybody, strict=True))
     trace, timeline = assemble(
         [[RecordedCall(*call) for call in of_rank] for of_rank in calls],
-        f"site {asked.site}",
+        asked.site,
         cut=any(full),
     )
+    if any(full):
+        print(
+            f"ringside: the trace holds the first {MOST_CALLS:,} calls of each rank; "
+            "`with ringside.recorded():` round some steps picks those.",
+            file=sys.stderr,
+        )
     trace_path = trace.save(asked.out / "run.trace.gz")
     picture = _draw(timeline, asked.out / "run.svg")
     record = {

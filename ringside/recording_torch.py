@@ -39,7 +39,9 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 
+from ringside.pytorch import tensors
 from ringside.recorder import Call, HostClock, Recorder
+from ringside.torch_calls import READERS, peer
 from ringside.wire import Mode
 
 _KEY = "BackendSelect"
@@ -130,7 +132,7 @@ class _Recording:
         calls = _Library("c10d", "IMPL")
         waits = _Library("_c10d_functional", "IMPL")
         self.libraries = [calls, waits]
-        for name, read in _READERS.items():
+        for name, read in READERS.items():
             operator = getattr(torch.ops.c10d, name, None)
             if operator is not None:
                 calls.impl(name, self._kernel(operator.default, read), _KEY, with_keyset=True)
@@ -155,6 +157,10 @@ class _Recording:
             setattr(of, name, original)
         for library in self.libraries:
             library._destroy()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Works that nobody has waited for keep their tensors alive."""
         self.started.clear()
         self.by_storage.clear()
 
@@ -166,6 +172,7 @@ class _Recording:
         def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             rest = keyset & self.after
             if not self.recorder.enabled:
+                self._forget()
                 return operator.redispatch(rest, *args, **kwargs)
             frame = _caller(sys._getframe(1))
             caller = frame.f_code.co_filename if frame is not None else ""
@@ -174,7 +181,7 @@ class _Recording:
             shown, ops = read(given, members)
             if caller == _C10D:
                 shown = _called(frame) or shown
-            with self.recorder.call(f"{shown}{_peer(ops)}") as call:
+            with self.recorder.call(f"{shown}{peer(ops)}") as call:
                 started = self._write(call, path, members, ops)
                 result = operator.redispatch(rest, *args, **kwargs)
                 self._keep(started, caller, given, result)
@@ -226,7 +233,8 @@ class _Recording:
         elif caller == _C10D or started.is_message:
             self.started[id(work)] = started
         elif caller.endswith(_FUNCTIONAL):
-            for tensor in _tensors(given):
+            started.work = None  # it would keep its tensors
+            for tensor in _results(given):
                 self.by_storage[tensor.untyped_storage().data_ptr()] = started
         elif torch._C._current_graph_task_id() != -1:
             self.started[id(work)] = started
@@ -335,31 +343,16 @@ class _Recording:
         return end
 
 
-# -- what each operator carries ------------------------------------------------------------------
-
-_Read = tuple[str, list[tuple[Any, ...]]]
-
-
-def _nbytes(tensors: Any) -> int:
-    """Payload of a tensor, or of tensors in lists."""
-    if isinstance(tensors, torch.Tensor):
-        if tensors.layout == torch.sparse_coo:
-            return _nbytes([tensors._indices(), tensors._values()])
-        return tensors.numel() * tensors.element_size()
-    return sum(map(_nbytes, tensors))
-
-
-def _tensors(given: dict[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for value in given.values():
-        found += [value] if isinstance(value, torch.Tensor) else []
-        for item in value if isinstance(value, (list, tuple)) else ():
-            found += [item] if isinstance(item, torch.Tensor) else []
-    return found
+def _results(given: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that a call writes to."""
+    written = [given[name] for name in given if name.startswith(("output", "tensor"))]
+    return tensors.tensors_in(written)
 
 
 def _caller(frame: FrameType | None) -> FrameType | None:
     """Who called an operator, past the dispatch modes that the call went through."""
+    if frame is None or frame.f_code.co_filename == _C10D:
+        return frame
     above: FrameType | None = frame
     for _ in range(4):
         if above is None:
@@ -383,81 +376,3 @@ def _called(frame: FrameType | None) -> str:
             name = called
         frame = frame.f_back
     return name
-
-
-def _peer(ops: list[tuple[Any, ...]]) -> str:
-    kind, first = ops[0][0], ops[0][1]
-    if kind == "isend":
-        return f"(dst={first})"
-    if kind == "irecv":
-        return f"(src={first})" if first >= 0 else "()"
-    return "()"
-
-
-def _all(shown: str, name: str, of: str) -> Callable[..., _Read]:
-    """A collective without a root, whose part is what the argument ``of`` holds."""
-    return lambda given, members: (shown, [("collective", name, 0, _nbytes(given[of]))])
-
-
-def _each(shown: str, name: str, of: str) -> Callable[..., _Read]:
-    """Several in one: each tensor of the argument ``of`` is a collective."""
-    return lambda given, members: (
-        shown,
-        [("collective", name, 0, _nbytes(tensor)) for tensor in given[of]],
-    )
-
-
-def _rooted(shown: str, name: str, of: str) -> Callable[..., _Read]:
-    return lambda given, members: (
-        shown,
-        [("collective", name, given["root_rank"], _nbytes(given[of]))],
-    )
-
-
-def _alltoall(given: dict[str, Any], members: tuple[int, ...]) -> _Read:
-    part = [_nbytes(tensor) for tensor in given["input_tensors"]]
-    return "all_to_all", [("collective", "alltoall", 0, part)]
-
-
-def _alltoall_single(given: dict[str, Any], members: tuple[int, ...]) -> _Read:
-    tensor, splits = given["input"], given["input_split_sizes"]
-    whole = _nbytes(tensor)
-    rows = splits or [1] * len(members)
-    part = [whole * row // max(1, sum(rows)) for row in rows]
-    return "all_to_all_single", [("collective", "alltoall", 0, part)]
-
-
-def _barrier(given: dict[str, Any], members: tuple[int, ...]) -> _Read:
-    return "barrier", [("collective", "barrier", 0, 0)]
-
-
-def _send(given: dict[str, Any], members: tuple[int, ...]) -> _Read:
-    return "isend", [("isend", members[given["dst"]], given["tag"], _nbytes(given["tensors"]))]
-
-
-def _recv(given: dict[str, Any], members: tuple[int, ...]) -> _Read:
-    source = members[given["src"]] if "src" in given else -1
-    return "irecv", [("irecv", source, given["tag"], _nbytes(given["tensors"]))]
-
-
-_READERS: dict[str, Callable[..., _Read]] = {
-    "allreduce_": _all("all_reduce", "allreduce", "tensors"),
-    "allreduce_coalesced_": _all("all_reduce_coalesced", "allreduce", "tensors"),
-    "reduce_": _rooted("reduce", "reduce", "tensors"),
-    "broadcast_": _rooted("broadcast", "bcast", "tensors"),
-    "reduce_scatter_": _all("reduce_scatter", "reduce_scatter", "output_tensors"),
-    "_reduce_scatter_base_": _all("reduce_scatter_tensor", "reduce_scatter", "output_tensor"),
-    "reduce_scatter_tensor_coalesced_": _each("reduce_scatter_tensor", "reduce_scatter", "outputs"),
-    "allgather_": _all("all_gather", "allgather", "input_tensors"),
-    "_allgather_base_": _all("all_gather_into_tensor", "allgather", "input_tensor"),
-    "allgather_coalesced_": _each("all_gather", "allgather", "input_list"),
-    "allgather_into_tensor_coalesced_": _each("all_gather_into_tensor", "allgather", "inputs"),
-    "gather_": _rooted("gather", "gather", "input_tensors"),
-    "scatter_": _rooted("scatter", "scatter", "output_tensors"),
-    "alltoall_": _alltoall,
-    "alltoall_base_": _alltoall_single,
-    "barrier": _barrier,
-    "send": _send,
-    "recv_": _recv,
-    "recv_any_source_": _recv,
-}

@@ -1,7 +1,10 @@
 """How the tests call ``sgd_torch``: supplied, nothing to write.
 
 Its functions work on a model and an optimizer; these make both from arrays, and return what they
-hold afterwards, so that it can be compared with ``sgd.py``.
+hold afterwards, so that it can be compared with ``sgd.py``. ``measured_step`` is for a real
+machine, its CPU or its GPU; every rank makes the same step by itself::
+
+    ringside launch trials_torch.py:measured_step --site zaratan --gpus-per-node 1 -- --n 8192
 """
 
 from itertools import pairwise
@@ -125,6 +128,14 @@ def evaluation(group, params, x, y, training, dropout):
         "plain": type(loss) is float and type(accuracy) is float,
     }
     return float(loss), float(accuracy), told
+
+
+def measured_step(group, params, x, y, lr, momentum):
+    """One step from velocity 0, on the device of ``params``; returns ``(params, loss)``."""
+    model = sgd_torch.from_numpy([p.cpu().numpy() for p in params]).to(params[0].device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
+    loss = sgd_torch.train_step(model, optimizer, x, y)
+    return sgd_torch.to_numpy(model.cpu()), loss
 
 
 def show(widths, sizes, dtype="float64"):

@@ -1,6 +1,7 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
     ringside run overlap.py:measured_step --ranks 4 -- --n 256 --bucket-bytes 600000
+    ringside run torch_trials.py:measured_ddp --ranks 4 -- --n 256 --bucket-bytes 600000
 
 Layers of widths n -> n -> n -> n -> n; each rank has another batch of 16 samples.
 """
@@ -10,21 +11,24 @@ from cases import greedy
 from model import Model, loss_gradient, random_parameters
 
 LAYERS, BATCH = 4, 16
+MEASURED = ("measured_step", "measured_ddp")
 OPTIONS = {"bucket_bytes"}
 
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
-    if function != "measured_step":
+    if function not in MEASURED:
         return None
     params = _params(options)
     bucket_bytes = int(options.others.get("bucket_bytes", 25 * 2**20))
+    if function == "measured_ddp":
+        return params, *_batch(rank, options), bucket_bytes
     return params, *_batch(rank, options), greedy([each.nbytes for each in params], bucket_bytes)
 
 
 def expected(function, world_size, rank, options):
     """What rank ``rank`` should get: the gradients of all ranks' batches in one."""
-    if function != "measured_step":
+    if function not in MEASURED:
         return None
     model = Model(_params(options))
     parts = [_batch(each, options) for each in range(world_size)]

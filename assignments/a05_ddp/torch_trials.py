@@ -1,6 +1,9 @@
 """How the tests call ``ddp_torch`` inside a rank: supplied, nothing to write.
 
-``try_ddp`` is for you: it makes inputs of its own, and runs what a verdict names.
+``try_ddp`` is for you: it makes inputs of its own, and runs what a verdict names. ``measured_ddp``
+is for real ranks, on CPUs or GPUs::
+
+    ringside launch torch_trials.py:measured_ddp --site zaratan --gpus-per-node 4 -- --n 512
 """
 
 import contextlib
@@ -9,6 +12,7 @@ from importlib import import_module
 
 import torch
 from networks import Network, loss_of
+from torch import nn
 
 
 def train(group, spec, params, buffers, steps, options):
@@ -168,3 +172,26 @@ def try_ddp(group, network="plain", bucket_bytes=1000, steps=1):
     given = [[(*batch(), path)] for _ in range(steps)]
     options = {"bucket_bytes": bucket_bytes, "lr": 0.1, "momentum": 0.9, "set_to_none": True}
     return train(group, spec, params, [], given, options)["gradients"][-1]
+
+
+# -- for measuring --------------------------------------------------------------------------------
+
+
+def measured_ddp(group, params, x, target, bucket_bytes):
+    """Wrap a network and make one step; returns the gradients, on the device of ``params``.
+
+    Args:
+        params: weight and bias of each layer in turn, weights of shape ``(d_in, d_out)``.
+        x, target: this rank's batch.
+    """
+    layers = []
+    for weight, bias in zip(params[::2], params[1::2], strict=True):
+        layer = nn.Linear(*weight.shape, dtype=weight.dtype, device=weight.device)
+        layer.weight = nn.Parameter(weight.T.contiguous())
+        layer.bias = nn.Parameter(bias.clone())
+        layers += [nn.Tanh(), layer]
+    network = nn.Sequential(*layers[1:])
+    ddp = import_module("ddp_torch").DDP(network, group, bucket_bytes=bucket_bytes)
+    loss_of(ddp(x), target).backward()
+    ddp.finish()
+    return [p.grad.T if p.grad.ndim == 2 else p.grad for p in network.parameters()]

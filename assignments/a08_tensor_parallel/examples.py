@@ -6,6 +6,7 @@
                                                   d = 6, 5 heads of 4, sequences of 3
     ringside run trials.py:loss_layer --ranks 3 -- --n 5 --widths 11        11 words
     ringside run mlp.py:measured_layer --ranks 4 -- --n 256 --widths 512,2048
+    ringside run trials_torch.py:measured_pair --ranks 4 -- --n 256 --widths 512,2048
 
 ``n`` is the number of samples, B.
 """
@@ -27,6 +28,7 @@ WIDTHS = {
     "row_layer": (7, 4),
     "mlp_layer": (4, 7),
     "measured_layer": (512, 2048),
+    "measured_pair": (512, 2048),
     "attention_layer": (6, 5, 4, 3),
     "loss_layer": (11,),
 }
@@ -71,6 +73,10 @@ def drawn(function, n, widths, rng, dtype="float64"):
         d, h = widths
         params = (1 + normal(d, scale=0.1), normal(d), weight(d, h), normal(h), weight(h, d))
         return normal(n, d), (*params, normal(d)), normal(n, d)
+    if function == "measured_pair":  # torch's weights have shape (out, in)
+        d, h = widths
+        params = [weight(d, h).T.copy(), normal(h), weight(h, d).T.copy(), normal(d)]
+        return params, normal(n, d), normal(n, d)
     if function == "attention_layer":
         d, heads, head_dim, length = widths
         inner = heads * head_dim
@@ -91,6 +97,8 @@ def parts(function, whole, world_size, rank):
         lo, hi = shard_bounds(array.shape[axis], world_size, rank)
         return np.ascontiguousarray(array.take(range(lo, hi), axis=axis))
 
+    if function == "measured_pair":
+        return whole  # each rank takes its part of the weights itself
     if function == "column_layer":
         x, W, b, grad_y = whole
         return x, cut(W, 1), cut(b, 0), cut(grad_y, 1)
@@ -128,6 +136,8 @@ def serial(function, whole):
         return x @ W + b, grad_y @ W.T, x.T @ grad_y, grad_y.sum(axis=0)
     if function in ("mlp_layer", "measured_layer"):
         return _serial_mlp(*whole)
+    if function == "measured_pair":
+        return _serial_pair(*whole)
     if function == "attention_layer":
         return _serial_attention(*whole)
     logits, words, _, grad_losses = whole
@@ -152,6 +162,8 @@ def results(function, whole, world_size, rank):
         return y, x, W, b
     if function == "measured_layer":
         return found[:2]
+    if function == "measured_pair":
+        return found
     if function in ("mlp_layer", "attention_layer"):
         y, grad_x, *grads = found
         _, own, *_ = parts(function, (y, tuple(grads), *whole[2:]), world_size, rank)
@@ -171,6 +183,12 @@ def _serial_mlp(x, params, grad_y):
         a @ W2 + b2 + x, grad_x + grad_y, grad_gamma, grad_beta,
         normal.T @ grad_z, grad_z.sum(axis=0), a.T @ grad_y, grad_y.sum(axis=0),
     )  # fmt: skip
+
+
+def _serial_pair(params, x, grad_y):
+    W1, b1, W2, b2 = params
+    z = x @ W1.T + b1
+    return gelu(z) @ W2.T + b2, gelu_backward(z, grad_y @ W2) @ W1
 
 
 def _serial_attention(x, params, head_dim, grad_y):

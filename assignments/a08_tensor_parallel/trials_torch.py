@@ -4,6 +4,10 @@ The functions that begin with ``try_`` are for you: they make inputs of their ow
 rank, and run what a verdict names::
 
     ringside run trials_torch.py:try_pair --ranks 3 -- --rows 5 --widths '[4, 6, 4]'
+
+``measured_pair`` is for real ranks, on CPUs or GPUs::
+
+    ringside launch trials_torch.py:measured_pair --site zaratan --gpus-per-node 4 -- --n 2048
 """
 
 import gc
@@ -118,6 +122,12 @@ def _storages():
     kinds = (torch.Tensor, torch.nn.Parameter)
     alive = [each.untyped_storage() for each in gc.get_objects() if type(each) in kinds]
     return list({each.data_ptr(): each for each in alive}.values())
+
+
+def measured_pair(group, params, x, dz):
+    """Both layers, forward and backward, on the device of ``params``; returns ``(z, dx)``."""
+    found = pair(group, params, [(x, dz)])
+    return found["z"][0], found["dx"][0]
 
 
 def two_groups(group, pairs, x, dz):

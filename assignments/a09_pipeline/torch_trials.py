@@ -1,6 +1,9 @@
 """How the tests call ``pipeline_torch`` inside a rank: supplied, nothing to write.
 
 ``try_pipeline`` is for you: it makes inputs of its own, and runs what a verdict names.
+``measured_pipeline`` is for real ranks, on CPUs or GPUs::
+
+    ringside launch torch_trials.py:measured_pipeline --site zaratan --gpus-per-node 4 -- --n 1024
 """
 
 from importlib import import_module
@@ -96,3 +99,25 @@ def torch_sample(num_pieces, batch_sizes, widths=(5, 7, 4)):
     inputs = [rng.standard_normal((size, ends[0])) for size in batch_sizes]
     targets = [rng.standard_normal((size, ends[-1])) for size in batch_sizes]
     return params, inputs, targets
+
+
+def measured_pipeline(group, params, words, batch_sizes, inputs, targets):
+    """One step with one piece on each stage, on the device of ``params``; returns its gradients.
+
+    Args:
+        params: weight, bias, weight, bias; weights of shape ``(in, out)``.
+        words: this stage's actions as text.
+    """
+    widths = [*params[0].shape, params[2].shape[1]]
+    module = Piece(widths, group.rank()).to(params[0].device)
+    with torch.no_grad():
+        for mine, given in zip(module.parameters(), params, strict=True):
+            mine.copy_(_turned(given))
+    run = import_module("pipeline_torch").run
+    run(group, [module], parse(words), batch_sizes, inputs, targets)
+    return [_turned(p.grad) for p in module.parameters()]
+
+
+def _turned(tensor):
+    """A weight transposed, a bias as it is."""
+    return tensor.T if tensor.ndim == 2 else tensor

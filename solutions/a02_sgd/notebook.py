@@ -476,6 +476,14 @@ assert difference.max() < 1e-9 and share > 0.97
 # **Explain.** The difference isn't 0. Where does it come from, and does it grow with the steps? Try
 # it in float32.
 #
+# The same file runs on a GPU: a parameter lies there, and what is computed from it follows. With an
+# account on a cluster, compare the times of a step on its processor and on its GPU (`--site local`
+# takes this machine, without `--gpus-per-node` its processor):
+#
+# ```
+# ringside launch trials_torch.py:measured_step --site zaratan --gpus-per-node 1 -- --n 8192
+# ```
+#
 # From the next unit on, many processes work on one network. What you have written here, each of
 # them will do on its own part.
 

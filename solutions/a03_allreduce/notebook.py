@@ -319,6 +319,14 @@ torch_run.timeline
 # (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and
 # a trace here, which are handed in with the notebook. The run counts if it is complete and was
 # made with the `ring.py` that you hand in.
+#
+# `ring_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
+# its record in a folder of its own: the one to hand in is that of the module above.
+#
+# ```
+# ringside launch trials_torch.py:all_reduce --site zaratan --gpus-per-node 4 --out gpus \
+#     -- --n 1000 --n 10000000
+# ```
 
 # %%
 # {{run ring_cluster points=5}}

@@ -419,6 +419,14 @@ for batch_size in (512, len(x)):
 # it on this machine, `--dry-run` prints the job.) It leaves `run.json` and a trace here, which are
 # handed in with the notebook. The run counts if it is complete and was made with the `step.py`
 # that you hand in.
+#
+# `step_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
+# its record in a folder of its own: the one to hand in is that of the module above.
+#
+# ```
+# ringside launch trials_torch.py:train_step --site zaratan --gpus-per-node 4 --out gpus \
+#     -- --n 512 --n 32768
+# ```
 
 # %%
 # {{run step_cluster points=5}}

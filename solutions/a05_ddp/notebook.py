@@ -382,6 +382,14 @@ ddp_run.timeline
 # (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and
 # a trace here, which are handed in with the notebook: the last run's, so note the first one's
 # times. The run counts if it is complete and was made with the `overlap.py` that you hand in.
+#
+# `ddp_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
+# its record in a folder of its own: the one to hand in is that of the module above.
+#
+# ```
+# ringside launch torch_trials.py:measured_ddp --site zaratan --gpus-per-node 4 --out gpus \
+#     -- --n 512
+# ```
 
 # %%
 # {{run overlap_cluster points=5}}

@@ -477,6 +477,14 @@ plt.show()
 # (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and a
 # trace here, which are handed in with the notebook. The run counts if it is complete and was made
 # with the `mlp.py` that you hand in.
+#
+# `linear_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
+# its record in a folder of its own: the one to hand in is that of the module above.
+#
+# ```
+# ringside launch trials_torch.py:measured_pair --site zaratan --gpus-per-node 4 --out gpus \
+#     -- --n 512 --n 2048
+# ```
 
 # %%
 # {{run mlp_cluster points=5}}

@@ -275,6 +275,7 @@ def test_a_trace_that_is_cut_holds_what_both_sides_wrote_down(left: dict[str, Le
     job = left["many"]
     assert job.statuses == [0, 0]
     assert job.record["trace_is_cut"] is True
+    assert "the trace holds the first 5 calls of each rank" in job.printed(0)
     first, second = happened(job.trace)
     assert [event[0] for event in first] == ["allreduce", "ISEND"] * 2
     assert [event[0] for event in second] == ["allreduce", "IRECV"] * 2
