@@ -157,7 +157,9 @@ def _add_launch(commands: Any) -> None:
     )
     parser.add_argument("target", metavar="FILE[:FUNCTION]", nargs="?")
     parser.add_argument(
-        "--site", default="local", help="a name of `ringside site list`, or a TOML file"
+        "--site",
+        default="local",
+        help="a name of `ringside site list`, or a TOML file (default local)",
     )
     parser.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="number of nodes (default 1)"
@@ -415,13 +417,20 @@ def _site(asked: argparse.Namespace) -> int:
     from ringside import new_site, sites
 
     if asked.action == "list":
-        for name in sites.names():
-            print(f"{name:<12}  {sites.Site.load(name).description}")
+        known = {name: sites.Site.load(name).description for name in sites.names()}
+        if asked.json:
+            _print_json(known)
+        for name, description in () if asked.json else known.items():
+            print(f"{name:<12}  {description}")
         return 0
     if asked.name is None:
         raise TargetError(f"which? `ringside site {asked.action} NAME`; `ringside site list`.")
     if asked.action == "show":
-        print(new_site.shown(sites.Site.load(asked.name)))
+        site = sites.Site.load(asked.name)
+        if asked.json:
+            _print_json(new_site.as_json(site))
+        else:
+            print(new_site.shown(site))
         return 0
     ask = None if asked.yes else new_site.ask_on_terminal
     path = new_site.write(asked.name, asked.set, asked.description, ask)

@@ -109,16 +109,9 @@ class Job:
         """Refuse now what the site can't do.
 
         Raises:
-            LaunchError: srun, or GPUs of several nodes, on one machine without a scheduler.
+            LaunchError: GPUs of several nodes, on one machine without a scheduler.
         """
-        if not self.local:
-            return
-        if self.kind != "mpi4py" and not self.torchrun:
-            raise LaunchError(
-                f"site {self.site.name} has no scheduler, so no srun: "
-                "leave --set torch_launcher=torchrun as it is."
-            )
-        if self.gpus_per_node and self.nodes > 1:
+        if self.local and self.gpus_per_node and self.nodes > 1:
             raise LaunchError(
                 f"site {self.site.name} is one machine: --gpus-per-node {self.gpus_per_node} "
                 f"stands for its GPUs, so --nodes ({self.nodes}) must be 1."
@@ -164,7 +157,7 @@ class Job:
     def deadline_s(self, *, script: bool) -> int:
         """Seconds after which ranks say where they are and end: so a hang explains itself.
 
-        A script, which may train for hours, has its wall time for it, unless ``deadline_s`` was set.
+        A script may train for hours: it has its wall time for it, unless ``deadline_s`` was set.
         """
         own = self.number("deadline_s")
         was_set = own != self.site.variables["deadline_s"].value

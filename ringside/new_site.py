@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ringside import sites
 from ringside.sites import Site, SiteError, Value, Variable
@@ -49,6 +50,15 @@ def shown(site: Site) -> str:
         if variable.source:
             lines.append(f"    source: {variable.source}")
     return "\n".join(lines)
+
+
+def as_json(site: Site) -> dict[str, Any]:
+    """The same for programs."""
+    variables = {
+        name: {"value": variable.value, "help": variable.help, "source": variable.source}
+        for name, variable in site.variables.items()
+    }
+    return {"name": site.name, "description": site.description, "variables": variables}
 
 
 def ask_on_terminal(question: str) -> str:
