@@ -19,7 +19,8 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # What pip cannot bring: a command that shows it is there, and Debian's package.
 SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge \
 	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
-	smpirun:libsimgrid-dev shellcheck:shellcheck
+	smpirun:libsimgrid-dev shellcheck:shellcheck slurmdbd:slurmdbd mariadbd:mariadb-server-core \
+	mariadb:mariadb-client-core
 
 .PHONY: help install system demo test test-fast build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
 

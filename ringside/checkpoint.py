@@ -30,7 +30,9 @@ class CheckpointError(RingsideError):
     """A checkpoint that can't be read."""
 
 
-_seen: list[int] = []  # a signal belongs to the process, so this does, too
+# Signals belong to the process, so these do, too.
+_seen: list[int] = []
+_answered: list[bool] = []
 
 
 def listen() -> None:
@@ -47,7 +49,22 @@ def _note(number: int, frame: Any) -> None:
 def seen() -> bool:
     """Whether this process has been asked to stop; other ranks may not have been."""
     listen()
+    if _seen:
+        _answered.append(True)
     return bool(_seen)
+
+
+def was_told() -> bool:
+    """Whether the signal came, known to the program or not."""
+    return bool(_seen)
+
+
+def leaves_work() -> bool:
+    """Whether the program has learnt from here that it is to stop: then its work isn't done.
+
+    One that never asks ends when it has done all, in the time that is left.
+    """
+    return bool(_answered)
 
 
 def asked(group: Any = None) -> bool:
@@ -67,6 +84,8 @@ def asked(group: Any = None) -> bool:
         return own
     flag = torch.tensor([int(own)], dtype=torch.int32, device=_device_of(group))
     dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=group)
+    if flag.item():
+        _answered.append(True)
     return bool(flag.item())
 
 

@@ -1,7 +1,8 @@
 """What came of a launch: the record that the ranks left, or what went wrong and whose fault it is.
 
 Ranks leave word in ``.ringside-run`` beside the record: ``started-RANK`` when the student's file
-begins, ``failure-RANK.json`` when it fails; a job's number is there in ``job.json``.
+begins, ``failure-RANK.json`` when it fails, ``unfinished`` when they stop to go on later; a job's
+number is there in ``job.json``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from ringside import sweep
 from ringside.draw.units import format_bytes, format_time
 from ringside.endings import Ended
 from ringside.trace import write_atomically
+
+UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done
 
 Stamp = tuple[int, int] | None  # when run.json was written, and its number; None: there is none
 
@@ -154,6 +157,12 @@ class Awaited:
                 f"{self.out / 'sweep.csv'} has the others."
             )
             return Outcome("failed", message, record, self.job_id)
+        if (scratch(self.out) / UNFINISHED).exists():
+            message = (
+                "its time was over before its work was done. Its checkpoint is there: launch it "
+                "again, and it goes on from that (--set max_requeues=N: Slurm does so N times)."
+            )
+            return Outcome("timeout", message, record, self.job_id)
         written = f"{self.out / 'run.json'} and run.trace.gz are written; hand them in."
         if self.sizes:
             written = f"{self.out / 'sweep.csv'} has all times; run.json is of the most ranks."

@@ -48,6 +48,7 @@ from ringside import __version__, checkpoint, inputs
 from ringside.errors import Frame, RankError, RingsideError
 from ringside.measured import MeasuredTimeline, RecordedCall, assemble
 from ringside.notebook import module_sha256
+from ringside.outcome import UNFINISHED
 from ringside.recorder import Recorder, is_student_file, recording_here
 from ringside.trace import write_atomically
 from ringside.watch import report_failure
@@ -283,11 +284,16 @@ def leave_record(
     started: float,
 ) -> None:
     """Bring together what all ranks wrote down, and let rank 0 write the files."""
-    own = [socket.gethostname(), ranks.device, recorder.full, checkpoint.seen()]
+    own = [socket.gethostname(), ranks.device, recorder.full]
+    own += [checkpoint.was_told(), checkpoint.leaves_work()]
     everybody = ranks.gather([*own, recorder.written()])
     if ranks.rank != 0:
         return
-    hosts, devices, full, told, calls = (list(part) for part in zip(*everybody, strict=True))
+    hosts, devices, full, told, leaves, calls = (
+        list(part) for part in zip(*everybody, strict=True)
+    )
+    if any(leaves):
+        (asked.scratch / UNFINISHED).touch()
     trace, timeline = assemble(
         [[RecordedCall(*call) for call in of_rank] for of_rank in calls],
         asked.site,

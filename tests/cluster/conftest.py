@@ -14,6 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 Launch = Callable[..., list[str]]
+# Files of jobs/ that run until their wall time of a minute is over, or nearly.
+SLOW_JOBS = {
+    "hangs": ["--set", "ranks_per_node=1", "--set", "checkpoint_signal_s=0"],
+    "resumes": [
+        *("--nodes", "2", "--set", "ranks_per_node=1"),
+        *("--set", "checkpoint_signal_s=20", "--set", "max_requeues=1"),
+    ],
+}
 
 
 def _minislurm() -> Any:
@@ -42,6 +50,31 @@ def _running(num_nodes: int, *, accounts: bool = False) -> Iterator[Any]:
 def slurm() -> Iterator[Any]:
     """Three nodes without accounts; partition scavenger has the last one."""
     yield from _running(3)
+
+
+@pytest.fixture(autouse=True)
+def _slow_jobs_run_beside_the_other_tests(request: pytest.FixtureRequest) -> None:
+    """Jobs that wait for their wall time's end start with the first test that has a Slurm."""
+    awaited = any(
+        "slow_jobs" in getattr(item, "fixturenames", ()) for item in request.session.items
+    )
+    if awaited and "slurm" in request.fixturenames:
+        request.getfixturevalue("slow_jobs")
+
+
+@pytest.fixture(scope="session")
+def slow_jobs(slurm: Any, launch_command: Launch) -> Iterator[dict[str, Any]]:
+    """Launches of jobs that run to the end of their minute: of "hangs", and of "resumes"."""
+    begun, folders = {}, []
+    for name, words in SLOW_JOBS.items():
+        folder = Path(tempfile.mkdtemp(prefix="ringside-test-", dir="/var/tmp"))
+        folders.append(folder)
+        shutil.copy(Path(__file__).with_name("jobs") / f"{name}.py", folder)
+        words = [*words, "--set", "time=00:01:00", "--set", "directives=--exclude=node3"]
+        begun[name] = slurm.begin(launch_command(f"{name}.py", *words, "--json"), cwd=folder)
+    yield begun
+    for folder in folders:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

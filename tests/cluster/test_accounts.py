@@ -1,0 +1,109 @@
+"""Accounts and their limits, and Slurm's own memory of jobs, with slurmdbd and MariaDB."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slurm, pytest.mark.mpi]
+
+SHORT = "from mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\n"
+ONE_RANK = ("--set", "ranks_per_node=1", "--set", "checkpoint_signal_s=0")
+FORGETFUL = """#!/bin/sh
+echo "slurm_load_jobs error: Invalid job id specified" >&2
+exit 1
+"""
+# What `ringside launch --follow` asks, where slurmctld has forgotten the job.
+FOLLOW = """
+import sys
+from pathlib import Path
+
+from ringside import slurm
+
+ended = slurm.follow(sys.argv[1], Path("run.log"), print)
+print(ended.end, ended.state, ended.exit_code, ended.meaning, sep="|")
+"""
+
+
+@pytest.fixture
+def folder(shared_folder: Path) -> Path:
+    (shared_folder / "short.py").write_text(SHORT)
+    return shared_folder
+
+
+def test_an_account_of_another_is_refused_with_the_cure(
+    accounting_slurm: Any, launch_command: Any, folder: Path
+) -> None:
+    command = launch_command("short.py", *ONE_RANK, "--account", "nobodys-aac")
+    result = accounting_slurm.run(command, cwd=folder)
+    assert result.returncode == 2
+    assert "Invalid account or account/partition combination" in result.stderr
+    assert "Name yours with --account NAME" in result.stderr
+
+
+def test_a_partition_that_allows_less_time_is_refused_with_the_cure(
+    accounting_slurm: Any, launch_command: Any, folder: Path
+) -> None:
+    words = ("--partition", "debug", "--set", "time=00:20:00")
+    result = accounting_slurm.run(launch_command("short.py", *ONE_RANK, *words), cwd=folder)
+    assert result.returncode == 2
+    assert "time limit is invalid" in result.stderr
+    assert "shows how long each partition lets jobs run: --set time=HH:MM:SS" in result.stderr
+
+
+def test_more_nodes_than_there_are_is_refused_with_the_cure(
+    accounting_slurm: Any, launch_command: Any, folder: Path
+) -> None:
+    result = accounting_slurm.run(launch_command("short.py", *ONE_RANK, "--nodes", "9"), cwd=folder)
+    assert result.returncode == 2
+    assert "sbatch refused the job: " in result.stderr
+    assert "Ask for fewer nodes" in result.stderr
+
+
+def test_a_job_of_an_account_without_units_waits_and_says_why(
+    accounting_slurm: Any, launch_command: Any, folder: Path
+) -> None:
+    words = (*ONE_RANK, "--account", "dry-aac")
+    begun = accounting_slurm.begin(launch_command("short.py", *words), cwd=folder)
+    said = accounting_slurm.listen(begun, "AssocGrpCPUMinutesLimit")
+    assert "the account has no units left" in said
+    assert "--account NAME charges another account" in said
+    accounting_slurm.run(["scancel", "--user", "root"])
+    said, _ = begun.communicate(timeout=30)
+    assert begun.returncode == 2
+    assert "cancelled: " in said
+
+
+def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounts(
+    accounting_slurm: Any, launch_command: Any, folder: Path
+) -> None:
+    command = launch_command("short.py", *ONE_RANK, "--account", "class-aac", "--json")
+    result = accounting_slurm.run(command, cwd=folder)
+    assert result.returncode == 0, result.stdout + result.stderr + accounting_slurm.logs()
+    failing = accounting_slurm.run(["sbatch", "--parsable", "--wrap", "exit 7"], cwd=folder)
+    ids = [json.loads(result.stdout)["job_id"], failing.stdout.strip()]
+    (folder / "scontrol").write_text(FORGETFUL)
+    (folder / "scontrol").chmod(0o755)
+    (folder / "follow.py").write_text(FOLLOW)
+    ends = []
+    for job_id in ids:
+        accounting_slurm.run(
+            [
+                "bash",
+                "-c",
+                f"until sacct -X -n -P -o State -j {job_id} | grep -qE 'ED$'; do sleep 0.1; done",
+            ]
+        )
+        path = f"{folder}:{os.environ['PATH']}:/usr/sbin"
+        root = str(Path(__file__).resolve().parents[2])
+        follow = ["env", f"PATH={path}", f"PYTHONPATH={root}", sys.executable, "follow.py", job_id]
+        said = accounting_slurm.run(follow, cwd=folder)
+        ends.append(said.stdout.splitlines()[-1].split("|", 3))
+    assert ends[0] == ["done", "COMPLETED", "0:0", ""]
+    assert ends[1][:3] == ["failed", "FAILED", "7:0"]
+    assert "the job's script ended with exit status 7" in ends[1][3]
