@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringside import cli_measured
 from ringside.errors import RingsideError, RunError, TargetError
 
 if TYPE_CHECKING:
@@ -79,11 +80,21 @@ def build_parser() -> argparse.ArgumentParser:
     _add_launch(commands)
     _add_site(commands)
     _add_handin(commands)
-    _add(
-        commands,
-        "doctor",
-        "what works on this machine, and how to mend what doesn't",
-        "examples:\n  ringside doctor\n  ringside doctor --json\n",
+    cli_measured.add_fit(
+        _add(commands, "fit", "measure a machine and write its model", cli_measured.FIT)
+    )
+    cli_measured.add_predict(
+        _add(commands, "predict", "replay a real run on a machine's model", cli_measured.PREDICT)
+    )
+    cli_measured.add_doctor(
+        _add(
+            commands,
+            "doctor",
+            "what works on this machine, and how to mend what doesn't",
+            "examples:\n  ringside doctor\n  ringside doctor --json\n"
+            "  mpiexec -n 2 ringside doctor --cluster\n"
+            "  srun --mpi=pmi2 ringside doctor --cluster --site zaratan\n",
+        )
     )
     return parser
 
@@ -239,6 +250,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "site": _site,
         "handin": _handin,
         "doctor": _doctor,
+        **cli_measured.handlers(),
     }
     try:
         return handlers[asked.command](asked)
@@ -460,6 +472,8 @@ def _handin(asked: argparse.Namespace) -> int:
 def _doctor(asked: argparse.Namespace) -> int:
     from ringside import doctor
 
+    if asked.cluster:
+        return cli_measured.doctor_cluster(asked)
     findings = doctor.examine()
     if asked.json:
         _print_json([finding.as_json() for finding in findings])

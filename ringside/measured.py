@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside.timeline import Message, Span
+from ringside.timeline import Message, Span, Timeline
 from ringside.trace import Kind, Op, Site, Trace
 
 PS = 10**12
@@ -98,6 +98,19 @@ class MeasuredTimeline:
         from ringside.draw import timeline_svg
 
         return timeline_svg(self)
+
+
+def seconds_by_call(timeline: MeasuredTimeline | Timeline) -> dict[str, float]:
+    """Seconds that a rank spends in each kind of call, as "Sendrecv", and in "compute".
+
+    The mean of the ranks; a rank that ends early waits in no call.
+    """
+    total: dict[str, float] = defaultdict(float)
+    for spans in timeline.spans:
+        for span in spans:
+            kind = "compute" if span.kind == "compute" else span.label.partition("(")[0]
+            total[kind] += (span.end_s - span.start_s) / timeline.world_size
+    return dict(sorted(total.items()))
 
 
 def assemble(

@@ -14,7 +14,9 @@ script is run and recorded as it is. Then rank 0 writes ``run.json``, a trace an
     measurements        for each length: n, dtype, nbytes, times_s (slowest rank, each repetition),
                         median_s, checksum (of all ranks' results) and values: "right", "wrong"
                         or "not compared"
+    script              what a script leaves in its global ``__record__`` (JSON); else null
     makespan_s          of the recorded call or script
+    calls_s             the same by kind of call: the mean of the ranks
     trace, trace_sha256 the file beside it
     asked_to_stop       some rank was told to leave a checkpoint (``ringside.checkpoint``)
     trace_is_cut        some rank stopped writing before the end: a script made too many calls
@@ -46,7 +48,7 @@ import numpy as np
 
 from ringside import __version__, checkpoint, inputs
 from ringside.errors import Frame, RankError, RingsideError
-from ringside.measured import MeasuredTimeline, RecordedCall, assemble
+from ringside.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
 from ringside.notebook import module_sha256
 from ringside.outcome import UNFINISHED
 from ringside.recorder import Recorder, is_student_file, recording_here
@@ -66,6 +68,7 @@ class Ranks(ABC):
     rank: int
     world_size: int
     device = "cpu"
+    left: Any = None  # by a script, for the record
 
     @property
     @abstractmethod
@@ -267,7 +270,7 @@ def run_script(target: Target, asked: argparse.Namespace, ranks: Ranks, recorder
     recorder.enabled = True
     try:
         with recording_here(recorder, ranks.together):
-            runpy.run_path(path, run_name="__main__")
+            ranks.left = runpy.run_path(path, run_name="__main__").get("__record__")
     finally:
         recorder.end()
 
@@ -327,7 +330,9 @@ def leave_record(
         "started_utc": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(),
         "wall_s": round(time.time() - started, 6),
         "measurements": measurements,
+        "script": ranks.left,
         "makespan_s": timeline.makespan_s,
+        "calls_s": seconds_by_call(timeline),
         "trace": trace_path.name,
         "trace_sha256": hashlib.sha256(trace_path.read_bytes()).hexdigest(),
         "trace_is_cut": any(full),
