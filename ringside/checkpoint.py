@@ -90,13 +90,12 @@ def asked(group: Any = None) -> bool:
 
 
 def _device_of(group: Any) -> Any:
-    """Where a group's tensors lie: NCCL takes those of the current GPU only."""
+    """Where a group's tensors may lie: NCCL takes those of the current GPU only."""
     import torch
     import torch.distributed as dist
 
-    if "nccl" in str(dist.get_backend(group)):
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
+    c10d: Any = dist.distributed_c10d
+    return torch.device(c10d._get_object_coll_device(group))
 
 
 def save(path: str | Path, state: Any, group: Any = None) -> None:

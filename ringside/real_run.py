@@ -250,6 +250,8 @@ def _verdict(value: Any, wanted: Any) -> str:
 
 
 def _digest(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return _checksum([_digest(item) for item in value])
     data = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
     return hashlib.sha256(data).hexdigest()
 

@@ -141,11 +141,13 @@ class Recorder:
 
     def written(self) -> list[list[Any]]:
         """The calls as lists, times in seconds: what ``ringside.measured.RecordedCall`` wants."""
-        seconds = self.clock.seconds
-        return [
-            [c.name, c.file, c.line, seconds(c.start_s), seconds(c.end_s), c.ops, c.work]
-            for c in self.calls
-        ]
+        rows, last_s = [], 0.0
+        for call in self.calls:
+            # Streams of a GPU have their own order; in the record a call ends before the next.
+            start_s = max(last_s, self.clock.seconds(call.start_s))
+            last_s = max(start_s, self.clock.seconds(call.end_s))
+            rows.append([call.name, call.file, call.line, start_s, last_s, call.ops, call.work])
+        return rows
 
     def _student_line(self) -> tuple[str, int]:
         """The innermost line that is neither this kit's nor a library's."""

@@ -224,7 +224,7 @@ class _Recording:
     def _keep(self, started: _Started, caller: str, given: dict[str, Any], result: Any) -> None:
         """Remember who waits for what was started, or that nobody needs to."""
         boxed = result[-1] if isinstance(result, tuple) else result
-        work = started.work = _Work.unbox(boxed)
+        work = started.work = _unboxed(boxed)
         open_block = self.coalescing.get(threading.get_ident())
         if open_block is not None:
             open_block.append(started)
@@ -341,6 +341,14 @@ class _Recording:
             return work
 
         return end
+
+
+def _unboxed(boxed: Any) -> Any:
+    """The work as Python has it; None where there is none to wait for."""
+    try:
+        return None if boxed is None else _Work.unbox(boxed)
+    except RuntimeError:  # a box with nothing in it
+        return None
 
 
 def _results(given: dict[str, Any]) -> list[torch.Tensor]:

@@ -87,7 +87,7 @@ class TorchRanks(real_run.Ranks):
         if not dist.is_initialized():
             if self.has_met:
                 self.allgather(None)
-        elif self.kind == "nccl":
+        elif dist.get_backend() == "nccl":
             dist.barrier(device_ids=[self._torch_device.index])
         else:
             dist.barrier()

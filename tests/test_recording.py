@@ -140,3 +140,42 @@ def test_the_timeline_has_real_times_without_gaps(run: tuple[Trace, MeasuredTime
     assert [int(matrix[rank, (rank + 1) % 4]) for rank in range(4)] == [48] * 4
     assert int(np.trace(matrix)) == 0
     assert "<svg" in timeline._repr_html_()
+
+
+SCRIPT = """
+from mpi4py import MPI
+import numpy as np
+import ringside
+
+comm = MPI.COMM_WORLD
+x = np.ones(4)
+for step in range(3):
+    with ringside.recorded():
+        ringside.compute(num_flops=100.0 * step, nbytes=8.0)
+        comm.Allreduce(MPI.IN_PLACE, x)
+        ringside.compute(num_flops=7.0)
+comm.Barrier()
+"""
+
+
+def test_a_script_leaves_a_record_of_the_part_that_it_chose(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    rank = [sys.executable, "-m", "ringside.real_rank", "script.py", "--world-size", "2"]
+    done = subprocess.run(
+        [mpiexec(), "-n", "2", *rank],
+        cwd=tmp_path,
+        env=here_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["kind"], record["devices"], record["launcher"]) == (
+        *("mpi4py", ["cpu", "cpu"]),
+        "mpiexec",
+    )
+    assert (tmp_path / record["timeline"]).read_text().startswith("<svg")
+    for ops in Trace.load(tmp_path / record["trace"]).ops:
+        assert [op.kind for op in ops] == [Kind.COMPUTE, Kind.COLLECTIVE, Kind.WAIT, Kind.COMPUTE]
+        assert [op.detail[:2] for op in ops if op.kind == Kind.COMPUTE] == [(200, 8), (7, 0)]
