@@ -18,13 +18,16 @@ MEASURED = Path("measured")
 
 
 def join() -> torch.device:
-    """Join the other ranks over NCCL, or over gloo where there is no GPU; return this rank's device.
+    """Join the other ranks; return this rank's device.
 
-    The launcher has set RANK, WORLD_SIZE and MASTER_ADDR, which torch reads, and LOCAL_RANK: which
-    of its node's GPUs a rank takes.
+    Over NCCL where the node has a GPU for each of its ranks, else over gloo on CPUs. The launcher
+    has set RANK, WORLD_SIZE and MASTER_ADDR, which torch reads, and LOCAL_RANK: which of its
+    node's GPUs a rank takes.
     """
     torch.manual_seed(0)  # all ranks begin with the same weights
-    if not torch.cuda.is_available():
+    names = ("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "WORLD_SIZE")  # torchrun, srun, one node
+    ranks_here = next(int(os.environ[name]) for name in names if os.environ.get(name))
+    if ranks_here > torch.cuda.device_count():
         dist.init_process_group("gloo")
         return torch.device("cpu")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))

@@ -60,6 +60,7 @@ def communication(strategy: str, nbytes: int, num_layers: int) -> dict[str, Any]
     if strategy == "ddp":  # an all-reduce, two passes, of each bucket of gradients
         return {"passes": 2 * num_buckets(nbytes), "bytes": 2 * nbytes, "can_hide": True}
     # Weights are gathered in forward and again in backward, gradients reduced and scattered.
+    # (What lies outside of the blocks is gathered once only, which is left out here.)
     return {"passes": 3 * (num_layers + 1), "bytes": 3 * nbytes, "can_hide": True}
 
 

@@ -94,7 +94,7 @@ def tutorial(slurm: Any) -> Iterator[Tutorial]:
         said = {}
         for number, script in sections(text).items():
             script = re.sub(r"--gpus-per-node (\S+)", r"--set ranks_per_node=\1", script)
-            result = slurm.run(["bash", "-ec", "\n".join([*first, script])], timeout_s=300.0)
+            result = slurm.run(["bash", "-ec", "\n".join([*first, script])], timeout_s=600.0)
             said[number] = result.stdout + result.stderr
             assert result.returncode == 0, f"section {number}:\n{said[number]}\n{slurm.logs()}"
         yield Tutorial(said, folder / "work")
@@ -140,6 +140,10 @@ def test_every_program_ends_in_a_plot_against_the_model(tutorial: Tutorial, prog
     section = {"train": 4, "finetune": 6, "generate": 7}[program]
     rows = re.findall(rf"^{program}\S* +(\d) .* to ", tutorial.said[section], re.MULTILINE)
     assert {"1", "2"} <= set(rows)
+
+
+def test_the_replay_of_a_step_is_compared_with_its_measured_times(tutorial: Tutorial) -> None:
+    assert re.search(r"^  all_reduce +[\d.]+ .s +[\d.]+ .s", tutorial.said[3], re.MULTILINE)
 
 
 def test_fsdp_holds_a_quarter_on_four_ranks(tutorial: Tutorial) -> None:
