@@ -27,6 +27,8 @@ TEXTS = {
     "README.md": "kit/ringside.md",
     "lectures/grading.md": "kit/grading.md",
     "lectures/validation.md": "kit/validation.md",
+    "lectures/tutorial/tutorial.md": "kit/tutorial.md",
+    "lectures/tutorial/instructor.md": "kit/tutorial_instructor.md",
     "CONTRIBUTING.md": "kit/contributing.md",
     "CHANGELOG.md": "kit/changelog.md",
 }
