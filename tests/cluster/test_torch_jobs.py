@@ -1,4 +1,4 @@
-"""Jobs of torch.distributed on real Slurm daemons: by srun, by torchrun, and with GPUs asked for."""
+"""Jobs of torch.distributed on real Slurm daemons: srun, torchrun, and GPUs asked for."""
 
 from __future__ import annotations
 
