@@ -23,6 +23,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ringside import link
 from ringside.errors import RingsideError
 
 
@@ -36,7 +37,13 @@ _answered: list[bool] = []
 
 
 def listen() -> None:
-    """Take note of USR1 from now on, in place of dying of it. Only the main thread can ask that."""
+    """Take note of USR1 from now on, in place of dying of it.
+
+    Only the main thread can ask that; to simulated ranks, which nobody stops, the signal means
+    something else.
+    """
+    if link.inside_rank():
+        return
     on_main = threading.current_thread() is threading.main_thread()
     if on_main and signal.getsignal(signal.SIGUSR1) is not _note:
         signal.signal(signal.SIGUSR1, _note)
