@@ -1,4 +1,4 @@
-"""Jobs of torch.distributed on real Slurm daemons: srun, torchrun, GPUs asked for, a checkpoint."""
+"""Jobs of torch.distributed on real Slurm daemons: srun, torchrun, and GPUs asked for."""
 
 from __future__ import annotations
 
@@ -67,18 +67,22 @@ def test_an_exception_of_a_torch_rank_is_the_students_line_under_torchrun_too(
     assert words in json.loads(result.stdout)["message"]
 
 
-def test_gpus_are_asked_for_and_seen_by_every_rank_and_missing_ones_are_said(
+def test_gpus_are_asked_for_so_that_every_rank_sees_all_of_its_node(
     slurm: Any, launch_command: Any, folder: Path
 ) -> None:
-    command = launch_command(
-        "ring_torch.py:all_reduce", "--gpus-per-node", "2", "--json", after="--n 9"
-    )
-    result = slurm.run(command, cwd=folder)
-    # Slurm gives GPUs that torch then doesn't find: they are not there.
-    assert result.returncode == 2, result.stdout + result.stderr
-    outcome = json.loads(result.stdout)
-    assert outcome["status"] == "not run"
-    assert "torch sees 0 there (CUDA_VISIBLE_DEVICES is '0,1')" in outcome["message"]
-    allocated = slurm.run(["scontrol", "show", "job", outcome["job_id"]]).stdout
-    assert "TresPerNode=gres:gpu:a100:2" in allocated
-    assert "Partition=gpu " in allocated
+    """The job's directives are the template's; its ranks only say what they see."""
+    words = ("--nodes", "2", "--gpus-per-node", "2", "--dry-run")
+    shown = slurm.run(launch_command("ring_torch.py:all_reduce", *words), cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    kept = ("#", "export SLURM_EXPORT_ENV")
+    directives = [line for line in shown.stdout.splitlines() if line.startswith(kept)]
+    sees = "srun bash -c 'echo $SLURMD_NODENAME $SLURM_LOCALID $CUDA_VISIBLE_DEVICES'\n"
+    (folder / "sees.sbatch").write_text("\n".join([*directives, sees]))
+    job_id = slurm.run(["sbatch", "--parsable", "--wait", "sees.sbatch"], cwd=folder).stdout.strip()
+    log = (folder / "run.log").read_text()
+    assert sorted(log.splitlines()) == [
+        f"{node} {local} 0,1" for node in ("node1", "node2") for local in (0, 1)
+    ]
+    job = slurm.run(["scontrol", "show", "job", job_id]).stdout
+    assert "TresPerNode=gres:gpu:a100:2" in job
+    assert "Partition=gpu " in job
