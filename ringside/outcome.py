@@ -163,7 +163,8 @@ class Awaited:
                 "again, and it goes on from that (--set max_requeues=N: Slurm does so N times)."
             )
             return Outcome("timeout", message, record, self.job_id)
-        written = f"{self.out / 'run.json'} and run.trace.gz are written; hand them in."
+        written = f"{self.out / 'run.json'} and run.trace.gz are written"
+        written += "; hand them in." if record["function"] else "."  # a script is nobody's hand-in
         if self.sizes:
             written = f"{self.out / 'sweep.csv'} has all times; run.json is of the most ranks."
         return Outcome("complete", written, record, self.job_id)

@@ -68,10 +68,12 @@ class Prediction:
     def text(self) -> str:
         """For people."""
         lines = [f"{self.target} on {self.world_size} ranks, machine {self.machine}"]
-        lines.append(f"  {'':<16} {'predicted':>10} {'measured':>10}  error")
+        width = max(len(name) for name, _, _ in self.rows())
+        lines.append(f"  {'':<{width}} {'predicted':>10} {'measured':>10}  error")
         for name, predicted, measured in self.rows():
             error = f"{predicted / measured - 1:+.0%}" if predicted and measured else ""
-            lines.append(f"  {name:<16} {_shown(predicted):>10} {_shown(measured):>10}  {error:>5}")
+            times = f"{_shown(predicted):>10} {_shown(measured):>10}"
+            lines.append(f"  {name:<{width}} {times}  {error:>5}")
         lines.append("  Calls and compute are the mean of the ranks.")
         return "\n".join(lines)
 
