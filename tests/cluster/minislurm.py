@@ -106,8 +106,10 @@ class MiniSlurm:
 
     def begin(self, command: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[str]:
         """The same, without waiting for its end; its standard error comes with the rest."""
+        # Tests that run in the background may have inherited that SIGINT is ignored.
+        hears_ctrl_c = ["env", "--default-signal=INT"]
         begun = subprocess.Popen(
-            [*self._inside(cwd), *command],
+            [*self._inside(cwd), *hears_ctrl_c, *command],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
