@@ -164,7 +164,7 @@ class Awaited:
             )
             return Outcome("timeout", message, record, self.job_id)
         written = f"{self.out / 'run.json'} and run.trace.gz are written"
-        written += "; hand them in." if record["function"] else "."  # a script is nobody's hand-in
+        written += "; hand them in." if record.get("function") else "."  # a script isn't
         if self.sizes:
             written = f"{self.out / 'sweep.csv'} has all times; run.json is of the most ranks."
         return Outcome("complete", written, record, self.job_id)
