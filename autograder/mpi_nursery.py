@@ -16,6 +16,7 @@ ranks that import for themselves.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import shutil
@@ -53,9 +54,28 @@ def nurse(mpiexec: str, worlds: Sequence[int]) -> Callable[[], int]:
         for pid in ranks:
             os.kill(pid, 9)  # whoever waits for one that has failed
             os.waitpid(pid, 0)
+        _clear(folder)
         first_pipe += world_size
     shutil.rmtree(folder)
     return lambda: status
+
+
+def _clear(keep: str) -> None:
+    """Remove what a world has left: in a /dev/shm that is full the next one would wait for ever.
+
+    Only where both folders are the sandbox's own.
+    """
+    if os.environ["RINGSIDE_JOB_RESULTS"] != "/job":
+        return
+    for place in ("/dev/shm", "/tmp"):
+        for entry in os.scandir(place):
+            if entry.path == keep:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
 
 
 def _beside(name: str) -> str:
