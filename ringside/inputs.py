@@ -216,14 +216,24 @@ def functions(path: Path) -> list[str]:
     ]
 
 
-def _definition(path: Path, function: str) -> ast.FunctionDef | None:
-    """The function's ``def``, or None where the name is bound in another way."""
+def parsed(path: Path) -> ast.Module:
+    """Return a file's syntax tree; nothing of it is executed.
+
+    Raises:
+        TargetError: the file can't be read.
+        NotPythonError: Python can't read it.
+    """
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        return ast.parse(path.read_bytes(), filename=str(path))
     except OSError as error:
         raise TargetError(f"{path}: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
         raise NotPythonError(path.name, error) from None
+
+
+def _definition(path: Path, function: str) -> ast.FunctionDef | None:
+    """The function's ``def``, or None where the name is bound in another way."""
+    tree = parsed(path)
     bound = False
     names = []
     for node in tree.body:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import inputs
-from ringside.errors import NotPythonError, RingsideError, TargetError
+from ringside.errors import RingsideError
 from ringside.sites import Site, Value
 from ringside.world import Target, front_end_of
 
@@ -56,15 +56,8 @@ def _function_is_torch(target: Target) -> bool:
 
 
 def _script_is_torch(target: Target) -> bool:
-    path = target.folder / target.file
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except OSError as error:
-        raise TargetError(f"{path}: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        raise NotPythonError(path.name, error) from None
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(inputs.parsed(target.folder / target.file)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
