@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ringside import cluster_facts
+
 __all__ = ["cores", "gpu_files", "num_gpus"]
 
 
 def cores() -> list[int]:
     """The cores that this process may use: of each, one processor, since siblings share it."""
-    found: dict[str, int] = {}
-    for number in sorted(os.sched_getaffinity(0)):
-        topology = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
-        try:
-            siblings = topology.read_text().strip()
-        except OSError:
-            siblings = str(number)
-        found.setdefault(siblings, number)
+    found: dict[int, int] = {}
+    for number in cluster_facts.cores():
+        found.setdefault(cluster_facts.physical(number), number)
     return list(found.values())
 
 

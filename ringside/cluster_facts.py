@@ -92,15 +92,15 @@ def job(environment: Environment = os.environ, asked: int | None = None) -> dict
 
 def of_rank(rank: int, environment: Environment = os.environ) -> dict[str, Any]:
     """This process's facts."""
-    cores = _cores()
+    own = cores()
     devices = len([p for p in Path("/dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", p.name)])
     given = environment.get("CUDA_VISIBLE_DEVICES")
     facts: dict[str, Any] = {
         "rank": rank,
         "host": socket.gethostname(),
         "local_rank": _number(environment, *_LOCAL),
-        "cores": cores,
-        "physical": [_physical(core) for core in cores],
+        "cores": own,
+        "physical": [physical(core) for core in own],
         "threads": _number(environment, "OMP_NUM_THREADS"),
         "cpus_per_task": _number(environment, "SLURM_CPUS_PER_TASK"),
         "gpus": [],
@@ -116,13 +116,14 @@ def of_rank(rank: int, environment: Environment = os.environ) -> dict[str, Any]:
     return facts
 
 
-def _cores() -> list[int]:
+def cores() -> list[int]:
+    """The logical cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
-def _physical(core: int) -> int:
+def physical(core: int) -> int:
     """The first of the hardware threads that share a core's arithmetic."""
     path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
     try:
