@@ -143,14 +143,15 @@ class Awaited:
 
     def _of_record(self, meaning: str) -> Outcome:
         record = json.loads((self.out / "run.json").read_text())
-        records = list(sweep.runs(self.out / "sweep").values()) if self.sizes else [record]
+        of_sizes = sweep.runs(self.out / "sweep") if self.sizes else {}
+        records = of_sizes.values() if self.sizes else [record]
         entries = [entry for each in records for entry in each["measurements"]]
         wrong = sorted({entry["n"] for entry in entries if entry["values"] == "wrong"})
         if wrong:
             lengths = ", ".join(map(str, wrong))
             message = f"the values are wrong at n = {lengths}; `ringside check` says more."
             return Outcome("wrong values", message, record, self.job_id)
-        missing = [size for size in self.sizes if size not in sweep.runs(self.out / "sweep")]
+        missing = [size for size in self.sizes if size not in of_sizes]
         if missing:
             message = (
                 f"no record of {', '.join(map(str, missing))} ranks: {meaning or _SILENT} "
