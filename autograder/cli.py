@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from autograder import assignment as plans
-from autograder import feedback, measured_class, measured_site, pipeline, report
-from autograder.assignment import Assignment, AssignmentError
-from autograder.course import PUBLIC_SECRET, Course
-from autograder.outcome import Outcome
-from autograder.sandbox import SandboxUnavailable, best_tier
+from autograder import cli_grade, pipeline
+from autograder.assignment import AssignmentError
+from autograder.course import Course
+from autograder.sandbox import SandboxUnavailable
 from ringside.errors import RingsideError
-from ringside.sites import Site
-from ringside.trace import write_atomically
 
 EXAMPLES = """examples:
   autograder build                                      solutions/ -> assignments/
@@ -83,7 +76,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all, if none is named")
     sub.add_argument("--check", action="store_true", help="change nothing; status 1 if stale")
 
-    sub = command("grade", grade, "grade notebooks, folders of modules, or a submitted tree")
+    sub = command(
+        "grade", cli_grade.grade, "grade notebooks, folders of modules, or a submitted tree"
+    )
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="+", type=Path, metavar="PATH")
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the results; - is stdout")
@@ -102,7 +97,9 @@ def parser() -> argparse.ArgumentParser:
     _add_grading_options(sub)
     _add_measuring_options(sub)
 
-    sub = command("report", class_report, "scores, failed tests, similar submissions of a class")
+    sub = command(
+        "report", cli_grade.class_report, "scores, failed tests, similar submissions of a class"
+    )
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
@@ -169,161 +166,6 @@ def build(options: argparse.Namespace) -> int:
     return 1 if any(found.values()) else 0
 
 
-def grade_paths(
-    plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
-) -> list[Outcome]:
-    """Grade all submissions under `paths`, with a progress bar where somebody looks."""
-    best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
-    submissions = pipeline.find(plan, paths)
-    if not submissions:
-        raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
-    session = pipeline.Session(
-        plan,
-        course,
-        pipeline.suite_grader(course, trusted=options.trust_submissions),
-        jobs=options.jobs,
-        trusted=options.trust_submissions,
-    )
-    console = Console(stderr=True)
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("modules", total=None)
-        return session.grade(
-            submissions, lambda done, total: bar.update(task, completed=done, total=total)
-        )
-
-
-def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """The report of a grading, as programs read it."""
-    tiers = sorted({str(o.result["sandbox"]) for o in outcomes if o.result.get("sandbox")})
-    return {
-        "assignment": plan.name,
-        "kit_version": feedback.kit_version(),
-        "sandbox": ", ".join(tiers),
-        "submissions": [outcome.as_json(plan) for outcome in outcomes],
-    }
-
-
-def grade(options: argparse.Namespace) -> int:
-    """`autograder grade`"""
-    asked = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
-    if asked and not options.measured:
-        raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
-    course = Course.here()
-    plan = plans.load(options.assignment, course)
-    if options.executor == "slurm":
-        _grade_on_cluster(plan, options, course)
-    outcomes = grade_paths(plan, options.paths, options, course)
-    if options.measured:
-        measure(plan, outcomes, options, course)
-    to_stdout = options.json is not None and str(options.json) == "-"
-    if options.json is not None:
-        text = json.dumps(as_json(plan, outcomes), indent=1, allow_nan=False) + "\n"
-        if to_stdout:
-            sys.stdout.write(text)
-        else:
-            write_atomically(options.json, text.encode())
-    if options.csv is not None:
-        report.write_csv(options.csv, plan, outcomes)
-    if options.feedback is not None:
-        feedback.write_pages(options.feedback, plan, outcomes)
-    if not to_stdout:
-        _console().print(report.scores_table(plan, outcomes))
-        if options.measured:
-            _console().print(report.measured_table(plan, outcomes))
-    if course.secret() == PUBLIC_SECRET and sys.stderr.isatty():
-        print(
-            "No course secret is set: hidden inputs can be guessed (see README).", file=sys.stderr
-        )
-    return _status(outcomes)
-
-
-def measure(
-    plan: Assignment, outcomes: Sequence[Outcome], options: argparse.Namespace, course: Course
-) -> None:
-    """Time what the assignment names, here or on a cluster, and note it in the outcomes."""
-    if not plan.measured:
-        raise AssignmentError(f"{plan.name} has no [[measured]] entry: nothing is to be timed.")
-
-    def say(line: str) -> None:
-        print(report.printable(line), file=sys.stderr)
-
-    site = Site.load(options.site or "local")
-    if site.scheduler == "none":
-        measured_class.measure_class(
-            plan,
-            outcomes,
-            course,
-            say=say,
-            trusted=options.trust_submissions,
-            ranks=options.ranks,
-            gpus=bool(options.gpus),
-        )
-        return
-    array = measured_site.array(
-        plan,
-        [submission.path for submission in pipeline.find(plan, options.paths)],
-        course,
-        site,
-        site.settings(options.set),
-        nodes=options.nodes,
-        ranks=options.ranks,
-        gpus=bool(options.gpus),
-        trusted=options.trust_submissions,
-    )
-    measured_site.measure_on_site(plan, outcomes, array, options.ranks, say)
-
-
-def _grade_on_cluster(plan: Assignment, options: argparse.Namespace, course: Course) -> None:
-    """Fill the store of results on a cluster; what is missing then is graded here."""
-    from autograder.grading_array import GradingArray
-
-    if options.site is None:
-        raise pipeline.PathError("--executor slurm needs --site; `ringside site list`.")
-    site = Site.load(options.site)
-    submissions = [submission.path for submission in pipeline.find(plan, options.paths)]
-    array = GradingArray(
-        site,
-        site.settings(options.set),
-        plan.name,
-        submissions,
-        Path.cwd(),
-        course.build / "array" / plan.name,
-        options.trust_submissions,
-    )
-    graded = array.run(lambda line: print(line, file=sys.stderr, flush=True))
-    print(f"{graded} of {len(submissions)} were graded there.", file=sys.stderr)
-
-
-def _status(outcomes: Sequence[Outcome]) -> int:
-    bad = [outcome for outcome in outcomes if outcome.status != "graded"]
-    for outcome in bad:
-        print(
-            f"autograder: {report.printable(outcome.student)}: {outcome.status}: {outcome.message}",
-            file=sys.stderr,
-        )
-    return 2 if bad else 0
-
-
-def _console() -> Console:
-    """Standard output; as wide as the table needs when it is not a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=140)
-
-
-def class_report(options: argparse.Namespace) -> int:
-    """`autograder report`"""
-    course = Course.here()
-    plan = plans.load(options.assignment, course)
-    outcomes = grade_paths(plan, options.paths or [course.build / "submitted"], options, course)
-    report.print_report(_console(), plan, outcomes, course)
-    if options.csv is not None:
-        report.write_csv(options.csv, plan, outcomes)
-    return _status(outcomes)
-
-
 def bundle(options: argparse.Namespace) -> int:
     """`autograder bundle`"""
     from autograder import bundle as bundling
@@ -340,4 +182,4 @@ def demo(options: argparse.Namespace) -> int:
     """`autograder demo`"""
     from autograder.demo import show
 
-    return show.run(options.to, jobs=options.jobs, console=_console())
+    return show.run(options.to, jobs=options.jobs, console=cli_grade.console())
