@@ -16,7 +16,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import cache, cli, pipeline
+from autograder import cache, cli, cli_grade, pipeline
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.sandbox import Tier
@@ -29,7 +29,7 @@ Notebook = Callable[..., nbformat.NotebookNode]
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy grader needs no sandbox."""
-    monkeypatch.setattr(cli, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
 
 
 def source(name: str) -> str:
