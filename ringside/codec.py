@@ -29,6 +29,9 @@ _DTYPE_OF = [np.dtype(name) for name in DTYPES]
 ALIGNMENT = 64
 _MAX_DEPTH = 24
 _MAX_ITEMS = 2_000_000
+_MAX_INT_BYTES = 1024  # such a number can still be written out in decimal digits
+_MAX_CHOSEN_KEYS = 1000
+_PLAIN_KEYS = (str, bytes, int, float, bool, type(None))
 
 _I64 = struct.Struct("<q")
 _U32 = struct.Struct("<I")
@@ -129,10 +132,15 @@ def _encode(value: Any, out: _Parts, depth: int) -> None:
 
 
 def _encode_int(value: int, out: _Parts) -> None:
+    nbytes = value.bit_length() // 8 + 1
     if -(1 << 63) <= value < 1 << 63:
         out.append(b"i" + _I64.pack(value))
+    elif nbytes <= _MAX_INT_BYTES:
+        _encode_sized(b"I", value.to_bytes(nbytes, "little", signed=True), out)
     else:
-        _encode_sized(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True), out)
+        raise CodecError(
+            f"an integer of {nbytes} bytes can't travel; {_MAX_INT_BYTES} at most can."
+        )
 
 
 def _encode_sized(tag: bytes, data: bytes, out: _Parts) -> None:
@@ -181,6 +189,7 @@ class _Reader:
         self.copy = copy or data.readonly
         self.at = 0
         self.items = 0
+        self.chosen_keys = 0
 
     def take(self, count: int) -> memoryview:
         if count < 0 or self.at + count > len(self.data):
@@ -212,7 +221,7 @@ class _Reader:
         if tag == b"i":
             return self.i64()
         if tag == b"I":
-            return int.from_bytes(self.take(self.i64()), "little", signed=True)
+            return self.big_int()
         if tag == b"f":
             return float(_F64.unpack(self.take(8))[0])
         if tag == b"c":
@@ -233,15 +242,29 @@ class _Reader:
             return self.record(depth)
         raise CodecError(f"damaged value: unknown tag {tag!r}")
 
+    def big_int(self) -> int:
+        nbytes = self.i64()
+        if nbytes > _MAX_INT_BYTES:
+            raise CodecError(f"damaged value: an integer of {nbytes} bytes")
+        return int.from_bytes(self.take(nbytes), "little", signed=True)
+
     def mapping(self, depth: int) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
         for _ in range(self.count()):
             key = self.value(depth + 1)
+            self.check_key(key)
             try:
                 result[key] = self.value(depth + 1)
             except TypeError:
                 raise CodecError("damaged value: a dict key that can't be hashed") from None
         return result
+
+    def check_key(self, key: Any) -> None:
+        """Refuse many keys whose hashes the sender can choose alike: each would meet all others."""
+        plain = type(key) in _PLAIN_KEYS and not (type(key) is int and abs(key) >> 64)
+        self.chosen_keys += not plain
+        if self.chosen_keys > _MAX_CHOSEN_KEYS:
+            raise CodecError(f"a dict may have {_MAX_CHOSEN_KEYS} keys of such types at most.")
 
     def record(self, depth: int) -> Any:
         name = bytes(self.take(self.i64())).decode()

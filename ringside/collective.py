@@ -307,9 +307,11 @@ def _check_form(name: str, spec: Any, size: int) -> None:
     good = {
         "barrier": lambda: len(spec) == 0,
         "dup": lambda: len(spec) == 0,
-        "split": lambda: len(spec) == 2 and all(x is None or isinstance(x, int) for x in spec),
+        "split": lambda: len(spec) == 2 and all(x is None or _is_small(x) for x in spec),
         "create": lambda: len(spec) == 1 and _is_members(spec[0]),
-        "create_group": lambda: len(spec) >= 1 and _is_members(spec[0]),
+        "create_group": lambda: (
+            0 < len(spec) <= 2 and _is_members(spec[0]) and all(map(_is_small, spec[1:]))
+        ),
         "bcast": lambda: len(spec) == 2 and (spec[1] is None or _is_data(spec[1])),
         "allgather": lambda: len(spec) == 1 and _is_data(spec[0]),
         "gather": lambda: len(spec) == 2 and _is_data(spec[1]),
@@ -345,11 +347,22 @@ def _is_pair(pair: Any) -> bool:
     if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
         return False
     values = pair[1] if isinstance(pair[1], tuple) else (pair[1],)
-    return len(pair[0]) < 100 and all(isinstance(value, (int, str)) for value in values)
+    return len(pair[0]) < 100 and len(values) <= 64 and all(map(_is_plain, values))
+
+
+def _is_plain(value: Any) -> bool:
+    return _is_small(value) or (isinstance(value, str) and len(value) < 1000)
+
+
+def _is_small(value: Any) -> bool:
+    """A number that a message may show, and a clock may count with."""
+    return isinstance(value, int) and -(1 << 63) <= value < 1 << 63
 
 
 def _is_members(value: Any) -> bool:
-    return isinstance(value, tuple) and all(type(m) is int and m >= 0 for m in value)
+    """Distinct members; their number is looked at where the communicator is known."""
+    numbers = isinstance(value, tuple) and all(type(m) is int and m >= 0 for m in value)
+    return numbers and len(set(value)) == len(value)
 
 
 def _is_parts(value: Any, size: int) -> bool:
@@ -375,4 +388,5 @@ def _is_counts(counts: Any, data: Any, size: int) -> bool:
         return False
     if not all(type(count) is int and count >= 0 for count in counts):
         return False
-    return not isinstance(data, np.ndarray) or sum(counts) == data.size
+    # Of anything but an array the members get the whole, so that is what is counted.
+    return sum(counts) == (data.size if isinstance(data, np.ndarray) else _nbytes(data))

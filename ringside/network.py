@@ -49,7 +49,7 @@ _TRUNCATED = 15
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
 _SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
-_ALL, _DONE = int(How.ALL), int(Reply.DONE)
+_ALL, _SOME, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
 _SEND_KIND, _RECEIVE_KIND, _WAIT_KIND = int(Kind.ISEND), int(Kind.IRECV), int(Kind.WAIT)
 _pack_completion = COMPLETION.pack
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
@@ -303,12 +303,12 @@ class Network:
             self._wait(peer, site, flags, struct.unpack(f"<{len(body) // 4}I", body))
         elif op == Op.TEST:
             numbers = struct.unpack(f"<{len(body) // 4}I", body)
-            self._pending(peer, numbers)
+            self._check_asked(peer, flags, numbers)
             self._ask(peer, site, Query(
                 peer.rank, len(peer.ops), "test", numbers, flags, key=("test", flags, numbers)
             ))  # fmt: skip
         elif op == Op.PROBE:
-            self._comm(peer, comm)
+            self._check_source(peer, self._comm(peer, comm), to)
             self._ask(peer, site, Query(
                 peer.rank, len(peer.ops), "probe", blocking=bool(flags & BLOCKING),
                 key=("probe", comm, to, tag), probe=(comm, to, tag),
@@ -332,7 +332,7 @@ class Network:
         call, file, line = codec.decode(body)
         if site > len(peer.sites) or site >= self.limits.sites:
             raise LimitError(peer.rank, "numbered its calls wrongly")
-        entry = Site(str(call)[:200], str(file)[:200], int(line))
+        entry = Site(_text(call, 200), _text(file, 200), _line(line))
         if site == len(peer.sites):
             peer.sites.append(entry)
         else:
@@ -350,8 +350,9 @@ class Network:
         return comm
 
     def _new_request(self, peer: Peer, number: int) -> Pending:
-        if number in peer.requests:
+        if number <= peer.last_request:  # a number used twice would stand for two operations
             raise LimitError(peer.rank, "numbered its requests wrongly")
+        peer.last_request = number
         request = peer.requests[number] = Pending(peer.rank, number, len(peer.ops))
         return request
 
@@ -395,10 +396,7 @@ class Network:
         number: int,
         capacity: int,
     ) -> None:
-        if source != ANY_SOURCE and not 0 <= source < len(comm.members):
-            raise LimitError(
-                peer.rank, f"receives from rank {source} of a communicator of {len(comm.members)}"
-            )
+        self._check_source(peer, comm, source)
         request = self._new_request(peer, number)
         world_source = comm.members[source] if source != ANY_SOURCE else -1
         peer.ops.append(
@@ -418,6 +416,12 @@ class Network:
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         self._mailbox(comm, peer.rank).receive(posted)
+
+    def _check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
+        if source != ANY_SOURCE and not 0 <= source < len(comm.members):
+            raise LimitError(
+                peer.rank, f"receives from rank {source} of a communicator of {len(comm.members)}"
+            )
 
     def _mailbox(self, comm: Communicator, rank: int) -> Mailbox:
         box = self._mailboxes.get((comm.number, rank))
@@ -479,10 +483,17 @@ class Network:
         except KeyError:
             raise LimitError(peer.rank, "waited for a request that it doesn't have") from None
 
-    def _wait(self, peer: Peer, site: int, how: int, numbers: tuple[int, ...]) -> None:
+    def _check_asked(self, peer: Peer, how: int, numbers: tuple[int, ...]) -> tuple[Pending, ...]:
+        """The requests that a wait or a test is about: one at least, each once."""
         waiting = self._pending(peer, numbers)
-        if len(set(numbers)) < len(numbers):
-            raise LimitError(peer.rank, "waited for one request twice")
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise LimitError(peer.rank, "waited for no request, or for one twice")
+        if how > _SOME:
+            raise LimitError(peer.rank, f"waited in a way that doesn't exist ({how})")
+        return waiting
+
+    def _wait(self, peer: Peer, site: int, how: int, numbers: tuple[int, ...]) -> None:
+        waiting = self._check_asked(peer, how, numbers)
         if how != _ALL and len(numbers) > 1:
             self._ask(peer, site, Query(
                 peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
@@ -663,7 +674,7 @@ class Network:
         if seconds is not None and seconds > 1e6:
             raise LimitError(peer.rank, f"declared {seconds} s of work")
         picoseconds = -1 if seconds is None else round(seconds * PS)
-        detail: tuple[Any, ...] = (flops, nbytes, picoseconds, str(label)[:80])
+        detail: tuple[Any, ...] = (flops, nbytes, picoseconds, _text(label, 80))
         if counted:
             detail = (*detail, num_kernels, moved)
         peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))
@@ -755,14 +766,25 @@ class Network:
         ]
 
 
+def _text(value: Any, limit: int) -> str:
+    """What a rank says, as text that can be written in any encoding of Unicode."""
+    return str(value)[:limit].encode("utf-8", "backslashreplace").decode()
+
+
+def _line(number: Any) -> int:
+    """The number of a line of a file."""
+    return max(0, min(int(number), 1 << 31))
+
+
 def _failure(rank: int, body: bytes) -> RankError:
     type_name, message, frames, hint = codec.decode(body)
     return RankError(
         rank,
-        str(type_name)[:100],
-        str(message)[:2000],
+        _text(type_name, 100),
+        _text(message, 2000),
         tuple(
-            Frame(str(f)[:200], int(n), str(w)[:100], str(t)[:300]) for f, n, w, t in frames[-12:]
+            Frame(_text(f, 200), _line(n), _text(w, 100), _text(t, 300))
+            for f, n, w, t in frames[-12:]
         ),
-        str(hint)[:300],
+        _text(hint, 300),
     )

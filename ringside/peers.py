@@ -60,6 +60,7 @@ class Peer:
     sites: list[Site] = field(default_factory=list)
     requests: dict[int, Pending] = field(default_factory=dict)
     sent: int = 0
+    last_request: int = 0
     site: int = -1
     called: bool = False
     running: bool = False
@@ -76,7 +77,8 @@ class Peer:
     def reset(self) -> None:
         """Forget the last call."""
         self.ops, self.sites, self.requests = [], [], {}
-        self.sent, self.site, self.waiting, self.query = 0, -1, (), None
+        self.sent, self.last_request, self.site = 0, 0, -1
+        self.waiting, self.query = (), None
         self.body, self.failure = None, None
         self.called = self.running = False
         self.text, self.dropped = bytearray(), 0

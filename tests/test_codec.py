@@ -101,3 +101,20 @@ def test_pickles_and_unknown_records_are_refused() -> None:
         codec.decode(pickle.dumps([1]))
     with pytest.raises(CodecError, match="isn't registered"):
         codec.decode(codec.encode(Stamped(1)).replace(b"Stamped", b"Backwrd"))
+
+
+def test_keys_with_equal_hashes_are_refused_before_they_cost_time() -> None:
+    step = 2**61 - 1  # of whole numbers: all of its multiples have the hash 0
+    with pytest.raises(CodecError, match="1000 keys"):
+        codec.decode(codec.encode({number * step: None for number in range(1, 1100)}))
+    plain = {number: str(number) for number in range(3000)}
+    assert codec.decode(codec.encode(plain)) == plain
+
+
+def test_integers_that_nobody_could_write_out_are_refused() -> None:
+    with pytest.raises(CodecError, match="1024 at most"):
+        codec.encode(10**5000)
+    big = codec.encode(2**8000)
+    with pytest.raises(CodecError, match="an integer of 2000 bytes"):
+        codec.decode(big[:1] + (2000).to_bytes(8, "little") + bytes(2000))
+    assert len(str(codec.decode(big))) == 2409

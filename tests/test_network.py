@@ -466,6 +466,19 @@ FRAMES = {
     "pickle": frame(Op.RESULT, b"\\x80\\x04N."),
     "turn": frame(Op.RESULT, struct.pack("<I", 1) + b"N" + codec.encode(1)) * 2,
     "fraction": frame(Op.RESULT, b"abc", nbytes=100),
+    "far probe": frame(Op.PROBE, peer=99, flags=2),
+    "test of nothing": frame(Op.TEST, flags=1),
+    "test twice": frame(Op.IRECV, request=5) + frame(Op.TEST, struct.pack("<2I", 5, 5)),
+    "wait how": frame(Op.IRECV, request=5) + frame(Op.IRECV, request=6)
+    + frame(Op.WAIT, struct.pack("<2I", 5, 6), flags=77),
+    "old number": frame(Op.ISEND, b"x", request=5) + frame(Op.IRECV, request=6, peer=1)
+    + frame(Op.ISEND, b"x", peer=1, request=4),
+    "counts": frame(Op.COLLECTIVE, codec.encode(("reduce_scatter", ("USER", b"abc", (0, 0)))),
+                    request=1),
+    "endless counts": frame(Op.COLLECTIVE, codec.encode(
+        ("reduce_scatter", ("USER", b"abc", (2**8000, 0)))), request=1),
+    "told": frame(Op.COLLECTIVE, codec.encode(("barrier", (), "b", (("n", 2**8000),))), request=1),
+    "doubles": frame(Op.COLLECTIVE, codec.encode(("create", ((1, 1, 1),))), request=1),
 }
 
 def attack(comm, name):
@@ -473,6 +486,14 @@ def attack(comm, name):
         link.current()._sock.sendall(FRAMES[name])
         time.sleep(60)
     comm.Barrier()
+
+def told(comm):
+    link.current()._sock.sendall(
+        frame(Op.SITE, codec.encode(("recv\\ud800", "a.py", 2**8000))) +
+        frame(Op.COMPUTE, codec.encode((0.0, 0.0, 1.0, "\\udcff"))) +
+        frame(Op.FAILURE, codec.encode(("E", "\\ud800", [("a.py", 2**8000, "f", "\\udcff")], "")))
+    )
+    time.sleep(60)
 
 def unread(comm):
     sock = link.current()._sock
@@ -496,6 +517,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     [
         "noise", "unknown", "huge", "stranger", "nobody", "mode", "request", "twice", "odd",
         "negative", "nan", "eternity", "site", "spec", "name", "root", "turn",
+        "far probe", "test of nothing", "test twice", "wait how", "old number", "counts",
+        "endless counts", "told", "doubles",
     ],
 )  # fmt: skip
 def test_hostile_frames_end_the_run_and_nothing_else(hostile: Session, name: str) -> None:
@@ -513,6 +536,15 @@ def test_result_that_is_no_value_is_an_error_of_its_rank(hostile: Session) -> No
 def test_half_a_frame_ends_with_the_deadline(hostile: Session) -> None:
     error = hostile.call("hostile:attack", 2, ("fraction",), timeout_s=1).error
     assert isinstance(error, DeadlineError)
+
+
+def test_text_of_a_rank_can_be_written_down(hostile: Session) -> None:
+    result = hostile.call("hostile:told", 1, timeout_s=30)
+    assert isinstance(result.error, RankError)
+    assert "\\ud800" in str(result.error).encode().decode()
+    for site in result.trace.sites:
+        assert site.where.encode() == b"a.py:2147483648"
+    assert "\\udcff" in str(result.trace.ops[0][0].detail).encode().decode()
 
 
 def test_rank_that_does_not_read_is_stopped(hostile: Session) -> None:
