@@ -52,6 +52,9 @@ _ROOTED = {"bcast": 0, "reduce": 0, "gather": 0, "scatter": 0}
 _OP_AT = {"reduce": 1, "allreduce": 0, "scan": 0, "exscan": 0, "reduce_scatter": 0}
 
 
+_MAX_TOLD = 4096  # values that a member tells beside its contribution
+
+
 class BadSpec(Exception):
     """A member's contribution that no front end of ours would send."""
 
@@ -68,6 +71,7 @@ class Gathering:
     shown_by: dict[int, str] = field(default_factory=dict)
     alike: dict[int, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     requests: dict[int, Any] = field(default_factory=dict)
+    held_bytes: int = 0  # of the frames that brought the contributions
 
     def join(
         self,
@@ -227,10 +231,11 @@ def _average(op: str, data: list[Array]) -> Array:
     dtype = data[0].dtype
     wide = [item.astype(np.float32) for item in data] if dtype == np.float16 else data
     total = _prefixes("SUM", wide)[-1]
-    if dtype.kind not in "iu":
-        mean: Array = (total / len(data)).astype(dtype)
-    else:
-        mean = (np.sign(total) * (np.abs(total) // len(data))).astype(dtype)
+    with np.errstate(all="ignore"):
+        if dtype.kind not in "iu":
+            mean: Array = (total / len(data)).astype(dtype)
+        else:
+            mean = (np.sign(total) * (np.abs(total) // len(data))).astype(dtype)
     return mean
 
 
@@ -268,7 +273,7 @@ def _nbytes(data: Any) -> int:
         return int(data.nbytes)
     if _is_object(data):
         claimed, real = data[1], len(data[2])
-        return int(claimed) if real - ENVELOPE_BYTES <= claimed <= real else real
+        return int(claimed) if max(0, real - ENVELOPE_BYTES) <= claimed <= real else real
     return len(data)
 
 
@@ -307,11 +312,9 @@ def _check_form(name: str, spec: Any, size: int) -> None:
     good = {
         "barrier": lambda: len(spec) == 0,
         "dup": lambda: len(spec) == 0,
-        "split": lambda: len(spec) == 2 and all(x is None or _is_small(x) for x in spec),
-        "create": lambda: len(spec) == 1 and _is_members(spec[0]),
-        "create_group": lambda: (
-            0 < len(spec) <= 2 and _is_members(spec[0]) and all(map(_is_small, spec[1:]))
-        ),
+        "split": lambda: len(spec) == 2 and all(x is None or _is_number(x) for x in spec),
+        "create": lambda: len(spec) == 1 and _is_members(spec[0], size),
+        "create_group": lambda: 1 <= len(spec) <= 2 and all(_is_number(x) for x in spec[1:]),
         "bcast": lambda: len(spec) == 2 and (spec[1] is None or _is_data(spec[1])),
         "allgather": lambda: len(spec) == 1 and _is_data(spec[0]),
         "gather": lambda: len(spec) == 2 and _is_data(spec[1]),
@@ -330,8 +333,6 @@ def _check_form(name: str, spec: Any, size: int) -> None:
     if good and name in _ROOTED:
         root = spec[0]
         good = type(root) is int and 0 <= root < size
-    if good and name == "create_group":
-        good = len(spec[0]) == size
     if not good:
         raise BadSpec(f"malformed contribution to {name}")
 
@@ -347,22 +348,39 @@ def _is_pair(pair: Any) -> bool:
     if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
         return False
     values = pair[1] if isinstance(pair[1], tuple) else (pair[1],)
-    return len(pair[0]) < 100 and len(values) <= 64 and all(map(_is_plain, values))
+    return (
+        len(pair[0]) < 100
+        and len(values) <= _MAX_TOLD
+        and all(
+            len(value) < 100 if isinstance(value, str) else _is_number(value) for value in values
+        )
+    )
 
 
-def _is_plain(value: Any) -> bool:
-    return _is_small(value) or (isinstance(value, str) and len(value) < 1000)
-
-
-def _is_small(value: Any) -> bool:
-    """A number that a message may show, and a clock may count with."""
+def _is_number(value: Any) -> bool:
+    """A whole number of 64 bits: longer ones are slow to write down, or can't be."""
     return isinstance(value, int) and -(1 << 63) <= value < 1 << 63
 
 
-def _is_members(value: Any) -> bool:
-    """Distinct members; their number is looked at where the communicator is known."""
-    numbers = isinstance(value, tuple) and all(type(m) is int and m >= 0 for m in value)
-    return numbers and len(set(value)) == len(value)
+def _is_members(value: Any, size: int) -> bool:
+    """Distinct members of a communicator of so many."""
+    if not isinstance(value, tuple) or not all(type(m) is int and 0 <= m < size for m in value):
+        return False
+    return len(set(value)) == len(value)
+
+
+def group_of(spec: Any, size: int, member: int) -> tuple[int, ...]:
+    """The members that a ``create_group`` names, this one among them.
+
+    Raises:
+        BadSpec: they are no group of members of a communicator of ``size``.
+    """
+    if not isinstance(spec, tuple) or not spec or not _is_members(spec[0], size):
+        raise BadSpec("malformed contribution to create_group")
+    if member not in spec[0]:
+        raise BadSpec("makes a group that it is no member of")
+    members: tuple[int, ...] = spec[0]
+    return members
 
 
 def _is_parts(value: Any, size: int) -> bool:
@@ -373,8 +391,9 @@ def _is_reducible(op: Any, data: Any) -> bool:
     if op == "USER":
         return _is_data(data)
     if op in ("MAXLOC", "MINLOC"):
-        return isinstance(data, np.ndarray) and data.size % 2 == 0
-    if not isinstance(data, np.ndarray) or not isinstance(op, str):
+        return isinstance(data, np.ndarray) and data.ndim == 1 and data.size % 2 == 0
+    # Of two dimensions, (n, 1) and (1, n) would add up to n * n.
+    if not isinstance(data, np.ndarray) or data.ndim != 1 or not isinstance(op, str):
         return False
     if op.startswith(BFLOAT16):
         return data.dtype == np.uint16 and op.removeprefix(BFLOAT16) in _ON_BFLOAT16

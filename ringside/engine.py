@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from ringside.wire import Mode
 PS = 10**12
 _MICRO = 20  # bits of an index that number the transfers inside one collective
 _TRANSMIT, _ARRIVE, _QUERY = 1, 2, 3
+_LOOK_AT_CLOCK = 4096  # events
 _COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP = (int(kind) for kind in Kind)
 
 
@@ -177,6 +179,7 @@ class Engine:
         self.threads = [Thread(rank, [], 0, -1, None) for rank in range(world_size)]
         self.messages: dict[Any, Message] = {}
         self.now = 0
+        self.deadline: float | None = None  # of the monotonic clock, for ``advance``
         self._heap: list[tuple[int, int, int, int, int, Any]] = []
         self._ready: deque[Thread] = deque()
         self._routes: dict[int, tuple[int, int, int, int]] = {}
@@ -222,19 +225,29 @@ class Engine:
         return [t.rank for t in self.threads if t.cursor < len(t.ops) or t.pending]
 
     def advance(self) -> Answer | None:
-        """Process events until a live rank's question has its answer, or nothing is left to do."""
+        """Process events until a live rank's question has its answer, or nothing is left to do.
+
+        Raises:
+            TimeoutError: the deadline has passed; the engine can't go on.
+        """
         for thread in self.threads:
             if thread.cursor < len(thread.ops) and not thread.pending:
                 self._ready.append(thread)
         heap, ready, run = self._heap, self._ready, self._run
+        until_look = _LOOK_AT_CLOCK
         while True:
             while ready:
                 run(ready.popleft())
             if not heap:
                 return None
-            time, phase, _, _, _, item = heappop(heap)
-            if time > self.now:  # a live rank may be told late; the clock never runs backwards
-                self.now = time
+            until_look -= 1
+            if not until_look:
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    raise TimeoutError
+                until_look = _LOOK_AT_CLOCK
+            instant, phase, _, _, _, item = heappop(heap)
+            if instant > self.now:  # a live rank may be told late; the clock never runs backwards
+                self.now = instant
             if phase == _TRANSMIT:
                 self._transmit(item)
             elif phase == _ARRIVE:
@@ -474,7 +487,7 @@ class Engine:
         done = [n for n in query.requests if 0 <= thread.requests[n].done <= self.now]
         enough = len(done) == len(query.requests) if query.how == 0 else bool(done)
         if enough or not query.requests:
-            if query.how == 1:
+            if query.how == 1 and done:
                 first = min(done, key=lambda n: (thread.requests[n].done, query.requests.index(n)))
                 done = [first]
             return self._answer(query, done, self.now)

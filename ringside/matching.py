@@ -27,6 +27,7 @@ class Pending:
     error: int = 0
     overflow: bool = False
     payload: bytes | None = None
+    held: list[int] | None = None  # of a payload that several get: how many, its bytes
 
 
 @dataclass(eq=False, slots=True)

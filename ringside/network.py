@@ -8,6 +8,8 @@ every rank is blocked, and the engine answers the one with the smallest virtual 
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import random
 import struct
 import time
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringside import codec
-from ringside.collective import TIMED_AS, BadSpec, Gathering
+from ringside.collective import TIMED_AS, BadSpec, Gathering, group_of
 from ringside.engine import PS, Answer, Engine, Query, uncollected
 from ringside.errors import (
     BlockedCall,
@@ -49,11 +51,14 @@ _TRUNCATED = 15
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
 _SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
-_ALL, _SOME, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
+_ALL, _LAST_HOW, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
 _SEND_KIND, _RECEIVE_KIND, _WAIT_KIND = int(Kind.ISEND), int(Kind.IRECV), int(Kind.WAIT)
 _pack_completion = COMPLETION.pack
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
 _MAX_CLOCK_PS = 2**63
+_MAX_LINE = 1 << 31
+_MOST_LOOKED_AT = 256  # requests or messages of a rank, by the verdict on a deadlock
+_MAX_PATH = 240  # characters of a communicator's path
 
 
 @dataclass(eq=False)
@@ -162,6 +167,7 @@ class Network:
         self._by_number: dict[int, tuple[Mailbox, Sent]] = {}
         self._engine: Engine | None = None
         self._num_running = 0
+        self._timeout_s: float | None = None
         self._held_bytes = 0
         self._wires = Peers(self.peers, self.limits, self._handle, self._lost)
 
@@ -175,6 +181,7 @@ class Network:
     ) -> Outcome:
         """Send every rank in ``bodies`` its call and carry messages until all are done."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._wires.deadline, self._timeout_s = deadline, timeout_s
         comm = self.comms[0] if members is None else self._new_comm("group", members)
         for peer in self.peers:
             peer.reset()
@@ -189,12 +196,12 @@ class Network:
                 parts = call_parts(told, body)
                 self._wires.reply(peer, Reply.CALL, 0, parts, sum(map(len, parts)))
             with uncollected():
-                self._loop(deadline, timeout_s)
+                self._loop(deadline)
         finally:
             self._wires.close()
         return self._outcome()
 
-    def _loop(self, deadline: float | None, timeout_s: float | None) -> None:
+    def _loop(self, deadline: float | None) -> None:
         while self.error is None:
             if not self._num_running:
                 if not self._settle():
@@ -202,12 +209,15 @@ class Network:
                 continue  # one answer of several that a rank waits for frees nobody
             wait = None if deadline is None else deadline - time.monotonic()
             if wait is not None and wait <= 0:
-                computing = [peer for peer in self.peers if peer.running]
-                places = self._locate(computing) if self._locate is not None else {}
-                self.error = DeadlineError(timeout_s or 0.0, self._whereabouts(places))
+                self.error = self._late()
                 return
             self._wires.carry(wait)
             self.error = self.error or self._wires.error
+
+    def _late(self) -> DeadlineError:
+        computing = [peer for peer in self.peers if peer.running]
+        places = self._locate(computing) if self._locate is not None else {}
+        return DeadlineError(self._timeout_s or 0.0, self._whereabouts(places))
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
@@ -217,7 +227,12 @@ class Network:
             return False
         if open_queries or self._wildcards:
             engine = self._clock()
-            answer = engine.advance() or engine.release_poll()
+            engine.deadline = self._wires.deadline
+            try:
+                answer = engine.advance() or engine.release_poll()
+            except TimeoutError:
+                self.error = self._late()
+                return False
             if answer is not None:
                 self._deliver(answer)
                 return True
@@ -300,12 +315,13 @@ class Network:
         elif op == _IRECV:
             self._irecv(peer, site, self._comm(peer, comm), to, tag, request, extra)
         elif op == _WAIT:
-            self._wait(peer, site, flags, struct.unpack(f"<{len(body) // 4}I", body))
+            self._wait(peer, site, flags, self._numbers(peer, flags, body))
         elif op == Op.TEST:
-            numbers = struct.unpack(f"<{len(body) // 4}I", body)
-            self._check_asked(peer, flags, numbers)
+            numbers = self._numbers(peer, flags, body)
+            self._pending(peer, numbers)
+            # The numbers' hash stands for them: a rank may poll often, for many requests.
             self._ask(peer, site, Query(
-                peer.rank, len(peer.ops), "test", numbers, flags, key=("test", flags, numbers)
+                peer.rank, len(peer.ops), "test", numbers, flags, key=("test", flags, hash(numbers))
             ))  # fmt: skip
         elif op == Op.PROBE:
             self._check_source(peer, self._comm(peer, comm), to)
@@ -339,6 +355,7 @@ class Network:
             peer.sites[site] = entry
 
     def _finish(self, peer: Peer, body: bytes | None, failure: RankError | None) -> None:
+        self._hold(peer, len(body or b""))
         peer.body, peer.failure = body, failure
         peer.running = False
         self._num_running -= 1
@@ -352,6 +369,11 @@ class Network:
     def _new_request(self, peer: Peer, number: int) -> Pending:
         if number <= peer.last_request:  # a number used twice would stand for two operations
             raise LimitError(peer.rank, "numbered its requests wrongly")
+        if len(peer.requests) >= self.limits.open_requests:
+            raise LimitError(
+                peer.rank,
+                f"has more than {self.limits.open_requests} requests that it never waits for",
+            )
         peer.last_request = number
         request = peer.requests[number] = Pending(peer.rank, number, len(peer.ops))
         return request
@@ -368,7 +390,7 @@ class Network:
         if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
         counted = len(body)
-        if flags >> 4 & OBJECT and counted - ENVELOPE_BYTES <= claimed <= counted:
+        if flags >> 4 & OBJECT and max(0, counted - ENVELOPE_BYTES) <= claimed <= counted:
             counted = claimed
         dest = comm.members[to]
         message = peer.sent * self.world_size + peer.rank
@@ -449,8 +471,9 @@ class Network:
             request.error, request.overflow = _TRUNCATED, True
             payload = payload[: receive.capacity]
         request.payload = payload
-        self._held_bytes -= len(message.payload)
+        self._held_bytes -= len(message.payload) - len(payload)  # the rest waits with its request
         message.payload = b""
+        self._by_number.pop(message.number, None)
         self._ready(request)
         if not message.request.ready:
             self._ready(message.request)
@@ -483,17 +506,22 @@ class Network:
         except KeyError:
             raise LimitError(peer.rank, "waited for a request that it doesn't have") from None
 
-    def _check_asked(self, peer: Peer, how: int, numbers: tuple[int, ...]) -> tuple[Pending, ...]:
-        """The requests that a wait or a test is about: one at least, each once."""
-        waiting = self._pending(peer, numbers)
-        if not numbers or len(set(numbers)) < len(numbers):
-            raise LimitError(peer.rank, "waited for no request, or for one twice")
-        if how > _SOME:
+    def _numbers(self, peer: Peer, how: int, body: bytes) -> tuple[int, ...]:
+        """The requests that a wait or a test names."""
+        if how > _LAST_HOW:
             raise LimitError(peer.rank, f"waited in a way that doesn't exist ({how})")
-        return waiting
+        count = len(body) // 4
+        if count > len(peer.requests):  # before as many numbers are made
+            raise LimitError(
+                peer.rank, "waited for requests that it doesn't have, or for one twice"
+            )
+        numbers = struct.unpack(f"<{count}I", body)
+        if not count or len(set(numbers)) < count:
+            raise LimitError(peer.rank, "waited for no request, or for one twice")
+        return numbers
 
     def _wait(self, peer: Peer, site: int, how: int, numbers: tuple[int, ...]) -> None:
-        waiting = self._check_asked(peer, how, numbers)
+        waiting = self._pending(peer, numbers)
         if how != _ALL and len(numbers) > 1:
             self._ask(peer, site, Query(
                 peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
@@ -523,6 +551,7 @@ class Network:
                 ))  # fmt: skip
                 continue
             length = len(payload)
+            self._release(request, length)
             parts.append(_pack_completion(
                 number, request.source, request.tag, request.nbytes, request.error, flags | 2,
                 0, 0, length,
@@ -531,6 +560,13 @@ class Network:
                 parts.append(payload)
                 size += length
         self._wires.reply(peer, _DONE, len(requests), parts, size)
+
+    def _release(self, request: Pending, nbytes: int) -> None:
+        """A payload leaves; one that several members get counts until the last has it."""
+        if request.held is not None:
+            request.held[0] -= 1
+            nbytes = 0 if request.held[0] else request.held[1]
+        self._held_bytes -= nbytes
 
     def _ask(self, peer: Peer, site: int, query: Query) -> None:
         """A call that observes time: the rank waits until the engine can answer."""
@@ -582,10 +618,11 @@ class Network:
         me = comm.places[peer.rank]
         members = comm.members
         if name == "create_group":
-            members = tuple(comm.members[m] for m in spec[0])
-            key: Any = (spec[0], comm.sequence.get((me, spec[0]), 0))  # a count for each group
-            comm.sequence[me, spec[0]] = key[1] + 1
-            me = spec[0].index(me)
+            group = group_of(spec, len(members), me)
+            members = tuple(comm.members[m] for m in group)
+            key: Any = (group, comm.sequence.get((me, group), 0))  # a count for each group
+            comm.sequence[me, group] = key[1] + 1
+            me = group.index(me)
         else:
             key = comm.sequence.get(me, 0)
             comm.sequence[me] = key + 1
@@ -594,12 +631,15 @@ class Network:
             sequence = key if isinstance(key, int) else key[1]
             gathering = comm.gatherings[key] = Gathering(name, sequence, len(members))
         self._hold(peer, len(body))
+        gathering.held_bytes += len(body)
         gathering.join(me, name, spec, request, *told)
         if gathering.complete:
             del comm.gatherings[key]
-            self._conclude(comm, members, gathering)
+            self._conclude(peer, comm, members, gathering)
 
-    def _conclude(self, comm: Communicator, members: tuple[int, ...], gathering: Gathering) -> None:
+    def _conclude(
+        self, peer: Peer, comm: Communicator, members: tuple[int, ...], gathering: Gathering
+    ) -> None:
         """Every member has come: reduce, time and hand out."""
         name = gathering.name
         sizes = gathering.sizes()
@@ -615,15 +655,19 @@ class Network:
         sequence = -1 - gathering.sequence if name == "create_group" else gathering.sequence
         detail = (TIMED_AS.get(name, name), sequence, gathering.root, members, sizes)
         encoded: dict[int, bytes] = {}
+        held: dict[int, list[int]] = {}
         for member, value in enumerate(values):
             request = gathering.requests[member]
             data = encoded.get(id(value))
             if data is None:
                 data = encoded[id(value)] = codec.encode(value)
-            request.payload = data
+                held[id(value)] = [0, len(data)]
+                self._hold(peer, len(data))
+            request.payload, request.held = data, held[id(value)]
+            request.held[0] += 1
             op = self.peers[request.rank].ops[request.op]
             self._learn(request, op._replace(nbytes=max(sizes), detail=detail))
-        self._held_bytes = max(0, self._held_bytes - sum(sizes))
+        self._held_bytes -= gathering.held_bytes
         for member in range(len(members)):
             self._ready(gathering.requests[member])
 
@@ -658,6 +702,12 @@ class Network:
         return values
 
     def _new_comm(self, path: str, members: tuple[int, ...]) -> Communicator:
+        if len(self.comms) > self.limits.communicators:
+            raise LimitError(
+                members[0], f"made more than {self.limits.communicators} communicators"
+            )
+        if len(path) > _MAX_PATH:  # copies of copies; the order of the calls gives the same again
+            path = f"...{hashlib.sha256(path.encode()).hexdigest()[:32]}"
         comm = Communicator(self.next_comm, path, members)
         self.comms[self.next_comm] = comm
         self.next_comm += 1
@@ -720,14 +770,11 @@ class Network:
         return tuple(entries)
 
     def open_requests(self, peer: Peer) -> tuple[Pending, ...]:
-        """The requests that keep a rank where it is."""
-        if peer.waiting:
-            return tuple(r for r in peer.waiting if not r.ready)
-        if peer.query is not None and peer.query.requests:
-            return tuple(
-                peer.requests[n] for n in peer.query.requests if not peer.requests[n].ready
-            )
-        return ()
+        """The requests that keep a rank where it is; of very many, the first."""
+        found = peer.waiting
+        if not found and peer.query is not None:
+            found = tuple(peer.requests[n] for n in peer.query.requests)
+        return tuple(itertools.islice((r for r in found if not r.ready), _MOST_LOOKED_AT))
 
     def waits_for(self, peer: Peer) -> tuple[int, ...]:
         """The ranks that a blocked rank waits for."""
@@ -762,18 +809,8 @@ class Network:
             (message, self.comms[number].path)
             for (number, owner), box in self._mailboxes.items()
             if owner == rank
-            for message in box.unexpected
+            for message in box.unexpected[:_MOST_LOOKED_AT]
         ]
-
-
-def _text(value: Any, limit: int) -> str:
-    """What a rank says, as text that can be written in any encoding of Unicode."""
-    return str(value)[:limit].encode("utf-8", "backslashreplace").decode()
-
-
-def _line(number: Any) -> int:
-    """The number of a line of a file."""
-    return max(0, min(int(number), 1 << 31))
 
 
 def _failure(rank: int, body: bytes) -> RankError:
@@ -788,3 +825,13 @@ def _failure(rank: int, body: bytes) -> RankError:
         ),
         _text(hint, 300),
     )
+
+
+def _text(value: Any, most: int) -> str:
+    """Text of a rank's, short, and such as every file and terminal can take."""
+    return str(value)[:most].encode("utf-8", "replace").decode("utf-8")
+
+
+def _line(number: Any) -> int:
+    """A line number of a rank's; a long one could not even be written down."""
+    return min(max(int(number), 0), _MAX_LINE)

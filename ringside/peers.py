@@ -10,6 +10,7 @@ import itertools
 import os
 import selectors
 import socket
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ Handler = Callable[["Peer", int, int, int, int, int, int, int, int, bytes], None
 _READ_BYTES = 1 << 18
 _MAX_PARTS, _JOIN_BYTES = 512, 4096
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_LAST_READS = 32  # of what a rank has printed, when its run is over: it may print on for ever
+_LOOK_AT_CLOCK = 32  # frames
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Limits:
     held_bytes: int = 1 << 30
     output_bytes: int = 64 << 10
     sites: int = 60_001
+    open_requests: int = 1 << 16  # of one rank
+    communicators: int = 1 << 14
 
 
 @dataclass(eq=False, slots=True)
@@ -97,24 +102,31 @@ class Peers:
     ) -> None:
         self.all = list(peers)
         self.error: LimitError | None = None
+        self.deadline: float | None = None  # by the monotonic clock: later frames are not handled
         self._limits = limits
         self._handle = handle
         self._lost = lost
         self._selector = selectors.DefaultSelector()
         self._buffer = bytearray(_READ_BYTES)
         self._view = memoryview(self._buffer)
+        self._begun_bytes = 0  # room for frames that have begun
+        self._outgoing: dict[int, list[int]] = {}  # object -> how often it waits, its bytes
+        self._outgoing_bytes = 0  # a broadcast's one payload may wait for many ranks
 
     def open(self) -> None:
         """Begin to listen."""
         for peer in self.all:
-            self._selector.register(peer.sock, _READ, (peer, True))
+            if not peer.gone:
+                self._selector.register(peer.sock, _READ, (peer, True))
             self._selector.register(peer.output, _READ, (peer, False))
 
     def close(self) -> None:
         """Take what was printed, and stop listening."""
         for peer in self.all:
             before = -1
-            while before != (before := len(peer.text) + peer.dropped):
+            for _ in range(_LAST_READS):
+                if before == (before := len(peer.text) + peer.dropped):
+                    break
                 self.read_output(peer)
         self._selector.close()
 
@@ -132,6 +144,9 @@ class Peers:
 
     def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[Part], size: int) -> None:
         """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
+        if peer.gone:  # it died while it was waiting for this
+            self._lost(peer)
+            return
         header = DOWN.pack(kind, 0, 0, count, size)
         if size < _JOIN_BYTES and not peer.outbox:
             whole = b"".join((header, *parts))
@@ -143,9 +158,10 @@ class Peers:
                 if part:
                     self._hold(peer, memoryview(part))
         if peer.outbox:
-            if peer.held > self._limits.held_bytes:
-                self.error = LimitError(peer.rank, "doesn't read what it is sent")
             self._write(peer)
+            if max(peer.held, self._outgoing_bytes) > self._limits.held_bytes:
+                slowest = max(self.all, key=lambda each: each.held)
+                self.error = LimitError(slowest.rank, "doesn't read what it is sent")
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -166,6 +182,7 @@ class Peers:
             if peer.filled < len(peer.partial):
                 return
             data = memoryview(peer.partial)
+            self._begun_bytes -= len(data)
         peer.partial, peer.filled = bytearray(), 0
         try:
             self._frames(peer, data)
@@ -179,8 +196,13 @@ class Peers:
         """Handle the whole frames in ``data``, and keep the beginning of the next."""
         at, size, header = 0, len(data), UP.size
         unpack, handle, most = UP.unpack_from, self._handle, self._limits.frame_bytes
-        needed = header
+        needed, until_look = header, _LOOK_AT_CLOCK
         while size - at >= header:
+            until_look -= 1
+            if not until_look:  # a frame may take long that meets many open requests
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    return
+                until_look = _LOOK_AT_CLOCK
             op, flags, site, comm, to, tag, request, extra, nbytes = unpack(data, at)
             if nbytes > most:
                 raise LimitError(peer.rank, f"a message of {nbytes} bytes is too large")
@@ -192,6 +214,11 @@ class Peers:
             handle(peer, op, flags, site, comm, to, tag, request, extra, body)
             at = end
         if at < size:
+            self._begun_bytes += needed
+            if self._begun_bytes > self._limits.held_bytes:
+                raise LimitError(
+                    peer.rank, f"a message of {needed} bytes is too large beside others"
+                )
             peer.partial = bytearray(needed)
             peer.filled = size - at
             peer.partial[: size - at] = data[at:]
@@ -218,6 +245,7 @@ class Peers:
         if not peer.gone:
             peer.gone = True
             self._selector.unregister(peer.sock)
+            self._discard(peer)
         if peer.running:
             self.read_output(peer)
         self._lost(peer)
@@ -239,6 +267,24 @@ class Peers:
     def _hold(self, peer: Peer, part: memoryview) -> None:
         peer.outbox.append(part)
         peer.held += len(part)
+        kept = self._outgoing.setdefault(id(part.obj), [0, len(part)])
+        if not kept[0]:
+            self._outgoing_bytes += kept[1]
+        kept[0] += 1
+
+    def _sent(self, part: memoryview) -> None:
+        """A part has left an outbox."""
+        kept = self._outgoing[id(part.obj)]
+        kept[0] -= 1
+        if not kept[0]:
+            self._outgoing_bytes -= kept[1]
+            del self._outgoing[id(part.obj)]
+
+    def _discard(self, peer: Peer) -> None:
+        """Nobody will read what waits for this rank."""
+        while peer.outbox:
+            self._sent(peer.outbox.popleft())
+        peer.held = 0
 
     def _write(self, peer: Peer) -> None:
         """Send what waits, as far as the socket takes it."""
@@ -253,7 +299,9 @@ class Peers:
                 return
             peer.held -= sent
             while outbox and sent >= len(outbox[0]):
-                sent -= len(outbox.popleft())
+                part = outbox.popleft()
+                sent -= len(part)
+                self._sent(part)
             if sent:
                 outbox[0] = outbox[0][sent:]
         if peer.gone:
