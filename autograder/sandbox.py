@@ -31,13 +31,13 @@ from pathlib import Path
 from types import TracebackType
 
 from autograder.bubblewrap import (
-    Limits,
     arguments,
     has_disable_userns,
     limiter,
     start,
     start_bubblewrap,
 )
+from autograder.limits import Limits
 from autograder.sandbox_files import copy_modules, kit, write_all
 from autograder.sandbox_process import Process
 from ringside import landlock
@@ -225,8 +225,8 @@ class Sandbox:
         """The limit is on the user's processes; outside a namespace those of others count."""
         counted_apart = self.tier == Tier.BUBBLEWRAP and _kernel() >= (5, 14)
         if counted_apart or os.geteuid() == 0:
-            return self.limits.nproc
-        return self.limits.nproc + _tasks_of_user()
+            return self.limits.processes
+        return self.limits.processes + _tasks_of_user()
 
 
 def harmless(env: Mapping[str, str]) -> dict[str, str]:

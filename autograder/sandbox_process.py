@@ -7,7 +7,7 @@ import os
 import subprocess
 from typing import IO, Any, Protocol
 
-from autograder.bubblewrap import Limits
+from autograder.limits import Limits
 from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
 
 __all__ = ["Process"]
