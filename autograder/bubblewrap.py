@@ -203,14 +203,20 @@ def start(
 
 
 def start_bubblewrap(
-    options: Sequence[str], command: Sequence[str], pass_fds: Sequence[int]
+    options: Sequence[str],
+    command: Sequence[str],
+    pass_fds: Sequence[int],
+    before: Sequence[str] = (),
 ) -> tuple[subprocess.Popen[bytes], int | None, bytes]:
-    """Start it with options by descriptor, so that no host path stands in its command line."""
+    """Start it with options by descriptor, so that no host path stands in its command line.
+
+    ``before`` are words that do something and then become bubblewrap.
+    """
     options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
     filter_read = _pipe_holding(seccomp.pack(seccomp.assemble_outer(platform.machine())))
     info_read, info_write = os.pipe()
     ours = [options_read, filter_read, info_write]
-    words = [program(), "--args", str(options_read), "--seccomp", str(filter_read)]
+    words = [*before, program(), "--args", str(options_read), "--seccomp", str(filter_read)]
     words += ["--info-fd", str(info_write), "--", *_GATE]
     try:
         popen = start([*words, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)

@@ -20,7 +20,7 @@ ATTACK = Path(reality.__file__).parent / "redteam" / "21_full_disk" / "ring.py"
 def test_the_second_world_begins_where_the_first_has_filled_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
+    if best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP:
         pytest.skip("real ranks need bubblewrap (Debian: apt-get install bubblewrap)")
     (tmp_path / "ring.py").write_text(ATTACK.read_text())
     calls = [Call("ring:all_reduce", size, [(np.ones(5),)] * size) for size in (4, 3)]
