@@ -37,6 +37,9 @@
     name = "cluster_report"
     title = "Predicted and measured"
     points = 5
+
+    [limits]                              # what differs from autograder/limits.toml
+    memory_mib = 2048
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autograder import limits
 from autograder.course import Course
+from autograder.limits import Limits
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUITE_POINTS = 100.0  # every module's tests add up to this
@@ -135,6 +140,7 @@ class Assignment:
     supplied: tuple[str, ...]
     public_tests: str | None
     due: datetime.datetime | None
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def notebook(self) -> str:
@@ -157,6 +163,7 @@ def load(name: str, course: Course | None = None) -> Assignment:
 
     Raises:
         AssignmentError: there is no such assignment, or its file is wrong.
+        LimitsError: a limit in its file, or in the course's, is none.
     """
     course = course or Course.here()
     if not NAME.fullmatch(name):
@@ -168,9 +175,10 @@ def load(name: str, course: Course | None = None) -> Assignment:
             f"Known: {', '.join(known(course)) or 'none'}."
         )
     try:
-        return _parse(name, tomllib.loads(path.read_text(encoding="utf-8")))
+        plan = _parse(name, tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise AssignmentError(f"{path}: {type(error).__name__}: {error}") from error
+    return dataclasses.replace(plan, limits=limits.load(name, course))
 
 
 def known(course: Course | None = None) -> list[str]:

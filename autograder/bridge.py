@@ -27,7 +27,7 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder import assignment as plans
-from autograder import cluster_run, feedback, notebooks, pipeline, receipt
+from autograder import cluster_run, feedback, limits, notebooks, pipeline, receipt
 from autograder.assignment import Assignment, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
@@ -57,7 +57,7 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     """Sweep one folder of the submitted tree, and stamp it with our receipt."""
     student, assignment = folder.parent.name, folder.name
     shelf = course.build / "quarantine" / student / assignment
-    refused = sweep(folder, shelf)
+    refused = sweep(folder, shelf, limits.load(assignment, course))
     moment = receipt.received(course, assignment).get(student)
     claimed = receipt.stamp(folder, moment)
     if claimed is not None:
@@ -93,9 +93,9 @@ class RebuildExporter(NotebookExporter):
         return output, resources
 
     def _rebuilt(self, path: Path, resources: dict[str, Any]) -> NotebookNode:
-        plan = plans.load(resources["nbgrader"]["assignment"])
         converter: Any = self.parent
         course = course_of(converter.coursedir.root)
+        plan = plans.load(resources["nbgrader"]["assignment"], course)
         release = release_notebook(plan, course.release(plan.name))
         notes = [
             f"{name} {why}."
@@ -104,7 +104,7 @@ class RebuildExporter(NotebookExporter):
             ).items()
         ]
         try:
-            rebuilt = rebuild(plan, release, read_regular(path))
+            rebuilt = rebuild(plan, release, read_regular(path, limits=plan.limits))
             rejected = ""
         except Rejected as error:
             rebuilt, rejected = Rebuilt(notebook=release), str(error)
@@ -118,9 +118,9 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
     def preprocess(
         self, nb: NotebookNode, resources: dict[str, Any]
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        plan = plans.load(resources["nbgrader"]["assignment"])
-        student = resources["nbgrader"]["student"]
         course = course_of(self.parent.parent.coursedir.root)
+        plan = plans.load(resources["nbgrader"]["assignment"], course)
+        student = resources["nbgrader"]["student"]
         outcome = self._outcome(plan, student, course, nb)
         if outcome.status == "grader_error":
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero

@@ -29,14 +29,13 @@ import site
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.limits import Limits
 from ringside import seccomp
 from ringside.confine import interpreter_paths
 
 __all__ = [
-    "Limits",
     "arguments",
     "has_disable_userns",
     "limiter",
@@ -52,32 +51,6 @@ _UID_INSIDE = 1000
 # for a word, and ends where nobody is left to give it.
 _GATE = ["/bin/sh", "-c", 'echo ready; read -r go || exit 1; exec "$@" </dev/null', "gate"]
 _READY = b"ready\n"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one sandbox may use.
-
-    Attributes:
-        memory_bytes: of all its processes together, shared pages once; the watchdog kills above.
-        address_bytes: address space of each process.
-        nproc: processes and threads of its user.
-        cpu_s: CPU time of each process.
-        fsize: size of a file.
-        nofile: open descriptors of each process.
-        tmp_bytes, shm_bytes: size of /tmp and of /dev/shm.
-        output_bytes: how much of its output is kept.
-    """
-
-    memory_bytes: int = 1 << 30
-    address_bytes: int = 16 << 30
-    nproc: int = 512
-    cpu_s: int = 600
-    fsize: int = 64 << 20
-    nofile: int = 1024
-    tmp_bytes: int = 64 << 20
-    shm_bytes: int = 256 << 20
-    output_bytes: int = 1 << 20
 
 
 def arguments(
@@ -122,8 +95,8 @@ def arguments(
 def limiter(limits: Limits, *, nproc: int, uid: int | None) -> list[str]:
     """The commands between bubblewrap and the program: set limits, and leave root for ``uid``."""
     command = ["/usr/bin/prlimit", f"--nproc={nproc}", f"--cpu={limits.cpu_s}", "--core=0"]
-    command += [f"--as={limits.address_bytes}", f"--fsize={limits.fsize}"]
-    command += [f"--nofile={limits.nofile}", "--"]
+    command += [f"--as={limits.address_space_bytes}", f"--fsize={limits.written_file_bytes}"]
+    command += [f"--nofile={limits.open_files}", "--"]
     if uid is not None:
         command += ["/usr/bin/setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
         command += ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"]
@@ -230,14 +203,20 @@ def start(
 
 
 def start_bubblewrap(
-    options: Sequence[str], command: Sequence[str], pass_fds: Sequence[int]
+    options: Sequence[str],
+    command: Sequence[str],
+    pass_fds: Sequence[int],
+    before: Sequence[str] = (),
 ) -> tuple[subprocess.Popen[bytes], int | None, bytes]:
-    """Start it with options by descriptor, so that no host path stands in its command line."""
+    """Start it with options by descriptor, so that no host path stands in its command line.
+
+    ``before`` are words that do something and then become bubblewrap.
+    """
     options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
     filter_read = _pipe_holding(seccomp.pack(seccomp.assemble_outer(platform.machine())))
     info_read, info_write = os.pipe()
     ours = [options_read, filter_read, info_write]
-    words = [program(), "--args", str(options_read), "--seccomp", str(filter_read)]
+    words = [*before, program(), "--args", str(options_read), "--seccomp", str(filter_read)]
     words += ["--info-fd", str(info_write), "--", *_GATE]
     try:
         popen = start([*words, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from autograder import limits
 from autograder.course import Course
 
 Result = dict[str, Any]
@@ -25,6 +26,9 @@ Result = dict[str, Any]
 KIT_CODE = (
     "ringside",
     "autograder/grading.py",
+    "autograder/limits.py",
+    "autograder/limits.toml",
+    "autograder/cgroups.py",
     "autograder/plugin.py",
     "autograder/sandbox.py",
     "autograder/sandbox_files.py",
@@ -60,6 +64,7 @@ def key(
         course.secret().encode(),
         b"without a sandbox" if trusted else b"",
         kit_digest(course.kit, assignment).encode(),
+        repr(limits.load(assignment, course)).encode(),
     ]
     for name in sorted(sources):
         parts += [name.encode(), sources[name].encode("utf-8", "surrogatepass")]

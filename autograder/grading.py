@@ -25,11 +25,11 @@ from autograder import assignment as assignments
 from autograder import suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
 from autograder.course import Course
+from autograder.limits import Limits
 from autograder.plugin import Job
 from autograder.warm_sandbox import kinds_of
 
 HERE = Path(__file__).resolve().parent
-MODULE_TIMEOUT_S = 400.0
 
 
 def grade_modules(
@@ -40,6 +40,7 @@ def grade_modules(
     sandbox: bool = True,
     modules: Iterable[str] | None = None,
     jobs: int | None = None,
+    limits: Limits | None = None,
 ) -> dict[str, Any]:
     """Run the suite on every planned module of a folder.
 
@@ -50,6 +51,7 @@ def grade_modules(
         sandbox: False runs submissions with the rights of this account.
         modules: only these, None for all.
         jobs: modules graded at once; None for as many as there are cores, 2 at most.
+        limits: what it may use; None for the assignment's.
 
     Returns:
         ``{"modules": {name: {"score", "max_score", "tests"}}, "sandbox", "counts",
@@ -63,7 +65,10 @@ def grade_modules(
         with ThreadPoolExecutor(max_workers=workers) as pool:
             order = present[::-1]  # the plan's later modules take longest: begin with them
             records = pool.map(
-                lambda name: run_suite(plan, name, stage, secret=secret, sandbox=sandbox), order
+                lambda name: run_suite(
+                    plan, name, stage, secret=secret, sandbox=sandbox, limits=limits
+                ),
+                order,
             )
             by_name = dict(zip(order, records, strict=True))
     return _report(plan, wanted, by_name)
@@ -94,13 +99,14 @@ def run_suite(
     *,
     secret: str,
     sandbox: bool,
-    call_timeout_s: float = 20.0,
+    limits: Limits | None = None,
     about: str = "",
     warm: bool = False,
 ) -> dict[str, Any]:
     """One module's record; a record that is not there is an error of ours.
 
     Args:
+        limits: what it may use; None for the assignment's.
         about: verification asks about one test; see ``Job``.
         warm: a sandbox that others use too, for modules of ours; see ``warm_sandbox``.
     """
@@ -113,7 +119,7 @@ def run_suite(
             secret=secret,
             module_hash=hashlib.sha256((stage / f"{module}.py").read_bytes()).hexdigest(),
             sandbox=sandbox,
-            call_timeout_s=call_timeout_s,
+            limits=asdict(limits or plan.limits),
             about=about,
             warm=warm,
         )
@@ -134,7 +140,7 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
     warm = kinds_of(job.module) if job.warm and job.sandbox else ()
-    return suite_process.run(arguments, outer, MODULE_TIMEOUT_S, warm)
+    return suite_process.run(arguments, outer, job.limits["module_timeout_s"], warm)
 
 
 def _report(

@@ -120,7 +120,7 @@ class World:
         limits = Limits(memory_bytes=(2 << 30) + 8 * world_size * room)
         if launcher == "nccl":  # CUDA maps all memory that there is, and needs more of the host's
             more = limits.memory_bytes + (world_size << 32)
-            limits = replace(limits, memory_bytes=more, address_bytes=1 << 50)
+            limits = replace(limits, memory_bytes=more, address_space_bytes=1 << 50)
         self._sandbox = Sandbox(
             modules,
             extra={f"{name}.py": Path(str(m.__file__)).read_bytes() for name, m in sources.items()},

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from autograder import gloo_nursery, mpi_nursery, mpi_stand_in
-from autograder.sandbox import Limits, Process, Sandbox, Tier
+from autograder.limits import Limits
+from autograder.sandbox import Process, Sandbox, Tier
 from autograder.warm_sandbox import Host, WarmSandbox
 
 __all__ = ["MpiOutcome", "command_inside", "environment_inside", "run_mpi"]
@@ -77,7 +78,6 @@ def run_mpi(
     launcher: str = "mpiexec",
     files: Sequence[str] | None = None,
     limits: Limits | None = None,
-    max_result_bytes: int = 64 << 20,
     trust_submissions: bool = False,
     host: Host | None = None,
 ) -> MpiOutcome:
@@ -90,7 +90,7 @@ def run_mpi(
         driver: source of the program that each rank runs.
         launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
-        max_result_bytes: of all ranks together; the job is killed above.
+        limits: of the sandbox; a job that sends back more than ``result_bytes`` is killed.
         host: the warm sandbox to use; None for one of its own.
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
@@ -98,6 +98,7 @@ def run_mpi(
     extra["nursery.py"] = Path(str(nursery.__file__)).read_bytes()
     extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
     brought: _Brought = {"files": files, "extra": extra, "pipes": sum(worlds), "limits": limits}
+    max_result_bytes = (limits or Limits()).result_bytes
     with (
         Sandbox(modules_folder, trust_submissions=trust_submissions, **brought)
         if host is None

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, receipt
+from autograder import cache, limits, receipt
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -105,18 +105,19 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     """
     if submission.path.suffix == ".zip":
         with tempfile.TemporaryDirectory(prefix="ringside-zip-") as scratch:
-            extract_zip(submission.path, Path(scratch))
+            extract_zip(submission.path, Path(scratch), assignment.limits)
             inner = _find(assignment, Path(scratch))[0]
             return prepare(assignment, inner, course)
     if submission.path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
-        rebuilt = rebuild(assignment, release, read_regular(submission.path))
+        submitted = read_regular(submission.path, limits=assignment.limits)
+        rebuilt = rebuild(assignment, release, submitted)
         if submission.path.name != assignment.notebook:
             rebuilt.notes.append(
                 f"The notebook is named {submission.path.name[:80]!r}: it was taken."
             )
         return rebuilt
-    inspection = inspect(submission.path)
+    inspection = inspect(submission.path, assignment.limits)
     rebuilt = modules_in_folder(assignment, submission.path)
     planned = {module.filename for module in assignment.modules}
     rebuilt.notes += [f"{n} {why}." for n, why in inspection.refused.items() if n not in planned]
@@ -294,6 +295,7 @@ def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
             sandbox=not trusted,
             modules=[module],
             jobs=1,
+            limits=limits.load(assignment, course),
         )
         return {
             **report["modules"][module],

@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from autograder.limits import Limits
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
-from autograder.sandbox import Limits, Sandbox
+from autograder.sandbox import Sandbox
 from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.errors import DeadlineError
@@ -35,7 +36,6 @@ from ringside.world import Result, Session
 
 VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
-RETRY_FACTOR = 2.0
 MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
 T = TypeVar("T")
 
@@ -50,9 +50,14 @@ class Job:
     secret: str
     module_hash: str
     sandbox: bool
-    call_timeout_s: float = 20.0
+    limits: dict[str, Any] = field(default_factory=dict)  # where they aren't the kit's
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
     warm: bool = False  # verification: use the hosts of warm_sandbox
+
+    @property
+    def bounds(self) -> Limits:
+        """What this module may use."""
+        return Limits(**self.limits).for_module(self.module)
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of a test, or of a run that tests share."""
@@ -98,8 +103,8 @@ class Ranks:
         self._session = session
         self._record = record
         self._job = job
-        self._timeout_s = job.call_timeout_s
-        self._struck = ""  # the call that did not end
+        self._limits = job.bounds
+        self._struck: list[str] = []  # the calls that did not end
         self._once: dict[str, tuple[Any, set[int]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
 
@@ -116,13 +121,14 @@ class Ranks:
         """Call ``module:function`` on every rank; never raises for what student code does.
 
         A call that does not end is tried once more with twice the time, since the machine may
-        have been busy. If that ends no better, later calls are not made at all: one hang must
-        not cost its time-out again in every test.
+        have been busy. If that ends no better, it is a strike, and after the last one later calls
+        are not made at all: one hang must not cost its time-out again in every test.
         """
         self.world_sizes.add(world_size)
-        if self._struck:
-            raise Verdict(f"not run: an earlier call did not end ({self._struck}).")
-        for timeout_s in (self._timeout_s, RETRY_FACTOR * self._timeout_s):
+        if len(self._struck) >= self._limits.strikes:
+            raise Verdict(f"not run: an earlier call did not end ({self._struck[0]}).")
+        first_s = self._limits.call_timeout_s
+        for timeout_s in (first_s, self._limits.call_retry_factor * first_s):
             result = self._session.call(
                 target,
                 world_size,
@@ -134,7 +140,7 @@ class Ranks:
             )
             if not isinstance(result.error, DeadlineError):
                 return result
-        self._struck = f"{target} on {world_size} ranks"
+        self._struck.append(f"{target} on {world_size} ranks")
         return result
 
     def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
@@ -223,9 +229,7 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     folder = Path(recorder.job.folder)
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
-            # Ranks of a torch built for CUDA have more pages of their own.
-            torch = recorder.job.module.endswith("_torch")
-            limits = Limits(memory_bytes=2 << 30) if torch else None
+            limits = recorder.job.bounds
             host = _host(recorder.job, 0)
             place = stack.enter_context(
                 Sandbox(folder, limits=limits)
@@ -252,7 +256,8 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
 def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
-    real = RealRanks(Path(job.folder), sandbox=job.sandbox, host=_host(job, 1))
+    host = _host(job, 1)
+    real = RealRanks(Path(job.folder), sandbox=job.sandbox, host=host, limits=job.bounds)
     return Mpi(real, ranks)
 
 
@@ -261,7 +266,9 @@ def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission on torch.distributed's own gloo."""
     job = pytestconfig.stash[_RECORDER].job
     host = _host(job, 1)
-    real = RealRanks(Path(job.folder), sandbox=job.sandbox, launcher="gloo", host=host)
+    real = RealRanks(
+        Path(job.folder), sandbox=job.sandbox, launcher="gloo", host=host, limits=job.bounds
+    )
     return Mpi(real, ranks)
 
 

@@ -15,24 +15,12 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from autograder.limits import Limits
+
 MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one submission may be."""
-
-    files: int = 200
-    depth: int = 4
-    notebook_bytes: int = 16 * MIB
-    module_bytes: int = 256 << 10
-    file_bytes: int = 16 * MIB
-    total_bytes: int = 64 * MIB
-    zip_bytes: int = 64 * MIB
-    zip_ratio: int = 200  # of one member, past its first mebibyte
-
-
-LIMITS = Limits()
+KIT = Limits()
 
 
 class Rejected(Exception):
@@ -47,7 +35,7 @@ class Inspection:
     refused: dict[str, str] = field(default_factory=dict)  # path in the folder -> why
 
 
-def inspect(folder: Path, limits: Limits = LIMITS) -> Inspection:
+def inspect(folder: Path, limits: Limits = KIT) -> Inspection:
     """List the regular files of `folder` that are within the limits, and what is refused.
 
     Raises:
@@ -65,16 +53,16 @@ def _walk(folder: Path, prefix: str, depth: int, found: Inspection, limits: Limi
         listed = []
         for entry in entries:
             listed.append(entry)
-            if len(listed) > 4 * limits.files:  # do not even list a folder of a million
-                raise Rejected(f"The submission holds more than {limits.files} files.")
+            if len(listed) > 4 * limits.submission_files:  # do not even list a folder of a million
+                raise Rejected(f"The submission holds more than {limits.submission_files} files.")
     for entry in sorted(listed, key=lambda each: each.name):
         name = f"{prefix}{entry.name}"
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             if entry.name in ("__pycache__", ".ipynb_checkpoints", "__MACOSX"):
                 continue
-            if depth + 1 >= limits.depth:
-                found.refused[name] = f"is nested deeper than {limits.depth} folders"
+            if depth + 1 >= limits.submission_depth:
+                found.refused[name] = f"is nested deeper than {limits.submission_depth} folders"
             else:
                 _walk(Path(entry.path), f"{name}/", depth + 1, found, limits)
             continue
@@ -83,10 +71,10 @@ def _walk(folder: Path, prefix: str, depth: int, found: Inspection, limits: Limi
             found.refused[name] = reason
             continue
         found.files[name] = status.st_size
-        if len(found.files) > limits.files:
-            raise Rejected(f"The submission holds more than {limits.files} files.")
-        if sum(found.files.values()) > limits.total_bytes:
-            raise Rejected(f"The submission is larger than {limits.total_bytes // MIB} MiB.")
+        if len(found.files) > limits.submission_files:
+            raise Rejected(f"The submission holds more than {limits.submission_files} files.")
+        if sum(found.files.values()) > limits.submission_bytes:
+            raise Rejected(f"The submission is larger than {limits.submission_bytes // MIB} MiB.")
 
 
 def _refusal(name: str, status: os.stat_result, limits: Limits) -> str | None:
@@ -102,23 +90,23 @@ def _refusal(name: str, status: os.stat_result, limits: Limits) -> str | None:
     return None
 
 
-def size_cap(name: str, limits: Limits = LIMITS) -> int:
+def size_cap(name: str, limits: Limits = KIT) -> int:
     """The most bytes that a file of this name may have."""
     suffix = PurePosixPath(name).suffix
     return {
         ".ipynb": limits.notebook_bytes,
         ".py": limits.module_bytes,
         ".zip": limits.zip_bytes,
-    }.get(suffix, limits.file_bytes)
+    }.get(suffix, limits.submission_file_bytes)
 
 
-def read_regular(path: Path, max_bytes: int | None = None) -> bytes:
+def read_regular(path: Path, max_bytes: int | None = None, *, limits: Limits = KIT) -> bytes:
     """The bytes of `path`, if it is a regular file within its cap; links are not followed.
 
     Raises:
         Rejected: it is anything else.
     """
-    cap = size_cap(path.name) if max_bytes is None else max_bytes
+    cap = size_cap(path.name, limits) if max_bytes is None else max_bytes
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags)
@@ -136,7 +124,7 @@ def read_regular(path: Path, max_bytes: int | None = None) -> bytes:
     return content
 
 
-def sweep(folder: Path, shelf: Path, limits: Limits = LIMITS) -> dict[str, str]:
+def sweep(folder: Path, shelf: Path, limits: Limits = KIT) -> dict[str, str]:
     """Move what is refused from `folder` to `shelf`, so that nothing later can follow it.
 
     nbgrader copies every file of a submission, links followed. A folder that is refused as a
@@ -162,7 +150,7 @@ def _discard(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def extract_zip(archive: Path, folder: Path, limits: Limits = LIMITS) -> list[str]:
+def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
     """Unpack `archive` into `folder`; gives the names written.
 
     One folder around everything, as many tools make it, is taken off.
@@ -181,7 +169,7 @@ def extract_zip(archive: Path, folder: Path, limits: Limits = LIMITS) -> list[st
         raise Rejected(f"{archive.name} is damaged: {error}.") from error
 
 
-def read_directory_size(archive: Path, limits: Limits = LIMITS) -> int:
+def read_directory_size(archive: Path, limits: Limits = KIT) -> int:
     """The number of members by the archive's last record, read before anything is parsed.
 
     `zipfile` makes an object for every entry on opening: a small file can name millions.
@@ -198,8 +186,8 @@ def read_directory_size(archive: Path, limits: Limits = LIMITS) -> int:
     if at < 0 or len(tail) < at + 22:
         raise Rejected(f"{archive.name} is not a zip archive.")
     count, size = struct.unpack("<HI", tail[at + 10 : at + 16])
-    if count > 2 * limits.files or size > MIB:
-        raise Rejected(f"{archive.name} holds more than {limits.files} files.")
+    if count > 2 * limits.submission_files or size > MIB:
+        raise Rejected(f"{archive.name} holds more than {limits.submission_files} files.")
     return int(count)
 
 
@@ -220,10 +208,10 @@ def _members(source: zipfile.ZipFile, limits: Limits) -> dict[str, zipfile.ZipIn
         if str(path) in members:
             raise Rejected(f"{info.filename!r} is in the archive twice.")
         total += info.file_size
-        if len(members) >= limits.files or total > limits.total_bytes:
+        if len(members) >= limits.submission_files or total > limits.submission_bytes:
             raise Rejected(
-                f"The archive holds more than {limits.files} files or "
-                f"{limits.total_bytes // MIB} MiB."
+                f"The archive holds more than {limits.submission_files} files or "
+                f"{limits.submission_bytes // MIB} MiB."
             )
         if info.file_size > MIB and info.file_size > limits.zip_ratio * max(1, info.compress_size):
             raise Rejected(f"{info.filename!r} is packed more than {limits.zip_ratio} times.")
@@ -231,15 +219,15 @@ def _members(source: zipfile.ZipFile, limits: Limits) -> dict[str, zipfile.ZipIn
     tops = {PurePosixPath(name).parts[0] for name in members}
     if len(tops) == 1 and all("/" in name for name in members):
         members = {name.split("/", 1)[1]: info for name, info in members.items()}
-    if any(len(PurePosixPath(name).parts) > limits.depth for name in members):
-        raise Rejected(f"The archive nests deeper than {limits.depth} folders.")
+    if any(len(PurePosixPath(name).parts) > limits.submission_depth for name in members):
+        raise Rejected(f"The archive nests deeper than {limits.submission_depth} folders.")
     return members
 
 
 def _write_members(
     source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], folder: Path, limits: Limits
 ) -> list[str]:
-    left = limits.total_bytes
+    left = limits.submission_bytes
     for name, info in members.items():
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -249,7 +237,7 @@ def _write_members(
                 left -= len(block)
                 if left < 0:
                     raise Rejected(
-                        f"The archive unpacks to more than {limits.total_bytes // MIB} MiB."
+                        f"The archive unpacks to more than {limits.submission_bytes // MIB} MiB."
                     )
                 output.write(block)
     return sorted(members)

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from autograder import gloo_driver, mpi_driver
+from autograder.limits import Limits
 from autograder.mpi_job import MpiOutcome, run_mpi
 from autograder.warm_sandbox import Host
 from ringside import codec
 from ringside.errors import CodecError, RankError, RunError
 
-TIMEOUTS_S = {"mpiexec": (30.0, 60.0), "gloo": (40.0, 120.0)}  # torch takes seconds to import
+AGAIN = {"mpiexec": 2.0, "gloo": 3.0}  # the second try has so many times the first one's time
 WARM_TIMEOUT_S = 10.0  # where nothing is imported, before the others
 
 
@@ -61,8 +62,10 @@ class RealRanks:
         sandbox: bool,
         launcher: str = "mpiexec",
         host: Host | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._folder = folder
+        self._limits = limits or Limits()
         self._host = host
         self._sandbox = sandbox
         self.launcher = launcher
@@ -93,7 +96,9 @@ class RealRanks:
         self, sizes: list[int], worlds: list[list[Call]], before_retry: Callable[[], None]
     ) -> MpiOutcome:
         job = codec.encode([[(call.target, call.args) for call in world] for world in worlds])
-        timeouts_s: tuple[float, ...] = TIMEOUTS_S[self.launcher]
+        own = self._limits
+        first_s = {"mpiexec": own.mpiexec_timeout_s, "gloo": own.gloo_timeout_s}[self.launcher]
+        timeouts_s: tuple[float, ...] = (first_s, AGAIN[self.launcher] * first_s)
         if self._host is not None:  # most that hang hang on our network too, and cost no more
             timeouts_s = (WARM_TIMEOUT_S, *timeouts_s)
         for number, timeout_s in enumerate(timeouts_s):
@@ -108,6 +113,7 @@ class RealRanks:
                 launcher=self.launcher,
                 trust_submissions=not self._sandbox,
                 host=self._host,
+                limits=self._limits,
             )
             if outcome.status == "unavailable":
                 raise RealityUnavailable(outcome.output)

@@ -24,10 +24,10 @@ from nbformat import NotebookNode
 
 from autograder import notebooks
 from autograder.assignment import Assignment
-from autograder.quarantine import LIMITS, Rejected, read_regular
+from autograder.limits import Limits
+from autograder.quarantine import MIB, Rejected, read_regular
 
 WRITEFILE = re.compile(r"%%(?:writefile|file)\b[ \t]*(?:-a[ \t]+)?(\S*)[^\n]*(?:\n|\Z)")
-MAX_CELLS = 2_000
 
 
 @dataclass
@@ -61,7 +61,7 @@ def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> 
     Raises:
         Rejected: it is no notebook.
     """
-    cells = _parse(submitted)
+    cells = _parse(submitted, assignment.limits)
     rebuilt = Rebuilt(notebook=copy.deepcopy(release))
     for cell in solution_cells(rebuilt.notebook):
         grade_id = cell.metadata.nbgrader.grade_id
@@ -110,7 +110,7 @@ def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:
         if not path.exists() and not path.is_symlink():
             continue
         try:
-            text = read_regular(path).decode("utf-8")
+            text = read_regular(path, limits=assignment.limits).decode("utf-8")
         except Rejected as rejected:
             rebuilt.notes.append(f"{rejected} It counts as not handed in.")
         except UnicodeDecodeError:
@@ -146,9 +146,9 @@ def plain_text(source: str) -> str:
     return source
 
 
-def _parse(submitted: bytes) -> list[_Cell]:
-    if len(submitted) > LIMITS.notebook_bytes:
-        raise Rejected("The notebook is too large.")
+def _parse(submitted: bytes, limits: Limits) -> list[_Cell]:
+    if len(submitted) > limits.notebook_bytes:
+        raise Rejected(f"The notebook is larger than {limits.notebook_bytes / MIB:g} MiB.")
     try:
         document = json.loads(submitted.decode("utf-8-sig"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, ValueError) as error:
@@ -157,12 +157,12 @@ def _parse(submitted: bytes) -> list[_Cell]:
     cells = document.get("cells") if isinstance(document, dict) else None
     if not isinstance(cells, list):
         raise Rejected("The file is not a Jupyter notebook of format 4: it has no list of cells.")
-    if len(cells) > MAX_CELLS:
-        raise Rejected(f"The notebook has more than {MAX_CELLS} cells.")
-    return [_cell(each) for each in cells if isinstance(each, dict)]
+    if len(cells) > limits.notebook_cells:
+        raise Rejected(f"The notebook has more than {limits.notebook_cells} cells.")
+    return [_cell(each, limits) for each in cells if isinstance(each, dict)]
 
 
-def _cell(raw: dict[str, Any]) -> _Cell:
+def _cell(raw: dict[str, Any], limits: Limits) -> _Cell:
     source = raw.get("source", "")
     if isinstance(source, list):
         source = "".join(part for part in source if isinstance(part, str))
@@ -175,7 +175,7 @@ def _cell(raw: dict[str, Any]) -> _Cell:
     # A lone surrogate is legal in JSON and in no file.
     source = source.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
     return _Cell(
-        source=source[: LIMITS.module_bytes],
+        source=source[: limits.module_bytes],
         grade_id=grade_id if isinstance(grade_id, str) else None,
         kind=str(raw.get("cell_type")),
         solution=marks.get("solution") is True,

@@ -8,10 +8,13 @@
 
 The best tier that this machine gives is used, and named in the report:
 
+    cgroups      bubblewrap as below, in a control group that the kernel holds to its limits
     bubblewrap   namespaces of its own, resource limits, a watchdog on memory
     landlock     no namespaces: resource limits and the watchdog; what each rank may do is held
                  by ``ringside.confine`` alone, as it is inside bubblewrap too
     none         the same without any promise, when told that submissions are trusted
+
+The tier changes no score: limits that submissions can meet are the same on all.
 """
 
 from __future__ import annotations
@@ -30,14 +33,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from autograder import cgroups
 from autograder.bubblewrap import (
-    Limits,
     arguments,
     has_disable_userns,
     limiter,
     start,
     start_bubblewrap,
 )
+from autograder.limits import Limits
 from autograder.sandbox_files import copy_modules, kit, write_all
 from autograder.sandbox_process import Process
 from ringside import landlock
@@ -70,9 +74,12 @@ class SandboxUnavailable(RuntimeError):
 class Tier:
     """Names of the kinds of sandbox, best first."""
 
+    CGROUPS = "bubblewrap with cgroups"
     BUBBLEWRAP = "bubblewrap with rlimits and a watchdog"
     LANDLOCK = "Landlock and seccomp with rlimits and a watchdog"
     NONE = "none (submissions trusted)"
+
+    IN_BUBBLEWRAP = (CGROUPS, BUBBLEWRAP)
 
 
 def best_tier(*, trust_submissions: bool = False) -> str:
@@ -83,7 +90,7 @@ def best_tier(*, trust_submissions: bool = False) -> str:
     """
     reason = _bubblewrap_fails()
     if reason is None:
-        return Tier.BUBBLEWRAP
+        return Tier.BUBBLEWRAP if cgroups_fail() else Tier.CGROUPS
     landlock_reason = _landlock_fails()
     if landlock_reason is None:
         return Tier.LANDLOCK
@@ -142,7 +149,7 @@ class Sandbox:
         for number in range(pipes):
             os.mkfifo(self._stage / "job" / f"pipe{number}")
             (self._stage / "job" / f"pipe{number}").chmod(0o666)  # whoever is inside writes
-        inside = self.tier == Tier.BUBBLEWRAP
+        inside = self.tier in Tier.IN_BUBBLEWRAP
         self.kit_path = Path("/kit") if inside else kit().parent
         self.modules_path = Path("/modules") if inside else self._stage / "modules"
         self.job_path = Path("/job") if inside else self._stage / "job"
@@ -158,7 +165,7 @@ class Sandbox:
         It has the shape of a zygote's launcher: pass it as ``launcher=sandbox.popen``.
         """
         environment = harmless(env or {})
-        if self.tier == Tier.BUBBLEWRAP:
+        if self.tier in Tier.IN_BUBBLEWRAP:
             process = self._popen_bubblewrap(argv, pass_fds, environment)
         else:
             command = [*limiter(self.limits, nproc=self._nproc(), uid=None), *argv]
@@ -218,15 +225,24 @@ class Sandbox:
             devices=self._devices,
         )
         command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
-        popen, namespace, said = start_bubblewrap(options, command, pass_fds)
-        return Process(popen, self.limits, namespace, said)
+        group = None
+        if self.tier == Tier.CGROUPS:
+            group = cgroups.Group.make(cgroups.delegated(), self.limits)
+        try:
+            enter = group.enter() if group else []
+            popen, namespace, said = start_bubblewrap(options, command, pass_fds, enter)
+        except BaseException:
+            if group:
+                group.close()
+            raise
+        return Process(popen, self.limits, namespace, said, group)
 
     def _nproc(self) -> int:
         """The limit is on the user's processes; outside a namespace those of others count."""
-        counted_apart = self.tier == Tier.BUBBLEWRAP and _kernel() >= (5, 14)
+        counted_apart = self.tier in Tier.IN_BUBBLEWRAP and _kernel() >= (5, 14)
         if counted_apart or os.geteuid() == 0:
-            return self.limits.nproc
-        return self.limits.nproc + _tasks_of_user()
+            return self.limits.processes
+        return self.limits.processes + _tasks_of_user()
 
 
 def harmless(env: Mapping[str, str]) -> dict[str, str]:
@@ -244,6 +260,12 @@ def prepare() -> None:
     kit()
     with contextlib.suppress(SandboxUnavailable):  # whoever needs one will be told
         best_tier()
+
+
+@functools.cache
+def cgroups_fail() -> str | None:
+    """Why sandboxes have no control groups here, found by trying; None if they have."""
+    return cgroups.why_not() if sys.platform.startswith("linux") else f"not on {sys.platform}"
 
 
 @functools.cache

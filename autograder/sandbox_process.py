@@ -7,7 +7,8 @@ import os
 import subprocess
 from typing import IO, Any, Protocol
 
-from autograder.bubblewrap import Limits
+from autograder.cgroups import Group, Usage
+from autograder.limits import Limits
 from autograder.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
 
 __all__ = ["Process"]
@@ -39,7 +40,12 @@ class Process:
         limits: Limits,
         namespace: int | None = None,
         said: bytes = b"",
+        group: Group | None = None,
     ) -> None:
+        self._group = group
+        self._limits = limits
+        self._kernel_killed_for: str | None = None
+        self._usage: Usage | None = None
         self.pid = popen.pid
         self._root = ProcessId.of(popen.pid)
         self.args = popen.args
@@ -53,8 +59,10 @@ class Process:
 
     @property
     def killed_for(self) -> str | None:
-        """Why the watchdog killed something, the first time that it did."""
-        return self.watchdog.killed_for
+        """Why the watchdog killed something, the first time that it did; or the kernel."""
+        if self.watchdog.killed_for is None and self._group is not None:
+            self._kernel_killed_for = self._group.killed_for(self._limits)
+        return self.watchdog.killed_for or self._kernel_killed_for
 
     @property
     def returncode(self) -> int | None:
@@ -76,7 +84,12 @@ class Process:
     def survivors(self) -> list[int]:
         """Processes of this sandbox that still run; empty after ``kill``."""
         known = self.watchdog.seen | self._members() | set(descendants(self._root))
-        return sorted(process.pid for process in known if process.alive())
+        grouped = self._group.processes() if self._group is not None else []
+        return sorted({*grouped, *(process.pid for process in known if process.alive())})
+
+    def usage(self) -> Usage | None:
+        """What all its processes have used; None where there is no control group."""
+        return self._usage if self._group is None else self._group.usage()
 
     def close(self) -> None:
         """Kill it, and give back what it took to find its processes."""
@@ -84,6 +97,11 @@ class Process:
         if self._namespace is not None:
             os.close(self._namespace)
             self._namespace = None
+        if self._group is not None:
+            self._kernel_killed_for = self._group.killed_for(self._limits)
+            self._usage = self._group.usage()
+            self._group.close()
+            self._group = None
 
     def output(self) -> str:
         """The first bytes of what it wrote; whole once it has ended."""
@@ -92,6 +110,8 @@ class Process:
         return self.drain.text()
 
     def _kill_tree(self) -> None:
+        if self._group is not None:
+            self._group.kill()
         self.watchdog.look()
         kill_all(self._root, known=self.watchdog.seen | self._members())
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -82,7 +82,10 @@ def start(kinds: Sequence[str]) -> None:
 
     For a process without threads that lives as long as the hosts are needed.
     """
-    if not sys.platform.startswith("linux") or best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
+    if (
+        not sys.platform.startswith("linux")
+        or best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP
+    ):
         return
     for kind in kinds:
         if kind in known and not known[kind].alive():

@@ -11,6 +11,7 @@ import pytest
 from autograder import assignment as assignments
 from autograder import verify
 from autograder.grading import grade_modules, run_suite, staged
+from autograder.limits import Limits
 from autograder.plugin import Job, Ranks, Record
 from ringside import Machine, Session
 from ringside.checking import (
@@ -140,7 +141,7 @@ def test_a_module_that_cannot_be_imported_earns_nothing(tmp_path):
 
 def test_a_hang_costs_its_time_once(tmp_path):
     source = "def all_reduce(comm, x):\n    while True:\n        pass\n"
-    record = grade(tmp_path, source, "star", call_timeout_s=0.5)
+    record = grade(tmp_path, source, "star", limits=Limits(call_timeout_s=0.5))
     tests = by_name(record)
     assert all(test["earned"] == 0 for test in tests.values())
     assert sum(test["seconds"] for test in tests.values()) < 6

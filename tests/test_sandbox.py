@@ -322,7 +322,7 @@ def test_a_fork_bomb_meets_the_limit(modules):
         print("stopped at", count, flush=True)
     os._exit(0)
     """
-    with Sandbox(modules, limits=Limits(nproc=40)) as place:
+    with Sandbox(modules, limits=Limits(processes=40)) as place:
         process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
         assert process.wait(60) == 0
         stopped = re.search(r"stopped at (\d+)", process.output())
@@ -362,7 +362,7 @@ def test_a_large_file_meets_its_limit(modules):
     except OSError as error:
         print(error.strerror)
     """
-    assert inside(modules, code, limits=Limits(fsize=1 << 20)) == (0, "File too large")
+    assert inside(modules, code, limits=Limits(written_file_bytes=1 << 20)) == (0, "File too large")
 
 
 def test_it_ends_with_the_process_that_started_it(modules):
@@ -567,7 +567,7 @@ def test_ranks_of_a_real_mpi_job_start_no_processes(modules):
 @pytest.mark.mpi
 def test_a_real_mpi_job_that_says_too_much_is_ended(modules):
     source = "def work(comm, x): return np.ones(1 << 20)"
-    outcome = mpi(modules, source, max_result_bytes=1 << 20)
+    outcome = mpi(modules, source, limits=Limits(result_bytes=1 << 20))
     assert outcome.status == "limit"
     assert outcome.survivors == ()
 

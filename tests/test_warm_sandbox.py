@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.sandbox,
     pytest.mark.skipif(
         not sys.platform.startswith("linux")
-        or best_tier(trust_submissions=True) != Tier.BUBBLEWRAP,
+        or best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP,
         reason="only bubblewrap's sandbox is kept warm (Debian: apt-get install bubblewrap)",
     ),
 ]

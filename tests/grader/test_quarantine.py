@@ -11,10 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from autograder.quarantine import Limits, Rejected, extract_zip, inspect, read_regular, sweep
+from autograder.limits import Limits
+from autograder.quarantine import Rejected, extract_zip, inspect, read_regular, sweep
 
 SMALL = Limits(
-    files=3, depth=2, module_bytes=100, file_bytes=2_000, total_bytes=3_000, zip_bytes=100_000
+    submission_files=3,
+    submission_depth=2,
+    module_bytes=100,
+    submission_file_bytes=2_000,
+    submission_bytes=3_000,
+    zip_bytes=100_000,
 )
 
 

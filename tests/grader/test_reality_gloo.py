@@ -26,7 +26,7 @@ def raises(group, x):
 
 @pytest.mark.sandbox
 def test_gloo_gives_values_until_a_rank_fails(tmp_path: Path) -> None:
-    if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
+    if best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP:
         pytest.skip("gloo's ranks need bubblewrap (Debian: apt-get install bubblewrap)")
     (tmp_path / "module.py").write_text(MODULE)
     arguments = [(np.arange(3.0) * rank,) for rank in range(3)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autograder import reality
+from autograder.limits import Limits
 from autograder.reality import Call, RealRanks
 from autograder.sandbox import Tier, best_tier
 
@@ -19,11 +20,12 @@ ATTACK = Path(reality.__file__).parent / "redteam" / "21_full_disk" / "ring.py"
 def test_the_second_world_begins_where_the_first_has_filled_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if best_tier(trust_submissions=True) != Tier.BUBBLEWRAP:
+    if best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP:
         pytest.skip("real ranks need bubblewrap (Debian: apt-get install bubblewrap)")
-    monkeypatch.setitem(reality.TIMEOUTS_S, "mpiexec", (60.0,))
     (tmp_path / "ring.py").write_text(ATTACK.read_text())
     calls = [Call("ring:all_reduce", size, [(np.ones(5),)] * size) for size in (4, 3)]
-    four, three = RealRanks(tmp_path, sandbox=True).call_all(calls)
+    four, three = RealRanks(tmp_path, sandbox=True, limits=Limits(mpiexec_timeout_s=60.0)).call_all(
+        calls
+    )
     assert [list(value) for value in four.values] == [[0.0] * 5] * 4
     assert [list(value) for value in three.values] == [[0.0] * 5] * 3
