@@ -829,7 +829,7 @@ def _failure(rank: int, body: bytes) -> RankError:
 
 def _text(value: Any, most: int) -> str:
     """Text of a rank's, short, and such as every file and terminal can take."""
-    return str(value)[:most].encode("utf-8", "replace").decode("utf-8")
+    return str(value)[:most].encode("utf-8", "backslashreplace").decode()
 
 
 def _line(number: Any) -> int:
