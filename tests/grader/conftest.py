@@ -142,6 +142,7 @@ def course(toy_kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Co
     monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path / "course"))
     monkeypatch.setattr(Course, "results", property(lambda self: self.build / "results"))
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: toy_grader)
+    monkeypatch.setattr(pipeline, "PAUSES_S", (0.0, 0.0))
     (tmp_path / "course").mkdir()
     return Course.here()
 
