@@ -11,6 +11,7 @@ from autograder import assignment as plans
 from autograder import cli_grade, pipeline
 from autograder.assignment import AssignmentError
 from autograder.course import Course
+from autograder.gradebook import GradebookError
 from autograder.sandbox import SandboxUnavailable
 from ringside.errors import RingsideError
 
@@ -28,7 +29,14 @@ verify); 2 something could not be graded, or the command was wrong, and the mess
 """
 
 
-FAULTS = (AssignmentError, RingsideError, SandboxUnavailable, pipeline.PathError, OSError)
+FAULTS = (
+    AssignmentError,
+    GradebookError,
+    RingsideError,
+    SandboxUnavailable,
+    pipeline.PathError,
+    OSError,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
