@@ -12,7 +12,6 @@ import nbformat
 import pytest
 
 from autograder import cache, cli, cli_grade, gradebook, graded, pipeline
-from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.sandbox import Tier
 
@@ -25,31 +24,25 @@ HALF = "%%writefile one.py\n'half'"
 
 @pytest.fixture
 def graded_class(
-    plan: Assignment,
-    course: Course,
-    tmp_path: Path,
+    registered: Course,
     monkeypatch: pytest.MonkeyPatch,
     notebook: Callable[..., nbformat.NotebookNode],
     hand_in: Callable[..., Path],
 ) -> Course:
     """Three students in the gradebook; `half` has a paragraph that a person has read."""
     monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
-    source = course.source(NAME)
-    source.parent.mkdir(parents=True)
-    source.symlink_to(Course(kit=course.kit, root=course.kit).source(NAME))
-    gradebook.register(plan, course, tmp_path / "scratch")
     hand_in("half", notebook(one=HALF, words="It was slow."))
     hand_in("full", notebook(one=solved("one"), two=solved("two")))
     hand_in("none", notebook())
-    gradebook.autograde(course, NAME)
-    with gradebook.open_gradebook(course) as book:
+    gradebook.autograde(registered, NAME)
+    with gradebook.open_gradebook(registered) as book:
         words = book.find_grade("words", NAME, NAME, "half")
         words.manual_score, words.needs_manual_grade = 4.0, False
         book.find_comment("words", NAME, NAME, "half").manual_comment = "Say why."
         more = book.find_grade("check_two", NAME, NAME, "half")
         more.manual_score, more.needs_manual_grade = 7.0, False
         book.db.commit()
-    return course
+    return registered
 
 
 @pytest.fixture
