@@ -32,6 +32,7 @@ c.Autograde.autograde_preprocessors = [
     "autograder.bridge.SaveExtraCredit",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
+    "autograder.bridge.SaveRecord",
 ]
 
 # 10 % of the score for each day begun, at most half; the first 15 minutes are free.

@@ -7,16 +7,25 @@ nbgrader's own commands call, by ``nbgrader_config.py``:
                        WriteResults            in the place of Execute: outputs of the grade cells
                        SaveAutoGrades          nbgrader's: outputs -> gradebook
                        SaveExtraCredit         extra modules, which have no points of their own
+                       SaveRecord              why points were given, for a later regrade
     generate_feedback  FeedbackExporter        our page, from the autograded notebook
 
 nbgrader reads a grade cell's first ``execute_result`` as its score; no output, text, a negative
 number and NaN are full marks, more than the maximum fails the submission. So each grade cell gets
 one escaped table as ``display_data``, then one finite, clamped number.
+
+A fault of ours raises: nbgrader keeps the grade that was there before, and a first grade waits.
+``nbgrader autograde`` passes over what is there already; so what a run that was killed has left
+in ``build/autograded`` is removed as the next one begins.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import shutil
+import weakref
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,10 +33,21 @@ from typing import Any
 from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
+from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder import assignment as plans
-from autograder import cluster_run, feedback, limits, notebooks, pipeline, receipt
+from autograder import (
+    cluster_run,
+    feedback,
+    gradebook,
+    graded,
+    limits,
+    notebooks,
+    pipeline,
+    receipt,
+    storage,
+)
 from autograder.assignment import Assignment, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
@@ -36,6 +56,7 @@ from autograder.quarantine import Rejected, read_regular, sweep
 from autograder.rebuild import Rebuilt, modules_of, rebuild, release_notebook
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
+_not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
 
 
 def course_of(root: str | Path) -> Course:
@@ -50,7 +71,12 @@ def quarantine_submission(assignment: str, student: str, notebooks: list[str]) -
     """
     for folder in {Path(name).parent for name in notebooks}:
         root = folder.parents[3]  # root/build/submitted/<student>/<assignment>
-        quarantine_folder(course_of(root), folder)
+        _not_swept.pop(str(folder), None)
+        try:
+            quarantine_folder(course_of(root), folder)
+        except OSError as error:
+            _not_swept[str(folder)] = str(storage.explain(error.filename or folder, error))
+            raise
 
 
 def quarantine_folder(course: Course, folder: Path) -> None:
@@ -79,6 +105,35 @@ def refused_files(course: Course, student: str, assignment: str) -> dict[str, st
 class RebuildExporter(NotebookExporter):
     """Reads a submitted notebook through quarantine and rebuild, for `nbgrader autograde`."""
 
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)  # type: ignore[no-untyped-call]
+        converter: Any = self.parent
+        if converter is None or not hasattr(converter, "assignments"):
+            return
+        try:
+            gradebook.check(course_of(converter.coursedir.root), write=True)
+        except gradebook.GradebookError as error:
+            converter.log.error(str(error))
+            raise NbGraderException(str(error)) from error
+        for folder in self._unfinished(converter):
+            converter.log.warning("Removing what a run that was stopped has left: %s", folder)
+            shutil.rmtree(folder)
+
+    def _unfinished(self, converter: Any) -> list[Path]:
+        """Folders below ``autograded`` whose notebook holds no result, if nobody else grades."""
+        root = Path(converter.coursedir.root)
+        (root / "build").mkdir(parents=True, exist_ok=True)
+        lock = os.open(root / "build", os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, lock)  # held while this grading lasts
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return []
+        except OSError:  # folders can't be locked there: then one grading at a time is the rule
+            pass
+        places = [Path(converter._format_dest(*_names(place))) for place in converter.assignments]
+        return [place for place in places if place.is_dir() and not _holds_result(place)]
+
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[Any, dict[str, Any]]:
@@ -93,6 +148,8 @@ class RebuildExporter(NotebookExporter):
         return output, resources
 
     def _rebuilt(self, path: Path, resources: dict[str, Any]) -> NotebookNode:
+        if why := _not_swept.get(str(path.parent)):
+            raise RuntimeError(why)
         converter: Any = self.parent
         course = course_of(converter.coursedir.root)
         plan = plans.load(resources["nbgrader"]["assignment"], course)
@@ -112,6 +169,20 @@ class RebuildExporter(NotebookExporter):
         return rebuilt.notebook
 
 
+def _names(submitted: str) -> tuple[str, str]:
+    """The assignment and the student of a folder of the submitted tree."""
+    return Path(submitted).name, Path(submitted).parent.name
+
+
+def _holds_result(folder: Path) -> bool:
+    """Whether an autograded folder's notebook was written whole, after the gradebook was."""
+    try:
+        content = json.loads((folder / f"{folder.name}.ipynb").read_bytes())
+        return "outcome" in content["metadata"][MARK]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
     """Writes each grade cell's outputs from the stored result, grading first where it is new."""
 
@@ -123,6 +194,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         student = resources["nbgrader"]["student"]
         outcome = self._outcome(plan, student, course, nb)
         if outcome.status == "grader_error":
+            gradebook.ask_for_a_person(course, plan.name, student)
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
         run_results = self._runs(plan, course, student, outcome)
         for cell in nb.cells:
@@ -214,6 +286,21 @@ class SaveExtraCredit(NbGraderPreprocessor):  # type: ignore[misc]
                 if grade.manual_score is None:
                     grade.extra_credit = clamp(outcome.points(module), module.weight)
             book.db.commit()
+        return nb, resources
+
+
+class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
+    """Keeps what was given and why, after all else is in the gradebook; see ``graded``."""
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        plan = plans.load(resources["nbgrader"]["assignment"])
+        outcome = outcome_of(nb)
+        course = course_of(self.parent.parent.coursedir.root)
+        runs = {name: float(run["points"]) for name, run in nb.metadata[MARK]["runs"].items()}
+        notebook = course.submitted(outcome.student, plan.name) / plan.notebook
+        graded.write(course, plan.name, graded.record_of(plan, outcome, runs, notebook))
         return nb, resources
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autograder import assignment as plans
-from autograder import cli_grade, pipeline
+from autograder import cli_grade, pipeline, regrade
 from autograder.assignment import AssignmentError
 from autograder.course import Course
+from autograder.gradebook import GradebookError
 from autograder.limits import LimitsError
 from autograder.sandbox import SandboxUnavailable
 from ringside.errors import RingsideError
@@ -21,16 +22,19 @@ EXAMPLES = """examples:
   autograder grade a03_allreduce build/submitted --jobs 8
   autograder grade a03_allreduce FOLDER --measured      also times it, on real ranks here
   autograder grade a03_allreduce build/submitted --executor slurm --site zaratan
+  autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
   autograder report a03_allreduce --csv grades.csv      the class that nbgrader collected
   autograder verify a03_allreduce                       the suite against what it must catch
 
 exit status: 0 done, whatever the scores; 1 what was asked about is not so (build --check,
-verify); 2 something could not be graded, or the command was wrong, and the message says what.
+verify), or nobody said yes (regrade); 2 something could not be graded, or the command was wrong,
+and the message says what.
 """
 
 
 FAULTS = (
     AssignmentError,
+    GradebookError,
     LimitsError,
     RingsideError,
     SandboxUnavailable,
@@ -111,6 +115,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
+    _add_grading_options(sub)
+
+    sub = command(
+        "regrade", regrade.regrade, "show whose points a mended suite changes, and write them"
+    )
+    regrade.add_command(sub)
     _add_grading_options(sub)
 
     sub = command("bundle", bundle, "make the students' tree, without solutions and autograder")

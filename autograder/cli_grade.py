@@ -40,9 +40,12 @@ def grade_paths(
     columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task("modules", total=None)
-        return session.grade(
+        outcomes = session.grade(
             submissions, lambda done, total: bar.update(task, completed=done, total=total)
         )
+    for path in session.store.damaged:
+        print(f"autograder: {path} was damaged; it was graded again.", file=sys.stderr)
+    return outcomes
 
 
 def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:

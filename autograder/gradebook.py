@@ -11,6 +11,7 @@ import datetime
 import io
 import logging
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,9 +24,11 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 from nbgrader.utils import capture_log, parse_utc, temp_attrs
+from sqlalchemy.exc import DatabaseError
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
+from autograder import graded
 from autograder.assignment import Assignment
 from autograder.course import Course
 from ringside.trace import write_atomically
@@ -37,8 +40,62 @@ COLUMNS = (
 )  # fmt: skip
 
 
+LOCK_PATIENCE_S = 5.0  # formgrader and nbgrader hold the gradebook for moments only
+ROOM_BYTES = 1 << 20
+_TABLES = {"assignment", "student", "submitted_assignment", "submitted_notebook", "grade"}
+
+
 class GradebookError(RuntimeError):
-    """nbgrader refused; the message is its own."""
+    """nbgrader refused, and the message is its own; or the gradebook can't be used."""
+
+
+def check(course: Course, *, write: bool) -> None:
+    """Look whether the gradebook can be read, or written; a new course has none, which is fine.
+
+    Raises:
+        GradebookError: it is no gradebook, or locked, or can't be written.
+    """
+    path = course.database
+    if path.exists() and not os.access(path, os.R_OK | (os.W_OK if write else 0)):
+        raise _refused(path, "unable to open it" if not write else "it is readonly")
+    if write and path.parent.is_dir():
+        room = os.statvfs(path.parent)
+        if room.f_bavail * room.f_frsize < ROOM_BYTES:
+            raise _refused(path, "No room is left on the disk")
+    if not path.is_file():
+        if graded.any_written(course):
+            raise _refused(path, "it is gone, and grades were written into it")
+        return
+    try:
+        book = sqlite3.connect(path, timeout=LOCK_PATIENCE_S, isolation_level=None)
+        try:
+            book.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            tables = {str(row[0]) for row in book.execute("SELECT name FROM sqlite_master")}
+            missing = sorted(_TABLES - tables)
+            used = any(book.execute(f'SELECT 1 FROM "{t}" LIMIT 1').fetchall()
+                       for t in sorted(_TABLES & tables))  # fmt: skip
+            book.execute("ROLLBACK")
+        finally:
+            book.close()
+    except sqlite3.Error as error:
+        raise _refused(path, str(error)) from error
+    # Tables that are missing from an empty one are those of a start that was interrupted.
+    if missing and (used or graded.any_written(course)):
+        raise _refused(path, f"it has no table {', '.join(missing)}")
+
+
+def _refused(path: Path | str, why: str) -> GradebookError:
+    """A fault of the gradebook: the file, the cause, the cure."""
+    again = "then start the command again: what was graded is kept."
+    if "locked" in why:
+        cure = "Another program holds it: let `nbgrader` or formgrader end, or end it"
+    elif "room" in why or "full" in why:
+        cure = "Free some room there"
+    elif "readonly" in why or "unable to open" in why:
+        cure = "Make it writable for this account"
+    else:
+        cure = "Put back a copy of it, or move it away and run `autograder build`"
+    return GradebookError(f"{path} can't be used: {why}. {cure}, {again}")
 
 
 @contextmanager
@@ -70,7 +127,12 @@ def _call(action: Callable[[], dict[str, Any]]) -> str:
         answer = action()
     log = str(answer.get("log") or "")
     if not answer["success"]:
-        raise GradebookError((log + "\n" + str(answer.get("error") or "")).strip())
+        said = (log + "\n" + str(answer.get("error") or "")).strip()
+        # nbgrader says of each fault of its database that it wants an upgrade.
+        for why in ("database is locked", "database or disk is full", "readonly database"):
+            if f"OperationalError) {why}" in said or f"write a {why}" in said:
+                raise _refused("The gradebook", why)
+        raise GradebookError(said)
     return log
 
 
@@ -128,13 +190,22 @@ def _generate(assignment: str, config: Config, coursedir: CourseDirectory) -> No
 
 @contextmanager
 def open_gradebook(course: Course) -> Iterator[Any]:
-    """The course's gradebook, opened and closed."""
-    with tools_on_path(), Gradebook(f"sqlite:///{course.database}", "ringside") as book:
-        yield book
+    """The course's gradebook, opened and closed.
+
+    Raises:
+        GradebookError: it is no gradebook, or locked, or can't be written.
+    """
+    check(course, write=False)
+    try:
+        with tools_on_path(), Gradebook(f"sqlite:///{course.database}", "ringside") as book:
+            yield book
+    except DatabaseError as error:
+        raise _refused(course.database, str(error.orig)) from error
 
 
 def autograde(course: Course, assignment: str, student: str = "*") -> str:
     """nbgrader's autograde, for one student or all; gives its log."""
+    check(course, write=True)
     return _convert(Autograde, course, assignment, student)
 
 
@@ -232,6 +303,9 @@ def _row(book: Any, assignment: Any, student: Any) -> dict[str, object]:
         submission = book.find_submission(assignment.name, student.id)
     except MissingEntry:
         return row
+    if not _is_graded(submission):  # a score of nothing would be taken for a zero
+        ungraded = dict.fromkeys(("raw_score", "late_penalty", "score"), "")
+        return row | ungraded | {"needs_manual_grade": "yes"}
     penalty = submission.late_submission_penalty or 0.0
     return row | {
         "submitted": "" if submission.timestamp is None else submission.timestamp.isoformat(),
@@ -241,6 +315,26 @@ def _row(book: Any, assignment: Any, student: Any) -> dict[str, object]:
         "score": round(max(0.0, submission.score - penalty), 4),
         "needs_manual_grade": "yes" if submission.needs_manual_grade else "no",
     }
+
+
+def _is_graded(submission: Any) -> bool:
+    """Whether every cell that the grader gives points for has some, or a person's."""
+    return all(
+        grade.auto_score is not None or grade.manual_score is not None
+        for notebook in submission.notebooks
+        for grade in notebook.grades
+        if getattr(grade.cell, "cell_type", "") == "code"
+    )
+
+
+def ask_for_a_person(course: Course, assignment: str, student: str) -> None:
+    """Mark the cells that have no points yet as waiting: they must not pass for zeros."""
+    with open_gradebook(course) as book:
+        for notebook in book.find_submission(assignment, student).notebooks:
+            for grade in notebook.grades:
+                if grade.auto_score is None and grade.manual_score is None:
+                    grade.needs_manual_grade = True
+        book.db.commit()
 
 
 def safe_cell(value: object) -> object:

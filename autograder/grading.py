@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import assignment as assignments
-from autograder import suite_process
+from autograder import scratch, suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
 from autograder.course import Course
 from autograder.limits import Limits
@@ -77,8 +76,7 @@ def grade_modules(
 @contextlib.contextmanager
 def staged(plan: Assignment, folder: Path) -> Iterator[Path]:
     """A fresh folder with the planned modules, regular files only, and our supplied files."""
-    outer = Path(tempfile.mkdtemp(prefix="ringside-suite-"))
-    try:
+    with scratch.fresh("suite-") as outer:
         stage = outer / "modules"
         stage.mkdir()
         for spec in plan.modules:
@@ -88,8 +86,6 @@ def staged(plan: Assignment, folder: Path) -> Iterator[Path]:
         for name in plan.supplied:
             shutil.copyfile(Course.here().solution(plan.name) / name, stage / name)
         yield stage
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)
 
 
 def run_suite(
@@ -110,8 +106,7 @@ def run_suite(
         about: verification asks about one test; see ``Job``.
         warm: a sandbox that others use too, for modules of ours; see ``warm_sandbox``.
     """
-    outer = Path(tempfile.mkdtemp(prefix="ringside-record-"))
-    try:
+    with scratch.fresh("record-") as outer:
         job = Job(
             module=module,
             folder=str(stage),
@@ -129,8 +124,6 @@ def run_suite(
         except (OSError, ValueError):
             return {"error": f"{module}: the suite left no record.\n{output[-1500:]}"}
         return record
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)
 
 
 def _run_pytest(assignment: str, job: Job, outer: Path) -> str:

@@ -1,5 +1,8 @@
 """submission -> quarantine -> rebuild -> grade (parallel, cached, resumable).
 
+A fault of ours is no student's zero: what fails is tried again after a pause, then reported as
+``grader_error`` and not stored, so that the next grading tries it once more.
+
 A path given to ``autograder grade`` is one of
 
     FOLDER/ring.py ...                   a folder of modules, a submission named after it
@@ -13,15 +16,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, limits, receipt
+from autograder import cache, limits, receipt, scratch
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -33,6 +35,7 @@ from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_note
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Progress = Callable[[int, int], None]  # (modules graded, modules in all)
 MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
+PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
 IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
 
 
@@ -104,9 +107,9 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
         Rejected: it can't be read; the message is for the student.
     """
     if submission.path.suffix == ".zip":
-        with tempfile.TemporaryDirectory(prefix="ringside-zip-") as scratch:
-            extract_zip(submission.path, Path(scratch), assignment.limits)
-            inner = _find(assignment, Path(scratch))[0]
+        with scratch.fresh("zip-") as unpacked:
+            extract_zip(submission.path, unpacked, assignment.limits)
+            inner = _find(assignment, unpacked)[0]
             return prepare(assignment, inner, course)
     if submission.path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
@@ -149,6 +152,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self.store = cache.Store(self.course.results)
+        self._stopped = threading.Event()
+        self._broken: set[str] = set()  # modules whose suite has failed through all tries
 
     def outcome(self, student: str, rebuilt: Rebuilt) -> Outcome:
         """The outcome of one rebuilt submission, from the store or by grading it now."""
@@ -184,6 +189,7 @@ class Session:
                     if progress:
                         progress(len(found), len(jobs))
             except BaseException:
+                self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return found
@@ -193,13 +199,27 @@ class Session:
         stored = self.store.get(job.key)
         if stored is not None:
             return stored
+        pauses_s = () if job.module in self._broken else PAUSES_S
+        for pause_s in (*pauses_s, None):
+            result = self._try(job)
+            if not result.get("error"):
+                self.store.put(job.key, result)
+                return result
+            if pause_s is None or self._stopped.wait(pause_s):
+                break
+        self._broken.add(job.module)
+        if pauses_s:
+            result["error"] = f"{result['error']} (the last of {1 + len(pauses_s)} tries)"
+        return result
+
+    def _try(self, job: Job) -> Result:
         try:
             with module_folder(job.sources) as folder:
                 result = self.grader(self.assignment.name, folder, job.module)
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
-        if not result.get("error"):
-            self.store.put(job.key, result)
+        if not result.get("error") and not cache.valid(result):
+            return {"error": f"the suite gave no result: {str(result)[:200]}"}
         return result
 
     def _read(self, submission: Submission) -> Outcome:
@@ -272,15 +292,12 @@ def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def module_folder(sources: Mapping[str, str]) -> Iterator[Path]:
     """A folder that holds these modules and nothing else, for one grading."""
-    outer = Path(tempfile.mkdtemp(prefix="ringside-grade-"))
-    try:
+    with scratch.fresh("grade-") as outer:
         folder = outer / "modules"
         folder.mkdir()
         for name, text in sources.items():
             (folder / f"{name}.py").write_text(text, encoding="utf-8")
         yield folder
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)
 
 
 def suite_grader(course: Course, *, trusted: bool = False) -> Grader:

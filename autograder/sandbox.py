@@ -28,12 +28,11 @@ import shutil
 import site
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from autograder import cgroups
+from autograder import cgroups, scratch
 from autograder.bubblewrap import (
     arguments,
     has_disable_userns,
@@ -143,7 +142,7 @@ class Sandbox:
         self.python = sys.executable
         self._processes: list[Process] = []
         self._binds = dict(binds or {})
-        self._stage = stage or Path(tempfile.mkdtemp(prefix="ringside-"))
+        self._stage = stage or scratch.new("sandbox-")
         copy_modules(modules, self._stage / "modules", files)
         write_all(self._stage / "job", extra or {})
         for number in range(pipes):
@@ -278,8 +277,8 @@ def _bubblewrap_fails() -> str | None:
     needed = ("/usr/bin/prlimit", "/usr/bin/setpriv")
     if absent := [path for path in needed if not os.path.exists(path)]:
         return f"{absent[0]} is not there (package util-linux)"
-    with tempfile.TemporaryDirectory() as empty:
-        sandbox = Sandbox(Path(empty), tier=Tier.BUBBLEWRAP)
+    with scratch.fresh("probe-") as empty:
+        sandbox = Sandbox(empty, tier=Tier.BUBBLEWRAP)
         with sandbox:
             process = sandbox.popen(
                 [sandbox.python, "-I", "-c", "import os, ctypes; print('in', os.geteuid())"]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import compileall
 import contextlib
 import functools
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from autograder import scratch
 from ringside import landlock
 
 __all__ = ["copy_modules", "kit", "write_all"]
@@ -55,9 +54,8 @@ def kit() -> Path:
     The checkout itself may lie in a folder that only root enters, beside the solutions.
     """
     source = Path(landlock.__file__).resolve().parent
-    stage = Path(tempfile.mkdtemp(prefix="ringside-kit-"))
+    stage = scratch.new("kit-")
     stage.chmod(0o755)
-    atexit.register(shutil.rmtree, stage, ignore_errors=True)
     target = stage / "ringside"
     shutil.copytree(source, target, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(target, quiet=2)

@@ -7,13 +7,15 @@ So a *nursery*, a fresh process that is started once a grader, does that and the
             <------- process id ---------           --fork-->  pytest test_star.py
 
 The nursery reads no submission and runs no suite: every suite begins in the same clean state.
-When its grader ends, however it ends, the nursery kills what it has started and ends too.
+When its grader ends, however it ends, the nursery kills what it has started, removes the run's
+folder and ends too; when the nursery is killed, the kernel kills its suites.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -24,15 +26,19 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from autograder import scratch
+
 __all__ = ["close", "run"]
 
 _KIT = Path(__file__).resolve().parent.parent
-_START = "from autograder.suite_process import serve; serve({fd})"
+_START = "from autograder.suite_process import serve; serve({fd}, {scratch!r})"
 _KEEP_BYTES = 1 << 20
+_PR_SET_PDEATHSIG = 1
 
 
 def run(arguments: Sequence[str], folder: Path, timeout_s: float, warm: Sequence[str] = ()) -> str:
@@ -87,8 +93,9 @@ class _Nursery:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONPATH": path,
         }
+        start = _START.format(fd=theirs.fileno(), scratch=str(scratch.folder()))
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(fd=theirs.fileno())],
+            [sys.executable, "-c", start],
             pass_fds=(theirs.fileno(),),
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -105,12 +112,15 @@ class _Nursery:
     ) -> int:
         """Process id of a new suite, which writes to ``output``."""
         request = {"arguments": list(arguments), "folder": str(folder), "warm": list(warm)}
-        with self._lock:
-            socket.send_fds(self._control, [json.dumps(request).encode() + b"\n"], [output])
-            answer = self._control.recv(64)
-        if not answer:
-            raise RuntimeError("the process that starts suites has ended; its message is above.")
-        return int(answer)
+        with self._lock, contextlib.suppress(ConnectionError):
+            with contextlib.suppress(BrokenPipeError):  # it may have said why
+                socket.send_fds(self._control, [json.dumps(request).encode() + b"\n"], [output])
+            answer = self._control.recv(1 << 12).decode()
+            if answer.startswith("!"):
+                raise RuntimeError(f"the process that starts suites can't: {answer[1:]}")
+            if answer:
+                return int(answer)
+        raise RuntimeError("the process that starts suites has ended; its message is above.")
 
     def close(self) -> None:
         self._control.close()
@@ -143,51 +153,90 @@ def close() -> None:
 # -- in the nursery --------------------------------------------------------------------------------
 
 
-def serve(fd: int) -> None:
-    """Fork a suite for every request on the socket ``fd``, until it closes."""
+def serve(fd: int, run: str) -> None:
+    """Fork a suite for every request on the socket ``fd``, until it closes.
+
+    Args:
+        run: the grader's scratch folder, which is ours too.
+    """
+    if not scratch.join(Path(run)):
+        return  # the grader was killed, and another one has cleared up after it
     import pytest
 
     from autograder import plugin, sandbox, warm_sandbox
 
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sandbox.prepare()
+    try:
+        sandbox.prepare()
+    except Exception as error:
+        return _refuse(control, error)
     gc.collect()
     gc.freeze()  # what is there now stays in pages that all suites share
-    children: set[int] = set()
+    own, children = os.getpid(), set[int]()
     try:
         for request, output in _requests(control):
             children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
-            warm_sandbox.start(request["warm"])
-            pid = os.fork()
+            try:
+                warm_sandbox.start(request["warm"])
+                pid = os.fork()
+            except Exception as error:  # no room, no memory: others still run
+                os.close(output)
+                _refuse(control, error)
+                continue
             if not pid:
-                control.close()
-                warm_sandbox.let_go()
-                _become(request, output)
-                _leave(pytest.main(request["arguments"], plugins=[plugin]))
+                status = 1
+                try:
+                    control.close()
+                    warm_sandbox.let_go()
+                    _become(request, output, own)
+                    status = pytest.main(request["arguments"], plugins=[plugin])
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    _leave(status)
             os.close(output)
             children.add(pid)
-            control.sendall(b"%d\n" % pid)
+            with contextlib.suppress(ConnectionError):  # the next request says that it is gone
+                control.sendall(b"%d\n" % pid)
     finally:
         for pid in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            for kill in (os.killpg, os.kill):  # it may not have a group of its own yet
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
+        for pid in children:
+            os.waitpid(pid, 0)
         warm_sandbox.stop()
+        scratch.leave()
+
+
+def _refuse(control: socket.socket, error: Exception) -> None:
+    """Say why there is no suite."""
+    with contextlib.suppress(ConnectionError):
+        control.sendall(f"!{type(error).__name__}: {error}".encode()[: 1 << 12])
 
 
 def _requests(control: socket.socket) -> Iterator[tuple[dict[str, Any], int]]:
     """One at a time: the grader waits for the answer before it asks again."""
     while True:
-        text, held, _, _ = socket.recv_fds(control, 1 << 16, 1)
+        try:
+            text, held, _, _ = socket.recv_fds(control, 1 << 16, 1)
+            while text and not text.endswith(b"\n"):
+                more = control.recv(1 << 16)
+                text = text + more if more else b""
+        except ConnectionError:
+            return
         if not text:
             return
-        while not text.endswith(b"\n"):
-            text += control.recv(1 << 16)
         yield json.loads(text), held[0]
 
 
-def _become(request: dict[str, Any], output: int) -> None:
-    """Leave the nursery's session, folder and output."""
+def _become(request: dict[str, Any], output: int, nursery: int) -> None:
+    """Leave the nursery's session, folder and output, and end when it does."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != nursery:
+            os._exit(1)
     os.setsid()
     os.chdir(request["folder"])
     os.dup2(output, 1)

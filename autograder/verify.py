@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder import assignment as assignments
+from autograder import scratch
 from autograder.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course import Course
 from autograder.grading import run_suite, staged
@@ -203,12 +202,9 @@ def verify(
 
 @contextmanager
 def _folder_of(subject: Subject) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="ringside-verify-"))
-    try:
+    with scratch.fresh("verify-") as folder:
         (folder / f"{subject.module}.py").write_text(subject.source, encoding="utf-8")
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def table(report: Report) -> str:

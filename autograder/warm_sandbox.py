@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from autograder import warm_host
+from autograder import scratch, warm_host
 from autograder.sandbox import Limits, Process, Sandbox, Tier, best_tier, harmless
 
 __all__ = ["Host", "WarmSandbox", "kinds_of", "known", "start"]
@@ -116,7 +116,7 @@ def _forget(kind: str) -> None:
 
 
 def _start(kind: str) -> Host:
-    folder = Path(tempfile.mkdtemp(prefix="ringside-warm-"))
+    folder = scratch.new("warm-")
     folder.chmod(0o755)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     read, write = os.pipe()
@@ -148,8 +148,8 @@ def _keep(kind: str, folder: Path, control: socket.socket, hold: int) -> None:
     limits = Limits(memory_bytes=8 << 30)  # each user watches over its own processes
     binds = {str(_INSIDE): folder}
     with (
-        tempfile.TemporaryDirectory() as empty,
-        Sandbox(Path(empty), extra=extra, limits=limits, binds=binds) as sandbox,
+        scratch.fresh("empty-") as empty,
+        Sandbox(empty, extra=extra, limits=limits, binds=binds) as sandbox,
     ):
         words = [sandbox.python, "-I", str(sandbox.job_path / "host.py"), str(control.fileno())]
         process = sandbox.popen([*words, _IMPORTS[kind]], pass_fds=(control.fileno(),))

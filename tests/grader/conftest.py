@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from autograder import assignment as plans
-from autograder import build, pipeline
+from autograder import build, gradebook, pipeline
 from autograder.assignment import Assignment
 from autograder.course import Course
 
@@ -142,8 +142,26 @@ def course(toy_kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Co
     monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path / "course"))
     monkeypatch.setattr(Course, "results", property(lambda self: self.build / "results"))
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: toy_grader)
+    monkeypatch.setattr(pipeline, "PAUSES_S", (0.0, 0.0))
     (tmp_path / "course").mkdir()
     return Course.here()
+
+
+@pytest.fixture(scope="session")
+def registered_build(toy_kit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build folder of a course whose gradebook knows the toy; made once."""
+    kit = Course(kit=toy_kit, root=toy_kit)
+    fresh = Course(kit=toy_kit, root=tmp_path_factory.mktemp("registered"))
+    shutil.copytree(kit.source(NAME), fresh.source(NAME))
+    gradebook.register(plans.load(NAME, fresh), fresh, tmp_path_factory.mktemp("scratch"))
+    return fresh.build
+
+
+@pytest.fixture
+def registered(course: Course, registered_build: Path) -> Course:
+    """A course whose gradebook knows the assignment."""
+    shutil.copytree(registered_build, course.build)
+    return course
 
 
 @pytest.fixture

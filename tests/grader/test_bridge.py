@@ -12,7 +12,6 @@ import nbformat
 import pytest
 
 from autograder import gradebook, receipt
-from autograder.assignment import Assignment
 from autograder.course import Course
 
 from .conftest import NAME, solved
@@ -21,16 +20,6 @@ Notebook = Callable[..., nbformat.NotebookNode]
 
 # nbgrader adds submissions in an order that SQLAlchemy warns about.
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
-
-
-@pytest.fixture
-def registered(plan: Assignment, course: Course, tmp_path: Path) -> Course:
-    """A course whose gradebook knows the assignment."""
-    source = course.source(NAME)
-    source.parent.mkdir(parents=True)
-    source.symlink_to(Course(kit=course.kit, root=course.kit).source(NAME))
-    gradebook.register(plan, course, tmp_path / "scratch")
-    return course
 
 
 def scores(course: Course) -> dict[str, tuple[float, float]]:

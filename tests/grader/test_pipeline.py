@@ -257,12 +257,36 @@ def test_a_result_depends_on_source_secret_suite_and_sandbox(
 
 def test_a_damaged_result_counts_as_none_and_no_partial_file_is_left(tmp_path: Path) -> None:
     store = cache.Store(tmp_path)
-    store.put("abc", {"score": 1})
-    assert store.get("abc") == {"score": 1}
-    (tmp_path / "ab" / "abc.json").write_text('{"score":')
-    assert store.get("abc") is None
+    whole = {"score": 1, "tests": [{"name": "t", "points": 2, "earned": 1}]}
+    store.put("abc", whole)
+    assert store.get("abc") == whole and store.damaged == []
+    stored = tmp_path / "ab" / "abc.json"
+    text = stored.read_text()
+    for damage in (
+        text[:-9],
+        "",
+        "[1]",
+        '"score"',
+        '{"score": 1}',
+        '{"score": 1, "tests": {}}',
+        '{"score": 1, "tests": ["t"]}',
+        text.replace("1}", "3}"),  # more earned than there was to earn
+        text.replace("1,", "NaN,", 1),
+        text.replace("1,", "Infinity,", 1),
+        text.replace("1,", "true,", 1),
+        text.replace("1,", "-5,", 1),
+        "[" * 100_000,
+        text[:-1] + ', "error": "the grader failed"}',
+    ):
+        assert damage != text
+        stored.write_text(damage)
+        assert store.get("abc") is None, damage[:80]
+        assert store.damaged.pop() == stored
+        store.put("abc", whole)
+    with pytest.raises(ValueError, match="no result of a module"):
+        store.put("abd", {**whole, "score": float("nan")})
     with pytest.raises(ValueError, match="Out of range"):
-        store.put("abd", {"score": float("nan")})
+        store.put("abd", {**whole, "counts": float("nan")})
     assert [path.name for path in (tmp_path / "ab").iterdir()] == ["abc.json"]
 
 

@@ -1,0 +1,252 @@
+r"""``autograder regrade``: after a suite was mended, who gets other points, and why.
+
+    build/graded/*.json  what the gradebook was given  \
+                                                        >  differences  ->  asked  ->  autograde
+    submissions, store   what they are worth now       /                    of those students only
+
+A result's hash covers its own suite only, so what is run again is what the change can affect.
+Nothing is written before the differences are shown and a person says yes (or ``--yes``). Writing
+is nbgrader's own ``autograde``, for the students whose points change: scores and comments that
+people gave stay, and a paragraph that somebody has read does not wait to be read again.
+
+A submission that is not in the gradebook yet is left to ``nbgrader autograde``; one where the
+grader fails keeps what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.prompt import Confirm
+from rich.table import Table
+from rich.text import Text
+
+from autograder import assignment as plans
+from autograder import cli_grade, cluster_run, gradebook, graded, report
+from autograder.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course import Course
+from autograder.graded import Part, Record
+from autograder.outcome import Outcome
+
+__all__ = ["Change", "Differences", "add_command", "compare", "regrade", "write"]
+
+_SAME = 5e-4  # of a point: scores are rounded to four places
+
+
+@dataclass(frozen=True)
+class Change:
+    """A grade cell that is worth something else now.
+
+    Attributes:
+        part: the module, or the run.
+        reasons: a line a test: what it earns, and the sentence that says why.
+    """
+
+    student: str
+    part: str
+    old: float
+    new: float
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class Differences:
+    """A class before and after."""
+
+    changes: list[Change] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)  # students
+    new: list[str] = field(default_factory=list)  # not in the gradebook yet
+    failed: list[Outcome] = field(default_factory=list)  # by our fault
+
+    def students(self) -> list[str]:
+        """Those whose points change."""
+        return list(dict.fromkeys(change.student for change in self.changes))
+
+
+def add_command(sub: argparse.ArgumentParser) -> None:
+    """The words of ``autograder regrade``."""
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument("students", nargs="*", metavar="STUDENT", help="default: the whole class")
+    group = sub.add_mutually_exclusive_group()
+    group.add_argument("--yes", action="store_true", help="write without asking")
+    group.add_argument("--dry-run", action="store_true", help="show only, never write")
+
+
+def regrade(options: argparse.Namespace) -> int:
+    """`autograder regrade`"""
+    course = Course.here()
+    plan = plans.load(options.assignment, course)
+    gradebook.check(course, write=not options.dry_run)
+    folders = course.submissions(plan.name)
+    if options.students:
+        known = {folder.parent.name for folder in folders}
+        if absent := sorted(set(options.students) - known):
+            raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
+        folders = [folder for folder in folders if folder.parent.name in options.students]
+    outcomes = cli_grade.grade_paths(plan, folders or [course.build / "submitted"], options, course)
+    found = compare(plan, outcomes, course)
+    screen = cli_grade.console()
+    show(screen, plan, found)
+    if found.changes and not options.dry_run:
+        if not (options.yes or _asked(screen, len(found.students()))):
+            print("autograder: the gradebook stays as it is.", file=sys.stderr)
+            return 1
+        write(plan, found.students(), course)
+        screen.print(f"Written for {_counted(len(found.students()), 'student')}.")
+    for outcome in found.failed:
+        name = report.printable(outcome.student)
+        print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
+    return 2 if found.failed else 0
+
+
+def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
+    """What the gradebook was given, beside what the submissions are worth now."""
+    found = Differences()
+    for outcome in outcomes:
+        before = graded.read(course, plan.name, outcome.student)
+        if outcome.status == "grader_error":
+            found.failed.append(outcome)
+        elif before is None:
+            found.new.append(outcome.student)
+        else:
+            folder = course.submitted(outcome.student, plan.name)
+            runs = {
+                run.name: cluster_run.check(run, folder, outcome.modules.get(run.module)).points
+                for run in plan.runs
+            }
+            after = graded.record_of(plan, outcome, runs, folder / plan.notebook)
+            changes = _changes(plan, before, after)
+            found.changes += changes
+            if not changes:
+                found.same.append(outcome.student)
+    return found
+
+
+def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
+    weights = {module.name: module.weight for module in plan.modules}
+    changes = []
+    for name in dict.fromkeys([*after.parts, *before.parts]):
+        old, new = (record.parts.get(name, Part(0.0)) for record in (before, after))
+        if abs(old.points - new.points) > _SAME:
+            reasons = _reasons(old, new, weights.get(name, SUITE_POINTS) / SUITE_POINTS)
+            if before.status != after.status or before.message != after.message:
+                reasons.insert(0, f"{after.status}: {after.message}".removesuffix(": "))
+            if before.submission != after.submission:
+                reasons.insert(0, "another notebook was handed in since")
+            if not reasons:
+                reasons = ["no test changed: it weighs other points now"]
+            changes.append(Change(after.student, name, old.points, new.points, tuple(reasons)))
+    return changes
+
+
+def _reasons(old: Part, new: Part, scale: float) -> list[str]:
+    """A line for each test that earns something else, was added or removed."""
+    lines = []
+    for name in dict.fromkeys([*new.tests, *old.tests]):
+        before, now = old.tests.get(name), new.tests.get(name)
+        if now is None:
+            lines.append(f"{name}: there is no such test any more")
+            continue
+        earned = now["earned"] * scale
+        if before is None:
+            lines.append(f"{name}: new, {earned:.4g} points. {now['says']}".rstrip())
+        elif abs(before["earned"] - now["earned"]) * scale > _SAME:
+            why = now["says"] or f"it passes now; it said: {before['says']}"
+            lines.append(f"{name}: {before['earned'] * scale:.4g} -> {earned:.4g}. {why}")
+        elif before["points"] != now["points"]:
+            lines.append(f"{name}: of {before['points']:g}, now of {now['points']:g} in a hundred")
+    return lines
+
+
+def show(screen: Console, plan: Assignment, found: Differences) -> None:
+    """The table of changes, and how many are as they were."""
+    if found.changes:
+        screen.print(_table(plan, found.changes))
+    counts = [
+        _counted(len(found.students()), "student") + " change",
+        f"{len(found.same)} as before",
+    ]
+    if found.new:
+        counts.append(f"{len(found.new)} not in the gradebook yet (nbgrader autograde)")
+    if found.failed:
+        counts.append(f"{len(found.failed)} where the grader failed")
+    screen.print("; ".join(counts) + ".")
+
+
+def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
+    table = Table(title=f"{plan.title}: a regrade", title_justify="left", header_style="bold")
+    table.add_column("student", no_wrap=True)
+    table.add_column("module", no_wrap=True)
+    for name in ("old", "new"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("why")
+    shown = ""
+    for change in changes:
+        if change.student != shown and shown:
+            table.add_section()
+        table.add_row(
+            Text(report.printable(change.student) if change.student != shown else ""),
+            change.part,
+            f"{change.old:.4g}",
+            Text(f"{change.new:.4g}", style="green" if change.new > change.old else "red"),
+            Text("\n".join(report.printable(" ".join(line.split())) for line in change.reasons)),
+        )
+        shown = change.student
+    return table
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _asked(screen: Console, students: int) -> bool:
+    """Whether a person says yes; nobody there says no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
+        return False
+    question = f"Write the gradebook for {_counted(students, 'student')}?"
+    return bool(Confirm.ask(question, console=screen, default=False))
+
+
+def write(plan: Assignment, students: Sequence[str], course: Course) -> None:
+    """nbgrader's autograde for these students; what people did to their grades stays.
+
+    nbgrader asks for a second look at all that a person has scored. That is asked for only where
+    the submission is another one than they saw.
+    """
+    for student in students:
+        before = graded.read(course, plan.name, student)
+        reviewed = _reviewed(course, plan, student)
+        gradebook.autograde(course, plan.name, student)
+        after = graded.read(course, plan.name, student)
+        if before is not None and after is not None and before.submission == after.submission:
+            _keep_reviewed(course, plan, student, reviewed)
+
+
+def _grades(book: Any, plan: Assignment, student: str) -> Mapping[str, Any]:
+    notebooks = book.find_submission(plan.name, student).notebooks
+    return {grade.name: grade for notebook in notebooks for grade in notebook.grades}
+
+
+def _reviewed(course: Course, plan: Assignment, student: str) -> set[str]:
+    """The cells that a person has scored, and is done with."""
+    with gradebook.open_gradebook(course) as book:
+        return {
+            name
+            for name, grade in _grades(book, plan, student).items()
+            if grade.manual_score is not None and not grade.needs_manual_grade
+        }
+
+
+def _keep_reviewed(course: Course, plan: Assignment, student: str, reviewed: set[str]) -> None:
+    paragraphs = {paragraph.name for paragraph in plan.paragraphs}
+    with gradebook.open_gradebook(course) as book:
+        for name, grade in _grades(book, plan, student).items():
+            if name in reviewed & paragraphs:
+                grade.needs_manual_grade = False
+        book.db.commit()

@@ -1,0 +1,138 @@
+"""Where a grading puts what it needs for a while: one folder a run, which goes with the run.
+
+    $TMPDIR/ringside-run-k3x9q/lock           held by everybody who uses the folder
+                               suite-.../     modules under test, records, copies of the kit, ...
+
+Nobody clears up after their own SIGKILL, but the kernel lets go of their lock. So the last one
+to hold it removes the folder: the grader as it ends; the nursery, when its grader was killed; the
+next run, when both were. A folder of a run that lives is never touched.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["folder", "fresh", "join", "leave", "new"]
+
+PREFIX = "ringside-run-"
+
+
+@dataclass(frozen=True)
+class _Held:
+    folder: Path
+    lock: int
+    owner: int  # the process that took the lock; its forks use the folder and don't remove it
+
+
+_held: list[_Held] = []
+_taking = threading.Lock()
+
+
+def folder() -> Path:
+    """This run's folder; made, and dead runs' folders removed, when it is first asked for."""
+    with _taking:
+        if not _held:
+            _sweep(Path(tempfile.gettempdir()))
+            _held.append(_make())
+        return _held[0].folder
+
+
+def new(prefix: str) -> Path:
+    """A new folder of this run."""
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=folder()))
+
+
+@contextlib.contextmanager
+def fresh(prefix: str) -> Iterator[Path]:
+    """A new folder of this run, for as long as the context lasts."""
+    made = new(prefix)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def join(run: Path) -> bool:
+    """Use another process's folder from now on; False if that run is over."""
+    with _taking:
+        try:
+            lock = _open(run)
+        except FileNotFoundError:
+            return False
+        if not _take(lock, fcntl.LOCK_SH) or not _is_at(run, lock):
+            os.close(lock)
+            return False
+        _held[:] = [_Held(run, lock, os.getpid())]
+        return True
+
+
+@atexit.register
+def leave() -> None:
+    """Give the folder up, and remove it if nobody else uses it."""
+    with _taking:
+        while _held:
+            held = _held.pop()
+            if held.owner == os.getpid():
+                _remove(held.folder, held.lock)
+            os.close(held.lock)
+
+
+def _make() -> _Held:
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=PREFIX))
+        with contextlib.suppress(FileNotFoundError):  # a sweep took it for a dead run's
+            made.chmod(0o711)
+            lock = _open(made)
+            if _take(lock, fcntl.LOCK_SH) and _is_at(made, lock):
+                return _Held(made, lock, os.getpid())
+            os.close(lock)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what runs have left that were killed with all their processes."""
+    for run in place.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            status = run.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                lock = _open(run)
+                try:
+                    _remove(run, lock)
+                finally:
+                    os.close(lock)
+
+
+def _remove(run: Path, lock: int) -> None:
+    if _take(lock, fcntl.LOCK_EX):
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def _open(run: Path) -> int:
+    return os.open(run / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _take(lock: int, kind: int) -> bool:
+    """Whether the lock could be had; where files can't be locked, everybody may share."""
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return kind == fcntl.LOCK_SH
+    return True
+
+
+def _is_at(run: Path, lock: int) -> bool:
+    """Whether the lock that we hold is still the folder's."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(lock), os.stat(run / "lock"))
+    return False
