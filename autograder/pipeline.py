@@ -149,6 +149,10 @@ class Session:
     def __post_init__(self) -> None:
         self.store = cache.Store(self.course.results)
 
+    def keys(self, submission: Submission) -> list[str]:
+        """The keys in the store of its modules' results; none where it is rejected."""
+        return [job.key for job in self._jobs_of(self._read(submission))]
+
     def outcome(self, student: str, rebuilt: Rebuilt) -> Outcome:
         """The outcome of one rebuilt submission, from the store or by grading it now."""
         outcome = self._pending(student, rebuilt)
