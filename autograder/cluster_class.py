@@ -145,7 +145,7 @@ class ClusterClass:
 
     def _to_submit(self) -> list[Submission]:
         """Who has no result yet; equal modules are graded once, so one of equal ones is enough."""
-        found, covered = [], set[str]()
+        found, covered = [], {key for student in self._given_up for key in self.missing(student)}
         for each in self.submissions:
             missing = self.missing(each.student)
             if each.student not in self._given_up and not covered.issuperset(missing):

@@ -19,9 +19,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slurm
 
-# node1 takes what may run anywhere, node2 is stopped, and its work goes on on node3; node4 belongs
-# to the partition scavenger.
-ON_NODE_2_OR_3 = "directives=--exclude=node1,node4"
+# node1 is stopped, and its work goes on on node2; node4 belongs to the partition scavenger.
+ON_NODE_1_OR_2 = "directives=--exclude=node[3-4]"
+ON_NODE_3 = "directives=--exclude=node[1-2]"
 
 
 class Scenes:
@@ -37,7 +37,7 @@ class Scenes:
         for student, text in texts.items():
             place = self.folder / name / "class" / student
             place.mkdir(parents=True, exist_ok=True)
-            (place / "one.py").write_text(f"# of {student}\n{text}\n")
+            (place / "one.py").write_text(f"# of {student}, {name}\n{text}\n")
         return self.again(name, *words)
 
     def again(self, name: str, *words: str) -> Any:
@@ -72,24 +72,24 @@ def scenes(grading_slurm: Any, grade_command: Any, tmp_path_factory: Any) -> Ite
     slurm, folder = grading_slurm, grade_command.folder
     made = Scenes(slurm, folder, grade_command)
     waits = "# waits for go"
-    made.begin("queued again", {"anna": waits, "ben": "# half"}, "--set", ON_NODE_2_OR_3)
-    made.begin("submitted again", {"anna": waits}, "--set", f"{ON_NODE_2_OR_3},--no-requeue")
+    made.begin("queued again", {"anna": waits, "ben": "# half"}, "--set", ON_NODE_1_OR_2)
+    made.begin("submitted again", {"anna": waits}, "--set", f"{ON_NODE_1_OR_2},--no-requeue")
     made.begin(
         "pushed aside", {"anna": waits},
         "--set", "partition=scavenger", "--set", "directives=--no-requeue",
     )  # fmt: skip
-    made.begin("killed", {"anna": waits, "ben": waits})
+    made.begin("killed", {"anna": waits, "ben": waits}, "--set", ON_NODE_3)
     (folder / "no sandbox").mkdir()
-    (folder / "no sandbox" / "no_sandbox").write_text("node1")
-    made.begin("no sandbox", {"anna": ""})
+    (folder / "no sandbox" / "no_sandbox").write_text("node3")
+    made.begin("no sandbox", {"anna": ""}, "--set", ON_NODE_3)
     made.begin(
         "faults",
         {"anna": "", "ben": "# dies once", "cleo": "# dies on nodes", "dan": "# half"},
-        "--set", "array_chunk=2",
+        "--set", "array_chunk=2", "--set", ON_NODE_3,
     )  # fmt: skip
     made.begin(
         "no fallback", {"anna": "# dies on nodes", "ben": "# an error on nodes", "cleo": "# half"},
-        "--no-fallback", "--set", "array_chunk=1",
+        "--no-fallback", "--set", "array_chunk=1", "--set", ON_NODE_3,
     )  # fmt: skip
     for name in ("queued again", "submitted again", "pushed aside", "killed"):
         made.wait_for(name, "1/nodes/0.json")
@@ -115,10 +115,10 @@ def test_ctrl_c_and_a_kill_leave_the_array_and_the_next_grader_follows_it(scenes
     scenes.slurm.kill(second, signal.SIGKILL)
     second.communicate(timeout=30)
 
-    scenes.again("killed")
+    third = scenes.again("killed")
+    scenes.slurm.listen(third, f"job {job_id} of an earlier grading goes on")
     scenes.go("killed")
     said, students = scenes.end("killed")
-    assert f"job {job_id} of an earlier grading goes on" in said
     assert {name: each["score"] for name, each in students.items()} == {"anna": 100, "ben": 100}
     assert "submitted to" not in said  # by none of the later ones
     assert not (scenes.folder / "killed" / "build" / "array" / "a99_toy" / "state.json").exists()
@@ -140,7 +140,7 @@ def test_a_slurmctld_that_is_restarted_is_waited_for(scenes: Scenes) -> None:
     scenes.slurm.run(["slurmctld"])
     for grader in graders:
         scenes.slurm.listen(grader, "Slurm answers again")
-    scenes.slurm.stop_node(2)  # for the tests that follow
+    scenes.slurm.stop_node(1)  # for the tests that follow
     scenes.slurm.begin(["srun", "--nodelist=node4", "--exclusive", "--mem=0", "true"])
 
 
@@ -149,7 +149,7 @@ def test_a_task_killed_for_memory_or_in_error_is_tried_again_and_then_graded_her
 ) -> None:
     said, students = scenes.end("faults")
     assert "cleo: task 1 of job" in said
-    assert "on node1: out of memory (FAILED 0:9). Its log ends: " in said
+    assert "on node3: out of memory (FAILED 0:9). Its log ends: " in said
     assert "about to use too much memory" in said
     assert "dan: task 1" in said
     assert "It had not begun with this submission." in said
@@ -169,18 +169,18 @@ def test_without_fallback_a_loss_is_reported_and_is_no_zero(scenes: Scenes) -> N
     assert students["cleo"]["status"] == "graded"
     assert students["anna"]["status"] == students["ben"]["status"] == "grader_error"
     assert "out of memory (FAILED 0:9). Its log ends" in students["anna"]["message"]
-    assert "on node1: The grader failed. one: OSError: No space" in students["ben"]["message"]
+    assert "on node3: The grader failed. one: OSError: No space" in students["ben"]["message"]
     assert "anna: grader_error: The cluster did not grade it: task" in said
 
 
 def test_a_node_without_a_sandbox_is_named_and_left_out(scenes: Scenes) -> None:
     said, students = scenes.end("no sandbox")
     assert students["anna"]["score"] == 100
-    assert "node1 has no sandbox: no sandbox works on this machine. bubblewrap: " in said
+    assert "node3 has no sandbox: no sandbox works on this machine. bubblewrap: " in said
     assert "Install bubblewrap and allow user namespaces" in said
     folder = scenes.folder / "no sandbox" / "build" / "array" / "a99_toy"
-    assert "#SBATCH --exclude=node1\n" in (folder / "2" / "grade.sbatch").read_text()
-    assert json.loads((folder / "2" / "nodes" / "0.json").read_text())["host"] == "node2"
+    assert "#SBATCH --exclude=node3\n" in (folder / "2" / "grade.sbatch").read_text()
+    assert json.loads((folder / "2" / "nodes" / "0.json").read_text())["host"] != "node3"
 
 
 def test_a_preempted_task_is_submitted_again(scenes: Scenes) -> None:
@@ -196,7 +196,7 @@ def test_a_task_whose_node_is_stopped_goes_on_on_another(scenes: Scenes) -> None
     for name in ("queued again", "submitted again"):
         scenes.go(name)
     said, students = scenes.end("submitted again")
-    assert re.search(r"anna: task 0 of job \d+ on node2: node failure \(NODE_FAIL", said)
+    assert re.search(r"anna: task 0 of job \d+ on node1: node failure \(NODE_FAIL", said)
     assert students["anna"]["score"] == 100
 
     said, students = scenes.end("queued again")
@@ -204,5 +204,5 @@ def test_a_task_whose_node_is_stopped_goes_on_on_another(scenes: Scenes) -> None
     assert {name: each["score"] for name, each in students.items()} == {"anna": 100, "ben": 50}
     folder = scenes.folder / "queued again" / "build" / "array" / "a99_toy"
     assert not (folder / "2").exists()  # Slurm did it by itself
-    assert json.loads((folder / "1" / "nodes" / "0.json").read_text())["host"] == "node3"
+    assert json.loads((folder / "1" / "nodes" / "0.json").read_text())["host"] == "node2"
     assert folder.stat().st_mode & 0o077 == 0

@@ -52,7 +52,7 @@ def grade_modules(assignment, folder, *, secret, sandbox, modules, jobs):
         time.sleep(600)
     dies = ("# dies on nodes" in text and ON_NODE) or ("# dies once" in text and first_time(path))
     if dies:
-        print("about to use too much memory", flush=True)
+        print("about to use too much memory", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     if "# an error on nodes" in text and ON_NODE:
         raise OSError("No space left on device")
