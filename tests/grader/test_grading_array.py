@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from autograder import array_task, cli, cluster_ends, grading_array, pipeline, sandbox
+from autograder import (
+    array_task,
+    cli,
+    cluster_ends,
+    grading_array,
+    pipeline,
+    sandbox,
+    sandbox_files,
+)
 from autograder.assignment import Assignment
 from autograder.cluster_class import ClusterClass
 from autograder.course import Course
@@ -325,6 +334,19 @@ def test_a_site_may_forbid_that_jobs_are_queued_again(tmp_path: Path) -> None:
     assert "#SBATCH --requeue\n" in array(tmp_path).script()
     once = array(tmp_path, directives=["--no-requeue"]).script()
     assert "#SBATCH --no-requeue\n" in once and "#SBATCH --requeue\n" not in once
+
+
+def test_a_sandboxs_files_can_be_read_whatever_the_umask(tmp_path: Path) -> None:
+    # sbatch hands the umask of whoever submits on to the job; else all would score nothing.
+    place, before = hand_in(tmp_path, "anna"), os.umask(0o077)
+    try:
+        sandbox_files.copy_modules(place, tmp_path / "modules", None)
+        sandbox_files.write_all(tmp_path / "job", {"job.json": b"{}"})
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "modules", tmp_path / "job"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+        assert {stat.S_IMODE(file.stat().st_mode) for file in path.iterdir()} == {0o644}
 
 
 def test_the_command_line_asks_for_a_site(capsys: pytest.CaptureFixture[str]) -> None:
