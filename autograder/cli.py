@@ -102,6 +102,11 @@ def parser() -> argparse.ArgumentParser:
         default="local",
         help="where to grade: here, or first as a job array (on --site)",
     )
+    sub.add_argument(
+        "--no-fallback",
+        action="store_true",
+        help="what --executor slurm could not grade is reported, not graded here",
+    )
     sub.add_argument("--site", help="where --executor slurm grades, or --measured measures")
     sub.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,25 +14,38 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from autograder import assignment as plans
 from autograder import feedback, measured_class, measured_site, pipeline, report
 from autograder.assignment import Assignment, AssignmentError
+from autograder.cache import Result
 from autograder.course import PUBLIC_SECRET, Course
 from autograder.outcome import Outcome
-from autograder.sandbox import best_tier
+from autograder.sandbox import SandboxUnavailable, best_tier
 from ringside.sites import Site
 from ringside.trace import write_atomically
 
 
 def grade_paths(
-    plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
+    plan: Assignment,
+    paths: Sequence[Path],
+    options: argparse.Namespace,
+    course: Course,
+    lost: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """Grade all submissions under `paths`, with a progress bar where somebody looks."""
-    best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
+    """Grade all submissions under `paths`, with a progress bar where somebody looks.
+
+    Args:
+        lost: student -> why there is no result; then nothing is graded here, and only what the
+            store has counts.
+    """
+    if lost is None:
+        best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
     submissions = pipeline.find(plan, paths)
     if not submissions:
         raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
     session = pipeline.Session(
         plan,
         course,
-        pipeline.suite_grader(course, trusted=options.trust_submissions),
+        pipeline.suite_grader(course, trusted=options.trust_submissions)
+        if lost is None
+        else _refuse,
         jobs=options.jobs,
         trusted=options.trust_submissions,
     )
@@ -45,7 +58,14 @@ def grade_paths(
         )
     for path in session.store.damaged:
         print(f"autograder: {path} was damaged; it was graded again.", file=sys.stderr)
+    for outcome in outcomes:
+        if lost and outcome.student in lost:
+            outcome.message = f"The cluster did not grade it: {lost[outcome.student]}"
     return outcomes
+
+
+def _refuse(assignment: str, folder: Path, module: str) -> Result:
+    raise RuntimeError("the cluster gave no result, and nothing is graded here.")
 
 
 def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
@@ -66,9 +86,8 @@ def grade(options: argparse.Namespace) -> int:
         raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    if options.executor == "slurm":
-        _grade_on_cluster(plan, options, course)
-    outcomes = grade_paths(plan, options.paths, options, course)
+    lost = _grade_on_cluster(plan, options, course) if options.executor == "slurm" else None
+    outcomes = grade_paths(plan, options.paths, options, course, lost)
     if options.measured:
         measure(plan, outcomes, options, course)
     to_stdout = options.json is not None and str(options.json) == "-"
@@ -129,25 +148,39 @@ def measure(
     measured_site.measure_on_site(plan, outcomes, array, options.ranks, say)
 
 
-def _grade_on_cluster(plan: Assignment, options: argparse.Namespace, course: Course) -> None:
-    """Fill the store of results on a cluster; what is missing then is graded here."""
-    from autograder.grading_array import GradingArray
+def _grade_on_cluster(
+    plan: Assignment, options: argparse.Namespace, course: Course
+) -> dict[str, str] | None:
+    """Fill the store of results on a cluster.
+
+    Returns:
+        None: what is missing then is graded here. Else student -> why there is no result.
+    """
+    from autograder.cluster_class import ClusterClass
 
     if options.site is None:
         raise pipeline.PathError("--executor slurm needs --site; `ringside site list`.")
+
+    def say(line: str) -> None:
+        print(report.printable(line), file=sys.stderr, flush=True)
+
+    submissions = pipeline.find(plan, options.paths)
+    session = pipeline.Session(plan, course, _refuse, trusted=options.trust_submissions)
     site = Site.load(options.site)
-    submissions = [submission.path for submission in pipeline.find(plan, options.paths)]
-    array = GradingArray(
-        site,
-        site.settings(options.set),
-        plan.name,
-        submissions,
-        Path.cwd(),
-        course.build / "array" / plan.name,
-        options.trust_submissions,
-    )
-    graded = array.run(lambda line: print(line, file=sys.stderr, flush=True))
-    print(f"{graded} of {len(submissions)} were graded there.", file=sys.stderr)
+    settings = site.settings(options.set)
+    lost = ClusterClass(course, site, settings, session, submissions, say).run()
+    say(f"{len(submissions) - len(lost)} of {len(submissions)} have their results.")
+    if options.no_fallback:
+        return lost
+    try:
+        best_tier(trust_submissions=options.trust_submissions)
+    except SandboxUnavailable as error:
+        if lost:
+            say(f"The others can't be graded here: {error}")
+        return lost
+    if lost:
+        say(f"{len(lost)} are graded here.")
+    return None
 
 
 def _status(outcomes: Sequence[Outcome]) -> int:

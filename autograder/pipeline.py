@@ -155,6 +155,10 @@ class Session:
         self._stopped = threading.Event()
         self._broken: set[str] = set()  # modules whose suite has failed through all tries
 
+    def keys(self, submission: Submission) -> list[str]:
+        """The keys in the store of its modules' results; none where it is rejected."""
+        return [job.key for job in self._jobs_of(self._read(submission))]
+
     def outcome(self, student: str, rebuilt: Rebuilt) -> Outcome:
         """The outcome of one rebuilt submission, from the store or by grading it now."""
         outcome = self._pending(student, rebuilt)

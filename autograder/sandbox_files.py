@@ -21,7 +21,8 @@ def copy_modules(source: Path, target: Path, files: Sequence[str] | None) -> Non
     """Copy the planned files, regular ones only, readable for any user."""
     if files is None:
         files = sorted(path.name for path in source.glob("*.py"))
-    target.mkdir(mode=0o755)
+    target.mkdir()
+    target.chmod(0o755)  # whatever the umask: the sandbox may be another user's
     for name in files:
         if Path(name).name != name:
             raise ValueError(f"{name!r} is not a plain file name")
@@ -41,7 +42,8 @@ def _read_regular(path: Path) -> bytes:
 
 
 def write_all(folder: Path, content: Mapping[str, bytes]) -> None:
-    folder.mkdir(mode=0o755)
+    folder.mkdir()
+    folder.chmod(0o755)
     for name, data in content.items():
         (folder / name).write_bytes(data)
         (folder / name).chmod(0o644)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -13,7 +14,7 @@ from ringside import endings, refusals
 from ringside.endings import Ended, Look
 from ringside.errors import RingsideError
 
-_GOES_ON = {
+GOES_ON = {
     "PENDING",
     "CONFIGURING",
     "RUNNING",
@@ -29,9 +30,9 @@ _GOES_ON = {
     "SUSPENDED",
 }
 # After these Slurm may put the job back in the queue, a moment after it said so.
-_PERHAPS_AGAIN = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
-_SLOWEST_S = 5.0  # a queue may be long, and asking Slurm is not free
-_WORD_S = 1.0  # until what Slurm has decided stands in the log and in its answers
+PERHAPS_AGAIN = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
+SLOWEST_S = 5.0  # a queue may be long, and asking Slurm is not free
+WORD_S = 1.0  # until what Slurm has decided stands in the log and in its answers
 _KEPT = 1_000_000  # characters of a job's log in which its end is looked for
 
 
@@ -53,7 +54,7 @@ def submit(script: Path) -> str:
         SlurmError: there is no sbatch, or it refused the script.
     """
     try:
-        result = _ask(["sbatch", "--parsable", script.name], script.parent)
+        result = ask(["sbatch", "--parsable", script.name], script.parent)
     except FileNotFoundError:
         raise SlurmError(
             "sbatch isn't on this machine: run this on a login node of the cluster, "
@@ -68,7 +69,7 @@ def submit(script: Path) -> str:
 
 def cancel(job_id: str) -> None:
     """Take a job out of the queue."""
-    _ask(["scancel", job_id])
+    ask(["scancel", job_id])
 
 
 def goes_on(job_id: str) -> bool:
@@ -77,7 +78,7 @@ def goes_on(job_id: str) -> bool:
         look = _look(job_id)
     except SlurmError:
         return False
-    return isinstance(look, Look) and look.state in _GOES_ON
+    return isinstance(look, Look) and look.state in GOES_ON
 
 
 def follow(job_id: str, log: Path, say: Callable[[str], None], interval_s: float = 0.3) -> Ended:
@@ -110,7 +111,7 @@ def follow(job_id: str, log: Path, say: Callable[[str], None], interval_s: float
         else:
             silent = 0
             if look.restarts > seen.restarts and seen.state:
-                time.sleep(_WORD_S)
+                time.sleep(WORD_S)
                 tail.show()
                 say(f"job {job_id}: {endings.restarted(look, tail.since_start)}")
                 tail.start_again()
@@ -118,24 +119,24 @@ def follow(job_id: str, log: Path, say: Callable[[str], None], interval_s: float
                 say(f"job {job_id}: {look.state}{_why(look)}")
                 asked_s = interval_s
             seen = look
-            if look.state not in _GOES_ON and not _starts_again(job_id, look):
+            if look.state not in GOES_ON and not _starts_again(job_id, look):
                 tail.show()
                 return endings.ended(job_id, look, tail.since_start)
-            verdict = _never_starts(look)
+            verdict = never_starts(look)
             hopeless = hopeless + 1 if verdict else 0
             if verdict and hopeless == 3:  # a reason may be wrong for a moment
                 cancel(job_id)
                 end, meaning = verdict
                 return Ended(job_id, look.state, "", end, f"{meaning} The job is cancelled.")
         time.sleep(asked_s)
-        asked_s = min(asked_s * 1.2, _SLOWEST_S)
+        asked_s = min(asked_s * 1.2, SLOWEST_S)
 
 
 def _starts_again(job_id: str, look: Look) -> bool:
     """Whether Slurm puts a job back in the queue that it has taken off its nodes."""
-    if look.state not in _PERHAPS_AGAIN:
+    if look.state not in PERHAPS_AGAIN:
         return False
-    time.sleep(_WORD_S)
+    time.sleep(WORD_S)
     later = _look(job_id)
     return isinstance(later, Look) and later.restarts > look.restarts
 
@@ -148,12 +149,13 @@ def _why(look: Look) -> str:
     return f" ({look.reason})" if words == look.reason else f" ({look.reason}: {words})"
 
 
-def _never_starts(look: Look) -> tuple[str, str] | None:
+def never_starts(look: Look) -> tuple[str, str] | None:
+    """The end and its meaning if a waiting job can never start as it was asked for."""
     if look.state != "PENDING":
         return None
     total = None
     if look.reason.startswith(("PartitionNodeLimit", "PartitionConfig")):
-        counted = _ask(["sinfo", "-h", "-p", look.partition, "-o", "%D"])
+        counted = ask(["sinfo", "-h", "-p", look.partition, "-o", "%D"])
         numbers = [int(word) for word in counted.stdout.split() if word.isdigit()]
         total = sum(numbers) or None
     return refusals.never_starts(look, total)
@@ -162,13 +164,17 @@ def _never_starts(look: Look) -> tuple[str, str] | None:
 def _look(job_id: str) -> Look | str | None:
     """What Slurm says of a job now; None: it has forgotten it; a text: it doesn't answer."""
     try:
-        result = _ask(["scontrol", "show", "job", "--oneliner", job_id])
+        result = ask(["scontrol", "show", "job", "--oneliner", job_id])
     except FileNotFoundError:
         raise SlurmError("scontrol isn't on this machine: run this on a login node.") from None
     if result.returncode:
         message = result.stderr.strip()
         return None if "Invalid job id" in message else message or "no word"
-    text = result.stdout
+    return parsed(result.stdout)
+
+
+def parsed(text: str) -> Look:
+    """Read one record of `scontrol show job --oneliner`."""
 
     def value(key: str) -> str:
         match = re.search(rf"(?:^|\s){key}=(\S*)", text)
@@ -191,7 +197,7 @@ def _forgotten(job_id: str, seen: Look, log: str) -> Ended:
     """The end of a job that slurmctld has forgotten: some minutes after it, only sacct knows it."""
     try:
         columns = "State,ExitCode,NodeList,Timelimit"
-        result = _ask(["sacct", "-X", "-n", "-P", "-j", job_id, "-o", columns])
+        result = ask(["sacct", "-X", "-n", "-P", "-j", job_id, "-o", columns])
     except FileNotFoundError:
         result = None
     lines = result.stdout.splitlines() if result and result.returncode == 0 else []
@@ -199,7 +205,7 @@ def _forgotten(job_id: str, seen: Look, log: str) -> Ended:
         state, exit_code, nodes, limit = lines[-1].split("|")
         state = state.split()[0]  # "CANCELLED by 1000"
         look = replace(seen, state=state, exit_code=exit_code, nodes=nodes, time_limit=limit)
-        if state not in _GOES_ON:
+        if state not in GOES_ON:
             return endings.ended(job_id, look, log)
     meaning = (
         f"Slurm doesn't know job {job_id} (any more), and there is no accounting to ask: "
@@ -208,9 +214,15 @@ def _forgotten(job_id: str, seen: Look, log: str) -> Ended:
     return Ended(job_id, seen.state or "UNKNOWN", "", "lost", meaning)
 
 
-def _ask(command: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def ask(command: Sequence[str], folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run one of Slurm's commands."""
     return subprocess.run(
-        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        command,
+        cwd=folder,
+        env={**os.environ, "SLURM_BITSTR_LEN": "0"},  # numbers of tasks are not abbreviated
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
 
 

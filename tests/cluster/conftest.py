@@ -77,6 +77,12 @@ def slow_jobs(slurm: Any, launch_command: Launch) -> Iterator[dict[str, Any]]:
         shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="module")
+def grading_slurm() -> Iterator[Any]:
+    """Four nodes whose slurmctld may be restarted; partition scavenger has the last one."""
+    yield from _running(4)
+
+
 @pytest.fixture(scope="session")
 def accounting_slurm() -> Iterator[Any]:
     """Two nodes with slurmdbd: account class-aac may run jobs, dry-aac has no units left."""
@@ -101,3 +107,40 @@ def launch_command() -> Launch:
         return [*start, *(["--", *after.split()] if after else [])]
 
     return command
+
+
+TOY = """
+title = "A toy"
+public_tests = "test_public.py"
+[[module]]
+name = "one"
+title = "The first"
+weight = 100
+hours = 1
+"""
+
+
+class GradeCommand:
+    """Makes the words of `autograder grade --executor slurm`, with a suite that is pretended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kit = folder / "kit" / "solutions" / "a99_toy"
+        kit.mkdir(parents=True)
+        (kit / "assignment.toml").write_text(TOY)
+        shutil.copy(Path(__file__).with_name("jobs") / "sitecustomize.py", folder)
+
+    def __call__(self, course: Path, *words: str) -> list[str]:
+        path = f"PYTHONPATH={self.folder}:{ROOT}"
+        start = ["env", path, f"RINGSIDE_KIT={self.folder / 'kit'}", f"RINGSIDE_COURSE={course}"]
+        start += [sys.executable, "-m", "autograder", "grade", "a99_toy", *words]
+        start += ["--executor", "slurm", "--site", "generic", "--json", str(course / "out.json")]
+        return [*start, "--set", f"exports={path}", "--set", "memory_per_cpu=100M"]
+
+
+@pytest.fixture(scope="session")
+def grade_command() -> Iterator[GradeCommand]:
+    """Graders of courses in a folder that the nodes see; all courses have one store of results."""
+    folder = Path(tempfile.mkdtemp(prefix="ringside-test-", dir="/var/tmp"))
+    yield GradeCommand(folder)
+    shutil.rmtree(folder)

@@ -131,8 +131,12 @@ class MiniSlurm:
 
     def interrupt(self, begun: subprocess.Popen[str]) -> None:
         """Press Ctrl-C on a command that was begun."""
+        self.kill(begun, signal.SIGINT)
+
+    def kill(self, begun: subprocess.Popen[str], number: int) -> None:
+        """Send a signal to a command that was begun."""
         children = Path(f"/proc/{begun.pid}/task/{begun.pid}/children").read_text().split()
-        os.kill(int(children[0]), signal.SIGINT)
+        os.kill(int(children[0]), number)
 
     def _inside(self, cwd: Path | None) -> list[str]:
         inside = ["nsenter", f"--target={self.first_pid}"]

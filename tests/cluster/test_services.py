@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -68,20 +70,64 @@ def test_jupyter_answers_on_the_node_to_who_has_the_token(slurm: Any, shared_fol
     slurm.run(["scancel", *re.findall(r"job (\d+): submitted", result.stderr)])
 
 
-def test_a_class_is_graded_on_nodes_and_here_to_the_same_table(
+HANGS = """
+def all_reduce(comm, x):
+    comm.recv(source=(comm.rank + 1) % comm.size)
+    return x
+"""
+
+
+def without_seconds(report: Any) -> Any:
+    """A report as it would be on a machine of any speed."""
+    if isinstance(report, dict):
+        return {name: without_seconds(part) for name, part in report.items() if name != "seconds"}
+    return [without_seconds(part) for part in report] if isinstance(report, list) else report
+
+
+@pytest.mark.sandbox
+def test_a_class_is_graded_on_nodes_and_here_to_the_same_results(
     slurm: Any, shared_folder: Path
 ) -> None:
-    source = (ROOT / "solutions" / "a04_data_parallel" / "warmup.py").read_text()
-    for student in ("anna", "ben"):
+    solution = ROOT / "solutions" / "a03_allreduce"
+    wrong = ROOT / "autograder" / "mutants" / "a03_allreduce" / "wrong"
+    students = {
+        "anna": ("cost", (solution / "cost.py").read_text()),
+        "ben": ("cost", (wrong / "cost__fixed_threshold.py").read_text()),
+        "cleo": ("star", HANGS),
+    }
+    for student, (module, text) in students.items():
         place = shared_folder / "class" / student
         place.mkdir(parents=True)
-        (place / "warmup.py").write_text(source + f"# {student}\n")
-    words = ["grade", "a04_data_parallel", *map(str, (shared_folder / "class").iterdir())]
-    words += ["--executor", "slurm", "--trust-submissions", "--json", "-"]
-    result = run(slurm, shared_folder, "autograder", *words, cwd=ROOT)
-    assert result.returncode == 0, result.stdout + result.stderr + slurm.logs()
-    assert "2 of 2 were graded there" in result.stderr
-    submissions = json.loads(result.stdout)["submissions"]
-    assert {(each["student"], each["score"]) for each in submissions} == {("anna", 15), ("ben", 15)}
-    records = shared_folder / "build" / "array" / "a04_data_parallel" / "records"
-    assert sorted(path.name for path in records.iterdir()) == ["0.json", "1.json"]
+        (place / f"{module}.py").write_text(text)
+    (shared_folder / "class" / "dan.zip").write_text("no archive")
+    paths = sorted(map(str, (shared_folder / "class").iterdir()))
+    begun = {}
+    for where in ("here", "there"):  # each with a kit of its own, whose store is empty
+        kit = shared_folder / where
+        shutil.copytree(solution, kit / "solutions" / "a03_allreduce")
+        (kit / "course_secret.txt").write_text("hush")
+        command = ["env", f"PYTHONPATH={ROOT}", f"RINGSIDE_KIT={kit}", f"RINGSIDE_COURSE={kit}"]
+        command += [sys.executable, "-m", "autograder", "grade", "a03_allreduce", *paths]
+        command += ["--json", str(kit / "out.json")]
+        if where == "there":
+            command += ["--executor", "slurm", *SITE, "--set", f"exports=PYTHONPATH={ROOT}"]
+            command += ["--set", "array_chunk=2", "--no-fallback"]
+        begun[where] = slurm.begin(command, cwd=kit)
+    said = {where: each.communicate(timeout=240)[0] for where, each in begun.items()}
+    reports = {
+        where: without_seconds(json.loads((shared_folder / where / "out.json").read_text()))
+        for where in begun
+    }
+    assert reports["there"] == reports["here"], said["there"] + slurm.logs()
+    assert "3 submissions in 2 tasks, submitted to generic" in said["there"]
+    assert "4 of 4 have their results." in said["there"]
+    found = {each["student"]: each for each in reports["there"]["submissions"]}
+    assert [each["status"] for each in found.values()] == ["graded"] * 3 + ["rejected"]
+    assert found["anna"]["score"] == 10 > found["ben"]["score"] > 0 == found["cleo"]["score"]
+    messages = [test["message"] for test in found["cleo"]["modules"]["star"]["tests"]]
+    assert any("wait" in message for message in messages), messages
+    assert reports["there"]["sandbox"].startswith("bubblewrap")
+    secret = subprocess.run(
+        ["grep", "-rl", "hush", str(shared_folder / "there" / "build")], capture_output=True
+    )
+    assert secret.returncode == 1, secret.stdout

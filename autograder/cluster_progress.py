@@ -1,0 +1,72 @@
+"""What is said while a class is graded on a cluster: done, left, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from autograder.grading_array import GradingArray
+from ringside import refusals, slurm
+from ringside.endings import Look
+
+_EVERY_S = 10.0  # between two lines about one array, but for the first and the last
+
+
+class Progress:
+    """Says how far an array is, when something has changed."""
+
+    def __init__(self, array: GradingArray, job_id: str, say: Callable[[str], None]) -> None:
+        self.array = array
+        self.job_id = job_id
+        self.say = say
+        self._begun_s = time.monotonic()
+        self._at_first = len(array.records())
+        self._said, self._said_s = "", -_EVERY_S
+
+    def heard(self, looks: Mapping[int, Look]) -> None:
+        """Take what Slurm says of the tasks now."""
+        now_s = time.monotonic()
+        running = sum(look.state in ("RUNNING", "COMPLETING") for look in looks.values())
+        what = self.line(looks, now_s)
+        all_done = not any(look.state in slurm.GOES_ON for look in looks.values())
+        if what == self._said or not looks or (not running and not all_done and self._said):
+            return
+        if all_done or now_s - self._said_s >= _EVERY_S:
+            self.say(f"job {self.job_id}: {what}")
+            self._said, self._said_s = what, now_s
+
+    def line(self, looks: Mapping[int, Look], now_s: float) -> str:
+        """``12 of 30 done; tasks: 1 failed, 4 run, 3 wait; 3.2 a minute, 6 min left``"""
+        count, done = len(self.array.submissions), len(self.array.records())
+        words = [f"{done} of {count} done"]
+        running = sum(look.state in ("RUNNING", "COMPLETING") for look in looks.values())
+        waiting = [look for look in looks.values() if look.state == "PENDING"]
+        failed = sum(look.state not in slurm.GOES_ON | {"COMPLETED"} for look in looks.values())
+        tasks = []
+        if failed:
+            tasks.append(f"{failed} failed")
+        if running:
+            tasks.append(f"{running} run")
+        if waiting:
+            ((reason, _),) = Counter(look.reason for look in waiting).most_common(1)
+            why = refusals.waits(reason)
+            tasks.append(f"{len(waiting)} wait{f' ({why})' if why else ''}")
+        if tasks:
+            words.append(f"tasks: {', '.join(tasks)}")
+        since_s = now_s - self._begun_s
+        rate = (done - self._at_first) / since_s if since_s > 0 else 0.0
+        if 0 < done < count and rate > 0 and (running or waiting):
+            left_s = (count - done) / rate
+            words.append(f"{60 * rate:.3g} a minute, {_duration(left_s)} left")
+        return "; ".join(words)
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(40), _duration(200), _duration(7300)
+    ('40 s', '3 min', '2.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
