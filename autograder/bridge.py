@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
@@ -27,7 +27,7 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from autograder import assignment as plans
-from autograder import cluster_run, feedback, notebooks, pipeline, receipt
+from autograder import cluster_run, feedback, late, notebooks, pipeline, receipt
 from autograder.assignment import Assignment, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
@@ -40,7 +40,7 @@ MARK = "ringside"  # where our own data stands in an autograded notebook's metad
 
 def course_of(root: str | Path) -> Course:
     """The course whose data lies under nbgrader's course directory `root`."""
-    return Course(kit=Course.here().kit, root=Path(root))
+    return Course.of_root(root)
 
 
 def quarantine_submission(assignment: str, student: str, notebooks: list[str]) -> None:
@@ -236,9 +236,13 @@ class FeedbackExporter(Exporter):
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         plan = plans.load(nb.metadata[MARK]["assignment"])
         totals = resources["nbgrader"]
+        outcome = outcome_of(nb)
+        course = course_of(cast(Any, self.parent).coursedir.root)
+        account = late.accounts(course).get(outcome.student, {}).get(plan.name)
+        outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,
-            outcome_of(nb),
+            outcome,
             runs={
                 name: cluster_run.RunCheck(**stored)
                 for name, stored in nb.metadata[MARK]["runs"].items()
@@ -248,6 +252,7 @@ class FeedbackExporter(Exporter):
                 score=totals["score"],
                 max_score=totals["max_score"],
                 late_penalty=totals["late_penalty"],
+                late=account.sentence if account else "",
             ),
         )
         return feedback.render(page), resources

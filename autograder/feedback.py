@@ -41,6 +41,7 @@ class Totals:
     score: float
     max_score: float
     late_penalty: float = 0.0
+    late: str = ""  # what became of the days: grace, charged
 
 
 @dataclass(frozen=True)

@@ -154,12 +154,3 @@ def test_lateness_is_by_our_receipt_alone(course: Course, tmp_path: Path) -> Non
     assert receipt.stamp(tmp_path, moment) is None
     assert receipt.stamp(tmp_path, None) is not None
     assert not (tmp_path / "timestamp.txt").exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "penalty"), [(900, None), (901, 8.0), (86_401, 16.0), (30 * 86_400, 40.0)]
-)
-def test_a_late_submission_loses_a_share_for_each_day_begun(
-    seconds: float, penalty: float | None
-) -> None:
-    assert receipt.LatePenalty().late_submission_penalty("ada", 80.0, seconds) == penalty
