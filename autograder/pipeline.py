@@ -238,6 +238,7 @@ class Session:
         if faults:
             outcome.status = "grader_error"
             outcome.message = "The grader failed. " + "; ".join(faults)
+        outcome.graded_at = max((self.store.when(job.key) for job in jobs), default=0.0)
         outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
         outcome.result = {
             "modules": parts,
