@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autograder import assignment as plans
-from autograder import cli_export, cli_grade, pipeline
+from autograder import cli_export, cli_grade, new_assignment, pipeline
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.exports import gradescope
@@ -130,6 +130,14 @@ def parser() -> argparse.ArgumentParser:
         help="when students see Gradescope's tests (%(default)s)",
     )
     _add_grading_options(sub)
+
+    sub = command(
+        "new-assignment",
+        new_assignment.new_assignment,
+        "make an assignment that builds, verifies and grades, to be changed",
+    )
+    sub.add_argument("name", metavar="NAME", help="like a14_prefix")
+    sub.add_argument("--torch", action="store_true", help="its module is of torch.distributed")
 
     sub = command("bundle", bundle, "make the students' tree, without solutions and autograder")
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")
