@@ -35,8 +35,11 @@ c.Autograde.autograde_preprocessors = [
     "autograder.bridge.SaveRecord",
 ]
 
-# 10 % of the score for each day begun, at most half; the first 15 minutes are free.
-c.AssignLatePenalties.plugin_class = "autograder.receipt.LatePenalty"
+# Five days of grace for the whole course, at most two an assignment, spent by themselves; then
+# 10 % of the score for each day begun, at most half. The first 15 minutes are free.
+c.AssignLatePenalties.plugin_class = "autograder.late.LatePenalty"
+c.LatePenalty.grace_days = 5
+c.LatePenalty.grace_days_each = 2
 c.LatePenalty.percent_per_day = 10.0
 c.LatePenalty.max_percent = 50.0
 c.LatePenalty.grace_s = 900.0

@@ -28,7 +28,7 @@ import shutil
 import weakref
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nbconvert.exporters import Exporter, NotebookExporter
 from nbformat import NotebookNode
@@ -42,6 +42,7 @@ from autograder import (
     feedback,
     gradebook,
     graded,
+    late,
     limits,
     notebooks,
     pipeline,
@@ -61,7 +62,7 @@ _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on af
 
 def course_of(root: str | Path) -> Course:
     """The course whose data lies under nbgrader's course directory `root`."""
-    return Course(kit=Course.here().kit, root=Path(root))
+    return Course.of_root(root)
 
 
 def quarantine_submission(assignment: str, student: str, notebooks: list[str]) -> None:
@@ -323,9 +324,13 @@ class FeedbackExporter(Exporter):
         nb, resources = super().from_notebook_node(nb, resources, **kw)
         plan = plans.load(nb.metadata[MARK]["assignment"])
         totals = resources["nbgrader"]
+        outcome = outcome_of(nb)
+        course = course_of(cast(Any, self.parent).coursedir.root)
+        account = late.accounts(course).get(outcome.student, {}).get(plan.name)
+        outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,
-            outcome_of(nb),
+            outcome,
             runs={
                 name: cluster_run.RunCheck(**stored)
                 for name, stored in nb.metadata[MARK]["runs"].items()
@@ -335,6 +340,7 @@ class FeedbackExporter(Exporter):
                 score=totals["score"],
                 max_score=totals["max_score"],
                 late_penalty=totals["late_penalty"],
+                late=account.sentence if account else "",
             ),
         )
         return feedback.render(page), resources

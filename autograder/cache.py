@@ -222,6 +222,13 @@ class Store:
         self.damaged.append(path)
         return None
 
+    def when(self, name: str) -> float:
+        """When the result was stored, in seconds of the epoch; 0 where there is none."""
+        try:
+            return self._path(name).stat().st_mtime
+        except OSError:
+            return 0.0
+
     def put(self, name: str, result: Result) -> None:
         """Store `result` so that no reader ever sees a part of it.
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autograder import assignment as plans
-from autograder import cli_grade, pipeline, regrade
+from autograder import cli_export, cli_grade, new_assignment, pipeline, regrade
 from autograder.assignment import AssignmentError
 from autograder.course import Course
+from autograder.exports import gradescope
 from autograder.gradebook import GradebookError
 from autograder.limits import LimitsError
 from autograder.sandbox import SandboxUnavailable
@@ -22,8 +23,9 @@ EXAMPLES = """examples:
   autograder grade a03_allreduce build/submitted --jobs 8
   autograder grade a03_allreduce FOLDER --measured      also times it, on real ranks here
   autograder grade a03_allreduce build/submitted --executor slurm --site zaratan
+  autograder report a03_allreduce --html report.html    the class that nbgrader collected
+  autograder export a03_allreduce --to canvas --roster canvas.csv --out grades.csv
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
-  autograder report a03_allreduce --csv grades.csv      the class that nbgrader collected
   autograder verify a03_allreduce                       the suite against what it must catch
 
 exit status: 0 done, whatever the scores; 1 what was asked about is not so (build --check,
@@ -119,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
+    sub.add_argument("--html", type=Path, metavar="FILE", help="write one page with everything")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
     _add_grading_options(sub)
 
@@ -127,6 +130,37 @@ def parser() -> argparse.ArgumentParser:
     )
     regrade.add_command(sub)
     _add_grading_options(sub)
+
+    sub = command("export", cli_export.export, "marks for Canvas, Moodle or Gradescope, or a CSV")
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
+    sub.add_argument("--to", choices=cli_export.KINDS, required=True, help="for which platform")
+    sub.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="a folder, for Gradescope"
+    )
+    sub.add_argument(
+        "--roster", type=Path, metavar="FILE", help="Canvas' export, or Moodle's grading worksheet"
+    )
+    sub.add_argument("--column", metavar="NAME", help="the assignment's column; default: its title")
+    sub.add_argument("--raw", action="store_true", help="scores before lateness is taken off")
+    sub.add_argument(
+        "--leave-out-unmatched", action="store_true", help="students who are not in the roster"
+    )
+    sub.add_argument(
+        "--visibility",
+        choices=gradescope.VISIBILITY,
+        default="after_published",
+        help="when students see Gradescope's tests (%(default)s)",
+    )
+    _add_grading_options(sub)
+
+    sub = command(
+        "new-assignment",
+        new_assignment.new_assignment,
+        "make an assignment that builds, verifies and grades, to be changed",
+    )
+    sub.add_argument("name", metavar="NAME", help="like a14_prefix")
+    sub.add_argument("--torch", action="store_true", help="its module is of torch.distributed")
 
     sub = command("bundle", bundle, "make the students' tree, without solutions and autograder")
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")

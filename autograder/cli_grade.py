@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder import assignment as plans
-from autograder import feedback, measured_class, measured_site, pipeline, report
+from autograder import feedback, measured_class, measured_site, pipeline, report, report_page
 from autograder.assignment import Assignment, AssignmentError
 from autograder.cache import Result
 from autograder.course import PUBLIC_SECRET, Course
+from autograder.exports import scores_csv
 from autograder.outcome import Outcome
 from autograder.sandbox import SandboxUnavailable, best_tier
 from ringside.sites import Site
@@ -98,7 +99,7 @@ def grade(options: argparse.Namespace) -> int:
         else:
             write_atomically(options.json, text.encode())
     if options.csv is not None:
-        report.write_csv(options.csv, plan, outcomes)
+        scores_csv.write(options.csv, plan, outcomes)
     if options.feedback is not None:
         feedback.write_pages(options.feedback, plan, outcomes)
     if not to_stdout:
@@ -204,7 +205,11 @@ def class_report(options: argparse.Namespace) -> int:
     course = Course.here()
     plan = plans.load(options.assignment, course)
     outcomes = grade_paths(plan, options.paths or [course.build / "submitted"], options, course)
-    report.print_report(console(), plan, outcomes, course)
+    summary = report.of_class(plan, outcomes, course)
+    report.print_report(console(), summary)
+    if options.html is not None:
+        report_page.write(options.html, summary)
+        print(f"The report as a page: {options.html}")
     if options.csv is not None:
-        report.write_csv(options.csv, plan, outcomes)
+        scores_csv.write(options.csv, plan, outcomes)
     return _status(outcomes)

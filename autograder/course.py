@@ -5,6 +5,7 @@ root/assignments/<assignment>/           the release, generated
 root/build/source/<assignment>/          nbgrader's instructor version, generated
 root/build/{submitted,autograded,feedback}/<student>/<assignment>/
 root/build/receipts/<assignment>.csv     when each submission arrived, by our clock
+root/build/extensions.csv                who has more time: student, assignment, days
 root/build/results/                      graded results, by hash
 root/build/gradebook.db
 root/course_secret.txt                   seeds the hidden inputs; not in git
@@ -35,6 +36,11 @@ class Course:
         """The course that this checkout is; RINGSIDE_COURSE names another data root."""
         kit = Path(os.environ.get("RINGSIDE_KIT") or Path(__file__).resolve().parent.parent)
         return cls(kit=kit, root=Path(os.environ.get("RINGSIDE_COURSE") or kit))
+
+    @classmethod
+    def of_root(cls, root: str | Path) -> Course:
+        """The course whose data lies under nbgrader's course directory `root`."""
+        return cls(kit=cls.here().kit, root=Path(root))
 
     @property
     def build(self) -> Path:
@@ -71,6 +77,10 @@ class Course:
 
     def receipts(self, assignment: str) -> Path:
         return self.build / "receipts" / f"{assignment}.csv"
+
+    @property
+    def extensions(self) -> Path:
+        return self.build / "extensions.csv"
 
     def secret(self) -> str:
         """What the hidden inputs are derived from; a course sets its own (see README)."""

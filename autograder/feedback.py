@@ -41,6 +41,7 @@ class Totals:
     score: float
     max_score: float
     late_penalty: float = 0.0
+    late: str = ""  # what became of the days: grace, charged
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,11 @@ def sentence(name: str) -> str:
     return name.removeprefix("test_").replace("_", " ")
 
 
+def reason(message: str) -> str:
+    """What is wrong, whatever the case: a sentence without its first words and its numbers."""
+    return NUMBER.sub("#", CASE.sub("", message, count=1))
+
+
 def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
     """The tests that lose points; one reason is told once, however many tests it fails.
 
@@ -202,8 +208,9 @@ def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
     for test in tests:
         if test.state == "full":
             continue
-        reason = NUMBER.sub("#", CASE.sub("", test.message, count=1))
-        told = reason if test.state == "none" and test.message else f"{test.name}: alone"
+        told = (
+            reason(test.message) if test.state == "none" and test.message else f"{test.name}: alone"
+        )
         groups.setdefault(told, []).append(test)
     return tuple(Failure(first, tuple(rest)) for first, *rest in groups.values())
 
@@ -432,8 +439,8 @@ def _visible(value: object) -> object:
     return type(value)(INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", value))
 
 
-@functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """What our pages are rendered in: everything is escaped, nothing may be missing."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -444,6 +451,11 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["duration"] = duration
     return environment
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return environment()
 
 
 def render(page: Page) -> str:

@@ -229,14 +229,6 @@ def api(course: Course) -> NbGraderAPI:
         return NbGraderAPI(coursedir=coursedir, config=config)
 
 
-def due_date(course: Course, assignment: Assignment) -> datetime.datetime | None:
-    """When the assignment is due (naive UTC, as nbgrader keeps it): the gradebook goes first."""
-    recorded = _recorded_due(course, assignment.name)
-    if recorded is not None or assignment.due is None:
-        return recorded
-    return assignment.due.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
 def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
     if not course.database.is_file():
         return None

@@ -37,6 +37,8 @@ class Outcome:
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
     late_seconds: float = 0.0
     key: str = ""
+    graded_at: float = 0.0  # when the newest of its results was stored, in seconds of the epoch
+    flags: list[str] = field(default_factory=list)  # for the instructor; no part of the score
     measured: list[dict[str, Any]] | None = None  # `grade --measured`; no part of the score
 
     def tests(self, module: str) -> list[dict[str, Any]]:
@@ -80,6 +82,8 @@ class Outcome:
         }
         if self.message:
             report["message"] = self.message
+        if self.flags:
+            report["flags"] = self.flags
         if self.measured is not None:
             report["measured"] = self.measured
         return report

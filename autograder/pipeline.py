@@ -23,11 +23,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, limits, receipt, scratch
+from autograder import cache, late, limits, scratch
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
-from autograder.gradebook import due_date
 from autograder.outcome import Outcome
 from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
 from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_notebook
@@ -171,10 +170,9 @@ class Session:
     ) -> list[Outcome]:
         """Grade all submissions, `jobs` modules at a time; equal modules once."""
         outcomes = [self._read(submission) for submission in submissions]
-        due = due_date(self.course, self.assignment)
-        receipts = receipt.received(self.course, self.assignment.name)
+        seconds = late.seconds_late(self.course, self.assignment.name)
         for outcome in outcomes:
-            outcome.late_seconds = receipt.late_seconds(receipts.get(outcome.student), due)
+            outcome.late_seconds = seconds.get(outcome.student, 0.0)
         plans = [self._jobs_of(outcome) for outcome in outcomes]
         # A plan's later modules take longer: begun first, none of them comes last alone.
         wanted = {job.key: job for jobs in plans for job in reversed(jobs)}
@@ -265,6 +263,7 @@ class Session:
         if faults:
             outcome.status = "grader_error"
             outcome.message = "The grader failed. " + "; ".join(faults)
+        outcome.graded_at = max((self.store.when(job.key) for job in jobs), default=0.0)
         outcome.key = hashlib.sha256("".join(job.key for job in jobs).encode()).hexdigest()
         outcome.result = {
             "modules": parts,

@@ -1,4 +1,4 @@
-"""When a submission arrived, by the server's clock, and what lateness costs.
+"""When a submission arrived, by the server's clock; what lateness costs stands in `late`.
 
 A student's ``timestamp.txt``, a folder's name and a file's mtime can say anything. Believed is
 ``build/receipts/<assignment>.csv`` (student, received), which the collecting side writes:
@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import csv
 import datetime
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
-from nbgrader.plugins import LateSubmissionPlugin
-from traitlets import Float
 
 from autograder.course import Course
-
-DAY_S = 86_400.0
 
 
 def received(course: Course, assignment: str) -> dict[str, datetime.datetime]:
@@ -81,23 +76,6 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
         super().do_copy(src, dest)
         student, assignment = Path(dest).parent.name, Path(dest).name
         moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
-        course = Course(kit=Course.here().kit, root=Path(self.coursedir.root))
+        course = Course.of_root(self.coursedir.root)
         record(course, assignment, student, moment)
         stamp(Path(dest), moment)
-
-
-class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
-    """A share of the score for each day begun, after a grace time."""
-
-    percent_per_day = Float(10.0, help="Share of the score lost per day begun.").tag(config=True)
-    max_percent = Float(50.0, help="The largest share that can be lost.").tag(config=True)
-    grace_s = Float(900.0, help="Lateness that costs nothing, in seconds.").tag(config=True)
-
-    def late_submission_penalty(
-        self, student_id: str, score: float, total_seconds_late: float
-    ) -> float | None:
-        """The points to take off, or None."""
-        if total_seconds_late <= self.grace_s:
-            return None
-        days = math.ceil(total_seconds_late / DAY_S)
-        return float(score * min(self.max_percent, days * self.percent_per_day) / 100.0)

@@ -1,34 +1,25 @@
-"""The class at a glance: scores, the tests that fail most, who is alike, a CSV for the LMS."""
+"""The class at a glance, in the terminal; `report_page` shows the same as one HTML page."""
 
 from __future__ import annotations
 
-import statistics
+import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from autograder import gradebook, similarity
+from autograder import feedback, late, similarity
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.outcome import Outcome
 from autograder.rebuild import WRITEFILE, release_notebook, solution_cells
+from autograder.summary import Cluster, ModuleSpread, Spread, Summary, summarise
 
 SOLUTION = "(shipped solution)"
-MAX_GROUPS = 40
-
-
-@dataclass(frozen=True)
-class FailedTest:
-    """A test, and how many of the submissions that have its module lose points in it."""
-
-    module: str
-    name: str
-    failed: int
-    of: int
+BLOCKS = " ▁▂▃▄▅▆▇█"
+MAX_SENTENCE = 220  # characters of a sentence that the terminal shows
 
 
 def scores_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
@@ -91,21 +82,6 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def most_failed(plan: Assignment, outcomes: Sequence[Outcome], most: int = 12) -> list[FailedTest]:
-    """The tests that cost the most submissions points, untouched modules left out."""
-    counted: dict[tuple[str, str], list[int]] = {}
-    for outcome in outcomes:
-        for module in plan.modules:
-            if module.name in outcome.untouched or module.name not in outcome.modules:
-                continue
-            for test in outcome.tests(module.name):
-                tally = counted.setdefault((module.name, str(test["name"])), [0, 0])
-                tally[0] += test["earned"] < test["points"]
-                tally[1] += 1
-    failed = [FailedTest(*key, *tally) for key, tally in counted.items() if tally[0]]
-    return sorted(failed, key=lambda each: (-each.failed / each.of, -each.failed, each.name))[:most]
-
-
 def alike(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> list[similarity.Match]:
     """Pairs of submissions that are alike, and submissions that are like what we ship."""
     authors: dict[str, dict[str, str]] = {
@@ -146,78 +122,143 @@ def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
     return shipped
 
 
-def print_report(
-    console: Console, plan: Assignment, outcomes: Sequence[Outcome], course: Course
-) -> None:
+def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> Summary:
+    """The summary of a class, with who is alike and what lateness costs."""
+    account = {
+        student: each[plan.name]
+        for student, each in late.accounts(course).items()
+        if plan.name in each
+    }
+    groups = similarity.groups(alike(plan, outcomes, course))
+    return summarise(plan, outcomes, groups, account)
+
+
+def print_report(console: Console, summary: Summary) -> None:
     """Everything about the class, to the terminal."""
-    console.print(scores_table(plan, outcomes))
-    graded = [outcome for outcome in outcomes if outcome.status == "graded"]
-    if graded:
+    plan, graded = summary.plan, summary.graded
+    console.print(scores_table(plan, summary.outcomes))
+    if summary.spread:
         scores = [outcome.score(plan) for outcome in graded]
         console.print(
-            f"{len(graded)} graded of {len(outcomes)}; median {statistics.median(scores):.4g}, "
+            f"{len(graded)} graded of {len(summary.outcomes)}; median "
+            f"{summary.spread.median * plan.max_score / 100:.4g}, "
             f"lowest {min(scores):.4g}, highest {max(scores):.4g} of {plan.max_score:g}."
         )
+        console.print(_spread_table(summary))
+    console.print(Text(provenance(summary), style="dim"))
     console.print()
-    costly = most_failed(plan, graded)
-    if costly:
-        console.print(_costly_table(costly))
-    else:
-        console.print("In the modules that were written, no test cost anybody points.")
-    matches = alike(plan, outcomes, course)
-    console.print()
-    if not matches:
-        console.print("No two submissions are alike in shape.")
-        return
+    for part in (_attention, _hard_tests, _clusters, _similar):
+        console.print(part(summary))
+        console.print()
+
+
+def provenance(summary: Summary) -> str:
+    """When it was graded, by which kit, in which sandbox."""
+    times = [outcome.graded_at for outcome in summary.outcomes if outcome.graded_at]
+    when = f"graded {moment(min(times))} to {moment(max(times))}" if times else "graded"
+    where = ", ".join(summary.sandboxes) or "no sandbox"
+    return f"Ringside {feedback.kit_version()}; {when}; in {where}."
+
+
+def moment(seconds: float) -> str:
+    """A time of the epoch, for a reader.
+
+    >>> moment(0)
+    '1970-01-01 00:00 UTC'
+    """
+    return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _spread_table(summary: Summary) -> Table:
+    table = Table(
+        title="How scores lie, in % of the module", title_justify="left", header_style="bold"
+    )
+    table.add_column("")
+    table.add_column("0 to 100 %", no_wrap=True)
+    for name in ("median", "middle half", "full", "none", "not begun"):
+        table.add_column(name, justify="right")
+    rows = [*summary.modules]
+    if summary.spread:
+        table.add_row("all", *_spread_cells(summary.spread), "", "", "", style="bold")
+    for row in rows:
+        table.add_row(row.module.name, *_module_cells(row))
+    return table
+
+
+def _spread_cells(spread: Spread) -> tuple[str, str, str]:
+    most = max(spread.bins)
+    bars = "".join(BLOCKS[-(-8 * number // most)] for number in spread.bins)
+    return bars, f"{spread.median:.0f}", f"{spread.first:.0f} to {spread.third:.0f}"
+
+
+def _module_cells(row: ModuleSpread) -> tuple[str, ...]:
+    cells = _spread_cells(row.spread) if row.spread else ("", "", "")
+    return (*cells, str(row.full), str(row.none), str(row.untouched))
+
+
+def _sentence(text: str) -> Text:
+    """A sentence of a suite on few lines; the line that reproduces it stands on the page."""
+    shown = printable(" ".join(text.split()))
+    return Text(shown[:MAX_SENTENCE] + (" ..." if len(shown) > MAX_SENTENCE else ""))
+
+
+def _attention(summary: Summary) -> Group:
+    lines: list[Text] = []
+    for outcome in summary.outcomes:
+        name = printable(outcome.student)
+        if outcome.status != "graded":
+            lines.append(Text(f"{name}: {outcome.status}: {printable(outcome.message)}", "red"))
+        lines += [Text(f"{name}: flagged: {printable(flag)}", "yellow") for flag in outcome.flags]
+    for name, each in sorted(summary.late.items()):
+        lines.append(
+            Text(f"{printable(name)}: {feedback.duration(each.late_s)} late. {each.sentence}")
+        )
+    if not lines:
+        return Group(Text("Nothing was late, flagged, rejected or left ungraded."))
+    return Group(Text("To look at", "bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
+
+
+def _hard_tests(summary: Summary) -> Table | Text:
+    if not summary.tests:
+        return Text("In the modules that were written, no test cost anybody points.")
+    table = Table(title="Where points are lost", title_justify="left", header_style="bold")
+    for name in ("module", "test", "lose points", "what students saw"):
+        table.add_column(name, justify="right" if name == "lose points" else "left")
+    for test in summary.tests:
+        told = test.told[0] if test.told else None
+        saw = Text(f"{told.students}x ", "bold") + _sentence(told.sentence) if told else Text()
+        table.add_row(test.module, test.name, f"{test.failed} of {test.of}", saw)
+    return table
+
+
+def _clusters(summary: Summary, most: int = 3) -> Table | Text:
+    shown: list[Cluster] = [each for found in summary.clusters.values() for each in found[:most]]
+    if not shown:
+        return Text("No two students fail for the same reason.")
+    table = Table(title="The same mistake", title_justify="left", header_style="bold")
+    for name in ("module", "students", "what they saw", "who"):
+        table.add_column(name, justify="right" if name == "students" else "left")
+    for each in shown:
+        table.add_row(
+            each.module,
+            str(len(each.students)),
+            _sentence(each.sentence),
+            Text(_names(each.students)),
+        )
+    return table
+
+
+def _names(students: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(printable(each) for each in students[:most])
+    return shown + (f" and {len(students) - most} more" if len(students) > most else "")
+
+
+def _similar(summary: Summary) -> Table | Text:
+    if not summary.similar:
+        return Text("No two submissions are alike in shape.")
     table = Table(title="Alike in shape: read them", title_justify="left", header_style="bold")
     for name in ("module", "at least", "submissions"):
         table.add_column(name)
-    for group in similarity.groups(matches)[:MAX_GROUPS]:
-        names = ", ".join(printable(author) for author in group.authors)
-        table.add_row(group.module, f"{group.ratio:.0%}", Text(names))
-    console.print(table)
-
-
-def _costly_table(costly: Sequence[FailedTest]) -> Table:
-    failed = Table(title="Where points are lost", title_justify="left", header_style="bold")
-    for name, justify in (("module", "left"), ("test", "left"), ("lose points", "right")):
-        failed.add_column(name, justify="right" if justify == "right" else "left")
-    for test in costly:
-        failed.add_row(test.module, test.name, f"{test.failed} of {test.of}")
-    return failed
-
-
-def write_csv(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
-    """Scores for a learning platform: one row per student, a column per module."""
-    columns = (
-        "student", "status", "score", "max_score", "late_seconds",
-        *(module.name for module in plan.modules), "message",
-    )  # fmt: skip
-    if any(outcome.measured is not None for outcome in outcomes):
-        columns += tuple(f"measured_{s.module}_{s.function}_{s.n}" for s in plan.measured)
-        columns += ("measured_points",)
-    table: list[dict[str, object]] = [
-        {
-            "student": outcome.student,
-            "status": outcome.status,
-            # An empty score is no zero: the grader failed, and the submission is to be graded.
-            "score": "" if outcome.status == "grader_error" else outcome.score(plan),
-            "max_score": plan.max_score,
-            "late_seconds": int(outcome.late_seconds),
-            "message": outcome.message,
-            **{module.name: outcome.points(module) for module in plan.modules},
-            **_measured_cells(outcome),
-        }
-        for outcome in outcomes
-    ]
-    gradebook.write_csv(path, columns, table)
-
-
-def _measured_cells(outcome: Outcome) -> dict[str, object]:
-    """Ratios where there are any, and the points beside the score."""
-    records = outcome.measured or []
-    done = [record for record in records if record["status"] == "measured"]
-    return {
-        **{f"measured_{r['module']}_{r['function']}_{r['n']}": round(r["ratio"], 4) for r in done},
-        "measured_points": sum(record["points"] for record in records),
-    }
+    for group in summary.similar:
+        table.add_row(group.module, f"{group.ratio:.0%}", Text(_names(group.authors, 20)))
+    return table

@@ -159,11 +159,13 @@ STUDENTS = (
         PARAGRAPH,
         tamper=lose_and_copy_cells,
     ),
-    Student("jun", "Jung", "right, 30 hours late", dict(REFERENCE), PARAGRAPH, late_hours=30.0),
+    Student(
+        "jun", "Jung", "right, more than 3 days late", dict(REFERENCE), PARAGRAPH, late_hours=78.0
+    ),
     Student(
         "kim",
         "Kovacs",
-        "late, with a time of its own",
+        "2 h late, with a time of its own",
         {"star": "reference", "ring": "reference"},
         late_hours=2.0,
         timestamp="2020-01-01 00:00:00 UTC",

@@ -43,7 +43,7 @@ def test_a_class_goes_through_nbgrader(
     hand_in("late", notebook(**full))
     hand_in("forger", notebook(**full), timestamp__txt="the day before yesterday")
     due = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
-    receipt.record(registered, NAME, "late", due + datetime.timedelta(hours=30))
+    receipt.record(registered, NAME, "late", due + datetime.timedelta(hours=78))
     receipt.record(registered, NAME, "forger", due + datetime.timedelta(minutes=20))
 
     gradebook.autograde(registered, NAME)
@@ -55,7 +55,7 @@ def test_a_class_goes_through_nbgrader(
         "untouched": (0.0, 0.0),
         "broken": (0.0, 0.0),
         "late": (110.0, 22.0),
-        "forger": (110.0, 11.0),
+        "forger": (110.0, 0.0),  # a day of grace
     }
     gradebook.generate_feedback(registered, NAME)
     pages = {
@@ -65,6 +65,8 @@ def test_a_class_goes_through_nbgrader(
     assert sorted(pages) == sorted(scores(registered))
     assert "is not valid JSON" in pages["broken"]
     assert "22 points are taken off" in pages["late"]
+    assert "2 days of grace spent, 3 left; 2 days charged: 20 % of the score." in pages["late"]
+    assert "1 day of grace spent, 4 left." in pages["forger"]
     assert "&lt;script&gt;alert(1)" in pages["half"]
     for page in pages.values():
         assert "<script" not in page and "onclick" not in page
@@ -72,7 +74,7 @@ def test_a_class_goes_through_nbgrader(
     exported = gradebook.export(registered, NAME, tmp_path / "grades.csv")
     with exported.open(newline="") as stream:
         table = {row["student"]: row for row in csv.DictReader(stream)}
-    assert table["late"]["score"] == "88.0" and table["late"]["late_seconds"] == "108000"
+    assert table["late"]["score"] == "88.0" and table["late"]["late_seconds"] == "280800"
     assert table["full"]["max_score"] == "100.0"
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autograder import receipt, report, similarity
+from autograder import receipt, report, similarity, summary
 from autograder.assignment import Assignment
 from autograder.course import Course
+from autograder.exports import scores_csv
 from autograder.gradebook import safe_cell
 from autograder.outcome import Outcome
 
@@ -93,11 +94,11 @@ def test_the_report_names_lost_points_and_likeness_to_what_is_shipped(
         outcome("eve", 0.0, untouched=("one",)),
         Outcome("hana", "rejected", message="not valid JSON"),
     ]
-    (failed,) = report.most_failed(plan, class_)
+    (failed,) = summary.hard_tests(plan, class_[:3])
     assert (failed.module, failed.name, failed.failed, failed.of) == ("one", "right", 1, 2)
     console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        report.print_report(console, plan, class_, course)
+        report.print_report(console, report.of_class(plan, class_, course))
         text = console.export_text()
     assert "3 graded of 4; median 12, lowest 0, highest 30 of 90." in text
     assert "1 of 2" in text and "rejected" in text
@@ -107,7 +108,7 @@ def test_the_report_names_lost_points_and_likeness_to_what_is_shipped(
 
 def test_the_csv_is_safe_to_open_in_a_spreadsheet(plan: Assignment, tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
-    report.write_csv(path, plan, [outcome('=HYPERLINK("x")', 50.0), outcome("-1+2", 0.0)])
+    scores_csv.write(path, plan, [outcome('=HYPERLINK("x")', 50.0), outcome("-1+2", 0.0)])
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["student"] for row in rows] == ['\'=HYPERLINK("x")', "'-1+2"]
@@ -119,7 +120,7 @@ def test_what_the_grader_failed_on_has_no_score_in_the_csv(
 ) -> None:
     failed = outcome("ada", 50.0)
     failed.status = "grader_error"
-    report.write_csv(tmp_path / "scores.csv", plan, [failed])
+    scores_csv.write(tmp_path / "scores.csv", plan, [failed])
     with (tmp_path / "scores.csv").open(newline="") as stream:
         (row,) = csv.DictReader(stream)
     assert (row["status"], row["score"]) == ("grader_error", "")
@@ -154,12 +155,3 @@ def test_lateness_is_by_our_receipt_alone(course: Course, tmp_path: Path) -> Non
     assert receipt.stamp(tmp_path, moment) is None
     assert receipt.stamp(tmp_path, None) is not None
     assert not (tmp_path / "timestamp.txt").exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "penalty"), [(900, None), (901, 8.0), (86_401, 16.0), (30 * 86_400, 40.0)]
-)
-def test_a_late_submission_loses_a_share_for_each_day_begun(
-    seconds: float, penalty: float | None
-) -> None:
-    assert receipt.LatePenalty().late_submission_penalty("ada", 80.0, seconds) == penalty

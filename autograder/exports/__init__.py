@@ -1,0 +1,1 @@
+"""Scores for learning platforms: Canvas, Moodle, Gradescope, and a plain CSV."""

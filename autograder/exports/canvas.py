@@ -1,0 +1,96 @@
+"""A file for Canvas' gradebook: "Import" reads what "Export" writes, one assignment a column.
+
+    Student               ID    SIS User ID  SIS Login ID  Section  All-reduce (4711)
+        Points Possible                                             100
+    Adeyemi, Ada          1023  u77          ada           1        97.5
+
+Canvas knows a student by ID, then SIS User ID, SIS Login ID and name, and an assignment by the
+number in parentheses, then by its title; a title that it doesn't know becomes a new assignment
+(``lib/gradebook_importer.rb`` of instructure/canvas-lms; Canvas Instructor Guide, "How do I import
+grades in the Gradebook?"). So give it its own export as the roster, and ids match. An empty cell
+leaves the grade there as it is. Only this assignment's column is written: nothing else changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograder.assignment import Assignment
+from autograder.exports import roster as rosters
+from autograder.exports.marks import ExportError, Mark
+from autograder.exports.roster import Roster
+
+PERSON = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
+KEYS = ("SIS Login ID", "SIS User ID", "ID")
+POINTS = "    Points Possible"
+
+
+def write(
+    path: Path,
+    plan: Assignment,
+    marks: Sequence[Mark],
+    *,
+    roster: Roster | None = None,
+    column: str | None = None,
+    raw: bool = False,
+    leave_out: bool = False,
+) -> int:
+    """Write the file; gives how many students got a score.
+
+    Raises:
+        ExportError: the roster is no Canvas export, or students are not in it.
+    """
+    most = marks[0].max_score if marks else plan.max_score
+    title = column or plan.title
+    if roster is None:
+        people = list(PERSON)
+        rows = [_row(mark) for mark in marks]
+        found = dict(enumerate(marks))
+    else:
+        if not {"Student", "ID", "Section"} <= set(roster.columns):
+            raise ExportError(
+                f"{roster.path} is no export of Canvas' gradebook: it has no columns Student, ID "
+                "and Section."
+            )
+        title = _column(roster, plan, column)
+        people = [name for name in roster.columns if name in PERSON]
+        roster.rows = [row for row in roster.rows if _is_student(row)]
+        rows = [{name: row[name] for name in people} for row in roster.rows]
+        found = roster.match(marks, KEYS, leave_out=leave_out)
+    table: list[dict[str, object]] = [{"Student": POINTS, title: most}]
+    given = 0
+    for at, row in enumerate(rows):
+        value = found[at].value(raw=raw) if at in found else None
+        given += value is not None
+        table.append({**row, title: "" if value is None else value})
+    rosters.write(path, [*people, title], table)
+    return given
+
+
+def _row(mark: Mark) -> dict[str, str]:
+    name = f"{mark.last_name}, {mark.first_name}" if mark.last_name else mark.student
+    return {"Student": name, "SIS Login ID": mark.student}
+
+
+def _is_student(row: dict[str, str]) -> bool:
+    name = row["Student"].strip()
+    return bool(name) and "Points Possible" not in name
+
+
+def _column(roster: Roster, plan: Assignment, column: str | None) -> str:
+    """The column of the export that is this assignment: "Title (number)"."""
+    wanted = {column} if column else {plan.title, plan.name}
+    found = [
+        name
+        for name in roster.columns
+        if name in wanted or re.sub(r"\s*\(\d+\)$", "", name) in wanted
+    ]
+    if len(found) > 1:
+        raise ExportError(f"{roster.path}: choose by --column one of {', '.join(found)}.")
+    if column and not found:
+        raise ExportError(
+            f"{roster.path} has no column {column!r}; it has {', '.join(roster.columns)}."
+        )
+    return found[0] if found else plan.title

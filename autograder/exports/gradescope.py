@@ -1,0 +1,111 @@
+"""``results.json`` for each submission, as a Gradescope autograder leaves it.
+
+    FOLDER/<student>/results.json     {"score": ..., "output": ..., "tests": [{"name": ...}]}
+
+Format: gradescope-autograders.readthedocs.io, "Autograder Specifications", output format.
+``score`` goes before the sum of the tests there, so it is what counts; tests are in points of the
+assignment and add up to the raw score. A Gradescope autograder that only copies the file of its
+submission to ``/autograder/results/results.json`` shows our sentences there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from autograder import feedback
+from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder.exports.marks import ExportError, Mark
+from autograder.outcome import Outcome
+from ringside.trace import write_atomically
+
+VISIBILITY = ("visible", "after_due_date", "after_published", "hidden")
+
+
+def write(
+    folder: Path,
+    plan: Assignment,
+    marks: Sequence[Mark],
+    outcomes: Sequence[Outcome],
+    *,
+    raw: bool = False,
+    visibility: str = "after_published",
+) -> int:
+    """Write a file for each submission that is graded or rejected; gives how many.
+
+    Raises:
+        ExportError: two students would share a folder.
+    """
+    by_student: Mapping[str, Outcome] = {outcome.student: outcome for outcome in outcomes}
+    places: dict[str, Mark] = {}
+    for mark in marks:
+        name = re.sub(r"[^A-Za-z0-9._@-]|^\.+", "_", mark.student)
+        if name in places:
+            raise ExportError(f"{mark.student!r} and {places[name].student!r} share a folder.")
+        places[name] = mark
+    given = 0
+    for name, mark in places.items():
+        outcome = by_student.get(mark.student)
+        if mark.raw_score is None or outcome is None:
+            continue
+        text = json.dumps(results(plan, mark, outcome, raw=raw, visibility=visibility), indent=1)
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / name / "results.json", text.encode() + b"\n")
+        given += 1
+    return given
+
+
+def results(
+    plan: Assignment, mark: Mark, outcome: Outcome, *, raw: bool, visibility: str
+) -> dict[str, Any]:
+    """One submission's results."""
+    said = [f"{mark.raw_score:g} of {mark.max_score:g} points."]
+    if outcome.status != "graded":
+        said = [f"This submission could not be graded: {feedback.shown(outcome.message)}"]
+    elif mark.late_penalty and raw:
+        said.append(f"Lateness would take {mark.late_penalty:g} off; it is not taken off here.")
+    elif mark.late_penalty:
+        said.append(f"Lateness takes {mark.late_penalty:g} off: {mark.score:g} are left.")
+    seconds = sum(float(t.get("seconds") or 0) for m in plan.modules for t in outcome.tests(m.name))
+    return {
+        "score": mark.value(raw=raw),
+        "execution_time": round(seconds, 1),
+        "output": "\n".join(said),
+        "output_format": "text",
+        "test_output_format": "text",
+        "test_name_format": "text",
+        "visibility": visibility,
+        "stdout_visibility": "hidden",
+        "extra_data": {
+            "raw_score": mark.raw_score,
+            "late_penalty": mark.late_penalty,
+            "max_score": mark.max_score,
+            "kit_version": feedback.kit_version(),
+        },
+        "tests": [
+            _test(module, row, f"{at}.{number}", visibility)
+            for at, module in enumerate(plan.modules, start=1)
+            for number, row in enumerate(feedback.test_rows(outcome, module), start=1)
+        ],
+    }
+
+
+def _test(
+    module: ModuleSpec, row: feedback.TestRow, number: str, visibility: str
+) -> dict[str, Any]:
+    share = module.weight / SUITE_POINTS
+    output = "\n".join(filter(None, [row.message, row.detail, row.reproduce]))
+    test: dict[str, Any] = {
+        "name": f"{module.name}: {row.name}",
+        "number": number,
+        "score": round(row.earned * share, 4),
+        # Extra modules are on top of the maximum: points of theirs are a bonus.
+        "max_score": 0.0 if module.extra else round(row.points * share, 4),
+        "status": "passed" if row.state == "full" else "failed",
+        "tags": [each for each in (module.name, row.kind) if each],
+        "visibility": visibility,
+    }
+    return test | ({"output": output} if output else {})

@@ -1,0 +1,46 @@
+"""What the grader found, as a plain CSV: one row per student, a column per module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograder import gradebook
+from autograder.assignment import Assignment
+from autograder.outcome import Outcome
+
+
+def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
+    """Scores for a learning platform: one row per student, a column per module."""
+    columns = (
+        "student", "status", "score", "max_score", "late_seconds",
+        *(module.name for module in plan.modules), "message",
+    )  # fmt: skip
+    if any(outcome.measured is not None for outcome in outcomes):
+        columns += tuple(f"measured_{s.module}_{s.function}_{s.n}" for s in plan.measured)
+        columns += ("measured_points",)
+    table: list[dict[str, object]] = [
+        {
+            "student": outcome.student,
+            "status": outcome.status,
+            # An empty score is no zero: the grader failed, and the submission is to be graded.
+            "score": "" if outcome.status == "grader_error" else outcome.score(plan),
+            "max_score": plan.max_score,
+            "late_seconds": int(outcome.late_seconds),
+            "message": outcome.message,
+            **{module.name: outcome.points(module) for module in plan.modules},
+            **_measured_cells(outcome),
+        }
+        for outcome in outcomes
+    ]
+    gradebook.write_csv(path, columns, table)
+
+
+def _measured_cells(outcome: Outcome) -> dict[str, object]:
+    """Ratios where there are any, and the points beside the score."""
+    records = outcome.measured or []
+    done = [record for record in records if record["status"] == "measured"]
+    return {
+        **{f"measured_{r['module']}_{r['function']}_{r['n']}": round(r["ratio"], 4) for r in done},
+        "measured_points": sum(record["points"] for record in records),
+    }

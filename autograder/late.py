@@ -1,0 +1,238 @@
+"""What lateness costs: extensions move a due date, grace days are spent, then each day has a price.
+
+A submission is late by our receipt (`autograder.receipt`). For each student, over the assignments
+of the course in the order of their due dates:
+
+    late     receipt - (due date + the student's extension)
+    days     days begun; none within the first ``grace_s`` seconds
+    spent    min(days, ``grace_days_each``, what is left of ``grace_days``): spent by themselves
+    penalty  (days - spent) * ``percent_per_day`` of the score, at most ``max_percent``
+
+This is computed anew from all receipts each time, so the same receipts give the same penalties,
+whatever was graded first. A new receipt or extension for an early assignment may change what a
+later one costs: `autograder report` names what is to be autograded again.
+
+Extensions stand in ``build/extensions.csv`` (student, assignment, days; one line each, 1.5 is a
+day and a half). They need no submission, where nbgrader's own (``Gradebook.grant_extension``) do;
+where both say something the file goes first, and nbgrader is told.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbgrader.api import SubmittedAssignment
+from nbgrader.plugins import LateSubmissionPlugin
+from traitlets import Float, Integer
+
+from autograder import assignment as plans
+from autograder import gradebook, receipt
+from autograder.assignment import AssignmentError
+from autograder.course import Course
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The course's rules; see the settings of `LatePenalty`."""
+
+    percent_per_day: float = 10.0
+    max_percent: float = 50.0
+    grace_s: float = 900.0
+    grace_days: int = 0
+    grace_days_each: int = 0
+
+
+@dataclass(frozen=True)
+class Late:
+    """One late submission."""
+
+    assignment: str
+    late_s: float  # after the student's own due date
+    days: int  # begun
+    spent: int  # grace days
+    left: int  # of the student's grace days, after this
+    percent: float  # of the score
+
+    @property
+    def sentence(self) -> str:
+        """What became of the days, for the student."""
+        if not self.days:
+            return "That costs nothing."
+        said = [f"{_days(self.spent)} of grace spent, {self.left} left"] if self.spent else []
+        if self.percent:
+            charged = self.days - self.spent
+            said.append(f"{_days(charged)} charged: {self.percent:g} % of the score")
+        return "; ".join(said) + "."
+
+
+def _days(number: int) -> str:
+    return "1 day" if number == 1 else f"{number} days"
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """When the assignments are due (naive UTC), and who has more time."""
+
+    due: Mapping[str, datetime.datetime]
+    extensions: Mapping[tuple[str, str], datetime.timedelta]  # (student, assignment)
+
+    def late_s(self, student: str, assignment: str, moment: datetime.datetime) -> float:
+        """How late a receipt is; nothing is late that has no due date."""
+        if assignment not in self.due:
+            return 0.0
+        own = self.due[assignment] + self.extensions.get(
+            (student, assignment), datetime.timedelta()
+        )
+        return receipt.late_seconds(moment, own)
+
+
+def spend(policy: Policy, lateness: Sequence[tuple[str, float]]) -> dict[str, Late]:
+    """What one student's late submissions cost; `lateness` is in the order of due dates.
+
+    >>> found = spend(Policy(grace_days=3, grace_days_each=2), [("a", 3e5), ("b", 1e5)])
+    >>> [(each.days, each.spent, each.left, each.percent) for each in found.values()]
+    [(4, 2, 1, 20.0), (2, 1, 0, 10.0)]
+    """
+    found: dict[str, Late] = {}
+    left = policy.grace_days
+    for assignment, late_s in lateness:
+        if late_s <= 0:
+            continue
+        days = math.ceil(late_s / DAY_S) if late_s > policy.grace_s else 0
+        spent = min(days, left, policy.grace_days_each)
+        left -= spent
+        percent = min(policy.max_percent, (days - spent) * policy.percent_per_day)
+        found[assignment] = Late(assignment, late_s, days, spent, left, percent)
+    return found
+
+
+def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
+    """The course's own list of extensions.
+
+    Raises:
+        AssignmentError: a line is not `student,assignment,days`; it is named.
+    """
+    path = course.extensions
+    if not path.is_file():
+        return {}
+    found: dict[tuple[str, str], datetime.timedelta] = {}
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.DictReader(stream)
+        if not {"student", "assignment", "days"} <= set(rows.fieldnames or ()):
+            raise AssignmentError(f"{path}: its first line must be student,assignment,days.")
+        for row in rows:
+            student, name = str(row["student"]).strip(), str(row["assignment"]).strip()
+            try:
+                days = float(row["days"])
+            except (TypeError, ValueError):
+                days = math.nan
+            if not student or not 0 <= days <= 1000:
+                raise AssignmentError(
+                    f"{path}, line {rows.line_num}: {row['days']!r} is no number of days "
+                    "from 0 to 1000, or the student is missing."
+                )
+            if (student, name) in found:
+                raise AssignmentError(
+                    f"{path}, line {rows.line_num}: {student} has an extension for {name} "
+                    "already: keep one of the lines."
+                )
+            found[student, name] = datetime.timedelta(days=days)
+    return found
+
+
+def calendar(course: Course, book: Any = None) -> Calendar:
+    """Due dates and extensions: the gradebook's, then the assignments' own; the file goes first."""
+    due = {}
+    for name in plans.known(course):
+        plan_due = plans.load(name, course).due
+        if plan_due is not None:
+            due[name] = plan_due.astimezone(datetime.UTC).replace(tzinfo=None)
+    granted: dict[tuple[str, str], datetime.timedelta] = {}
+    if book is None and course.database.is_file():
+        with gradebook.open_gradebook(course) as opened:
+            return calendar(course, opened)
+    if book is not None:
+        due |= {each.name: each.duedate for each in book.assignments if each.duedate is not None}
+        longer = book.db.query(SubmittedAssignment).filter(
+            SubmittedAssignment.extension.isnot(None)
+        )
+        granted = {(each.student_id, each.assignment.name): each.extension for each in longer}
+    return Calendar(due, granted | extensions(course))
+
+
+def accounts(
+    course: Course, policy: Policy | None = None, dates: Calendar | None = None
+) -> dict[str, dict[str, Late]]:
+    """Each student's late submissions, by assignment in the order of due dates."""
+    policy = policy or policy_of(course)
+    dates = dates or calendar(course)
+    lateness: dict[str, list[tuple[str, float]]] = {}
+    for name in sorted(dates.due, key=lambda each: (dates.due[each], each)):
+        for student, moment in receipt.received(course, name).items():
+            lateness.setdefault(student, []).append((name, dates.late_s(student, name, moment)))
+    return {student: spend(policy, each) for student, each in lateness.items()}
+
+
+def seconds_late(course: Course, assignment: str) -> dict[str, float]:
+    """How late each student's receipt is, after the student's own due date."""
+    dates = calendar(course)
+    return {
+        student: dates.late_s(student, assignment, moment)
+        for student, moment in receipt.received(course, assignment).items()
+    }
+
+
+def policy_of(course: Course) -> Policy:
+    """The rules that ``nbgrader_config.py`` sets."""
+    return LatePenalty(config=gradebook.configuration(course)).policy
+
+
+class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
+    """nbgrader's plugin: grace days first, then a share of the score for each day begun."""
+
+    percent_per_day = Float(10.0, help="Share of the score lost per day begun.").tag(config=True)
+    max_percent = Float(50.0, help="The largest share that can be lost.").tag(config=True)
+    grace_s = Float(900.0, help="Lateness that costs nothing, in seconds.").tag(config=True)
+    grace_days = Integer(0, help="Days of grace that a student has in all.").tag(config=True)
+    grace_days_each = Integer(2, help="Of them, at most so many an assignment.").tag(config=True)
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(
+            percent_per_day=self.percent_per_day,
+            max_percent=self.max_percent,
+            grace_s=self.grace_s,
+            grace_days=max(0, self.grace_days),
+            grace_days_each=max(0, self.grace_days_each),
+        )
+
+    def late_submission_penalty(
+        self, student_id: str, score: float, total_seconds_late: float
+    ) -> float | None:
+        """The points to take off, or None.
+
+        nbgrader doesn't say which assignment it asks about: its preprocessor, which made this
+        plugin, knows it (``AssignLatePenalties.preprocess``), and the converter knows the course.
+        """
+        if self.parent is None:
+            late = spend(self.policy, [("", total_seconds_late)]).get("")
+        else:
+            late = self._late(student_id, self.parent.assignment_id)
+        return float(score * late.percent / 100.0) if late is not None and late.percent else None
+
+    def _late(self, student: str, assignment: str) -> Late | None:
+        book = self.parent.gradebook
+        root = self.parent.parent.parent.coursedir.root  # preprocessor, exporter, converter
+        course = Course.of_root(root)
+        dates = calendar(course, book)
+        extension = dates.extensions.get((student, assignment), datetime.timedelta())
+        if extension:  # formgrader and nbgrader's exports show lateness after it
+            book.grant_extension(assignment, student, hours=extension.total_seconds() / 3600)
+        return accounts(course, self.policy, dates).get(student, {}).get(assignment)

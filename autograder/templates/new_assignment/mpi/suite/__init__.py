@@ -1,0 +1,1 @@
+"""The hidden suite of a00_name."""

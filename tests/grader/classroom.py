@@ -1,0 +1,71 @@
+"""A class of any size from the kit's own wrong and right modules: for reports, and by hand::
+
+python -m tests.grader.classroom a03_allreduce FOLDER 60
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from autograder import assignment as plans
+from autograder.assignment import Assignment
+from autograder.course import Course
+
+WRONG = 6  # of a module's wrong versions, so that students make the same mistakes
+
+
+def sources(plan: Assignment, course: Course, seed: int = 1) -> dict[str, dict[str, list[str]]]:
+    """Module -> "right" or "wrong" -> sources; the reference is among the right ones."""
+    pick = random.Random(seed)
+    found: dict[str, dict[str, list[str]]] = {}
+    for module in plan.modules:
+        reference = (course.solution(plan.name) / module.filename).read_text(encoding="utf-8")
+        kinds = {"right": [_plain(reference)], "wrong": []}
+        for kind, texts in kinds.items():
+            folder = course.kit / "autograder" / "mutants" / plan.name / kind
+            others = sorted(folder.glob(f"{module.name}__*.py"))
+            chosen = pick.sample(others, min(WRONG, len(others)))
+            texts += [_plain(path.read_text(encoding="utf-8")) for path in chosen]
+        found[module.name] = kinds
+    return found
+
+
+def _plain(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(line for line in lines if not line.strip().startswith(("### ", "# fails:")))
+
+
+def modules_of_class(
+    plan: Assignment, course: Course, number: int, seed: int = 1
+) -> dict[str, dict[str, str]]:
+    """Student -> module -> source; a fifth of the modules isn't begun."""
+    pick = random.Random(seed)
+    known = sources(plan, course, seed)
+    students: dict[str, dict[str, str]] = {}
+    for at in range(number):
+        skill = pick.random()
+        modules = {}
+        for module in plan.modules:
+            if pick.random() < 0.05 + 0.35 * (1 - skill) + 0.3 * module.extra:
+                continue
+            kinds = known[module.name]
+            right = pick.random() < skill or not kinds["wrong"]
+            modules[module.name] = pick.choice(kinds["right" if right else "wrong"])
+        students[f"student{at + 1:03}"] = modules
+    return students
+
+
+def write_class(plan: Assignment, course: Course, folder: Path, number: int, seed: int = 1) -> None:
+    """Write a folder of modules for each student."""
+    for student, modules in modules_of_class(plan, course, number, seed).items():
+        place = folder / student
+        place.mkdir(parents=True)
+        for name, text in modules.items():
+            (place / f"{name}.py").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    here = Course.here()
+    write_class(plans.load(sys.argv[1], here), here, Path(sys.argv[2]), int(sys.argv[3]))

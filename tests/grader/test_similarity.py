@@ -1,0 +1,80 @@
+"""A copy is found in its disguises, and what everybody was given is none."""
+
+from __future__ import annotations
+
+from autograder import similarity
+
+PLAIN = """
+import numpy as np
+
+
+def all_reduce(comm, x):
+    '''Sum.'''
+    rank, world_size = comm.Get_rank(), comm.Get_size()
+    total = np.array(x)
+    for step in range(world_size - 1):
+        lo, hi = shard_bounds(len(x), world_size, rank - step)
+        comm.Sendrecv(total[lo:hi], ring(comm)[1], recvbuf=total[hi:lo])
+        total[lo:hi] += total[hi:lo]
+    return total
+
+
+def ring(c):
+    return (c.Get_rank() - 1) % c.Get_size(), (c.Get_rank() + 1) % c.Get_size()
+"""
+DISGUISED = """
+def neighbours(c):  # who is beside me
+    return (c.Get_rank() - 1) % c.Get_size(), (c.Get_rank() + 1) % c.Get_size()
+
+
+def all_reduce(comm, values):
+    me, P = comm.Get_rank(), comm.Get_size()
+    acc = np.array(values)
+    unused = 17
+    for k in range(P - 1):
+        a, b = shard_bounds(len(values), P, me - k)
+        comm.Sendrecv(acc[a:b], neighbours(comm)[1], recvbuf=acc[b:a])
+        acc[a:b] += acc[b:a]
+    return acc
+"""
+OTHER = """
+def all_reduce(comm, x):
+    if comm.Get_rank() == 0:
+        parts = [comm.recv(source=r) for r in range(1, comm.Get_size())]
+        result = sum(parts, x.copy())
+        [comm.send(result, dest=r) for r in range(1, comm.Get_size())]
+    else:
+        comm.send(x, dest=0)
+        result = comm.recv(source=0)
+    return result
+"""
+
+
+def test_other_names_another_order_and_dead_statements_do_not_hide_a_copy() -> None:
+    authors = {"ada": {"ring": PLAIN}, "bob": {"ring": DISGUISED}, "eve": {"ring": OTHER}}
+    (match,) = similarity.matches(authors, given={})
+    assert (match.first, match.second) == ("ada", "bob")
+    assert 0.95 < match.ratio < 1
+    without = DISGUISED.replace("    unused = 17\n", "")
+    (match,) = similarity.matches({"ada": {"r": PLAIN}, "bob": {"r": without}}, given={})
+    assert match.ratio == 1
+
+
+def test_calls_on_a_communicator_are_no_mere_names() -> None:
+    other = PLAIN.replace("Sendrecv", "Bcast")
+    assert similarity.shape(PLAIN) != similarity.shape(other)
+
+
+def test_only_what_the_release_did_not_give_is_compared() -> None:
+    own = "\n\ndef mine(comm):\n    return comm.Get_rank()\n"
+    authors = {"ada": {"r": PLAIN}, "bob": {"r": PLAIN + own}}
+    assert len(similarity.matches(authors, given={})) == 1
+    assert similarity.matches(authors, given={"r": PLAIN}) == []
+
+
+def test_a_class_of_copies_is_compared_once() -> None:
+    authors = {f"s{at:03}": {"r": PLAIN if at % 2 else DISGUISED} for at in range(60)}
+    found = similarity.matches(authors, given={})
+    assert len(found) == 60 * 59 // 2
+    (group,) = similarity.groups(found)
+    assert len(group.authors) == 60 and 0.95 < group.ratio < 1
