@@ -20,6 +20,9 @@ c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_S
 c.ClearSolutions.code_stub = {"python": "raise NotImplementedError"}
 c.ClearSolutions.text_stub = "*Your text here.*"
 
+# -- releasing: the gradebook learns the assignment's cells and points ----------------------------
+c.ExchangeFactory.release_assignment = "autograder.release.RegisteringRelease"
+
 # -- collecting: the time of a submission is the server's, not the student's ---------------------
 c.ExchangeFactory.collect = "autograder.receipt.ReceiptCollect"
 

@@ -31,6 +31,10 @@ INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2
 NUMBER = re.compile(r"\d+")
 # "all_reduce on 5 ranks, n = 11, float64: rank 3 sent ...": what stands before the reason
 CASE = re.compile(r"(?:not run under \w+[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")
+# The formgrader has Bootstrap's style sheet, and none of its own for tables in outputs.
+FORMGRADER_TABLE = 'class="table table-condensed" style="width: auto"'
+FORMGRADER_ROW = {"full": "", "part": ' class="warning"', "none": ' class="danger"'}
+NOWRAP = 'style="white-space: nowrap"'
 LOCATION = re.compile(r"\b(\w+)\.py(?::|\", line )(\d+)")
 
 
@@ -222,12 +226,13 @@ def module_table(module: ModuleSpec, outcome: Outcome) -> str:
     if module.extra:
         head += " (extra credit)"
     rows = "".join(
-        f"<tr><td>{row.earned:g} / {row.points:g}</td><td>{_text(row.name)}</td>"
-        f"<td><code>{_text(row.message)}</code>{_detail(row.detail)}</td></tr>"
+        f"<tr{FORMGRADER_ROW[row.state]}><td {NOWRAP}>{row.earned:g} / {row.points:g}</td>"
+        f"<td>{_text(row.name)}</td><td>{_text(row.message)}{_detail(row.detail)}</td></tr>"
         for row in test_rows(outcome, module)
     )
     message = f"<p>{_text(shown(outcome.message))}</p>" if outcome.message else ""
-    table = f"<table><tr><th>of 100</th><th>test</th><th>what it says</th></tr>{rows}</table>"
+    head_row = "<tr><th>of 100</th><th>test</th><th>what it says</th></tr>"
+    table = f"<table {FORMGRADER_TABLE}>{head_row}{rows}</table>"
     # MathJax would turn a student's words into links; these classes keep it away.
     return (
         f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
@@ -242,14 +247,14 @@ def _detail(text: str) -> str:
 def run_table(run: RunCheck) -> str:
     """The same for the cell of a cluster run."""
     rows = "".join(
-        f"<tr><td>{'yes' if ok else 'no'}</td>"
-        f"<td><code>{_text(shown(sentence, 400))}</code></td></tr>"
+        f"<tr{'' if ok else FORMGRADER_ROW['none']}><td>{'yes' if ok else 'no'}</td>"
+        f"<td>{_text(shown(sentence, 400))}</td></tr>"
         for ok, sentence in run.findings
     )
     head = f"run.json of {run.module}.py: {run.points:g} of {run.max_points:g} points"
     return (
         f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
-        f"<table>{rows}</table></div>"
+        f"<table {FORMGRADER_TABLE}>{rows}</table></div>"
     )
 
 

@@ -74,6 +74,7 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
         super().do_copy(src, dest)
+        Path(dest).chmod(0o755)  # nbgrader lets everybody write where students hand in
         student, assignment = Path(dest).parent.name, Path(dest).name
         moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
         course = Course.of_root(self.coursedir.root)

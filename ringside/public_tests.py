@@ -185,6 +185,9 @@ def text(report: Report) -> str:
     lines: list[str] = []
     for module in report.modules:
         lines.append(f"{module.name}: {module.earned:g} of {module.points:g} public points")
+        if _unwritten(module):
+            lines.append("  not written yet: every test meets `raise NotImplementedError`")
+            continue
         width = max(len(_sentence(test["name"])) for test in module.tests)
         explained = False
         for test in module.tests:
@@ -207,6 +210,13 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _unwritten(module: ModuleReport) -> bool:
+    """Whether nothing is to be said of the module but that it isn't written."""
+    return module.earned == 0 and all(
+        test["skipped"] or "NotImplementedError" in test["message"] for test in module.tests
+    )
+
+
 def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:
     """Why a test gave no full points; later failures of a module get one line, not a table each."""
     sentence, *detail = test["message"].splitlines() or [""]
@@ -221,7 +231,10 @@ def check(*modules: str) -> None:
     tested: run the %%writefile cell first.
     """
     report = run(Path(), modules)
-    print(text(report))
+    # nbgrader's Validate takes a cell for passed unless it wrote to stderr, and shows what it
+    # wrote there.
+    failed = "NBGRADER_VALIDATING" in os.environ and not report.passed
+    print(text(report), file=sys.stderr if failed else sys.stdout)
     shown = next((module.timeline for module in report.modules if module.timeline), None)
     if shown is not None:
         from IPython.display import HTML, display

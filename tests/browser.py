@@ -23,6 +23,19 @@ import websocket
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE_S = 60.0
+KEYS = {"Enter": 13, "Escape": 27, "Backspace": 8, "Tab": 9}
+# Where the middle of an element is, if a click there reaches it; else null.
+PLACE = """(css, text) => {
+  for (const one of document.querySelectorAll(css)) {
+    if (text && one.textContent.trim() !== text) continue;
+    one.scrollIntoView({block: 'center', behavior: 'instant'});
+    const box = one.getBoundingClientRect();
+    const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
+    const top = document.elementFromPoint(x, y);
+    if (box.width && (one.contains(top) || top?.contains(one))) return [x, y];
+  }
+  return null;
+}"""
 
 
 class Browser:
@@ -117,6 +130,40 @@ class Browser:
         self._events.clear()
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
+
+    def click(self, css: str, text: str = "") -> None:
+        """Click the element as a person does, once it can be seen and nothing lies over it.
+
+        Args:
+            css: chooses the element.
+            text: what it shows, in full; empty: whatever it shows.
+        """
+        x, y = self.wait(f"({PLACE})({json.dumps(css)}, {json.dumps(text)})")
+        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+            self.call(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=x,
+                y=y,
+                button="none" if kind == "mouseMoved" else "left",
+                clickCount=1,
+            )
+
+    def write(self, text: str) -> None:
+        """Put text in where the cursor stands."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str, *, ctrl: bool = False, shift: bool = False) -> None:
+        """Press a key and let it go: `press("Enter", shift=True)`."""
+        code = KEYS.get(key, ord(key.upper()) if len(key) == 1 else 0)
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                windowsVirtualKeyCode=code,
+                modifiers=2 * ctrl + 8 * shift,
+            )
 
     def ask(self, expression: str) -> Any:
         """Return what an expression of JavaScript is on this page; a promise is waited for."""
