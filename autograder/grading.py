@@ -96,13 +96,13 @@ def run_suite(
     sandbox: bool,
     call_timeout_s: float = 20.0,
     about: str = "",
-    warm: bool = False,
+    warm: bool = True,
 ) -> dict[str, Any]:
     """One module's record; a record that is not there is an error of ours.
 
     Args:
         about: verification asks about one test; see ``Job``.
-        warm: a sandbox that others use too, for modules of ours; see ``warm_sandbox``.
+        warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
     """
     outer = Path(tempfile.mkdtemp(prefix="ringside-record-"))
     try:

@@ -52,7 +52,7 @@ class Job:
     sandbox: bool
     call_timeout_s: float = 20.0
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
-    warm: bool = False  # verification: use the hosts of warm_sandbox
+    warm: bool = True  # whether forks of libraries already imported may be used: warm_sandbox
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of a test, or of a run that tests share."""

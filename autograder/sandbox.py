@@ -112,6 +112,8 @@ class Sandbox:
         trust_submissions: whether to go on where no sandbox works.
         binds: path inside -> folder outside that is there too, read-only; bubblewrap alone.
         stage: an empty folder for the copies, to be removed at the end; None for a new one.
+        nests: for a program of ours that makes namespaces of its own for others' programs, and
+            limits them: it keeps the rights that it takes.
 
     The thread that starts a process must live as long as the process: bubblewrap ends with it.
     """
@@ -129,7 +131,9 @@ class Sandbox:
         trust_submissions: bool = False,
         binds: Mapping[str, Path] | None = None,
         stage: Path | None = None,
+        nests: bool = False,
     ) -> None:
+        self._nests = nests
         self.tier = tier or best_tier(trust_submissions=trust_submissions)
         self.limits = limits or Limits()
         self._devices = tuple(devices)
@@ -205,10 +209,7 @@ class Sandbox:
             "/etc/passwd": self._stage / "passwd",
             **self._binds,
         }
-        uid = _free_uid() if os.geteuid() == 0 else None
-        passwd = f"student:x:{uid or 1000}:{uid or 1000}::/tmp:/bin/sh\n"
-        (self._stage / "passwd").write_text(passwd)
-        (self._stage / "passwd").chmod(0o644)
+        uid = self._become()
         options = arguments(
             binds=binds,
             env=env,
@@ -216,10 +217,21 @@ class Sandbox:
             as_root=uid is not None,
             newest_options=has_disable_userns(),
             devices=self._devices,
+            nests=self._nests,
         )
-        command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
-        popen, namespace, said = start_bubblewrap(options, command, pass_fds)
+        limits = [] if self._nests else limiter(self.limits, nproc=self._nproc(), uid=uid)
+        popen, namespace, said = start_bubblewrap(
+            options, [*limits, *argv], pass_fds, nests=self._nests
+        )
         return Process(popen, self.limits, namespace, said)
+
+    def _become(self) -> int | None:
+        """Whom a program becomes, started by root; written down where it looks for its name."""
+        uid = _free_uid() if os.geteuid() == 0 else None
+        passwd = f"student:x:{uid or 1000}:{uid or 1000}::/tmp:/bin/sh\n"
+        (self._stage / "passwd").write_text(passwd)
+        (self._stage / "passwd").chmod(0o644)
+        return uid
 
     def _nproc(self) -> int:
         """The limit is on the user's processes; outside a namespace those of others count."""
