@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder import assignment as plans
-from autograder import feedback, measured_class, measured_site, pipeline, report
+from autograder import feedback, measured_class, measured_site, pipeline, progress, report
 from autograder.assignment import Assignment, AssignmentError
 from autograder.course import PUBLIC_SECRET, Course
 from autograder.outcome import Outcome
@@ -24,7 +23,7 @@ from ringside.trace import write_atomically
 def grade_paths(
     plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
 ) -> list[Outcome]:
-    """Grade all submissions under `paths`, with a progress bar where somebody looks."""
+    """Grade all submissions under `paths`, and show how far it is."""
     best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
     submissions = pipeline.find(plan, paths)
     if not submissions:
@@ -36,13 +35,8 @@ def grade_paths(
         jobs=options.jobs,
         trusted=options.trust_submissions,
     )
-    screen = Console(stderr=True)
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("modules", total=None)
-        return session.grade(
-            submissions, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress.shown() as note:
+        return session.grade(submissions, note)
 
 
 def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:

@@ -79,7 +79,7 @@ def _try(enter: Any, outer_filter: bytes) -> None:
         os._exit(0)
     theirs.close()
     answer = ours.recv(512)
-    ours.close()
+    ours.close()  # nothing is to begin there
     if answer[:1] != b"!":
         print(answer.decode("utf-8", "replace"), flush=True)
         os._exit(NO_ROOMS)

@@ -39,7 +39,7 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _KERNEL = ("sys", "sysrq-trigger", "irq", "bus")  # of /proc: not to be written, by nobody
 _libc = ctypes.CDLL(None, use_errno=True)
 
-THERE, REFUSED = b"!", b"?"
+THERE, REFUSED, GO = b"!", b"?", b">"
 
 
 def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> None:
@@ -50,8 +50,9 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
             the folder that holds all stages; ``uid``, whom to become, None without root;
             ``tmp_bytes``, ``shm_bytes``, and ``limits``, those of ``setrlimit`` by name.
         outer_filter: the packed filter of system calls.
-        life: hears ``!`` once all is set, or ``?`` and the reason why the kernel refuses; then the
-            program's exit status in a byte, 128 and its number for a signal.
+        life: hears ``!`` once all is set, or ``?`` and the reason why the kernel refuses. It says
+            ``>`` for the program to begin, and hears its exit status in a byte, 128 and its number
+            for a signal.
     """
     try:
         _leave_the_host(as_root=room["uid"] is not None)
@@ -65,6 +66,8 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
             resource.setrlimit(getattr(resource, name), (value, value))
         _filter(outer_filter)
         life.send(THERE)
+        if life.recv(1) != GO:
+            os._exit(1)
         program = os.fork()
     except BaseException as error:
         life.send(REFUSED + str(error).encode()[:500])

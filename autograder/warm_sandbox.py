@@ -222,11 +222,10 @@ class WarmSandbox(Sandbox):
         except HostError:
             return super().popen(argv, pass_fds, env)
         self.num_warm += 1
-        namespace = None
-        with contextlib.suppress(OSError):  # it has ended
-            namespace = os.open(f"/proc/{forked.pid}/ns/pid", os.O_RDONLY)
+        namespace = os.open(f"/proc/{forked.pid}/ns/pid", os.O_RDONLY)
         process = Process(forked, self.limits, namespace)
         self._processes.append(process)
+        forked.go()  # now that it is watched
         return process
 
     def _room(self) -> Mapping[str, object]:
@@ -279,6 +278,11 @@ class _Forked:
             self.stdout.close()
             raise HostError(str(error)) from error
         self._life.setblocking(False)
+
+    def go(self) -> None:
+        """Let the program begin."""
+        with contextlib.suppress(BrokenPipeError):  # it has been killed
+            self._life.send(warm_room.GO)
 
     def poll(self) -> int | None:
         return self._wait(0.0)
