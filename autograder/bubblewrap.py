@@ -39,6 +39,7 @@ __all__ = [
     "arguments",
     "has_disable_userns",
     "limiter",
+    "outer_filter",
     "start",
     "start_bubblewrap",
 ]
@@ -47,6 +48,8 @@ _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/
 _LINKS = ("/bin", "/lib", "/lib32", "/lib64", "/libx32")
 _HIDDEN = ("autograder", "solutions")  # packages of ours, where the course was pip-installed
 _UID_INSIDE = 1000
+_KEPT_BY_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")  # until setpriv has become another user
+_KEPT_TO_NEST = ("CAP_SYS_ADMIN", "CAP_NET_ADMIN")
 # bubblewrap's --die-with-parent holds only once it has set everything up. So the command waits
 # for a word, and ends where nobody is left to give it.
 _GATE = ["/bin/sh", "-c", 'echo ready; read -r go || exit 1; exec "$@" </dev/null', "gate"]
@@ -61,6 +64,7 @@ def arguments(
     as_root: bool,
     newest_options: bool = True,
     devices: Sequence[Path] = (),
+    nests: bool = False,
 ) -> list[str]:
     """bubblewrap's options, without the command.
 
@@ -70,16 +74,17 @@ def arguments(
         as_root: whether bubblewrap is run by root.
         newest_options: whether this bubblewrap knows ``--disable-userns`` (0.8).
         devices: device files that are there inside too, such as GPUs.
+        nests: whether the command is ours, and makes namespaces of its own; see ``warm_room``.
     """
     options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     options += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
     options += ["--hostname", "ringside", "--cap-drop", "ALL", "--clearenv"]
     if as_root:
-        for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+        for capability in _KEPT_BY_ROOT + (_KEPT_TO_NEST if nests else ()):
             options += ["--cap-add", capability]
     else:
         options += ["--unshare-user", "--uid", str(_UID_INSIDE), "--gid", str(_UID_INSIDE)]
-        options += ["--disable-userns"] if newest_options else []
+        options += ["--disable-userns"] if newest_options and not nests else []
     for name, value in env.items():
         options += ["--setenv", name, value]
     options += _mounts({**_system_binds(), **binds})
@@ -206,18 +211,22 @@ def start_bubblewrap(
     options: Sequence[str],
     command: Sequence[str],
     pass_fds: Sequence[int],
+    *,
     before: Sequence[str] = (),
+    nests: bool = False,
 ) -> tuple[subprocess.Popen[bytes], int | None, bytes]:
     """Start it with options by descriptor, so that no host path stands in its command line.
 
     ``before`` are words that do something and then become bubblewrap.
     """
     options_read = _pipe_holding(b"".join(option.encode() + b"\0" for option in options))
-    filter_read = _pipe_holding(seccomp.pack(seccomp.assemble_outer(platform.machine())))
     info_read, info_write = os.pipe()
-    ours = [options_read, filter_read, info_write]
-    words = [*before, program(), "--args", str(options_read), "--seccomp", str(filter_read)]
-    words += ["--info-fd", str(info_write), "--", *_GATE]
+    ours = [options_read, info_write]
+    words = [*before, program(), "--args", str(options_read), "--info-fd", str(info_write)]
+    if not nests:
+        ours.append(_pipe_holding(outer_filter()))
+        words += ["--seccomp", str(ours[-1])]
+    words += ["--", *_GATE]
     try:
         popen = start([*words, *command], [*pass_fds, *ours], {}, stdin=subprocess.PIPE)
     finally:
@@ -242,6 +251,11 @@ def _open_gate(popen: subprocess.Popen[bytes]) -> bytes:
     with contextlib.suppress(BrokenPipeError), popen.stdin:
         popen.stdin.write(b"go\n")
     return b"" if line == _READY else line
+
+
+def outer_filter() -> bytes:
+    """The filter of system calls round a whole sandbox."""
+    return seccomp.pack(seccomp.assemble_outer(platform.machine()))
 
 
 def _pipe_holding(data: bytes) -> int:

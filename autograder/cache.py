@@ -49,6 +49,7 @@ KIT_CODE = (
     "autograder/mpi_stand_in.py",
     "autograder/suite_process.py",
     "autograder/warm_host.py",
+    "autograder/warm_room.py",
     "autograder/warm_sandbox.py",
 )
 

@@ -84,6 +84,14 @@ class Group:
         """
         return ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', str(self.path / "cgroup.procs")]
 
+    def adopt(self, pid: int) -> None:
+        """Take in a process that has begun elsewhere, and has no children yet.
+
+        Raises:
+            OSError: it is gone, or this account may not.
+        """
+        (self.path / "cgroup.procs").write_text(str(pid))
+
     def processes(self) -> list[int]:
         """Its processes, those of groups below it too; dead ones are in no group."""
         found: set[int] = set()

@@ -9,10 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from autograder import assignment as plans
-from autograder import feedback, measured_class, measured_site, pipeline, report, report_page
+from autograder import (
+    feedback,
+    measured_class,
+    measured_site,
+    pipeline,
+    progress,
+    report,
+    report_page,
+)
 from autograder.assignment import Assignment, AssignmentError
 from autograder.cache import Result
 from autograder.course import PUBLIC_SECRET, Course
@@ -30,7 +37,7 @@ def grade_paths(
     course: Course,
     lost: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """Grade all submissions under `paths`, with a progress bar where somebody looks.
+    """Grade all submissions under `paths`, and show how far it is.
 
     Args:
         lost: student -> why there is no result; then nothing is graded here, and only what the
@@ -50,13 +57,8 @@ def grade_paths(
         jobs=options.jobs,
         trusted=options.trust_submissions,
     )
-    screen = Console(stderr=True)
-    columns = (TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("modules", total=None)
-        outcomes = session.grade(
-            submissions, lambda done, total: bar.update(task, completed=done, total=total)
-        )
+    with progress.shown() as note:
+        outcomes = session.grade(submissions, note)
     for path in session.store.damaged:
         print(f"autograder: {path} was damaged; it was graded again.", file=sys.stderr)
     for outcome in outcomes:

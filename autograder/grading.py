@@ -97,14 +97,14 @@ def run_suite(
     sandbox: bool,
     limits: Limits | None = None,
     about: str = "",
-    warm: bool = False,
+    warm: bool = True,
 ) -> dict[str, Any]:
     """One module's record; a record that is not there is an error of ours.
 
     Args:
         limits: what it may use; None for the assignment's.
         about: verification asks about one test; see ``Job``.
-        warm: a sandbox that others use too, for modules of ours; see ``warm_sandbox``.
+        warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
     """
     with scratch.fresh("record-") as outer:
         job = Job(

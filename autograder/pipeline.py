@@ -32,7 +32,7 @@ from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
 from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_notebook
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
-Progress = Callable[[int, int], None]  # (modules graded, modules in all)
+Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
 MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
 IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
@@ -168,7 +168,10 @@ class Session:
     def grade(
         self, submissions: Sequence[Submission], progress: Progress | None = None
     ) -> list[Outcome]:
-        """Grade all submissions, `jobs` modules at a time; equal modules once."""
+        """Grade all submissions, `jobs` modules at a time; equal modules once.
+
+        `progress` hears first of what is stored already, and then of each module.
+        """
         outcomes = [self._read(submission) for submission in submissions]
         seconds = late.seconds_late(self.course, self.assignment.name)
         for outcome in outcomes:
@@ -182,9 +185,13 @@ class Session:
         return outcomes
 
     def _results(self, jobs: Sequence[Job], progress: Progress | None) -> dict[str, Result]:
-        found: dict[str, Result] = {}
+        stored = {job.key: self.store.get(job.key) for job in jobs}
+        found = {key: result for key, result in stored.items() if result is not None}
+        if progress:
+            progress(len(found), len(jobs))
+        missing = [job for job in jobs if job.key not in found]
         with ThreadPoolExecutor(max_workers=max(1, self.jobs)) as pool:
-            futures = {pool.submit(self._result, job): job for job in jobs}
+            futures = {pool.submit(self._result, job): job for job in missing}
             try:
                 for future in as_completed(futures):
                     found[futures[future].key] = future.result()

@@ -52,7 +52,7 @@ class Job:
     sandbox: bool
     limits: dict[str, Any] = field(default_factory=dict)  # where they aren't the kit's
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
-    warm: bool = False  # verification: use the hosts of warm_sandbox
+    warm: bool = True  # whether forks of libraries already imported may be used: warm_sandbox
 
     @property
     def bounds(self) -> Limits:

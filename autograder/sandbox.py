@@ -118,6 +118,8 @@ class Sandbox:
         trust_submissions: whether to go on where no sandbox works.
         binds: path inside -> folder outside that is there too, read-only; bubblewrap alone.
         stage: an empty folder for the copies, to be removed at the end; None for a new one.
+        nests: for a program of ours that makes namespaces of its own for others' programs, and
+            limits them: it keeps the rights that it takes.
 
     The thread that starts a process must live as long as the process: bubblewrap ends with it.
     """
@@ -135,7 +137,9 @@ class Sandbox:
         trust_submissions: bool = False,
         binds: Mapping[str, Path] | None = None,
         stage: Path | None = None,
+        nests: bool = False,
     ) -> None:
+        self._nests = nests
         self.tier = tier or best_tier(trust_submissions=trust_submissions)
         self.limits = limits or Limits()
         self._devices = tuple(devices)
@@ -211,10 +215,7 @@ class Sandbox:
             "/etc/passwd": self._stage / "passwd",
             **self._binds,
         }
-        uid = _free_uid() if os.geteuid() == 0 else None
-        passwd = f"student:x:{uid or 1000}:{uid or 1000}::/tmp:/bin/sh\n"
-        (self._stage / "passwd").write_text(passwd)
-        (self._stage / "passwd").chmod(0o644)
+        uid = self._become()
         options = arguments(
             binds=binds,
             env=env,
@@ -222,19 +223,34 @@ class Sandbox:
             as_root=uid is not None,
             newest_options=has_disable_userns(),
             devices=self._devices,
+            nests=self._nests,
         )
-        command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
-        group = None
-        if self.tier == Tier.CGROUPS:
-            group = cgroups.Group.make(cgroups.delegated(), self.limits)
+        limits = [] if self._nests else limiter(self.limits, nproc=self._nproc(), uid=uid)
+        group = None if self._nests else self._group()
         try:
             enter = group.enter() if group else []
-            popen, namespace, said = start_bubblewrap(options, command, pass_fds, enter)
+            popen, namespace, said = start_bubblewrap(
+                options, [*limits, *argv], pass_fds, before=enter, nests=self._nests
+            )
         except BaseException:
             if group:
                 group.close()
             raise
         return Process(popen, self.limits, namespace, said, group)
+
+    def _group(self) -> cgroups.Group | None:
+        """A control group for one process and what it starts, in the tier that has them."""
+        if self.tier != Tier.CGROUPS:
+            return None
+        return cgroups.Group.make(cgroups.delegated(), self.limits)
+
+    def _become(self) -> int | None:
+        """Whom a program becomes, started by root; written down where it looks for its name."""
+        uid = _free_uid() if os.geteuid() == 0 else None
+        passwd = f"student:x:{uid or 1000}:{uid or 1000}::/tmp:/bin/sh\n"
+        (self._stage / "passwd").write_text(passwd)
+        (self._stage / "passwd").chmod(0o644)
+        return uid
 
     def _nproc(self) -> int:
         """The limit is on the user's processes; outside a namespace those of others count."""

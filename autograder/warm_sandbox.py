@@ -1,14 +1,18 @@
-"""Sandboxes that are warm, for verification: their libraries are imported once for all mutants.
+"""Sandboxes that are warm: their libraries are imported once for all submissions.
 
-Importing torch takes longer than most suites. A *warm* sandbox is one that stays, with a process
-inside that has imported libraries and waits; a submission's processes are forks of it::
+Importing torch takes longer than most suites. So a *host* stays, a process in a sandbox that has
+imported libraries, reads no submission, and waits; a submission's programs are forks of it::
 
-    nursery --fork--> keeper --bubblewrap--> host (numpy, torch; reads no submission)
-    suite ---request, descriptors------------> |--fork--> zygote --fork--> ranks
-    suite ---request, descriptors------------> |--fork--> zygote --fork--> ranks
+    nursery --fork--> keeper --bubblewrap--> host (numpy, torch)
+    suite ---request, descriptors------------> |--fork--> room: init --> zygote --> ranks
+    suite ---request, descriptors------------> |--fork--> room: init --> zygote --> ranks
 
-So two submissions never share a process, but they share namespaces, a user and a /tmp. That is
-enough for mutants, which are ours; what students hand in is always graded in a sandbox of its own.
+Each fork shuts itself into a *room* before it runs a line of the program: namespaces, mounts, a
+user and limits of its own, as bubblewrap would give it (``warm_room``). Two submissions share
+nothing but the pages of the libraries, which a write copies.
+
+Where the kernel refuses, or the host has gone, a program is started by bubblewrap as ever; it finds
+the same files at the same places.
 """
 
 from __future__ import annotations
@@ -29,12 +33,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from autograder import scratch, warm_host
+from autograder import scratch, warm_host, warm_room
+from autograder.bubblewrap import outer_filter
 from autograder.sandbox import Limits, Process, Sandbox, Tier, best_tier, harmless
 
 __all__ = ["Host", "WarmSandbox", "kinds_of", "known", "start"]
 
-_INSIDE = Path("/warm")
+_INSIDE = Path("/warm")  # where the host sees the stages of all sandboxes
 _REAL = "from ringside import codec, seccomp"
 _IMPORTS = {
     "mpi": "import numpy, ringside.mpi",
@@ -54,22 +59,30 @@ class Host:
         control: where requests go.
         folder: what users put here lies below ``/warm`` inside.
         keeper: process id of what holds the sandbox.
-        hold: when nobody has this open any more, the keeper ends.
+        hold: when nobody has this open any more, the keeper ends, and removes the folder. It says
+            here how the host ended, should it end before.
     """
 
     control: socket.socket
     folder: Path
     keeper: int
-    hold: int
+    hold: socket.socket
 
-    def alive(self) -> bool:
-        """Whether there is still somebody to ask; for the process that has started it."""
-        with contextlib.suppress(ChildProcessError):
-            return os.waitpid(self.keeper, os.WNOHANG) == (0, 0)
-        return False
+    def ended(self) -> int | None:
+        """The host's exit status, None while it is there; asked once by who has started it."""
+        if not select.select([self.hold], [], [], 0)[0]:
+            return None
+        told = self.hold.recv(1)
+        return told[0] if told else 1
+
+
+class HostError(RuntimeError):
+    """The host starts nothing (any more); the message says why."""
 
 
 known: dict[str, Host] = {}  # of this process, inherited by its forks
+_refused: set[str] = set()  # kinds that are not tried again
+_gone: list[Host] = []  # hosts that ended, whose folders may still be in use
 
 
 def kinds_of(module: str) -> tuple[str, str]:
@@ -88,49 +101,52 @@ def start(kinds: Sequence[str]) -> None:
     ):
         return
     for kind in kinds:
-        if kind in known and not known[kind].alive():
-            _forget(kind)
-        if kind not in known:
+        status = known[kind].ended() if kind in known else None
+        if status is not None:
+            _gone.append(known.pop(kind))
+        if status == warm_host.NO_ROOMS:
+            _refused.add(kind)
+        if kind not in known and kind not in _refused:
             known[kind] = _start(kind)
 
 
 def let_go() -> None:
     """In a fork of the process that started hosts: don't keep them."""
-    for host in known.values():
-        with contextlib.suppress(OSError):
-            os.close(host.hold)
+    for host in (*known.values(), *_gone):
+        host.hold.close()
 
 
 def stop() -> None:
     """End all hosts of this process."""
-    for kind in list(known):
-        _forget(kind)
-
-
-def _forget(kind: str) -> None:
-    host = known.pop(kind)
-    os.close(host.hold)
-    host.control.close()
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(host.keeper, 0)
+    while known or _gone:
+        host = known.popitem()[1] if known else _gone.pop()
+        host.hold.close()
+        host.control.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(host.keeper, 0)
 
 
 def _start(kind: str) -> Host:
     folder = scratch.new("warm-")
     folder.chmod(0o755)
+    for part in ("modules", "job"):
+        (folder / "trial" / part).mkdir(parents=True)
+    (folder / "trial" / "passwd").touch()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    read, write = os.pipe()
+    hold, held = socket.socketpair()
     keeper = os.fork()
     if not keeper:
         try:
-            _close_all_but(theirs.fileno(), read)
-            _keep(kind, folder, theirs, read)
+            _close_all_but(theirs.fileno(), held.fileno())
+            with contextlib.suppress(BrokenPipeError):
+                held.send(bytes([_keep(kind, folder, theirs, held)]))
+            held.recv(1)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(0)
     theirs.close()
-    os.close(read)
-    return Host(ours, folder, keeper, write)
+    held.close()
+    return Host(ours, folder, keeper, hold)
 
 
 def _close_all_but(*keep: int) -> None:
@@ -142,24 +158,32 @@ def _close_all_but(*keep: int) -> None:
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
-def _keep(kind: str, folder: Path, control: socket.socket, hold: int) -> None:
-    """Hold the sandbox until it ends, or nobody needs it."""
-    extra = {"host.py": Path(str(warm_host.__file__)).read_bytes()}
-    limits = Limits(memory_bytes=8 << 30)  # each user watches over its own processes
-    binds = {str(_INSIDE): folder}
+def _keep(kind: str, folder: Path, control: socket.socket, held: socket.socket) -> int:
+    """Hold the host until it ends, or nobody needs it; returns its exit status."""
+    extra = {
+        "host.py": Path(str(warm_host.__file__)).read_bytes(),
+        "room.py": Path(str(warm_room.__file__)).read_bytes(),
+        "filter": outer_filter(),
+    }
     with (
         scratch.fresh("empty-") as empty,
-        Sandbox(empty, extra=extra, limits=limits, binds=binds) as sandbox,
+        Sandbox(empty, extra=extra, binds={str(_INSIDE): folder}, nests=True) as sandbox,
     ):
         words = [sandbox.python, "-I", str(sandbox.job_path / "host.py"), str(control.fileno())]
         process = sandbox.popen([*words, _IMPORTS[kind]], pass_fds=(control.fileno(),))
+        process.watchdog.stop()  # each user watches over its own processes
         control.close()
         end = os.pidfd_open(process.pid)
-        select.select([hold, end], [], [])
+        select.select([held.fileno(), end], [], [])
+        return (process.poll() or 0) & 0xFF
 
 
 class WarmSandbox(Sandbox):
-    """A ``Sandbox`` whose processes are forks of a host's; ``argv`` must be ``python -I ...``."""
+    """A ``Sandbox`` whose programs, ``python -I ...``, are forks of a host's where they can be.
+
+    Attributes:
+        num_warm: how many of its programs are forks; the others were started by bubblewrap.
+    """
 
     def __init__(
         self,
@@ -172,19 +196,18 @@ class WarmSandbox(Sandbox):
         limits: Limits | None = None,
     ) -> None:
         self._host = host
+        self.num_warm = 0
         stage = Path(tempfile.mkdtemp(dir=host.folder))
-        stage.chmod(0o755)
+        stage.chmod(0o755)  # so that a host that is not root's finds it
         super().__init__(
             modules,
             files=files,
             extra=extra,
             pipes=pipes,
             limits=limits,
-            tier=Tier.BUBBLEWRAP,
+            tier=best_tier(trust_submissions=True),
             stage=stage,
         )
-        self.modules_path = _INSIDE / stage.name / "modules"
-        self.job_path = _INSIDE / stage.name / "job"
 
     def popen(
         self,
@@ -194,11 +217,40 @@ class WarmSandbox(Sandbox):
     ) -> Process:
         """Fork a Python inside, as if it had been started with these words."""
         if list(argv[:2]) != [self.python, "-I"]:
-            raise ValueError(f"a warm sandbox runs python -I, not {' '.join(argv[:2])}")
-        request = {"words": list(argv[2:]), "env": harmless(env or {}), "numbers": list(pass_fds)}
-        process = Process(_Forked(self._host, argv, request, pass_fds), self.limits)
+            return super().popen(argv, pass_fds, env)
+        environment = {**harmless(env or {}), "PWD": "/tmp"}  # which bubblewrap adds
+        request = {"words": list(argv[2:]), "env": environment, "numbers": list(pass_fds)}
+        try:
+            forked = _Forked(self._host, argv, {**request, "room": self._room()}, pass_fds)
+        except HostError:
+            return super().popen(argv, pass_fds, env)
+        self.num_warm += 1
+        namespace = os.open(f"/proc/{forked.pid}/ns/pid", os.O_RDONLY)
+        group = self._group()
+        process = Process(forked, self.limits, namespace, group=group)
         self._processes.append(process)
+        if group is not None:
+            group.adopt(forked.pid)
+        forked.go()  # now that it is watched
         return process
+
+    def _room(self) -> Mapping[str, object]:
+        limits = {
+            "RLIMIT_NPROC": self._nproc(),
+            "RLIMIT_CPU": self.limits.cpu_s,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_AS": self.limits.address_space_bytes,
+            "RLIMIT_FSIZE": self.limits.written_file_bytes,
+            "RLIMIT_NOFILE": self.limits.open_files,
+        }
+        return {
+            "stage": str(_INSIDE / self._stage.name),
+            "hide": str(_INSIDE),
+            "uid": self._become(),
+            "tmp_bytes": self.limits.tmp_bytes,
+            "shm_bytes": self.limits.shm_bytes,
+            "limits": limits,
+        }
 
 
 class _Forked:
@@ -216,17 +268,27 @@ class _Forked:
             # The kernel tells which process it was that answered, in our numbers.
             self._life.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             text = json.dumps(request).encode()
-            socket.send_fds(host.control, [text], [theirs.fileno(), write, *fds])
-        finally:
-            theirs.close()
-            os.close(write)
-        self._life.settimeout(_ANSWER_S)
-        said, about, _, _ = self._life.recvmsg(1, socket.CMSG_SPACE(12))
-        if said != b"!":
-            raise RuntimeError("the process that keeps libraries loaded in a sandbox has ended.")
-        self.pid = array.array("i", about[0][2][:12])[0]
-        self._end = os.pidfd_open(self.pid)
+            try:
+                socket.send_fds(host.control, [text], [theirs.fileno(), write, *fds])
+            finally:
+                theirs.close()
+                os.close(write)
+            self._life.settimeout(_ANSWER_S)
+            said, about, _, _ = self._life.recvmsg(512, socket.CMSG_SPACE(12))
+            if said[:1] != warm_room.THERE:
+                raise HostError(said[1:].decode("utf-8", "replace") or "the host has ended")
+            self.pid = array.array("i", about[0][2][:12])[0]
+            self._end = os.pidfd_open(self.pid)
+        except (OSError, HostError) as error:
+            self._life.close()
+            self.stdout.close()
+            raise HostError(str(error)) from error
         self._life.setblocking(False)
+
+    def go(self) -> None:
+        """Let the program begin."""
+        with contextlib.suppress(BrokenPipeError):  # it has been killed
+            self._life.send(warm_room.GO)
 
     def poll(self) -> int | None:
         return self._wait(0.0)
@@ -239,10 +301,7 @@ class _Forked:
 
     def _wait(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._end], [], [], timeout)[0]:
-            try:
-                told = self._life.recv(1)
-            except BlockingIOError:  # a rank of it has this open, and will not for long
-                told = b""
+            told = self._life.recv(1)
             self.returncode = told[0] if told else -signal.SIGKILL
             os.close(self._end)
             self._life.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -20,9 +21,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import bubblewrap, sandbox, watchdog
+from autograder import bubblewrap, sandbox, warm_sandbox, watchdog
 from autograder.mpi_job import run_mpi
 from autograder.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
+from autograder.warm_sandbox import WarmSandbox
 from autograder.watchdog import ProcessId
 from ringside import RingsideError, Session
 from tests.sibling_attempts import ATTEMPTS
@@ -48,10 +50,24 @@ def modules(tmp_path) -> Path:
     return folder
 
 
-def inside(modules: Path, code: str, *, seconds: float = 30.0, **options) -> tuple[int, str]:
+@pytest.fixture(scope="module", params=["cold", "warm"])
+def make(request):
+    """Makes sandboxes: each started by bubblewrap, or each a room of a host that is warm."""
+    if request.param == "cold":
+        yield functools.partial(Sandbox, tier=Tier.BUBBLEWRAP)
+        return
+    warm_sandbox.start(["mpi"])
+    host = warm_sandbox.known["mpi"]
+    yield functools.partial(WarmSandbox, host)
+    assert host.ended() is None
+    warm_sandbox.stop()
+
+
+def inside(make, modules: Path, code: str, *, seconds: float = 30.0, **options) -> tuple[int, str]:
     """Run code in a sandbox, as the trusted zygote would be: exit status and output."""
-    with Sandbox(modules, tier=Tier.BUBBLEWRAP, **options) as place:
+    with make(modules, **options) as place:
         process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
+        assert getattr(place, "num_warm", 0) == isinstance(place, WarmSandbox)
         status = process.wait(seconds)
         output = process.output()
         place.kill()
@@ -62,7 +78,7 @@ def inside(modules: Path, code: str, *, seconds: float = 30.0, **options) -> tup
 # -- what is there -----------------------------------------------------------------------------
 
 
-def test_only_the_kit_the_modules_and_an_interpreter_are_there(modules):
+def test_only_the_kit_the_modules_and_an_interpreter_are_there(make, modules):
     code = """
     import os, sys
     print(sorted(os.listdir("/modules")), os.listdir("/kit"), os.listdir("/tmp"))
@@ -70,10 +86,10 @@ def test_only_the_kit_the_modules_and_an_interpreter_are_there(modules):
     print([name for name in ("/home", "/srv", "/var", "/root/.ssh", "/etc/shadow", "/mnt")
            if os.path.exists(name) and not sys.prefix.startswith(name + "/")])
     """
-    assert inside(modules, code) == (0, "['ring.py'] ['ringside'] []\n[]")
+    assert inside(make, modules, code) == (0, "['ring.py'] ['ringside'] []\n[]")
 
 
-def test_neither_solutions_nor_suites_nor_this_file_can_be_found(modules):
+def test_neither_solutions_nor_suites_nor_this_file_can_be_found(make, modules):
     code = """
     import os
     found = []
@@ -84,17 +100,17 @@ def test_neither_solutions_nor_suites_nor_this_file_can_be_found(modules):
                   and not folder.endswith("/bin")]  # a console script holds no code of ours
     print(found)
     """
-    assert inside(modules, code) == (0, "[]")
+    assert inside(make, modules, code) == (0, "[]")
 
 
 def test_a_course_that_was_pip_installed_is_hidden_too(modules, monkeypatch):
     monkeypatch.setattr(bubblewrap, "_HIDDEN", ("numpy",))
     folder = str(Path(np.__file__).parent)
     code = f"import os; print(os.listdir({folder!r}))"
-    assert inside(modules, code) == (0, "[]")
+    assert inside(Sandbox, modules, code) == (0, "[]")
 
 
-def test_the_user_inside_has_no_rights(modules):
+def test_the_user_inside_has_no_rights(make, modules):
     code = """
     import os
     status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines()
@@ -103,10 +119,10 @@ def test_the_user_inside_has_no_rights(modules):
           {int(status[n], 16) for n in ("CapInh", "CapPrm", "CapEff", "CapAmb")},
           status["NoNewPrivs"], status["Seccomp"], os.uname().nodename)
     """
-    assert inside(modules, code) == (0, "True True True {0} 1 2 ringside")
+    assert inside(make, modules, code) == (0, "True True True {0} 1 2 ringside")
 
 
-def test_nothing_can_be_written_but_the_private_folders(modules):
+def test_nothing_can_be_written_but_the_private_folders(make, modules):
     code = """
     import os
     for path in ("/", "/modules", "/kit/ringside", "/job", "/dev", "/usr/lib", "/etc",
@@ -117,11 +133,11 @@ def test_nothing_can_be_written_but_the_private_folders(modules):
         except OSError:
             pass
     """
-    assert inside(modules, code) == (0, "wrote /tmp\nwrote /dev/shm")
+    assert inside(make, modules, code) == (0, "wrote /tmp\nwrote /dev/shm")
     assert [path.name for path in modules.iterdir()] == ["ring.py"]
 
 
-def test_the_environment_outside_is_not_seen(modules, monkeypatch):
+def test_the_environment_outside_is_not_seen(make, modules, monkeypatch):
     token = secrets.token_hex(16)
     monkeypatch.setenv("COURSE_SECRET", token)
     monkeypatch.setenv("RINGSIDE_SECRET", token)
@@ -136,7 +152,7 @@ def test_the_environment_outside_is_not_seen(modules, monkeypatch):
                 pass
     print(seen)
     """
-    with Sandbox(modules) as place:
+    with make(modules) as place:
         process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)], (), os.environ)
         assert process.wait(30) == 0
         assert "OPENBLAS_NUM_THREADS" in process.output()
@@ -144,7 +160,7 @@ def test_the_environment_outside_is_not_seen(modules, monkeypatch):
         assert str(modules) not in process.output()
 
 
-def test_only_the_planned_files_come_in_and_no_links(modules, tmp_path):
+def test_only_the_planned_files_come_in_and_no_links(make, modules, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
     (modules / "numpy.py").write_text("")
@@ -152,12 +168,12 @@ def test_only_the_planned_files_come_in_and_no_links(modules, tmp_path):
     (modules / "tree.py").mkdir()
     code = "import os; print(sorted(os.listdir('/modules')))"
     planned = ["ring.py", "star.py", "tree.py", "cost.py"]
-    assert inside(modules, code, files=planned) == (0, "['ring.py']")
+    assert inside(make, modules, code, files=planned) == (0, "['ring.py']")
     with pytest.raises(ValueError, match="is not a plain file name"):
-        Sandbox(modules, files=["../secret.txt"])
+        make(modules, files=["../secret.txt"])
 
 
-def test_descriptors_inside_are_the_passed_ones(modules):
+def test_descriptors_inside_are_the_passed_ones(make, modules):
     read, write = os.pipe()
     code = """
     import os, sys
@@ -171,7 +187,7 @@ def test_descriptors_inside_are_the_passed_ones(modules):
             pass
     print(numbers == [int(sys.argv[1])])
     """
-    with Sandbox(modules) as place:
+    with make(modules) as place:
         command = [place.python, "-I", "-c", textwrap.dedent(code), str(write)]
         process = place.popen(command, pass_fds=(write,))
         os.close(write)
@@ -184,7 +200,7 @@ def test_descriptors_inside_are_the_passed_ones(modules):
 # -- what can't be reached ---------------------------------------------------------------------
 
 
-def test_the_machines_own_network_is_not_there(modules):
+def test_the_machines_own_network_is_not_there(make, modules):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         code = f"""
@@ -195,10 +211,10 @@ def test_the_machines_own_network_is_not_there(modules):
             print(type(error).__name__)
         print([name for _, name in socket.if_nameindex()])
         """
-        assert inside(modules, code) == (0, "ConnectionRefusedError\n['lo']")
+        assert inside(make, modules, code) == (0, "ConnectionRefusedError\n['lo']")
 
 
-def test_what_no_namespace_separates_is_filtered(modules):
+def test_what_no_namespace_separates_is_filtered(make, modules):
     code = """
     import ctypes, errno, socket
     libc = ctypes.CDLL(None, use_errno=True)
@@ -211,15 +227,15 @@ def test_what_no_namespace_separates_is_filtered(modules):
     for number, argument in ((keyctl, 0), (unshare, 0x10000000)):
         print(libc.syscall(number, argument, -3, 1, 0, 0), errno.errorcode[ctypes.get_errno()])
     """
-    assert inside(modules, code) == (0, "EAFNOSUPPORT\n-1 EPERM\n-1 EPERM")
+    assert inside(make, modules, code) == (0, "EAFNOSUPPORT\n-1 EPERM\n-1 EPERM")
 
 
 @pytest.fixture(scope="module")
-def attempts(tmp_path_factory) -> dict[str, tuple[bool, str]]:
+def attempts(make, tmp_path_factory) -> dict[str, tuple[bool, str]]:
     """Every attempt of test_confine.py by ranks of one sandbox."""
     folder = tmp_path_factory.mktemp("empty")
     script = (HERE / "sibling_attempts.py").read_bytes()
-    with Sandbox(folder, extra={"attempts.py": script}) as place:
+    with make(folder, extra={"attempts.py": script}) as place:
         path = str(place.job_path / "attempts.py")
         process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
         assert process.wait(60) == 0, process.output()
@@ -235,7 +251,7 @@ def test_an_attempt_on_a_sibling_in_the_sandbox_fails(name, attempts):
 # -- what ends it ------------------------------------------------------------------------------
 
 
-def test_a_daemon_does_not_survive(modules):
+def test_a_daemon_does_not_survive(make, modules):
     code = """
     import os, signal, time
     if os.fork() == 0:
@@ -251,15 +267,16 @@ def test_a_daemon_does_not_survive(modules):
         os._exit(0)
     time.sleep(1000)
     """
-    with Sandbox(modules) as place:
+    with make(modules) as place:
         process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
         wait_for(lambda: "started" in process.drain.text())
-        assert len(place.survivors()) >= 4  # bubblewrap, its first process, parent, daemon
+        # The room's first process, or bubblewrap and its first process; parent and daemon.
+        assert len(place.survivors()) >= 3 + (not isinstance(place, WarmSandbox))
         place.kill()
         assert place.survivors() == []
 
 
-def test_too_much_memory_ends_it(modules):
+def test_too_much_memory_ends_it(make, modules):
     code = """
     import os, time
     blocks = []
@@ -270,7 +287,7 @@ def test_too_much_memory_ends_it(modules):
         blocks.append(bytearray(os.urandom(1 << 20)) * 8)
     """
     limits = Limits(memory_bytes=300 << 20)
-    with Sandbox(modules, limits=limits) as place:
+    with make(modules, limits=limits) as place:
         process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
         process.wait(60)
         assert process.killed_for is not None
@@ -279,10 +296,10 @@ def test_too_much_memory_ends_it(modules):
         assert place.survivors() == []
 
 
-def test_when_memory_ends_the_process_that_starts_ranks_the_error_says_so(modules):
+def test_when_memory_ends_the_process_that_starts_ranks_the_error_says_so(make, modules):
     with (
         pytest.raises(RingsideError, match=r"ended \(memory: \d+ MiB used, 8 MiB allowed\)"),
-        Sandbox(modules, limits=Limits(memory_bytes=8 << 20)) as place,
+        make(modules, limits=Limits(memory_bytes=8 << 20)) as place,
         Session(
             modules,
             launcher=place.popen,
@@ -296,7 +313,7 @@ def test_when_memory_ends_the_process_that_starts_ranks_the_error_says_so(module
             session.call("ring:nothing", 2)
 
 
-def test_only_the_process_that_takes_too_much_is_killed(modules):
+def test_only_the_process_that_takes_too_much_is_killed(make, modules):
     code = """
     import os, time
     child = os.fork()
@@ -306,10 +323,10 @@ def test_only_the_process_that_takes_too_much_is_killed(modules):
             blocks.append(bytearray(b"x") * (4 << 20))
     print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
-    assert inside(modules, code, limits=Limits(memory_bytes=200 << 20)) == (0, "child -9")
+    assert inside(make, modules, code, limits=Limits(memory_bytes=200 << 20)) == (0, "child -9")
 
 
-def test_a_fork_bomb_meets_the_limit(modules):
+def test_a_fork_bomb_meets_the_limit(make, modules):
     code = """
     import os, time
     count = 0
@@ -322,7 +339,7 @@ def test_a_fork_bomb_meets_the_limit(modules):
         print("stopped at", count, flush=True)
     os._exit(0)
     """
-    with Sandbox(modules, limits=Limits(processes=40)) as place:
+    with make(modules, limits=Limits(processes=40)) as place:
         process = place.popen([place.python, "-I", "-c", textwrap.dedent(code)])
         assert process.wait(60) == 0
         stopped = re.search(r"stopped at (\d+)", process.output())
@@ -331,14 +348,14 @@ def test_a_fork_bomb_meets_the_limit(modules):
         assert place.survivors() == []
 
 
-def test_a_flood_of_output_is_cut_and_does_not_block(modules):
+def test_a_flood_of_output_is_cut_and_does_not_block(make, modules):
     code = "import sys\nfor _ in range(200): sys.stdout.write('x' * 100_000)"
-    status, output = inside(modules, code, limits=Limits(output_bytes=1000))
+    status, output = inside(make, modules, code, limits=Limits(output_bytes=1000))
     assert status == 0
     assert output == "x" * 1000 + "\n[19999000 more bytes left out]"
 
 
-def test_a_full_disk_stays_inside(modules):
+def test_a_full_disk_stays_inside(make, modules):
     code = """
     import errno
     for path, mode in (("/tmp/big", "wb"), ("/dev/shm/big", "wb")):
@@ -350,10 +367,10 @@ def test_a_full_disk_stays_inside(modules):
             print(errno.errorcode[error.errno])
     """
     limits = Limits(tmp_bytes=4 << 20, shm_bytes=4 << 20)
-    assert inside(modules, code, limits=limits) == (0, "ENOSPC\nENOSPC")
+    assert inside(make, modules, code, limits=limits) == (0, "ENOSPC\nENOSPC")
 
 
-def test_a_large_file_meets_its_limit(modules):
+def test_a_large_file_meets_its_limit(make, modules):
     code = """
     import signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -362,7 +379,8 @@ def test_a_large_file_meets_its_limit(modules):
     except OSError as error:
         print(error.strerror)
     """
-    assert inside(modules, code, limits=Limits(written_file_bytes=1 << 20)) == (0, "File too large")
+    limits = Limits(written_file_bytes=1 << 20)
+    assert inside(make, modules, code, limits=limits) == (0, "File too large")
 
 
 def test_it_ends_with_the_process_that_started_it(modules):
@@ -415,32 +433,38 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import os, tempfile
 from pathlib import Path
+from autograder import warm_sandbox
 from autograder.sandbox import Limits, Sandbox, best_tier
 folder = Path(tempfile.mkdtemp())
-tier = sys.argv[2] or best_tier()
-script = Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()
-with Sandbox(folder, tier=tier, extra={"attempts.py": script}) as place:
+extra = {"attempts.py": Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()}
+if sys.argv[2] == "warm":
+    warm_sandbox.start(["mpi"])
+    place = warm_sandbox.WarmSandbox(warm_sandbox.known["mpi"], folder, extra=extra)
+else:
+    place = Sandbox(folder, tier=sys.argv[2], extra=extra)
+with place:
     path = str(place.job_path / "attempts.py")
     process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
     status = process.wait(60)
     output = process.output()
     greedy = "import time\\nblocks = []\\nwhile True: blocks.append(bytearray(b'x') * (8 << 20))"
     place.limits = Limits(memory_bytes=200 << 20)
-    hungry = place.popen([place.python, "-c", greedy])
+    hungry = place.popen([place.python, "-I", "-c", greedy])
     hungry.wait(60)
     place.kill()
     print(json.dumps([os.getuid(), place.tier, status, output, hungry.killed_for,
-                      place.survivors()]))
+                      place.survivors(), getattr(place, "num_warm", 0)]))
+warm_sandbox.stop()
 """
 
 
-@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, Tier.LANDLOCK])
+@pytest.mark.parametrize("tier", [Tier.BUBBLEWRAP, "warm", Tier.LANDLOCK])
 def test_an_unprivileged_user_gets_the_same(tier):
     process = run_unprivileged([sys.executable, "-c", UNPRIVILEGED, str(KIT), tier], [KIT])
     assert process.returncode == 0, process.stderr
-    uid, used, status, output, killed_for, survivors = json.loads(process.stdout)
+    uid, used, status, output, killed_for, survivors, num_warm = json.loads(process.stdout)
     assert uid != 0
-    assert used == tier
+    assert (used, num_warm) == ((Tier.BUBBLEWRAP, 2) if tier == "warm" else (tier, 0))
     assert status == 0, output
     succeeded = [name for name, (success, _) in json.loads(output).items() if success]
     assert succeeded == []
