@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -36,6 +37,7 @@ from ringside.world import Result, Session
 VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")
 RETRY_FACTOR = 2.0
+CALLS_S = 180.0  # of all calls of a module; far below the time after which the suite is ended
 MESSAGE_LIMIT, DETAIL_LIMIT = 600, 4000
 T = TypeVar("T")
 
@@ -100,6 +102,7 @@ class Ranks:
         self._job = job
         self._timeout_s = job.call_timeout_s
         self._struck = ""  # the call that did not end
+        self._spent_s = 0.0
         self._once: dict[str, tuple[Any, set[int]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
 
@@ -122,6 +125,18 @@ class Ranks:
         self.world_sizes.add(world_size)
         if self._struck:
             raise Verdict(f"not run: an earlier call did not end ({self._struck}).")
+        if self._spent_s > CALLS_S:
+            raise Verdict(f"not run: earlier calls took {CALLS_S:g} s and more in all.")
+        begun = time.monotonic()
+        try:
+            return self._call(target, world_size, args, members, machine, seed)
+        finally:
+            self._spent_s += time.monotonic() - begun
+
+    def _call(
+        self, target: str, world_size: int, args: Any, members: Sequence[int] | None,
+        machine: Machine | str | None, seed: int | None,
+    ) -> Result:  # fmt: skip
         for timeout_s in (self._timeout_s, RETRY_FACTOR * self._timeout_s):
             result = self._session.call(
                 target,
@@ -152,6 +167,10 @@ class Ranks:
             return known[0]
         finally:
             self.world_sizes = self.world_sizes | before
+
+    def values_fail(self) -> bool:
+        """Whether a test of values has failed so far."""
+        return any(t.kind == "values" and t.earned < t.points for t in self._record.tests)
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
         """Put what was counted beside what is allowed, and keep the first timeline.
@@ -198,8 +217,11 @@ class Mpi:
             return self._real.call_all([Call(*call) for call in calls], waiting_sends)
         except RealityUnavailable as reason:
             raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
-        except RealityError:
+        except RealityError as error:
             waiting_sends()
+            if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
+                reason = one_line(str(error))
+                raise Verdict(f"wrong on the network, and here: {reason}.") from None
             raise
 
     def _rehearse(
