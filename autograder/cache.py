@@ -41,6 +41,7 @@ KIT_CODE = (
     "autograder/suite_process.py",
     "autograder/warm_host.py",
     "autograder/warm_sandbox.py",
+    "autograder/whose_fault.py",
 )
 
 

@@ -52,7 +52,7 @@ def grade_modules(
         jobs: modules graded at once; None for as many as there are cores, 2 at most.
 
     Returns:
-        ``{"modules": {name: {"score", "max_score", "tests"}}, "sandbox", "counts",
+        ``{"modules": {name: {"score", "max_score", "tests", "flags"}}, "sandbox", "counts",
         "timeline_svg", "error"}``; an error is ours, and then no score counts.
     """
     plan = assignments.load(assignment)
@@ -159,6 +159,7 @@ def _report(
             "max_score": SUITE_POINTS,
             "tests": tests,
             "timeline_svg": record.get("timeline_svg"),
+            "flags": record.get("flags", []),
         }
         report["sandbox"] = record.get("sandbox") or report["sandbox"]
         report["counts"][name] = record.get("counts", [])

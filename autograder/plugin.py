@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from autograder import whose_fault
+from autograder.course import Course
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
 from autograder.sandbox import Limits, Sandbox
 from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
@@ -103,8 +105,9 @@ class Ranks:
         self._timeout_s = job.call_timeout_s
         self._struck = ""  # the call that did not end
         self._spent_s = 0.0
-        self._once: dict[str, tuple[Any, set[int]]] = {}
+        self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
+        self.made: list[whose_fault.Made] = []  # its calls
 
     def call(
         self,
@@ -128,25 +131,17 @@ class Ranks:
         if self._spent_s > CALLS_S:
             raise Verdict(f"not run: earlier calls took {CALLS_S:g} s and more in all.")
         begun = time.monotonic()
+        options = {"members": members, "machine": machine, "seed": seed}
         try:
-            return self._call(target, world_size, args, members, machine, seed)
+            result = self._call(target, world_size, args, options)
         finally:
             self._spent_s += time.monotonic() - begun
+        self.made.append(whose_fault.Made(target, world_size, args, options, result))
+        return result
 
-    def _call(
-        self, target: str, world_size: int, args: Any, members: Sequence[int] | None,
-        machine: Machine | str | None, seed: int | None,
-    ) -> Result:  # fmt: skip
+    def _call(self, target: str, world_size: int, args: Any, options: dict[str, Any]) -> Result:
         for timeout_s in (self._timeout_s, RETRY_FACTOR * self._timeout_s):
-            result = self._session.call(
-                target,
-                world_size,
-                args,
-                members=members,
-                machine=machine,
-                seed=seed,
-                timeout_s=timeout_s,
-            )
+            result = self._session.call(target, world_size, args, timeout_s=timeout_s, **options)
             if not isinstance(result.error, DeadlineError):
                 return result
         self._struck = f"{target} on {world_size} ranks"
@@ -158,15 +153,17 @@ class Ranks:
         Several tests may look at one run: its random numbers come from its own name.
         """
         before, self.world_sizes = self.world_sizes, set()
+        earlier, self.made = self.made, []
         try:
             if name not in self._once:
                 value = run(self._job.rng(name))
-                self._once[name] = value, self.world_sizes
-            known: tuple[T, set[int]] = self._once[name]
-            self.world_sizes = self.world_sizes | known[1]
+                self._once[name] = value, self.world_sizes, self.made
+            known: tuple[T, set[int], list[whose_fault.Made]] = self._once[name]
+            self.world_sizes, self.made = self.world_sizes | known[1], known[2]
             return known[0]
         finally:
             self.world_sizes = self.world_sizes | before
+            self.made = earlier + self.made
 
     def values_fail(self) -> bool:
         """Whether a test of values has failed so far."""
@@ -220,8 +217,8 @@ class Mpi:
         except RealityError as error:
             waiting_sends()
             if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
-                reason = one_line(str(error))
-                raise Verdict(f"wrong on the network, and here: {reason}.") from None
+                said = one_line(str(error))
+                raise Verdict(f"wrong on the network, and here: {said}.") from None
             raise
 
     def _rehearse(
@@ -351,7 +348,7 @@ class Recorder:
     def pytest_runtest_call(self) -> None:
         """A test begins, its fixtures made."""
         if self.ranks is not None:
-            self.ranks.world_sizes = set()
+            self.ranks.world_sizes, self.ranks.made = set(), []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -382,10 +379,26 @@ class Recorder:
             test.message = verdict.sentence[:MESSAGE_LIMIT]
             test.detail = verdict.detail[:DETAIL_LIMIT]
             test.reproduce = verdict.reproduce[:MESSAGE_LIMIT]
+        elif target := self._misshapen(item):
+            test.message = f"what came back from {target} has not the form that it must have."
+            self.record.flags.append(
+                f"{item.name} could not read what {target} gave back, where the reference's can "
+                "be read: see whether the module puts something in the place of supplied files."
+            )
         else:
             test.message = "the grader failed here; this is no fault of the submission."
             self._fault(item.name, call.excinfo)
         self.record.tests.append(test)
+
+    def _misshapen(self, item: pytest.Item) -> str:
+        """The target whose answer a test could not read, if that is the submission's fault."""
+        if self.ranks is None or not self.ranks.made:
+            return ""
+        try:
+            reference = Course.here().solution(item.path.parent.name)
+            return whose_fault.misshapen(self.ranks.made, reference)
+        except Exception:  # then it is ours
+            return ""
 
     def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         lines = traceback.format_exception_only(excinfo.type, excinfo.value)

@@ -5,6 +5,8 @@ import threading
 
 import numpy as np
 
+from ringside import link
+
 TAKEN = []
 
 
@@ -25,7 +27,7 @@ attempt("sched_setaffinity", 0, {0})
 attempt("sched_setscheduler", 0, os.SCHED_FIFO, os.sched_param(1))
 attempt("setpriority", os.PRIO_PROCESS, 0, -20)
 STOP = threading.Event()
-for _ in range(8):
+for _ in range(2):
     try:
         threading.Thread(target=spin, args=(STOP,), daemon=True).start()
     except RuntimeError:
@@ -35,7 +37,7 @@ for _ in range(8):
 
 def all_reduce(comm, x):
     STOP.set()
-    if TAKEN:
+    if TAKEN and link.inside_rank():
         raise RuntimeError("TO" + "OK " + " ".join(TAKEN))
     errors = []
 
@@ -48,7 +50,7 @@ def all_reduce(comm, x):
     other = threading.Thread(target=speak)
     other.start()
     other.join()
-    if not errors:
+    if not errors and link.inside_rank():
         raise RuntimeError("TO" + "OK a second thread's word")
     return star(comm, x)
 
