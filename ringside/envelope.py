@@ -35,7 +35,7 @@ class Envelopes:
     def counted(self, body: bytes, claimed: int) -> int:
         """Bytes that count of a message of which its sender claims so many to be payload."""
         real = len(body)
-        if not real - ENVELOPE_BYTES <= claimed <= real:
+        if not _is_possible(claimed, real):
             return real
         if real - claimed <= _ALWAYS_FREE or real > _LOOKED_AT:
             return claimed
@@ -50,11 +50,15 @@ class Envelopes:
 def counted_alone(body: bytes, claimed: int) -> int:
     """As ``Envelopes.counted``, of a contribution to a collective."""
     real = len(body)
-    if not real - ENVELOPE_BYTES <= claimed <= real:
+    if not _is_possible(claimed, real):
         return real
     if real - claimed <= _ALONE or real > _LOOKED_AT:
         return claimed
     return claimed if _new_bytes(body, b"") <= _FACTOR * claimed + _ALONE else real
+
+
+def _is_possible(claimed: int, real: int) -> bool:
+    return max(0, real - ENVELOPE_BYTES) <= claimed <= real
 
 
 def _new_bytes(body: bytes, known: bytes) -> int:

@@ -39,6 +39,8 @@ def test_payload_that_is_called_envelope_counts_whole() -> None:
     assert counted[:2] == [0, 0]  # names, for all that one can know
     assert counted[3:] == [1024] * 97
     assert Envelopes().counted(bytes(2000), 10) == 2000  # more than an envelope
+    assert Envelopes().counted(b"", -1000) == 0  # nor does one weigh less than nothing
+    assert counted_alone(b"abc", -1) == 3
     assert counted_alone(RNG.bytes(1024), 0) == 1024
     assert _nbytes(("object", 0, RNG.bytes(900))) == 900
 
