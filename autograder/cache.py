@@ -51,6 +51,7 @@ KIT_CODE = (
     "autograder/warm_host.py",
     "autograder/warm_room.py",
     "autograder/warm_sandbox.py",
+    "autograder/whose_fault.py",
 )
 
 

@@ -189,10 +189,8 @@ def _grade_on_cluster(
 def _status(outcomes: Sequence[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
     for outcome in bad:
-        print(
-            f"autograder: {report.printable(outcome.student)}: {outcome.status}: {outcome.message}",
-            file=sys.stderr,
-        )
+        words = outcome.student, outcome.status, " ".join(outcome.message.split())
+        print("autograder: " + ": ".join(map(report.printable, words)), file=sys.stderr)
     return 2 if bad else 0
 
 

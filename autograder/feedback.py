@@ -27,7 +27,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 MAX_TEXT = 4_000
 MAX_LINES = 40
 MAX_COUNTS = 12
-INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+# what is not seen, turns the line round, or is no character of any encoding
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 NUMBER = re.compile(r"\d+")
 # "all_reduce on 5 ranks, n = 11, float64: rank 3 sent ...": what stands before the reason
 CASE = re.compile(r"(?:not run under \w+[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")

@@ -351,7 +351,7 @@ def write_csv(path: Path, columns: tuple[str, ...], table: list[dict[str, object
     writer = csv.writer(stream)
     writer.writerow(columns)
     writer.writerows([safe_cell(row.get(column, "")) for column in columns] for row in table)
-    write_atomically(path, stream.getvalue().encode())
+    write_atomically(path, stream.getvalue().encode("utf-8", "replace"))  # names of any bytes
 
 
 class SafeCsvExport(ExportPlugin):  # type: ignore[misc]

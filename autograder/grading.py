@@ -53,7 +53,7 @@ def grade_modules(
         limits: what it may use; None for the assignment's.
 
     Returns:
-        ``{"modules": {name: {"score", "max_score", "tests"}}, "sandbox", "counts",
+        ``{"modules": {name: {"score", "max_score", "tests", "flags"}}, "sandbox", "counts",
         "timeline_svg", "error"}``; an error is ours, and then no score counts.
     """
     plan = assignments.load(assignment)
@@ -158,6 +158,7 @@ def _report(
             "max_score": SUITE_POINTS,
             "tests": tests,
             "timeline_svg": record.get("timeline_svg"),
+            "flags": record.get("flags", []),
         }
         report["sandbox"] = record.get("sandbox") or report["sandbox"]
         report["counts"][name] = record.get("counts", [])

@@ -50,6 +50,7 @@ class Limits:
     call_timeout_s: float = _START["call_timeout_s"]
     call_retry_factor: float = _START["call_retry_factor"]
     strikes: int = _START["strikes"]
+    calls_s: float = _START["calls_s"]
     module_timeout_s: float = _START["module_timeout_s"]
     mpiexec_timeout_s: float = _START["mpiexec_timeout_s"]
     gloo_timeout_s: float = _START["gloo_timeout_s"]

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from autograder import whose_fault
+from autograder.course import Course
 from autograder.limits import Limits
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
 from autograder.sandbox import Sandbox
@@ -105,8 +108,10 @@ class Ranks:
         self._job = job
         self._limits = job.bounds
         self._struck: list[str] = []  # the calls that did not end
-        self._once: dict[str, tuple[Any, set[int]]] = {}
+        self._spent_s = 0.0
+        self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
+        self.made: list[whose_fault.Made] = []  # its calls
 
     def call(
         self,
@@ -127,17 +132,23 @@ class Ranks:
         self.world_sizes.add(world_size)
         if len(self._struck) >= self._limits.strikes:
             raise Verdict(f"not run: an earlier call did not end ({self._struck[0]}).")
+        if self._spent_s > self._limits.calls_s:
+            raise Verdict(
+                f"not run: earlier calls took {self._limits.calls_s:g} s and more in all."
+            )
+        begun = time.monotonic()
+        options = {"members": members, "machine": machine, "seed": seed}
+        try:
+            result = self._call(target, world_size, args, options)
+        finally:
+            self._spent_s += time.monotonic() - begun
+        self.made.append(whose_fault.Made(target, world_size, args, options, result))
+        return result
+
+    def _call(self, target: str, world_size: int, args: Any, options: dict[str, Any]) -> Result:
         first_s = self._limits.call_timeout_s
         for timeout_s in (first_s, self._limits.call_retry_factor * first_s):
-            result = self._session.call(
-                target,
-                world_size,
-                args,
-                members=members,
-                machine=machine,
-                seed=seed,
-                timeout_s=timeout_s,
-            )
+            result = self._session.call(target, world_size, args, timeout_s=timeout_s, **options)
             if not isinstance(result.error, DeadlineError):
                 return result
         self._struck.append(f"{target} on {world_size} ranks")
@@ -149,15 +160,21 @@ class Ranks:
         Several tests may look at one run: its random numbers come from its own name.
         """
         before, self.world_sizes = self.world_sizes, set()
+        earlier, self.made = self.made, []
         try:
             if name not in self._once:
                 value = run(self._job.rng(name))
-                self._once[name] = value, self.world_sizes
-            known: tuple[T, set[int]] = self._once[name]
-            self.world_sizes = self.world_sizes | known[1]
+                self._once[name] = value, self.world_sizes, self.made
+            known: tuple[T, set[int], list[whose_fault.Made]] = self._once[name]
+            self.world_sizes, self.made = self.world_sizes | known[1], known[2]
             return known[0]
         finally:
             self.world_sizes = self.world_sizes | before
+            self.made = earlier + self.made
+
+    def values_fail(self) -> bool:
+        """Whether a test of values has failed so far."""
+        return any(t.kind == "values" and t.earned < t.points for t in self._record.tests)
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
         """Put what was counted beside what is allowed, and keep the first timeline.
@@ -204,8 +221,11 @@ class Mpi:
             return self._real.call_all([Call(*call) for call in calls], waiting_sends)
         except RealityUnavailable as reason:
             raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
-        except RealityError:
+        except RealityError as error:
             waiting_sends()
+            if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
+                said = one_line(str(error))
+                raise Verdict(f"wrong on the network, and here: {said}.") from None
             raise
 
     def _rehearse(
@@ -336,7 +356,7 @@ class Recorder:
     def pytest_runtest_call(self) -> None:
         """A test begins, its fixtures made."""
         if self.ranks is not None:
-            self.ranks.world_sizes = set()
+            self.ranks.world_sizes, self.ranks.made = set(), []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -367,10 +387,26 @@ class Recorder:
             test.message = verdict.sentence[:MESSAGE_LIMIT]
             test.detail = verdict.detail[:DETAIL_LIMIT]
             test.reproduce = verdict.reproduce[:MESSAGE_LIMIT]
+        elif target := self._misshapen(item):
+            test.message = f"what came back from {target} has not the form that it must have."
+            self.record.flags.append(
+                f"{item.name} could not read what {target} gave back, where the reference's can "
+                "be read: see whether the module puts something in the place of supplied files."
+            )
         else:
             test.message = "the grader failed here; this is no fault of the submission."
             self._fault(item.name, call.excinfo)
         self.record.tests.append(test)
+
+    def _misshapen(self, item: pytest.Item) -> str:
+        """The target whose answer a test could not read, if that is the submission's fault."""
+        if self.ranks is None or not self.ranks.made:
+            return ""
+        try:
+            reference = Course.here().solution(item.path.parent.name)
+            return whose_fault.misshapen(self.ranks.made, reference)
+        except Exception:  # then it is ours
+            return ""
 
     def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         lines = traceback.format_exception_only(excinfo.type, excinfo.value)

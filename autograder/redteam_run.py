@@ -6,11 +6,15 @@
 Expected is one of
 
     no_points    graded, and the attacked module earns nothing (or ``max_percent`` at most)
-    limited      graded, at most ``max_percent``, and the tests of ``must_fail`` earn nothing
+    limited      no effect: graded, at most ``max_percent``, and the tests of ``must_fail`` earn
+                 nothing; or at least ``min_percent``, where a right submission carries the attack
+    flagged      as limited, and the instructor is told: only figures that the rank itself gives
+                 could show it
     rejected     not read at all
 
 and of every attack that nothing outside has changed, that no secret is in what comes back, that
-nobody called at a port outside, and that no process is left. In a submission's text ``@OUTSIDE@``
+no cell of the CSV is a formula and the terminal gets no control characters, that nobody called at
+a port outside, and that no process is left. In a submission's text ``@OUTSIDE@``
 stands for a folder that anybody may write, ``@COURSE@`` for the course, ``@HOST@`` and ``@PORT@``
 for a listening socket: an attacker knows all that.
 
@@ -21,31 +25,36 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import ctypes
+import io
 import json
 import os
 import runpy
-import secrets
 import shutil
-import socket
-import sqlite3
 import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from autograder import assignment as assignments
-from autograder import feedback, pipeline, suite_process
+from autograder import feedback, pipeline, redteam_table, report, suite_process
 from autograder.cache import Store
 from autograder.course import Course
+from autograder.exports import scores_csv
+from autograder.redteam_outside import Outside
 from autograder.watchdog import ProcessId, descendants
 
-__all__ = ["Attack", "AttackOutcome", "Outside", "full_grader", "load_attacks", "run_attacks"]
+__all__ = ["Attack", "AttackOutcome", "full_grader", "load_attacks", "run_attack", "run_attacks"]
 
+EXPECTED = ("no_points", "limited", "flagged", "rejected")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 ATTACKS = Path(__file__).resolve().parent / "redteam"
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -62,7 +71,9 @@ class Attack:
     expected: str
     proof: str
     folder: Path
+    student: str = "mallory"  # the submission's name
     max_percent: float = 0.0
+    min_percent: float = 0.0
     must_fail: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     forbidden_in_page: tuple[str, ...] = ()
@@ -102,72 +113,6 @@ def load_attacks(assignment: str | None = None, names: Iterable[str] | None = No
         for attack in attacks
         if assignment in (None, attack.assignment) and (wanted is None or attack.name in wanted)
     ]
-
-
-@dataclass
-class Outside:
-    """What an attacker would like to touch, laid out where everybody may."""
-
-    folder: Path
-    course: Path
-    server: socket.socket
-    token: str = field(default_factory=lambda: secrets.token_hex(16))
-
-    @classmethod
-    @contextlib.contextmanager
-    def laid_out(cls, course: Path) -> Iterator[Outside]:
-        """Make it, with the token in the environment, and take it away again."""
-        folder = Path(tempfile.mkdtemp(prefix="ringside-outside-"))
-        with socket.create_server(("", 0)) as server:
-            server.setblocking(False)
-            outside = cls(folder, course, server)
-            os.environ["RINGSIDE_SECRET_CANARY"] = outside.token
-            try:
-                outside._fill()
-                yield outside
-            finally:
-                del os.environ["RINGSIDE_SECRET_CANARY"]
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _fill(self) -> None:
-        (self.folder / "secret.txt").write_text(self.token)
-        with contextlib.closing(sqlite3.connect(self.folder / "gradebook.db")) as base:
-            base.execute("create table grade (student, auto_score, manual_score)")
-            base.execute("insert into grade values ('me', 0, 0)")
-            base.commit()
-        for path in self.folder.iterdir():
-            path.chmod(0o666)
-        self.folder.chmod(0o777)
-        self._before = self._content()
-
-    def filled_in(self, text: str) -> str:
-        """A submission's text with what the attacker knows."""
-        known = {
-            "@OUTSIDE@": str(self.folder),
-            "@COURSE@": str(self.course),
-            "@HOST@": socket.gethostname(),
-            "@PORT@": str(self.server.getsockname()[1]),
-        }
-        for name, value in known.items():
-            text = text.replace(name, value)
-        return text
-
-    def disturbances(self) -> list[str]:
-        """What has changed since it was laid out."""
-        now = self._content()
-        found = [f"{name} has appeared outside" for name in sorted(now.keys() - self._before)]
-        found += [f"{name} outside was changed" for name in self._before if self.changed(name, now)]
-        with contextlib.suppress(BlockingIOError):
-            connection, peer = self.server.accept()
-            connection.close()
-            found.append(f"{peer[0]} called at the port outside")
-        return found
-
-    def changed(self, name: str, now: dict[str, bytes]) -> bool:
-        return now.get(name) != self._before[name]
-
-    def _content(self) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
 
 
 def run_attacks(
@@ -228,14 +173,31 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
                 suite_process.close()  # what is still there afterwards is the attacker's
             pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)
             text = "".join(page.read_text(encoding="utf-8") for page in pages)
-        return {**outcomes[0].as_json(plan), "feedback": text}
+            table = Path(results) / "grades.csv"
+            scores_csv.write(table, plan, outcomes)
+            screen = Console(file=io.StringIO(), width=140)
+            screen.print(report.scores_table(plan, outcomes))
+            json.dumps(outcomes[0].as_json(plan), allow_nan=False)
+            return {
+                **outcomes[0].as_json(plan),
+                "flags": _flags_of(outcomes[0]),
+                "feedback": text,
+                "csv": table.read_text(encoding="utf-8"),
+                "terminal": screen.file.getvalue(),  # type: ignore[attr-defined]
+            }
 
     return grade
 
 
+def _flags_of(outcome: Any) -> list[str]:
+    """What the instructor is told besides the score."""
+    parts = outcome.result.get("modules", {}).values()
+    return [str(flag) for part in parts for flag in part.get("flags") or []]
+
+
 def _handed_in(attack: Attack, outside: Outside, scratch: Path, release: Path) -> Path:
     """The submission, made or copied, with what the attacker knows filled in."""
-    target = scratch / "mallory"
+    target = scratch / attack.student
     script = attack.folder / "make.py"
     if script.exists():
         made = runpy.run_path(str(script))["make"](target, release, outside.folder)
@@ -263,8 +225,12 @@ def _faults_of_result(attack: Attack, result: dict[str, Any]) -> list[str]:
     faults = []
     module = _module(attack, result)
     percent = module.get("score", 0.0)
-    if percent > attack.max_percent:
+    if percent > max(attack.max_percent, attack.min_percent):
         faults.append(f"{attack.module} has {percent:g} %, at most {attack.max_percent:g} expected")
+    if percent < attack.min_percent:
+        faults.append(f"{attack.module} has {percent:g} %, not {attack.min_percent:g}")
+    if attack.expected == "flagged" and not result.get("flags"):
+        faults.append("the instructor is not told")
     if attack.expected == "no_points" and result["score"] > 0:
         faults.append(f"the submission has {result['score']:g} points")
     for test in module.get("tests", []):
@@ -282,10 +248,19 @@ def _leaks(attack: Attack, outside: Outside, result: dict[str, Any]) -> list[str
     forbidden = [outside.token, *map(outside.filled_in, attack.forbidden)]
     faults = [f"{words!r} is in what came back" for words in forbidden if words in text]
     page = result.get("feedback", "")
+    for row in csv.reader(io.StringIO(result.get("csv", ""))):
+        faults += [f"{cell!r} in the CSV is a formula" for cell in row if cell[:1] in FORMULA]
+    if controls := {each for each in result.get("terminal", "") if _obeyed(each)}:
+        faults.append(f"the terminal gets {sorted(controls)!r}")
     faults += [f"{words!r} is in the page" for words in attack.forbidden_in_page if words in page]
     if len(text) > 4 << 20:
         faults.append(f"what came back has {len(text) >> 20} MiB")
     return faults
+
+
+def _obeyed(character: str) -> bool:
+    """Whether a terminal might do something in place of showing it."""
+    return character != "\n" and not character.isprintable()
 
 
 def _left_behind(own: ProcessId, before: set[ProcessId]) -> list[str]:
@@ -315,27 +290,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     options = parser.parse_args(arguments)
     attacks = load_attacks(names=options.names or None)
-    failed = 0
-    for attack in attacks:
-        outcome = run_attack(attack, full_grader(attack.assignment))
-        failed += not outcome.ok
-        print(_line(outcome, as_json=options.json), flush=True)
-    return 1 if failed or not attacks else 0
+    outcomes = []
+    with redteam_table.progress(len(attacks), hidden=options.json) as step:
+        for attack in attacks:
+            step(attack.name)
+            outcomes.append(run_attack(attack, full_grader(attack.assignment)))
+            if options.json:
+                print(json.dumps(_fields(outcomes[-1])), flush=True)
+    if not options.json:
+        redteam_table.show(outcomes)
+    return 0 if outcomes and all(outcome.ok for outcome in outcomes) else 1
 
 
-def _line(outcome: AttackOutcome, *, as_json: bool) -> str:
-    fields = {
+def _fields(outcome: AttackOutcome) -> dict[str, Any]:
+    """An outcome as programs read it."""
+    return {
         "attack": outcome.attack.name,
+        "title": outcome.attack.title,
+        "expected": outcome.attack.expected,
         "ok": outcome.ok,
         "status": outcome.status,
         "percent": outcome.percent,
         "seconds": round(outcome.seconds, 2),
         "faults": list(outcome.faults),
     }
-    if as_json:
-        return json.dumps(fields)
-    verdict = "came to nothing" if outcome.ok else "; ".join(outcome.faults)
-    return f"{outcome.attack.name:26} {outcome.status:8} {outcome.percent:5.1f} %  {verdict}"
 
 
 if __name__ == "__main__":

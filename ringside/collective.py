@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.wire import ENVELOPE_BYTES
+from ringside.envelope import counted_alone
 
 Array = np.ndarray[Any, Any]
 
@@ -272,8 +272,7 @@ def _nbytes(data: Any) -> int:
     if isinstance(data, np.ndarray):
         return int(data.nbytes)
     if _is_object(data):
-        claimed, real = data[1], len(data[2])
-        return int(claimed) if max(0, real - ENVELOPE_BYTES) <= claimed <= real else real
+        return counted_alone(data[2], int(data[1]))
     return len(data)
 
 

@@ -38,7 +38,6 @@ from ringside.wire import (
     ANY_SOURCE,
     BLOCKING,
     COMPLETION,
-    ENVELOPE_BYTES,
     OBJECT,
     How,
     Mode,
@@ -390,8 +389,8 @@ class Network:
         if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
         counted = len(body)
-        if flags >> 4 & OBJECT and max(0, counted - ENVELOPE_BYTES) <= claimed <= counted:
-            counted = claimed
+        if flags >> 4 & OBJECT:
+            counted = peer.envelopes.counted(body, claimed)
         dest = comm.members[to]
         message = peer.sent * self.world_size + peer.rank
         peer.sent += 1

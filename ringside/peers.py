@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ringside.codec import Part
 from ringside.engine import Query
+from ringside.envelope import Envelopes
 from ringside.errors import LimitError, RankError
 from ringside.matching import Pending
 from ringside.trace import Op as TraceOp
@@ -65,6 +66,7 @@ class Peer:
     sites: list[Site] = field(default_factory=list)
     requests: dict[int, Pending] = field(default_factory=dict)
     sent: int = 0
+    envelopes: Envelopes = field(default_factory=Envelopes)
     last_request: int = 0
     site: int = -1
     called: bool = False
@@ -83,7 +85,7 @@ class Peer:
         """Forget the last call."""
         self.ops, self.sites, self.requests = [], [], {}
         self.sent, self.last_request, self.site = 0, 0, -1
-        self.waiting, self.query = (), None
+        self.waiting, self.query, self.envelopes = (), None, Envelopes()
         self.body, self.failure = None, None
         self.called = self.running = False
         self.text, self.dropped = bytearray(), 0

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from autograder import assignment as assignments
 from autograder import verify
 from autograder.grading import grade_modules, run_suite, staged
 from autograder.limits import Limits
-from autograder.plugin import Job, Ranks, Record
+from autograder.plugin import Job, Mpi, Ranks, Record, TestRecord
+from autograder.reality import RealityError
 from ringside import Machine, Session
 from ringside.checking import (
     Case,
@@ -305,3 +307,35 @@ def test_makespan_is_full_half_or_none(tmp_path):
 def test_one_line_makes_student_text_harmless():
     assert one_line("a\nb\x00\x1b[31m\tc") == "a b [31m c"
     assert len(one_line("x" * 1000)) == 160
+
+
+def test_calls_that_dawdle_are_no_longer_made(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import time\ndef f(comm, x):\n    time.sleep(0.1)\n    return x\n"
+    )
+    limits = asdict(Limits(calls_s=0.05))
+    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits)
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, Record("m"), job)
+        assert ranks.call("m:f", 1, (1,)).values == [1]
+        with pytest.raises(Verdict, match=r"not run: earlier calls took 0\.05 s"):
+            ranks.call("m:f", 1, (1,))
+
+
+@pytest.mark.parametrize("earned", [0.0, 5.0])
+def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_path, earned):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+
+    class Hanging:
+        launcher = "mpiexec"
+
+        def call_all(self, calls, before_retry):
+            raise RealityError("mpiexec did not end")
+
+    record = Record("m", tests=[TestRecord("test_sum", "values", 5.0, earned)])
+    with Session(tmp_path) as session:
+        mpi = Mpi(Hanging(), Ranks(session, record, job))
+        kind = Verdict if earned < 5 else RealityError  # ours, where nothing else is wrong
+        with pytest.raises(kind, match="mpiexec did not end"):
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from autograder import sandbox
-from autograder.redteam_run import ATTACKS, Attack, Outside, _leaks, load_attacks, run_attack
+from autograder import redteam_table, sandbox
+from autograder.redteam_outside import Outside
+from autograder.redteam_run import (
+    ATTACKS,
+    EXPECTED,
+    Attack,
+    AttackOutcome,
+    _leaks,
+    load_attacks,
+    run_attack,
+)
 
 KIT = Path(__file__).resolve().parent.parent
-NUMBERS = [*range(1, 38), 44]  # of the list of attacks that graders have met
+MET = range(1, 45)  # of the list of attacks that graders have met
+OWN = range(45, 71)  # at this design
+SLOWEST = 17  # waits for two time-outs
+TOGETHER = 4  # attacks in one process: the libraries are imported once for all
 
 needs_sandbox = pytest.mark.skipif(
     sandbox._bubblewrap_fails() is not None,
@@ -23,10 +37,11 @@ needs_sandbox = pytest.mark.skipif(
 )
 
 
-def attack_apart(attack: Attack) -> dict:
-    """Run one attack in a process of its own, which would inherit what it leaves behind."""
+def attack_apart(attacks: Sequence[Attack]) -> dict[str, dict]:
+    """Run attacks in a process of their own, which would inherit what they leave behind."""
+    names = [attack.name for attack in attacks]
     process = subprocess.run(
-        [sys.executable, "-m", "autograder.redteam_run", attack.name, "--json"],
+        [sys.executable, "-m", "autograder.redteam_run", *names, "--json"],
         cwd=KIT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -34,21 +49,28 @@ def attack_apart(attack: Attack) -> dict:
         timeout=600,
         check=False,
     )
-    assert process.stdout, process.stderr
-    return json.loads(process.stdout)
+    outcomes = [json.loads(line) for line in process.stdout.splitlines()]
+    lost = {"faults": [f"there is no outcome: {process.stderr[-2000:]}"]}
+    return dict.fromkeys(names, lost) | {each["attack"]: each for each in outcomes}
 
 
 @pytest.fixture(scope="module")
 def handed_in(request) -> Iterator[dict[str, Future]]:
-    """The selected attacks, two at a time, first the one that waits for two time-outs."""
+    """The selected attacks, two at a time, first those with the one that waits for time-outs."""
     names = {
         item.callspec.params["attack"].name
         for item in request.session.items
         if "attack" in getattr(getattr(item, "callspec", None), "params", {})
     }
-    attacks = sorted(load_attacks(), key=lambda attack: attack.number != 17)
+    attacks = [attack for attack in load_attacks() if attack.name in names]
+    attacks.sort(key=lambda attack: attack.number != SLOWEST)
+    groups = [attacks[at : at + TOGETHER] for at in range(0, len(attacks), TOGETHER)]
     with ThreadPoolExecutor(max_workers=2) as pool:
-        running = {a.name: pool.submit(attack_apart, a) for a in attacks if a.name in names}
+        running: dict[str, Future] = {}
+        for group in groups:
+            running |= dict.fromkeys(
+                (attack.name for attack in group), pool.submit(attack_apart, group)
+            )
         yield running
         for future in running.values():
             future.cancel()
@@ -59,18 +81,19 @@ def handed_in(request) -> Iterator[dict[str, Future]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", load_attacks(), ids=lambda attack: attack.name)
 def test_nothing_comes_of_the_attack(attack, handed_in):
-    outcome = handed_in[attack.name].result()
+    outcome = handed_in[attack.name].result()[attack.name]
     assert outcome["faults"] == []
 
 
 def test_every_attack_of_the_list_is_there():
-    assert [attack.number for attack in load_attacks()] == NUMBERS
+    assert [attack.number for attack in load_attacks()] == [*MET, *OWN]
     for attack in load_attacks():
         assert attack.name.startswith(f"{attack.number:02d}_")
-        assert attack.expected in ("no_points", "limited", "rejected")
+        assert attack.expected in EXPECTED
         assert attack.title and attack.gain and attack.proof
-        assert (attack.folder / "ring.py").exists() != (attack.folder / "make.py").exists()
-    assert len(list(ATTACKS.iterdir())) == len(NUMBERS)
+        module = attack.folder / f"{attack.module}.py"
+        assert module.exists() != (attack.folder / "make.py").exists()
+    assert len(list(ATTACKS.iterdir())) == len(MET) + len(OWN)
 
 
 def test_points_that_an_attack_should_not_have_are_a_fault():
@@ -110,3 +133,31 @@ def test_a_secret_that_comes_back_is_a_fault():
         faults = _leaks(attack, outside, result)
     assert faults[0] == f"{outside.token!r} is in what came back"
     assert faults[1] == "'<script>alert' is in the page"
+
+
+def test_an_instructor_who_is_not_told_is_a_fault():
+    attack = load_attacks(names=["61_patched_supplied_files"])[0]
+    result = {"status": "graded", "score": 0.0, "modules": {}}
+    assert run_attack(attack, lambda path: result).faults == ("the instructor is not told",)
+    assert run_attack(attack, lambda path: result | {"flags": ["told"]}).ok
+
+
+def test_formulas_and_what_terminals_obey_are_faults():
+    attack = load_attacks(names=["43_formulas"])[0]
+    result = {"csv": "student,score\r\n=1+1,0\r\n'-2,0\r\n", "terminal": "mallory\x1b[2J\n"}
+    with Outside.laid_out(KIT) as outside:
+        faults = _leaks(attack, outside, result)
+    assert faults == ["'=1+1' in the CSV is a formula", "the terminal gets ['\\x1b']"]
+
+
+def test_the_table_shows_every_attack_with_its_outcome():
+    good, bad = load_attacks(names=["01_patched_assertions", "28_huge_notebook"])
+    outcomes = [
+        AttackOutcome(good, "graded", 0.0, 1.5),
+        AttackOutcome(bad, "graded", 35.0, 2.0, ("graded, not rejected: ",)),
+    ]
+    screen = Console(file=io.StringIO(), width=120)
+    redteam_table.show(outcomes, screen)
+    text = screen.file.getvalue()
+    assert "scored zero" in text and "FAULT" in text and "1 of 2 attacks came to nothing" in text
+    assert "28_huge_notebook: graded, not rejected" in text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autograder import receipt, report, similarity, summary
+from autograder import feedback, receipt, report, similarity, summary
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.exports import scores_csv
@@ -113,6 +113,17 @@ def test_the_csv_is_safe_to_open_in_a_spreadsheet(plan: Assignment, tmp_path: Pa
         rows = list(csv.DictReader(stream))
     assert [row["student"] for row in rows] == ['\'=HYPERLINK("x")', "'-1+2"]
     assert rows[0]["score"] == "15.0" and rows[0]["one"] == "15.0"
+
+
+def test_names_that_are_no_text_stop_neither_csv_nor_pages(
+    plan: Assignment, tmp_path: Path
+) -> None:
+    odd = outcome("j\udcff\u202e", 80.0, notes=["\udcff.py is a link."])  # a name of other bytes
+    scores_csv.write(tmp_path / "grades.csv", plan, [odd])
+    assert "j?" in (tmp_path / "grades.csv").read_text(encoding="utf-8")
+    (page,) = feedback.write_pages(tmp_path / "pages", plan, [odd])
+    text = page.read_text(encoding="utf-8")
+    assert "\ufffd.py is a link." in text and "\u202e" not in text
 
 
 def test_what_the_grader_failed_on_has_no_score_in_the_csv(

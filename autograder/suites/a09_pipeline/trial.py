@@ -65,10 +65,18 @@ def asked(ranks, function, cases):
                 said = one_line(str(error), 120)
                 what = f"raised {said}" if said.isidentifier() else f"is {said}"
                 raise wrong(function, call, f"{what}.")
-            lists.append(parse(words))
+            lists.append(read(function, call, words))
         check_legal(function, (num_stages, num_microbatches, *chunks), lists)
         many.append(lists)
     return many
+
+
+def read(function, call, words):
+    """A stage's list, which came as text."""
+    try:
+        return parse(words)
+    except (KeyError, ValueError, IndexError):
+        raise wrong(function, call, f"is {one_line(words, 60)!r}, not actions.") from None
 
 
 def shown(function, call):

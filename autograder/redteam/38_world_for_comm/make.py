@@ -1,0 +1,14 @@
+"""The reference's ring, with the world in the place of ``comm``."""
+
+from autograder.course import Course
+
+
+def make(target, release, outside):
+    target.mkdir()
+    source = (Course.here().solution("a03_allreduce") / "ring.py").read_text(encoding="utf-8")
+    lines = source.split("\n")
+    for at in reversed(range(len(lines))):
+        if lines[at].startswith("def ") and "(comm," in lines[at]:
+            body = next(i for i in range(at, len(lines)) if "BEGIN SOLUTION" in lines[i])
+            lines.insert(body, "    from mpi4py import MPI\n    comm = MPI.COMM_WORLD")
+    (target / "ring.py").write_text("\n".join(lines), encoding="utf-8")

@@ -1,0 +1,51 @@
+"""An answer that a test can't read: the submission's fault if the reference's can be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autograder.plugin import Job, Ranks, Record
+from autograder.whose_fault import form, misshapen
+from ringside import Session
+
+DRIVER = "def ask(comm, n):\n    return [(float(k), None) for k in range(n)]\n"
+
+
+def folder(tmp_path: Path, name: str, source: str) -> Path:
+    """A folder with one supplied file."""
+    path = tmp_path / name
+    path.mkdir()
+    (path / "trials.py").write_text(source)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("answer", "blamed"),
+    [
+        ("[(0.5, None)] * n", ""),  # other numbers, the same form: then the fault is ours
+        ("[1] * n", "trials:ask"),
+        ("[(1, 2, 3)] * n", "trials:ask"),
+        ("None", "trials:ask"),
+        ("1 / 0", "trials:ask"),
+    ],
+)
+def test_answers_of_another_form_are_the_submissions_fault(
+    tmp_path: Path, answer: str, blamed: str
+) -> None:
+    reference = folder(tmp_path, "reference", DRIVER)
+    own = folder(tmp_path, "own", f"def ask(comm, n):\n    return {answer}\n")
+    job = Job("m", str(own), "", secret="s", module_hash="h", sandbox=False)
+    with Session(own) as session:
+        ranks = Ranks(session, Record("m"), job)
+        ranks.once("shared", lambda rng: ranks.call("trials:ask", 1, (3,)))
+    assert misshapen(ranks.made, reference) == blamed
+
+
+def test_the_form_of_a_value_has_no_numbers_in_it() -> None:
+    value = {"a": (1, [np.zeros((2, 3)), "x", None, True])}
+    assert form(value) == form({"a": (2.5, [np.ones((4, 1)), "", None, 0])})
+    assert form(value) != form({"a": (2.5, [np.ones(4), "", None, 0])})
+    assert form((1, 2)) != form([1, 2])
