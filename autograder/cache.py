@@ -26,6 +26,7 @@ KIT_CODE = (
     "ringside",
     "autograder/grading.py",
     "autograder/plugin.py",
+    "autograder/plausibility.py",
     "autograder/sandbox.py",
     "autograder/sandbox_files.py",
     "autograder/sandbox_process.py",

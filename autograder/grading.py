@@ -52,8 +52,9 @@ def grade_modules(
         jobs: modules graded at once; None for as many as there are cores, 2 at most.
 
     Returns:
-        ``{"modules": {name: {"score", "max_score", "tests"}}, "sandbox", "counts",
-        "timeline_svg", "error"}``; an error is ours, and then no score counts.
+        ``{"modules": {name: {"score", "max_score", "tests", "flags"}}, "sandbox", "counts",
+        "timeline_svg", "error"}``; an error is ours, and then no score counts. Flags are there
+        where something doesn't fit; they are for the instructor, and change no score.
     """
     plan = assignments.load(assignment)
     wanted = [spec.name for spec in plan.modules if modules is None or spec.name in set(modules)]
@@ -159,6 +160,7 @@ def _report(
             "max_score": SUITE_POINTS,
             "tests": tests,
             "timeline_svg": record.get("timeline_svg"),
+            **({"flags": record["flags"]} if record.get("flags") else {}),
         }
         report["sandbox"] = record.get("sandbox") or report["sandbox"]
         report["counts"][name] = record.get("counts", [])

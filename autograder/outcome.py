@@ -44,6 +44,12 @@ class Outcome:
         tests = self.result.get("modules", {}).get(module, {}).get("tests", [])
         return list(tests) if isinstance(tests, list) else []
 
+    @property
+    def flags(self) -> list[str]:
+        """What the instructor should look at; it has no effect on the score."""
+        modules = self.result.get("modules", {})
+        return [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
+
     def percent(self, module: str) -> float:
         """What the suite gave a module, of 100."""
         entry = self.result.get("modules", {}).get(module, {})
@@ -80,6 +86,8 @@ class Outcome:
         }
         if self.message:
             report["message"] = self.message
+        if self.flags:
+            report["flags"] = self.flags
         if self.measured is not None:
             report["measured"] = self.measured
         return report

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from autograder.plausibility import Tally
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
 from autograder.sandbox import Limits, Sandbox
 from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
@@ -102,6 +103,7 @@ class Ranks:
         self._struck = ""  # the call that did not end
         self._once: dict[str, tuple[Any, set[int]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
+        self.tally = Tally()
 
     def call(
         self,
@@ -112,8 +114,12 @@ class Ranks:
         members: Sequence[int] | None = None,
         machine: Machine | str | None = None,
         seed: int | None = None,
+        states_work: bool = False,
     ) -> Result:
         """Call ``module:function`` on every rank; never raises for what student code does.
+
+        ``states_work``: the arguments let supplied layers declare more work than they do, so it
+        is not compared with the ranks' CPU time.
 
         A call that does not end is tried once more with twice the time, since the machine may
         have been busy. If that ends no better, later calls are not made at all: one hang must
@@ -132,6 +138,7 @@ class Ranks:
                 seed=seed,
                 timeout_s=timeout_s,
             )
+            self.tally.add(result, stated=states_work)
             if not isinstance(result.error, DeadlineError):
                 return result
         self._struck = f"{target} on {world_size} ranks"
@@ -379,5 +386,7 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         """Write the record, whole."""
+        if self.ranks is not None:
+            self.record.flags += self.ranks.tally.flags()
         content = json.dumps(asdict(self.record), allow_nan=False)
         write_atomically(Path(self.job.record), content.encode())

@@ -164,6 +164,9 @@ def print_report(
         console.print(_costly_table(costly))
     else:
         console.print("In the modules that were written, no test cost anybody points.")
+    for outcome in outcomes:
+        for flag in outcome.flags:
+            console.print(Text(f"Flagged: {printable(outcome.student)}, {printable(flag)}"))
     matches = alike(plan, outcomes, course)
     console.print()
     if not matches:

@@ -210,7 +210,11 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
         def step(timeout_s: float | None) -> None:
             stage.step()
             carry(0)
-            most = 60 + 3 * (stage.bytes_said + stage.bytes_got) // (pieces or 4096) + 3 * program.num_frames
+            most = (
+                60
+                + 3 * (stage.bytes_said + stage.bytes_got) // (pieces or 4096)
+                + 3 * program.num_frames
+            )
             assert stage.steps <= most, "the run doesn't end"
             assert network._held_bytes <= LIMITS.held_bytes + LIMITS.frame_bytes
             assert network._held_bytes >= 0
@@ -218,7 +222,7 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
 
         wires.carry = step  # type: ignore[method-assign]
         everyone = range(program.world_size)
-        outcome = network.call(dict.fromkeys(everyone, [codec.encode({})]), None, 300.0)
+        outcome = network.call({r: [codec.encode({})] for r in everyone}, None, 300.0)
         stage._listen()
         result = _result(outcome, tuple(everyone), used, seed)
         _look(result)
@@ -249,7 +253,9 @@ def _look(result: Result) -> None:
     assert min(sent_as_ring(result)) >= 0
     assert min(result.num_flops()) >= 0
     text = f"{result!r} {result.error} {open_request(result)} {result.unreceived} {result.output}"
-    text += result.timeline._repr_html_() + "".join(span.label for span in result.timeline.critical_path)
+    text += result.timeline._repr_html_() + "".join(
+        span.label for span in result.timeline.critical_path
+    )
     text.encode()
     one_line(text)
     json.dumps([result.makespan_s, sent_as_ring(result)], allow_nan=False)

@@ -48,9 +48,7 @@ def attack(data: Any, measured: bool = False) -> None:
         damage(program, rank, data.draw)
     order, pieces = data.draw(ORDER), data.draw(PIECES)
     machine = data.draw(st.sampled_from(["textbook", "zaratan", "laptop"]))
-    result = play(
-        program, order, pieces, seed=data.draw(SEED), machine=machine, measured=measured
-    )
+    result = play(program, order, pieces, seed=data.draw(SEED), machine=machine, measured=measured)
     blamed = getattr(result.error, "rank", None)
     ended = getattr(result.error, "type_name", "") == "ProcessEnded"  # the stage ends them all
     if isinstance(result.error, (LimitError, RankError)) and not ended:
