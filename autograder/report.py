@@ -164,9 +164,8 @@ def print_report(
         console.print(_costly_table(costly))
     else:
         console.print("In the modules that were written, no test cost anybody points.")
-    for outcome in outcomes:
-        for flag in outcome.flags:
-            console.print(Text(f"Flagged: {printable(outcome.student)}, {printable(flag)}"))
+    for line in flagged(outcomes):
+        console.print(Text(line))
     matches = alike(plan, outcomes, course)
     console.print()
     if not matches:
@@ -179,6 +178,15 @@ def print_report(
         names = ", ".join(printable(author) for author in group.authors)
         table.add_row(group.module, f"{group.ratio:.0%}", Text(names))
     console.print(table)
+
+
+def flagged(outcomes: Sequence[Outcome]) -> list[str]:
+    """What the instructor should look at; no score has changed for it."""
+    return [
+        f"Flagged: {printable(outcome.student)}, {printable(flag)}"
+        for outcome in outcomes
+        for flag in outcome.flags
+    ]
 
 
 def _costly_table(costly: Sequence[FailedTest]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from autograder.course import Course
 from autograder.feedback import page_of, render
 from autograder.outcome import Outcome
 from autograder.plausibility import BUSY_S, Tally, peak_flop_per_s
+from autograder.plugin import Job, Ranks, Recorder
+from autograder.report import flagged
 from ringside import Session
 
 RANKS = """
@@ -128,16 +131,18 @@ def test_unknown_cpu_time_says_nothing(session: Session) -> None:
     assert BUSY_S > 0
 
 
-@pytest.mark.sandbox
-def test_flag_reaches_the_report_and_not_the_student(tmp_path: Path) -> None:
+def test_flag_reaches_the_report_and_not_the_student(session: Session, tmp_path: Path) -> None:
     plan = assignments.load("a03_allreduce")
-    source = (Course.here().solution(plan.name) / "star.py").read_text(encoding="utf-8")
-    lie = "\nimport ringside\nringside.compute(num_flops=1e17)\n"
-    (tmp_path / "star.py").write_text(source + lie, encoding="utf-8")
-    graded = grading.grade_modules(plan.name, tmp_path, secret="s", modules=["star"], jobs=1)
-    entry = graded["modules"]["star"]
-    assert graded["error"] is None and entry["score"] == 100
-    assert entry["flags"] and "declared" in entry["flags"][0]
-    outcome = Outcome("ann", "graded", result=graded, modules={"star": source})
-    assert outcome.as_json(plan)["flags"] == [f"star: {flag}" for flag in entry["flags"]]
+    job = Job("star", str(session.folder), str(tmp_path / "record.json"), "s", "0", False)
+    recorder = Recorder(job)
+    recorder.ranks = Ranks(session, recorder.record, job)
+    assert recorder.ranks.call("work:lies", 3, ()).error is None
+    recorder.pytest_sessionfinish()
+    record = json.loads(Path(job.record).read_text())
+    report = grading._report(plan, ["star"], {"star": record})
+    (flag,) = report["modules"]["star"]["flags"]
+    outcome = Outcome("ann", "graded", result=report, modules={"star": ""})
+    assert outcome.as_json(plan)["flags"] == [f"star: {flag}"] and "rank 1 declared" in flag
     assert "CPU time" not in render(page_of(plan, outcome))
+    (line,) = flagged([outcome])
+    assert line.startswith("Flagged: ann, star: On 3 ranks, rank 1 declared")
