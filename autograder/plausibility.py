@@ -8,6 +8,10 @@ number of ranks:
     one rank works, all declare alike     its CPU time >= 0.5 s and >= 4 * the others' median,
                                           its FLOPs within 50 % of the others' median
 
+What it can't see: a lie of less than that, work that ranks take from each other in milliseconds,
+a rank that burns CPU time to look busy, and what supplied layers are told to declare
+(``stated``). So it accuses nobody: a person reads the module.
+
 A flag is a sentence for the instructor. It never changes a score, and students don't see it.
 """
 

@@ -12,7 +12,6 @@ import pytest
 
 from autograder import assignment as assignments
 from autograder import grading
-from autograder.course import Course
 from autograder.feedback import page_of, render
 from autograder.outcome import Outcome
 from autograder.plausibility import BUSY_S, Tally, peak_flop_per_s
