@@ -22,7 +22,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 	smpirun:libsimgrid-dev shellcheck:shellcheck slurmdbd:slurmdbd mariadbd:mariadb-server-core \
 	mariadb:mariadb-client-core
 
-.PHONY: help install system demo test test-fast build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
+.PHONY: help install system demo test test-fast fuzz build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -67,6 +67,9 @@ test: $(STAMP) system  ## every test
 
 test-fast: $(STAMP)  ## what needs no Slurm, no browser, no patience
 	@$(PY) -m pytest -m "not slow and not slurm and not browser" $(PYTEST_ARGS)
+
+fuzz: $(STAMP)  ## what reads students' bytes, against bytes that nobody should send; FUZZ_MINUTES=10
+	@$(PY) -m tests.fuzz.run
 
 build: $(STAMP)  ## solutions/ -> assignments/
 	@$(PY) -m autograder build

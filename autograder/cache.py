@@ -35,6 +35,7 @@ KIT_CODE = (
     "autograder/cgroups.py",
     "autograder/plugin.py",
     "autograder/scratch.py",
+    "autograder/plausibility.py",
     "autograder/sandbox.py",
     "autograder/sandbox_files.py",
     "autograder/sandbox_process.py",

@@ -54,7 +54,8 @@ def grade_modules(
 
     Returns:
         ``{"modules": {name: {"score", "max_score", "tests", "flags"}}, "sandbox", "counts",
-        "timeline_svg", "error"}``; an error is ours, and then no score counts.
+        "timeline_svg", "error"}``; an error is ours, and then no score counts. Flags are there
+        where something doesn't fit; they are for the instructor, and change no score.
     """
     plan = assignments.load(assignment)
     wanted = [spec.name for spec in plan.modules if modules is None or spec.name in set(modules)]
@@ -158,7 +159,7 @@ def _report(
             "max_score": SUITE_POINTS,
             "tests": tests,
             "timeline_svg": record.get("timeline_svg"),
-            "flags": record.get("flags", []),
+            **({"flags": record["flags"]} if record.get("flags") else {}),
         }
         report["sandbox"] = record.get("sandbox") or report["sandbox"]
         report["counts"][name] = record.get("counts", [])

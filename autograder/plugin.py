@@ -27,6 +27,7 @@ import pytest
 from autograder import whose_fault
 from autograder.course import Course
 from autograder.limits import Limits
+from autograder.plausibility import Tally
 from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
 from autograder.sandbox import Sandbox
 from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
@@ -112,6 +113,7 @@ class Ranks:
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
+        self.tally = Tally()
 
     def call(
         self,
@@ -122,8 +124,12 @@ class Ranks:
         members: Sequence[int] | None = None,
         machine: Machine | str | None = None,
         seed: int | None = None,
+        states_work: bool = False,
     ) -> Result:
         """Call ``module:function`` on every rank; never raises for what student code does.
+
+        ``states_work``: the arguments let supplied layers declare more work than they do, so it
+        is not compared with the ranks' CPU time.
 
         A call that does not end is tried once more with twice the time, since the machine may
         have been busy. If that ends no better, it is a strike, and after the last one later calls
@@ -139,16 +145,19 @@ class Ranks:
         begun = time.monotonic()
         options = {"members": members, "machine": machine, "seed": seed}
         try:
-            result = self._call(target, world_size, args, options)
+            result = self._call(target, world_size, args, options, states_work)
         finally:
             self._spent_s += time.monotonic() - begun
         self.made.append(whose_fault.Made(target, world_size, args, options, result))
         return result
 
-    def _call(self, target: str, world_size: int, args: Any, options: dict[str, Any]) -> Result:
+    def _call(
+        self, target: str, world_size: int, args: Any, options: dict[str, Any], states_work: bool
+    ) -> Result:
         first_s = self._limits.call_timeout_s
         for timeout_s in (first_s, self._limits.call_retry_factor * first_s):
             result = self._session.call(target, world_size, args, timeout_s=timeout_s, **options)
+            self.tally.add(result, stated=states_work)
             if not isinstance(result.error, DeadlineError):
                 return result
         self._struck.append(f"{target} on {world_size} ranks")
@@ -422,5 +431,7 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         """Write the record, whole."""
+        if self.ranks is not None:
+            self.record.flags += self.ranks.tally.flags()
         content = json.dumps(asdict(self.record), allow_nan=False)
         write_atomically(Path(self.job.record), content.encode())

@@ -125,6 +125,7 @@ class Outcome:
     collectives: list[CollectiveRecord]
     comm_calls: list[str]
     unreceived: list[str]
+    cpu_s: list[float | None] = field(default_factory=list)  # of each rank, by the kernel
 
 
 class Network:
@@ -273,8 +274,9 @@ class Network:
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
         recording = Recording(ops, sites, self.machine.name)
         return Outcome(
-            recording, bodies, error, output, self.collectives, self.comm_calls, unreceived
-        )
+            recording, bodies, error, output, self.collectives, self.comm_calls, unreceived,
+            [peer.cpu_s for peer in self.peers],
+        )  # fmt: skip
 
     def _lost(self, peer: Peer) -> None:
         """A rank's process ended."""
@@ -356,6 +358,7 @@ class Network:
     def _finish(self, peer: Peer, body: bytes | None, failure: RankError | None) -> None:
         self._hold(peer, len(body or b""))
         peer.body, peer.failure = body, failure
+        peer.note_cpu_time()
         peer.running = False
         self._num_running -= 1
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ringside import cpu_time
 from ringside.codec import Part
 from ringside.engine import Query
 from ringside.envelope import Envelopes
@@ -61,6 +62,9 @@ class Peer:
     text: bytearray = field(default_factory=bytearray)
     dropped: int = 0
     gone: bool = False
+    asked: bool = False  # whether the kernel will say whose the first bytes are
+    pid: int = 0  # its process, as the kernel says; 0 while that isn't known
+    spent_s: float = 0.0  # CPU time up to its last result
     # of the present call:
     ops: list[TraceOp] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
@@ -75,18 +79,25 @@ class Peer:
     query: Query | None = None
     body: bytes | None = None
     failure: RankError | None = None
+    cpu_s: float | None = None
 
     @property
     def blocked(self) -> bool:
         """Whether the rank has called and waits for an answer."""
         return self.called and not self.running
 
+    def note_cpu_time(self) -> None:
+        """Its result is here and it lives: what has the call cost it?"""
+        spent_s = cpu_time.spent_s(self.pid)
+        if spent_s is not None:
+            self.cpu_s, self.spent_s = spent_s - self.spent_s, spent_s
+
     def reset(self) -> None:
         """Forget the last call."""
         self.ops, self.sites, self.requests = [], [], {}
         self.sent, self.last_request, self.site = 0, 0, -1
         self.waiting, self.query, self.envelopes = (), None, Envelopes()
-        self.body, self.failure = None, None
+        self.body, self.failure, self.cpu_s = None, None, None
         self.called = self.running = False
         self.text, self.dropped = bytearray(), 0
 
@@ -170,7 +181,11 @@ class Peers:
     def _read(self, peer: Peer) -> None:
         into = memoryview(peer.partial)[peer.filled :] if peer.partial else self._view
         try:
-            size = peer.sock.recv_into(into)
+            if peer.asked:
+                size, peer.pid = cpu_time.receive(peer.sock, into)
+                peer.asked = False
+            else:
+                size = peer.sock.recv_into(into)
         except BlockingIOError:
             return
         except OSError:

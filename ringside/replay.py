@@ -22,11 +22,18 @@ def replay(
         latency_seed: scale each pair's latency by a factor drawn between 1/2 and 2.
 
     Raises:
-        TraceError: the trace can't end, because something waits for a message that was never sent.
+        TraceError: the trace can't end, because something waits for a message that was never sent;
+            or its operations contradict each other.
     """
     if not isinstance(trace, Trace):
         trace = Trace.load(trace)
-    timeline = time_trace(trace, Machine.load(machine), latency_seed=latency_seed)
+    used = Machine.load(machine)
+    try:
+        timeline = time_trace(trace, used, latency_seed=latency_seed)
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise TraceError(
+            f"the trace contradicts itself ({type(error).__name__}: {error})."
+        ) from error
     if timeline.unfinished:
         raise TraceError(
             f"the trace can't end: rank {timeline.unfinished[0]} waits for a message "

@@ -150,7 +150,9 @@ class Timeline:
         time = engine.threads[rank].clock
         ends = [{s.end: s for s in t.spans if s.end > s.start} for t in engine.threads]
         path: list[Span] = []
-        while time > 0:
+        seen: set[tuple[int, int]] = set()  # messages that take no time lead round in circles
+        while time > 0 and (rank, time) not in seen:
+            seen.add((rank, time))
             span = ends[rank].get(time)
             if span is None:  # nothing ended here: follow what this rank did before
                 earlier = [end for end in ends[rank] if end < time]
@@ -172,6 +174,7 @@ class Timeline:
 
     def _back_over(self, message: EngineMessage, time: int, path: list[Span]) -> tuple[int, int]:
         """Add a message's way, and whatever held it up at a port; return where that began."""
+        seen = {message}
         while True:
             label = f"{message.nbytes} bytes from rank {message.source} to rank {message.dest}"
             start = message.started
@@ -181,9 +184,10 @@ class Timeline:
             elif message.held_at_source is not None:
                 held = message.held_at_source
             path.append(Span(message.dest, start / PS, time / PS, "communication", label, ""))
-            if held is None or held is message:
+            if held is None or held in seen:
                 rank = message.source if message.posted >= message.received else message.dest
                 return rank, start
+            seen.add(held)
             message, time = held, start
 
     def _repr_html_(self) -> str:

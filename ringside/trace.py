@@ -29,6 +29,7 @@ import io
 import json
 import os
 import tempfile
+import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -37,6 +38,7 @@ from typing import Any, NamedTuple
 from ringside.errors import TraceError
 
 FORMAT = "ringside-trace"
+MAX_RANKS = 1 << 17  # of a trace in a file
 VERSION = 1
 
 
@@ -50,6 +52,9 @@ class Kind(IntEnum):
     POLL = 4
     COLLECTIVE = 5
     QUERY = 6  # a call that observes time, until the live network has answered it; never in a file
+
+
+_IN_FILES = frozenset(Kind) - {Kind.QUERY}
 
 
 class Op(NamedTuple):
@@ -131,17 +136,20 @@ class Trace:
                         f"{path}: version {header.get('version')} of the format; "
                         f"this kit reads {VERSION}."
                     )
-                world_size = int(header["world_size"])
+                world_size = header["world_size"]
+                if type(world_size) is not int or not 0 <= world_size <= MAX_RANKS:
+                    raise TraceError(f"{path}: world_size ({str(world_size)[:40]}) is impossible")
                 trace = cls(
                     world_size,
                     [[] for _ in range(world_size)],
-                    [Site(*site) for site in header["sites"]],
+                    [_site(*site) for site in header["sites"]],
                     str(header["machine"]),
                 )
                 for number, line in enumerate(lines, start=2):  # noqa: B007 - named in the error below
                     rank, *fields = json.loads(line)
-                    fields[7] = _as_tuple(fields[7])
-                    trace.ops[rank].append(Op(*fields))
+                    if type(rank) is not int or rank < 0:
+                        raise ValueError(f"no rank is {str(rank)[:40]}")
+                    trace.ops[rank].append(_op(fields, world_size))
         except FileNotFoundError:
             raise TraceError(f"{path}: no such trace file") from None
         except (
@@ -152,11 +160,30 @@ class Trace:
             IndexError,
             TypeError,
             StopIteration,
+            RecursionError,
+            zlib.error,
         ) as error:
-            if isinstance(error, TraceError):
-                raise
             raise TraceError(f"{path}: damaged at line {number or 1}: {error}") from None
         return trace
+
+
+def _site(call: Any, file: Any, line: Any) -> Site:
+    if not isinstance(call, str) or not isinstance(file, str) or type(line) is not int:
+        raise ValueError("a site is a call, a file and a line")
+    return Site(call, file, line)
+
+
+def _op(fields: list[Any], world_size: int) -> Op:
+    """An operation from a file, its fields of the types that the format gives them."""
+    kind, peer, tag, nbytes, comm, request, message, detail, site = fields
+    numbers = (kind, peer, tag, nbytes, request, message, site)
+    if not all(type(each) is int and abs(each) < 1 << 63 for each in numbers):
+        raise ValueError("an operation's numbers are whole, of 64 bits")
+    if kind not in _IN_FILES or not -1 <= peer < world_size or nbytes < 0:
+        raise ValueError(f"there is no operation of kind {kind} with rank {peer}")
+    if not isinstance(comm, str) or not isinstance(detail, list):
+        raise ValueError("a communicator is a text, and details are a list")
+    return Op(kind, peer, tag, nbytes, comm, request, message, _as_tuple(detail), site)
 
 
 def _as_tuple(value: Any) -> Any:

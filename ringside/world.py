@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside import codec
+from ringside import codec, cpu_time
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
@@ -103,6 +103,8 @@ class Result:
             at the last operator, and ``after_step``, after the last step of an optimizer. The
             kinds are parameters, gradients, optimizer, communication and activations. Empty for
             other runs.
+        cpu_s: per rank of the world, CPU time that the kernel charged to it for this call, of a
+            world's first call with the rank's start; None where it isn't known.
     """
 
     values: list[Any]
@@ -118,6 +120,7 @@ class Result:
     seed: int | None = None
     members: tuple[int, ...] = field(default=())
     memory: list[dict[str, Any]] = field(default_factory=list)
+    cpu_s: list[float | None] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
@@ -418,7 +421,7 @@ class Session:
             read, write = os.pipe()
             ours.setblocking(False)
             os.set_blocking(read, False)
-            world.peers.append(Peer(rank, ours, read))
+            world.peers.append(Peer(rank, ours, read, asked=cpu_time.ask(ours)))
             command = {
                 "spawn": self._spawn,
                 "front_end": world.front_end,
@@ -609,7 +612,7 @@ def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: in
     return Result(
         values, error, outcome.output, outcome.recording, machine, changed, aliased,
         outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
-        memory if any(memory) else [],
+        memory if any(memory) else [], outcome.cpu_s,
     )  # fmt: skip
 
 

@@ -65,7 +65,8 @@ def stepped(
     ]
     world_size = options.pop("world_size", p)
     arguments = [(params, own, buckets, lr, work) for own in per_rank]
-    result = ranks.call("trials:overlapped", world_size, arguments, **options)
+    scaled = bool(np.any(np.asarray(work) != 1.0))
+    result = ranks.call("trials:overlapped", world_size, arguments, states_work=scaled, **options)
     assert_ran(result, case)
     exact = [np.asarray(each, "float64") for each in params]
     wanted = oracle.train(
