@@ -7,6 +7,7 @@ nbgrader's own commands call, by ``nbgrader_config.py``:
                        WriteResults            in the place of Execute: outputs of the grade cells
                        SaveAutoGrades          nbgrader's: outputs -> gradebook
                        SaveExtraCredit         extra modules, which have no points of their own
+    formgrader         EscapeNames             before its page of a submission is made
     generate_feedback  FeedbackExporter        our page, from the autograded notebook
 
 nbgrader reads a grade cell's first ``execute_result`` as its score; no output, text, a negative
@@ -16,12 +17,14 @@ one escaped table as ``display_data``, then one finite, clamped number.
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nbconvert.exporters import Exporter, NotebookExporter
+from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
@@ -221,6 +224,18 @@ def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = nb.metadata[MARK]["outcome"]
     return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
+
+
+class EscapeNames(Preprocessor):
+    """Escapes names for nbgrader's formgrader, which writes them into its page as they are."""
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        for name in ("student", "first_name", "last_name"):
+            if resources.get(name):
+                resources[name] = html.escape(str(resources[name]))
+        return nb, resources
 
 
 class FeedbackExporter(Exporter):
