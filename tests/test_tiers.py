@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from autograder import sandbox
+from autograder import assignment, report, sandbox
 from autograder.cli import main
+from autograder.outcome import Outcome
 from autograder.sandbox import Tier
 from ringside import landlock
 from tests.unprivileged import run_unprivileged
@@ -90,3 +93,11 @@ def test_without_a_sandbox_nothing_is_graded_unless_submissions_are_trusted(
     assert "no sandbox works on this machine" in said.err
     assert "--trust-submissions" in said.err
     assert said.out == ""
+
+
+def test_the_table_of_scores_names_the_sandbox() -> None:
+    graded = Outcome("ada", "graded", result={"modules": {}, "sandbox": Tier.LANDLOCK})
+    screen = Console(width=120, file=io.StringIO())
+    screen.print(report.scores_table(assignment.load("a03_allreduce"), [graded]))
+    assert isinstance(screen.file, io.StringIO)
+    assert f"graded in: {Tier.LANDLOCK}" in screen.file.getvalue()
