@@ -47,6 +47,9 @@ c.LatePenalty.percent_per_day = 10.0
 c.LatePenalty.max_percent = 50.0
 c.LatePenalty.grace_s = 900.0
 
+# -- formgrader: names are text, not markup ------------------------------------------------------
+c.HTMLExporter.preprocessors = ["autograder.bridge.EscapeNames"]
+
 # -- feedback: one page of ours per submission ---------------------------------------------------
 c.GenerateFeedback.exporter_class = "autograder.bridge.FeedbackExporter"
 c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades"]

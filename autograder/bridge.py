@@ -8,6 +8,7 @@ nbgrader's own commands call, by ``nbgrader_config.py``:
                        SaveAutoGrades          nbgrader's: outputs -> gradebook
                        SaveExtraCredit         extra modules, which have no points of their own
                        SaveRecord              why points were given, for a later regrade
+    formgrader         EscapeNames             before its page of a submission is made
     generate_feedback  FeedbackExporter        our page, from the autograded notebook
 
 nbgrader reads a grade cell's first ``execute_result`` as its score; no output, text, a negative
@@ -22,6 +23,7 @@ in ``build/autograded`` is removed as the next one begins.
 from __future__ import annotations
 
 import fcntl
+import html
 import json
 import os
 import shutil
@@ -31,6 +33,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from nbconvert.exporters import Exporter, NotebookExporter
+from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
@@ -309,6 +312,18 @@ def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = nb.metadata[MARK]["outcome"]
     return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
+
+
+class EscapeNames(Preprocessor):
+    """Escapes names for nbgrader's formgrader, which writes them into its page as they are."""
+
+    def preprocess(
+        self, nb: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        for name in ("student", "first_name", "last_name"):
+            if resources.get(name):
+                resources[name] = html.escape(str(resources[name]))
+        return nb, resources
 
 
 class FeedbackExporter(Exporter):

@@ -11,8 +11,10 @@ import datetime
 import io
 import logging
 import os
+import re
 import sqlite3
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -329,20 +331,33 @@ def ask_for_a_person(course: Course, assignment: str, student: str) -> None:
         book.db.commit()
 
 
+# What begins a formula, in any width; spreadsheets of some countries end a cell at ; or a tab.
+_FORMULA = frozenset("=+-@|%\N{MINUS SIGN}")
+_ENDS_CELL = re.compile("([;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+_NOT_SEEN = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))  # controls, marks of order, spaces
+
+
 def safe_cell(value: object) -> object:
     """A cell that no spreadsheet takes for a formula: text that looks like one is quoted.
 
+    So is each part that a spreadsheet would take for a cell, were it told another separator.
+
     >>> safe_cell("=1+1"), safe_cell("ada"), safe_cell(-1.5)
     ("'=1+1", 'ada', -1.5)
+    >>> safe_cell("ada;\uff1d1")
+    "ada;'\uff1d1"
     """
     if isinstance(value, int | float):
         return value
-    text = str(value).replace("\x00", "")
-    return (
-        f"'{text}"
-        if text.lstrip()[:1] in ("=", "+", "-", "@", "|", "%") or text[:1] in ("\t", "\r", "\n")
-        else text
-    )
+    parts = _ENDS_CELL.split(str(value).replace("\x00", ""))
+    text = "".join(f"'{part}" if _begins_formula(part) else part for part in parts)
+    return f"'{text}" if text[:1] in ("\t", "\r", "\n") else text
+
+
+def _begins_formula(text: str) -> bool:
+    """Whether the first character that one sees begins a formula."""
+    seen = (each for each in text if unicodedata.category(each) not in _NOT_SEEN)
+    return unicodedata.normalize("NFKC", next(seen, ""))[:1] in _FORMULA
 
 
 def write_csv(path: Path, columns: tuple[str, ...], table: list[dict[str, object]]) -> None:

@@ -33,6 +33,9 @@ def scores_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
     table.add_column("late", justify="right")
     for outcome in outcomes:
         table.add_row(*_score_cells(plan, outcome))
+    tiers = sorted({str(o.result["sandbox"]) for o in outcomes if o.result.get("sandbox")})
+    if tiers:
+        table.caption, table.caption_justify = f"graded in: {', '.join(tiers)}", "left"
     return table
 
 

@@ -283,9 +283,30 @@ def _proportional(pid: int) -> int:
             for line in file:
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) * 1024
-    except OSError:  # gone, or not ours to read: then the resident size is the safe side
-        return _resident(pid)
+    except OSError:
+        return _unshared(pid)
     return 0
+
+
+def _unshared(pid: int) -> int:
+    """A bound on what a process has for itself, where the kernel doesn't show it to us.
+
+    A fork has its parent's pages until it writes to them, which is a page fault each; what it
+    asks for besides makes it larger than its parent. Pages of files are the libraries'.
+    """
+    state = _state(pid)
+    grown = _anonymous(pid) - (_anonymous(state[1]) if state is not None else 0)
+    return min(_resident(pid), max(0, grown) + _faults(pid) * _PAGE_BYTES)
+
+
+def _anonymous(pid: int) -> int:
+    """Resident bytes that are no file's."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            words = file.read().split()
+        return (int(words[1]) - int(words[2])) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
 
 
 _HAS_CHILDREN_FILE = os.path.exists("/proc/self/task") and any(

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from ringside.checking import (
     one_line,
 )
 from ringside.checking import verify as check
+from ringside.errors import DeadlineError
 
 KIT = Path(__file__).resolve().parent.parent
 SOLUTION = KIT / "solutions" / "a03_allreduce"
@@ -216,6 +218,24 @@ def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
         assert ranks.world_sizes == {2, 3}
         ranks.once("b", run)
     assert made == [job.rng("a").integers(1 << 40), job.rng("b").integers(1 << 40)]
+
+
+def test_every_strike_is_tried_twice_and_after_the_last_nothing_is_run(tmp_path):
+    asked = []
+
+    class Hangs:
+        def call(self, target, world_size, args, *, timeout_s, **options):
+            asked.append((target, timeout_s))
+            return SimpleNamespace(error=DeadlineError(timeout_s, ()))
+
+    bounds = {"strikes": 2, "call_timeout_s": 3.0, "call_retry_factor": 4.0}
+    job = Job("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)
+    ranks = Ranks(Hangs(), Record("m"), job)
+    for name in ("m:f", "m:g"):
+        ranks.call(name, 2, ())
+    with pytest.raises(Verdict, match=r"an earlier call did not end \(m:f on 2 ranks\)"):
+        ranks.call("m:h", 2, ())
+    assert asked == [("m:f", 3.0), ("m:f", 12.0), ("m:g", 3.0), ("m:g", 12.0)]
 
 
 # -- the checks that public and hidden tests share -------------------------------------------------

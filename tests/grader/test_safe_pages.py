@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
+import itertools
+import json
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
-from autograder import cluster_run, feedback, svg
+from autograder import cluster_run, feedback, gradebook, pipeline, svg
 from autograder.assignment import Assignment
+from autograder.course import Course
 from autograder.outcome import Outcome
 from tests.browser import CHROMIUM, Browser
 
-from .payloads import Trap, payloads
+from .conftest import KIT, NAME
+from .payloads import Payload, Trap, as_notebook_outputs, payloads
 
 pytestmark = [
     pytest.mark.browser,
@@ -146,3 +157,131 @@ def test_a_drawing_with_a_payload_in_it_is_shapes_and_words_or_nothing(
     for name, found in trap.visit(browser, pages).items():
         assert found.harm == [], name
         assert {kind.partition("[")[0] for kind in found.kinds} - svg.ELEMENTS <= {"body"}, name
+
+
+# -- nbgrader's own pages --------------------------------------------------------------------------
+
+STUDENT = "<img src=x onerror=alert`student`>&amp;$\\href{javascript:x}{y}$"
+# MathJax reads the page for formulas, but not in these.
+READ_BY_MATHJAX = """[...document.querySelectorAll('#notebook *')].filter(one =>
+  [...one.childNodes].some(each => each.nodeType === 3 && each.data.includes('\\\\href')) &&
+  !one.closest('pre, code, .tex2jax_ignore, script, style, textarea')).map(one => one.outerHTML)"""
+
+
+def submission_full_of(notebook: nbformat.NotebookNode, found: list[Payload]) -> bytes:
+    """A notebook with payloads wherever a notebook has room, in text that a person reads too."""
+    everything = "\n\n".join(payload.text for payload in found)
+    notebook.metadata["title"] = everything
+    notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": everything}
+    notebook.metadata["kernelspec"]["display_name"] = everything
+    for cell, payload in zip(notebook.cells, itertools.cycle(found), strict=False):
+        cell.id = re.sub(r"\W", "-", payload.name)
+        cell.metadata["tags"] = [payload.text]
+        cell.metadata["name"] = everything
+        if cell.cell_type == "code":
+            cell.outputs = as_notebook_outputs(payload)
+        else:
+            cell.attachments = {payload.text: {"image/svg+xml": payload.text}}
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if grade_id in ("one", "two", "words"):
+            cell.source = f"%%writefile {grade_id}.py\n" * (grade_id != "words") + everything
+        elif grade_id is None:
+            cell.source = everything
+    return json.dumps(notebook).encode()
+
+
+def grader_full_of(found: list[Payload]) -> pipeline.Grader:
+    """A grader whose sentences repeat what students said."""
+
+    def grade(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        tests = [
+            {"name": each.text, "kind": "values", "points": 1.0, "earned": 0.0, "seconds": 0.1,
+             "message": each.text, "detail": each.text, "reproduce": each.text}
+            for each in found
+        ]  # fmt: skip
+        return {"score": 0.0, "max_score": 100.0, "tests": tests, "sandbox": "", "error": None}
+
+    return grade
+
+
+@contextlib.contextmanager
+def formgrader(course: Course) -> Iterator[str]:
+    """nbgrader's formgrader for a course: its address."""
+    settings = (KIT / "nbgrader_config.py").read_text()
+    (course.root / "nbgrader_config.py").write_text(settings)
+    home = course.root / "home"
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("JUPYTER")}
+    for name in ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+        ours[name] = str(home / name)
+    extensions = "{'nbgrader.server_extensions.formgrader': True}"
+    words = ["--no-browser", "--allow-root", "--ServerApp.port=0", "--ServerApp.token="]
+    words += [f"--ServerApp.jpserver_extensions={extensions}"]
+    log = course.root / "server.log"
+    with log.open("w") as stream:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyter", "server", *words],
+            cwd=course.root,
+            env={**ours, "PYTHONPATH": str(KIT)},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + 120
+        while not (told := re.search(r"http://[\w.]+:(\d+)/", log.read_text())):
+            assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{told[1]}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
+def test_the_formgrader_shows_every_payload_as_text(
+    plan: Assignment,
+    course: Course,
+    trap: Trap,
+    browser: Browser,
+    notebook: Callable[..., nbformat.NotebookNode],
+    hand_in: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    course.source(NAME).parent.mkdir(parents=True)
+    course.source(NAME).symlink_to(Course(kit=course.kit, root=course.kit).source(NAME))
+    gradebook.register(plan, course, tmp_path / "scratch")
+    word = [Payload("word", "a word\n\nand another")]
+    for student, found in (("ada", word), (STUDENT, payloads(trap.outside))):
+        hand_in(student, submission_full_of(notebook(), found), README__md="x")
+        monkeypatch.setattr(pipeline, "suite_grader", lambda _, f=found, **__: grader_full_of(f))
+        gradebook.autograde(course, NAME, student)
+    gradebook.name_students(course, {STUDENT: (STUDENT, STUDENT)})
+    with gradebook.open_gradebook(course) as book:
+        ids = {
+            student: book.find_submission_notebook(NAME, NAME, student).id
+            for student in ("ada", STUDENT)
+        }
+    with formgrader(course) as address:
+        kinds = {}
+        for student, number in ids.items():
+            browser.open(f"{address}/formgrader/submissions/{number}/")
+            browser.wait("document.querySelectorAll('.nbgrader_cell').length > 4")
+            # nbgrader's page itself asks for MathJax.
+            found = trap.try_page(browser, root="#notebook-container", allowed=address)
+            kinds[student] = {kind for kind in found.kinds if not kind.startswith("span[")}
+            assert [each for each in found.harm if "cdnjs.cloudflare.com" not in each] == []
+            assert browser.ask(READ_BY_MATHJAX) == []
+        assert kinds[STUDENT] - kinds["ada"] == set()
+        shown = browser.ask("document.querySelector('#notebook-container').textContent")
+        for name in ("script", "mutation_math", "markdown_image", "math_href"):
+            assert f"alert`{name}`" in shown or f"{trap.outside}/{name}" in shown, name
+        for page in (
+            "manage_submissions/a99_toy", "manage_students", "gradebook/a99_toy/a99_toy",
+        ):  # fmt: skip
+            browser.open(f"{address}/formgrader/{page}")
+            browser.wait("document.body.textContent.includes('onerror')")
+            assert (
+                trap.try_page(browser, root="main, .container-fluid table", allowed=address).harm
+                == []
+            )
