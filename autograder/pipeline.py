@@ -151,6 +151,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.store = cache.Store(self.course.results)
+        scratch.sweep()
         self._stopped = threading.Event()
         self._broken: set[str] = set()  # modules whose suite has failed through all tries
 
