@@ -56,6 +56,13 @@ def grade(folder: Path) -> dict[str, Any]:
     return {"status": status, "said": out.getvalue()}
 
 
+def grade_and_leave(folder: Path) -> dict[str, Any]:
+    try:
+        return grade(folder)
+    finally:
+        scratch.leave()  # what is open can't be unmounted
+
+
 def main(folder: Path) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     course, hand_in = Course.here(), folder / "ada"
@@ -71,8 +78,7 @@ def main(folder: Path) -> dict[str, Any]:
     temporary.mkdir()
     scratch.leave()
     tempfile.tempdir = str(temporary)
-    scene("temporary files", temporary, 0, lambda: grade(hand_in))
-    scratch.leave()
+    scene("temporary files", temporary, 0, lambda: grade_and_leave(hand_in))
     found["again"] = grade(hand_in)
 
     def autograde() -> str:
