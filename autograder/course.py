@@ -6,6 +6,7 @@ root/build/source/<assignment>/          nbgrader's instructor version, generate
 root/build/{submitted,autograded,feedback}/<student>/<assignment>/
 root/build/receipts/<assignment>.csv     when each submission arrived, by our clock
 root/build/results/                      graded results, by hash
+root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
 root/course_secret.txt                   seeds the hidden inputs; not in git
 """

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, receipt, scratch
+from autograder import cache, receipt, scratch, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -191,6 +191,7 @@ class Session:
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
+                suite_process.close()  # what still runs would keep us for minutes
                 raise
         return found
 
