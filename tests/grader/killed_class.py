@@ -7,7 +7,7 @@ writes nbgrader's gradebook. Each is killed in a phase that was chosen before, a
 at random in it, alone or with all its processes, and the next one resumes::
 
     start      a sandbox is being set up: bubblewrap is there, no Python is in it yet
-    suite      a suite is under way: a Python runs in a suite's sandbox
+    suite      a suite is under way: its ranks run in a sandbox
     store      a result is being written: before its fsync, before and after its rename
     gradebook  before the n-th statement or commit of the gradebook
     any        after a time, whatever happens then
@@ -136,13 +136,15 @@ class Instruments:
 
 
 def look(pid: int) -> dict[str, int]:
-    """Sandboxes of a grader at this moment: being set up, and with a Python inside."""
+    """Sandboxes of a grader at this moment: being set up, and with ranks inside."""
     found = {"start": 0, "suite": 0}
     for process in descendants(ProcessId.of(pid)):
         with contextlib.suppress(OSError):
             if command(process.pid) == "bwrap" and command(parent(process.pid)) != "bwrap":
                 inside = [command(each.pid) for each in descendants(process)]
-                found["suite" if any("python" in each for each in inside) else "start"] += 1
+                pythons = sum("python" in each for each in inside)
+                found["start"] += pythons == 0
+                found["suite"] += pythons >= 2  # one starts ranks, and ranks are there
     return found
 
 

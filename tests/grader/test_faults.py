@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -368,6 +369,24 @@ def test_an_nbgrader_that_was_interrupted_goes_on_where_it_was(
     assert ("Removing what a run that was stopped has left" in output) == (number == signal.SIGKILL)
     assert "Skipping existing assignment" in output  # ada's is whole
     assert scores(registered) == {"ada": 30.0, "bob": 9.0}
+
+
+def test_half_a_feedback_page_is_made_anew_and_a_whole_one_is_not(
+    graded_book: Course, notebook: Notebook, hand_in: HandIn
+) -> None:
+    hand_in("bob", notebook())
+    gradebook.autograde(graded_book, NAME)
+    gradebook.generate_feedback(graded_book, NAME)
+    ada, bob = (graded_book.build / "feedback" / n / NAME / f"{NAME}.html" for n in ("ada", "bob"))
+    whole, before = ada.read_bytes(), bob.stat().st_mtime_ns
+    ada.chmod(0o644)
+    ada.write_bytes(whole[:-200])
+    gc.collect()  # the exporters of before hold the course until they go
+    config, coursedir = gradebook._directory(graded_book)
+    coursedir.assignment_id = NAME
+    gradebook.GenerateFeedback(coursedir=coursedir, config=config).start()
+    assert ada.read_bytes() == whole
+    assert bob.stat().st_mtime_ns == before
 
 
 # -- temporary files ---------------------------------------------------------------------------
