@@ -17,7 +17,7 @@ one escaped table as ``display_data``, then one finite, clamped number.
 
 A fault of ours raises: nbgrader keeps the grade that was there before, and a first grade waits.
 ``nbgrader autograde`` passes over what is there already; so what a run that was killed has left
-in ``build/autograded`` is removed as the next one begins.
+in ``build/autograded`` or ``build/feedback`` is removed as the next one begins.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import json
 import os
 import shutil
 import weakref
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -119,24 +120,7 @@ class RebuildExporter(NotebookExporter):
         except gradebook.GradebookError as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
-        for folder in self._unfinished(converter):
-            converter.log.warning("Removing what a run that was stopped has left: %s", folder)
-            shutil.rmtree(folder)
-
-    def _unfinished(self, converter: Any) -> list[Path]:
-        """Folders below ``autograded`` whose notebook holds no result, if nobody else grades."""
-        root = Path(converter.coursedir.root)
-        (root / "build").mkdir(parents=True, exist_ok=True)
-        lock = os.open(root / "build", os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, lock)  # held while this grading lasts
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return []
-        except OSError:  # folders can't be locked there: then one grading at a time is the rule
-            pass
-        places = [Path(converter._format_dest(*_names(place))) for place in converter.assignments]
-        return [place for place in places if place.is_dir() and not _holds_result(place)]
+        _clear_unfinished(self, _holds_result)
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kw: Any
@@ -173,9 +157,33 @@ class RebuildExporter(NotebookExporter):
         return rebuilt.notebook
 
 
-def _names(submitted: str) -> tuple[str, str]:
-    """The assignment and the student of a folder of the submitted tree."""
-    return Path(submitted).name, Path(submitted).parent.name
+def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
+    """Remove what a run that was killed has left of the folders to be made, if nobody else runs.
+
+    nbgrader passes over a folder that is there.
+    """
+    converter = exporter.parent
+    root = Path(converter.coursedir.root)
+    (root / "build").mkdir(parents=True, exist_ok=True)
+    lock = os.open(root / "build", os.O_RDONLY | os.O_CLOEXEC)
+    weakref.finalize(exporter, os.close, lock)  # held while this run lasts
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    except OSError:  # folders can't be locked there: then one run at a time is the rule
+        pass
+    for source in map(Path, converter.assignments):  # <student>/<assignment>
+        folder = root / converter._format_dest(source.name, source.parent.name)
+        if folder.is_dir() and not whole(folder):
+            converter.log.warning("Removing what a run that was stopped has left: %s", folder)
+            shutil.rmtree(folder)
+
+
+def _is_page(folder: Path) -> bool:
+    """Whether a feedback folder's page was written to its end."""
+    path = folder / f"{folder.name}.html"
+    return path.is_file() and path.read_bytes().rstrip().endswith(b"</html>")
 
 
 def _holds_result(folder: Path) -> bool:
@@ -328,6 +336,11 @@ class EscapeNames(Preprocessor):
 
 class FeedbackExporter(Exporter):
     """Our page in the place of nbgrader's, which shows what students wrote unsanitised."""
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)  # type: ignore[no-untyped-call]
+        if hasattr(self.parent, "assignments"):
+            _clear_unfinished(self, _is_page)
 
     def _file_extension_default(self) -> str:
         return ".html"

@@ -7,6 +7,7 @@ root/build/{submitted,autograded,feedback}/<student>/<assignment>/
 root/build/receipts/<assignment>.csv     when each submission arrived, by our clock
 root/build/extensions.csv                who has more time: student, assignment, days
 root/build/results/                      graded results, by hash
+root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
 root/course_secret.txt                   seeds the hidden inputs; not in git
 """

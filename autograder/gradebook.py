@@ -26,7 +26,6 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins import ExportPlugin
 from nbgrader.utils import capture_log, parse_utc, temp_attrs
-from sqlalchemy.exc import DatabaseError
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
@@ -201,8 +200,11 @@ def open_gradebook(course: Course) -> Iterator[Any]:
     try:
         with tools_on_path(), Gradebook(f"sqlite:///{course.database}", "ringside") as book:
             yield book
-    except DatabaseError as error:
-        raise _refused(course.database, str(error.orig)) from error
+    except Exception as error:
+        cause = getattr(error, "orig", None)  # SQLAlchemy's errors wrap those of SQLite
+        if not isinstance(cause, sqlite3.Error):
+            raise
+        raise _refused(course.database, str(cause)) from error
 
 
 def autograde(course: Course, assignment: str, student: str = "*") -> str:

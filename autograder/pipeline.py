@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, late, limits, scratch
+from autograder import cache, late, limits, scratch, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -151,6 +151,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.store = cache.Store(self.course.results)
+        scratch.sweep()
         self._stopped = threading.Event()
         self._broken: set[str] = set()  # modules whose suite has failed through all tries
 
@@ -200,6 +201,7 @@ class Session:
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
+                suite_process.close()  # what still runs would keep us for minutes
                 raise
         return found
 

@@ -18,11 +18,12 @@ import shutil
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["folder", "fresh", "join", "leave", "new"]
+__all__ = ["folder", "fresh", "join", "leave", "new", "sweep"]
 
 PREFIX = "ringside-run-"
 
@@ -42,7 +43,7 @@ def folder() -> Path:
     """This run's folder; made, and dead runs' folders removed, when it is first asked for."""
     with _taking:
         if not _held:
-            _sweep(Path(tempfile.gettempdir()))
+            sweep()
             _held.append(_make())
         return _held[0].folder
 
@@ -77,13 +78,19 @@ def join(run: Path) -> bool:
 
 
 @atexit.register
-def leave() -> None:
-    """Give the folder up, and remove it if nobody else uses it."""
+def leave(patience_s: float = 0.0) -> None:
+    """Give the folder up, and remove it if nobody else uses it.
+
+    Args:
+        patience_s: how long to wait for others that are about to end.
+    """
     with _taking:
         while _held:
             held = _held.pop()
             if held.owner == os.getpid():
-                _remove(held.folder, held.lock)
+                end = time.monotonic() + patience_s
+                while not _remove(held.folder, held.lock) and time.monotonic() < end:
+                    time.sleep(0.01)
             os.close(held.lock)
 
 
@@ -98,9 +105,9 @@ def _make() -> _Held:
             os.close(lock)
 
 
-def _sweep(place: Path) -> None:
+def sweep() -> None:
     """Remove what runs have left that were killed with all their processes."""
-    for run in place.glob(f"{PREFIX}*"):
+    for run in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             status = run.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
@@ -111,9 +118,11 @@ def _sweep(place: Path) -> None:
                     os.close(lock)
 
 
-def _remove(run: Path, lock: int) -> None:
-    if _take(lock, fcntl.LOCK_EX):
+def _remove(run: Path, lock: int) -> bool:
+    alone = _take(lock, fcntl.LOCK_EX)
+    if alone:
         shutil.rmtree(run, ignore_errors=True)
+    return alone
 
 
 def _open(run: Path) -> int:

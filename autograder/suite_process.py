@@ -38,6 +38,8 @@ __all__ = ["close", "run"]
 _KIT = Path(__file__).resolve().parent.parent
 _START = "from autograder.suite_process import serve; serve({fd}, {scratch!r})"
 _KEEP_BYTES = 1 << 20
+_GOODBYE = b"null\n"  # in the place of a request; a grader that was killed says none
+_DYING_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -123,6 +125,9 @@ class _Nursery:
         raise RuntimeError("the process that starts suites has ended; its message is above.")
 
     def close(self) -> None:
+        if self.owner == os.getpid():
+            with self._lock, contextlib.suppress(OSError):
+                self._control.sendall(_GOODBYE)
         self._control.close()
         if self.owner == os.getpid():
             self._process.wait()
@@ -173,9 +178,12 @@ def serve(fd: int, run: str) -> None:
         return _refuse(control, error)
     gc.collect()
     gc.freeze()  # what is there now stays in pages that all suites share
-    own, children = os.getpid(), set[int]()
+    own, children, dying_s = os.getpid(), set[int](), _DYING_S
     try:
         for request, output in _requests(control):
+            if request is None:
+                dying_s = 0.0
+                break
             children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
             try:
                 warm_sandbox.start(request["warm"])
@@ -207,7 +215,7 @@ def serve(fd: int, run: str) -> None:
         for pid in children:
             os.waitpid(pid, 0)
         warm_sandbox.stop()
-        scratch.leave()
+        scratch.leave(dying_s)  # the grader may not be all gone yet
 
 
 def _refuse(control: socket.socket, error: Exception) -> None:
@@ -216,8 +224,8 @@ def _refuse(control: socket.socket, error: Exception) -> None:
         control.sendall(f"!{type(error).__name__}: {error}".encode()[: 1 << 12])
 
 
-def _requests(control: socket.socket) -> Iterator[tuple[dict[str, Any], int]]:
-    """One at a time: the grader waits for the answer before it asks again."""
+def _requests(control: socket.socket) -> Iterator[tuple[dict[str, Any] | None, int]]:
+    """One at a time: the grader waits for the answer before it asks again. None is its goodbye."""
     while True:
         try:
             text, held, _, _ = socket.recv_fds(control, 1 << 16, 1)
@@ -228,7 +236,7 @@ def _requests(control: socket.socket) -> Iterator[tuple[dict[str, Any], int]]:
             return
         if not text:
             return
-        yield json.loads(text), held[0]
+        yield json.loads(text), held[0] if held else -1
 
 
 def _become(request: dict[str, Any], output: int, nursery: int) -> None:

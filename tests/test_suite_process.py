@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -63,6 +64,21 @@ def test_a_nursery_that_has_died_is_replaced(tmp_path):
     output = suite_process.run(["test_it.py"], tmp_path, 60)
     assert "1 passed" in output
     assert suite_process._nursery() is not first
+
+
+def test_a_suite_ends_with_its_nursery_and_the_grader_hears_of_it(tmp_path):
+    pid = tmp_path / "pid"
+    (tmp_path / "test_it.py").write_text(SLEEPER.format(pid=str(pid)))
+    outputs = []
+    grader = threading.Thread(
+        target=lambda: outputs.append(suite_process.run(["test_it.py"], tmp_path, 600))
+    )
+    grader.start()
+    wait_for(lambda: pid.exists() and pid.read_text())
+    os.kill(suite_process._nursery()._process.pid, signal.SIGKILL)
+    grader.join(30)
+    assert len(outputs) == 1 and "passed" not in outputs[0] and "killed" not in outputs[0]
+    wait_for(lambda: not runs(int(pid.read_text())))
 
 
 def test_nothing_runs_on_when_the_grader_is_killed(tmp_path):
