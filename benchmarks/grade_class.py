@@ -127,6 +127,10 @@ class Class:
         kept = [line for line in lines if not line.strip().startswith(("### ", "# fails:"))]
         return "\n".join(kept)
 
+    def stored(self) -> int:
+        """The number of modules whose results are kept."""
+        return len(list(self.course.results.glob("*/*.json")))
+
     def read(self, name: str) -> dict[str, Any]:
         """What was noted under this name; nothing if nothing was."""
         try:
@@ -179,9 +183,8 @@ def grade(each: Class, jobs: int) -> dict[str, Any]:
     if child.returncode:
         raise SystemExit(f"grading {each.folder.name} ended with status {child.returncode}")
     submissions = json.loads(record.read_text())["submissions"]
-    sources = set((each.course.results).glob("*/*.json"))
-    now |= {"done": True, "scores": sorted(each["score"] for each in submissions)}
-    now |= {"modules": sum(len(each["modules"]) for each in submissions), "graded": len(sources)}
+    now |= {"done": True, "scores": sorted(one["score"] for one in submissions)}
+    now |= {"modules": sum(len(one["modules"]) for one in submissions), "graded": each.stored()}
     each.write("spent.json", now)
     return now
 
@@ -260,8 +263,11 @@ def gradebook(each: Class) -> dict[str, float]:
     (course.root / "nbgrader_config.py").write_text(config, encoding="utf-8")
     with tempfile.TemporaryDirectory() as scratch:
         book.register(plan, course, Path(scratch))
+    before = each.stored()
     first = autograde(each, ["--student=s000"])
     rest = autograde(each, ["--force"])
+    if each.stored() != before:
+        raise SystemExit("nbgrader graded anew: the kit has been changed. Remove the folder.")
     share = {name: (rest[name] - first[name]) / max(1, each.students - 1) for name in first}
     share |= {f"start_{name}": first[name] for name in first}
     each.write("nbgrader.json", share)
