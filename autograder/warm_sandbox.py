@@ -138,6 +138,7 @@ def _start(kind: str) -> Host:
     if not keeper:
         try:
             _close_all_but(theirs.fileno(), held.fileno())
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a nursery's is ignored, a program's not
             with contextlib.suppress(BrokenPipeError):
                 held.send(bytes([_keep(kind, folder, theirs, held)]))
             held.recv(1)

@@ -41,7 +41,9 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def host():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the process that starts suites
     warm_sandbox.start(["mpi"])
+    signal.signal(signal.SIGINT, before)
     yield warm_sandbox.known["mpi"]
     warm_sandbox.stop()
 
