@@ -274,17 +274,14 @@ def test_an_array_that_is_refused_is_nobodys_result(
 def test_results_of_another_kit_do_not_count_and_the_node_is_named(
     tmp_path: Path, cluster: PretendedCluster, grade: Grade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = array_task.cli.main
+    real = array_task.run
 
-    def elsewhere(words: list[str]) -> int:
-        monkeypatch.setenv("RINGSIDE_COURSE_SECRET", "the nodes' own")
-        try:
-            return real(words)
-        finally:
-            monkeypatch.delenv("RINGSIDE_COURSE_SECRET")
+    def elsewhere(*what: Any) -> int:
+        with monkeypatch.context() as there:
+            there.setenv("RINGSIDE_COURSE_SECRET", "the nodes' own")
+            return real(*what)
 
-    monkeypatch.setattr(array_task.cli, "main", elsewhere)
-    monkeypatch.setattr(array_task, "key", lambda *_: "another")
+    monkeypatch.setattr(array_task, "run", elsewhere)
     (reason,) = grade(hand_in(tmp_path, "anna")).values()
     assert "has another kit or another course secret" in reason
     assert len(cluster.arrays) == 1
