@@ -115,7 +115,7 @@ def test_ctrl_c_and_a_kill_leave_the_array_and_the_next_grader_follows_it(scenes
     scenes.slurm.kill(second, signal.SIGKILL)
     second.communicate(timeout=120)
 
-    third = scenes.again("killed")
+    third = scenes.again("killed", "--set", ON_NODE_3)
     scenes.slurm.listen(third, f"job {job_id} of an earlier grading goes on")
     scenes.go("killed")
     said, students = scenes.end("killed")
