@@ -86,6 +86,7 @@ class ClusterClass:
         self._tries: dict[str, int] = {}
         self._given_up: set[str] = set()
         self._avoid: set[str] = set()  # nodes that can't grade
+        self._had_memory = ""  # each core of a task that ran out of it, where Slurm chose it
         self._more = True  # whether the site lets a second try have more time and memory
         self._asks_more = False  # whether the array at hand asks for it
         self._keys = {each.student: self.session.keys(each) for each in self.submissions}
@@ -164,6 +165,7 @@ class ClusterClass:
         if careful:  # some had a task that ended by a fault: each is alone in its task
             each = -(-len(left) // most)
         if self._asks_more:
+            settings["memory_per_cpu"] = settings["memory_per_cpu"] or self._had_memory
             settings |= cluster_ends.doubled(settings)
         if self._asks_more and self._avoid:
             directives.append(f"--exclude={','.join(sorted(self._avoid))}")
@@ -241,6 +243,8 @@ class ClusterClass:
             if self.missing(each.student):
                 self._take(each.student, judge.verdict(number))
         self._avoid |= judge.unfit
+        short = [each.look for each in ends.values() if each.end == "out of memory"]
+        self._had_memory = next((look.memory_per_cpu for look in short), "")
         for line in judge.differences():
             self.say(line)
 

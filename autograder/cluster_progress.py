@@ -27,19 +27,16 @@ class Progress:
     def heard(self, looks: Mapping[int, Look]) -> None:
         """Take what Slurm says of the tasks now."""
         now_s = time.monotonic()
-        running = sum(look.state in ("RUNNING", "COMPLETING") for look in looks.values())
-        what = self.line(looks, now_s)
-        all_done = not any(look.state in slurm.GOES_ON for look in looks.values())
-        if what == self._said or not looks or (not running and not all_done and self._said):
-            return
-        if all_done or now_s - self._said_s >= _EVERY_S:
-            self.say(f"job {self.job_id}: {what}")
+        done = len(self.array.records())
+        what = self.line(looks, done)
+        ended = not any(look.state in slurm.GOES_ON for look in looks.values())
+        if looks and what != self._said and (ended or now_s - self._said_s >= _EVERY_S):
+            left = "" if ended else self._left(done, now_s - self._begun_s)
+            self.say(f"job {self.job_id}: {what}{left}")
             self._said, self._said_s = what, now_s
 
-    def line(self, looks: Mapping[int, Look], now_s: float) -> str:
-        """``12 of 30 done; tasks: 1 failed, 4 run, 3 wait; 3.2 a minute, 6 min left``"""
-        count, done = len(self.array.submissions), len(self.array.records())
-        words = [f"{done} of {count} done"]
+    def line(self, looks: Mapping[int, Look], done: int) -> str:
+        """``12 of 30 done; tasks: 1 failed, 4 run, 3 wait (other jobs go first)``"""
         running = sum(look.state in ("RUNNING", "COMPLETING") for look in looks.values())
         waiting = [look for look in looks.values() if look.state == "PENDING"]
         failed = sum(look.state not in slurm.GOES_ON | {"COMPLETED"} for look in looks.values())
@@ -52,14 +49,16 @@ class Progress:
             ((reason, _),) = Counter(look.reason for look in waiting).most_common(1)
             why = refusals.waits(reason)
             tasks.append(f"{len(waiting)} wait{f' ({why})' if why else ''}")
-        if tasks:
-            words.append(f"tasks: {', '.join(tasks)}")
-        since_s = now_s - self._begun_s
-        rate = (done - self._at_first) / since_s if since_s > 0 else 0.0
-        if 0 < done < count and rate > 0 and (running or waiting):
-            left_s = (count - done) / rate
-            words.append(f"{60 * rate:.3g} a minute, {_duration(left_s)} left")
-        return "; ".join(words)
+        told = f"; tasks: {', '.join(tasks)}" if tasks else ""
+        return f"{done} of {len(self.array.submissions)} done{told}"
+
+    def _left(self, done: int, since_s: float) -> str:
+        """``; 3.2 a minute, 6 min left``, where something was done to tell it from."""
+        left = len(self.array.submissions) - done
+        if done <= self._at_first or not left or since_s <= 0:
+            return ""
+        rate = (done - self._at_first) / since_s
+        return f"; {60 * rate:.3g} a minute, {_duration(left / rate)} left"
 
 
 def _duration(seconds: float) -> str:

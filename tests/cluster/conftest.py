@@ -6,7 +6,7 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,15 @@ def slurm() -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def _slow_jobs_run_beside_the_other_tests(request: pytest.FixtureRequest) -> None:
     """Jobs that wait for their wall time's end start with the first test that has a Slurm."""
-    awaited = any(
-        "slow_jobs" in getattr(item, "fixturenames", ()) for item in request.session.items
-    )
-    if awaited and "slurm" in request.fixturenames:
-        request.getfixturevalue("slow_jobs")
+    if "slurm" in request.fixturenames:
+        awaited = {name for item in request.session.items for name in _fixtures(item)}
+        for name in ("slow_jobs", "slow_grading"):
+            if name in awaited:
+                request.getfixturevalue(name)
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +79,18 @@ def slow_jobs(slurm: Any, launch_command: Launch) -> Iterator[dict[str, Any]]:
     yield begun
     for folder in folders:
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def slow_grading(slurm: Any, grade_command: Any) -> Any:
+    """A class one of whose tasks runs to the end of its minute, and is tried again."""
+    course = grade_command.folder / "slow"
+    for student, text in {"anna": "# half", "ben": "# hangs once"}.items():
+        (course / "class" / student).mkdir(parents=True)
+        (course / "class" / student / "one.py").write_text(f"{text}\n")
+    students = [str(course / "class" / student) for student in ("anna", "ben")]
+    words = [*students, "--set", "time=00:01:00", "--set", "directives=--exclude=node3"]
+    return slurm.begin(grade_command(course, *words), cwd=course)
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,8 @@ SchedulerParameters=sched_interval=1,bf_interval=1
 ReturnToService=2
 # A node that is silent for so long is down.
 SlurmdTimeout=4
+# On a busy machine a job may take long to start; else it is taken for lost, and queued again.
+BatchStartTimeout=120
 KillWait=2
 MinJobAge=600
 GresTypes=gpu

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slurm, pytest.mark.mpi]
 
 SHORT = "from mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\n"
@@ -107,3 +109,37 @@ def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounts(
     assert ends[0] == ["done", "COMPLETED", "0:0", ""]
     assert ends[1][:3] == ["failed", "FAILED", "7:0"]
     assert "the job's script ended with exit status 7" in ends[1][3]
+
+
+# What `autograder grade --executor slurm` asks, where slurmctld has forgotten an array.
+TASKS = """
+import sys
+
+from ringside import slurm_array
+
+ends = slurm_array.recorded(sys.argv[1])
+print(sorted((task, look.state, look.exit_code) for task, look in ends.items()))
+"""
+
+
+def test_a_class_is_graded_in_as_few_tasks_as_the_account_may_submit(
+    accounting_slurm: Any, grade_command: Any
+) -> None:
+    course = grade_command.folder / "accounts"
+    for student, text in {"anna": "", "ben": "# dies once", "cleo": "# half"}.items():
+        (course / "class" / student).mkdir(parents=True)
+        (course / "class" / student / "one.py").write_text(f"# {student}, accounts\n{text}\n")
+    limit = ["sacctmgr", "-i", "modify", "account", "class-aac", "set"]
+    accounting_slurm.run([*limit, "MaxSubmitJobs=2"])
+    students = sorted(map(str, (course / "class").iterdir()))
+    words = ["--set", "array_chunk=1", "--set", "account=class-aac"]
+    result = accounting_slurm.run(grade_command(course, *students, *words), cwd=course)
+    accounting_slurm.run([*limit, "MaxSubmitJobs=-1"])
+    assert result.returncode == 0, result.stderr + accounting_slurm.logs()
+    found = re.search(r"job (\d+): 3 submissions in 2 tasks, submitted", result.stderr)
+    assert found, result.stderr
+    scores = json.loads((course / "out.json").read_text())["submissions"]
+    assert [each["score"] for each in scores] == [100, 100, 50]
+    ask = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", TASKS, found[1]]
+    recorded = accounting_slurm.run(ask)
+    assert recorded.stdout.strip() == "[(0, 'FAILED', '0:9'), (1, 'COMPLETED', '0:0')]"

@@ -50,7 +50,7 @@ class Scenes:
     def wait_for(self, name: str, pattern: str) -> None:
         """Until a file of the course's arrays is there."""
         array = self.folder / name / "build" / "array" / "a99_toy"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not list(array.glob(pattern)):
             assert time.monotonic() < deadline, f"{name}: no {pattern}\n" + self.slurm.logs()
             time.sleep(0.1)
@@ -61,7 +61,7 @@ class Scenes:
 
     def end(self, name: str, status: int = 0) -> tuple[str, dict[str, Any]]:
         """What a grader said to its end, and each student's outcome."""
-        said, _ = self.running[name].communicate(timeout=120)
+        said, _ = self.running[name].communicate(timeout=240)
         assert self.running[name].returncode == status, said + self.slurm.logs()
         report = json.loads((self.folder / name / "out.json").read_text())
         return said, {each["student"]: each for each in report["submissions"]}
@@ -101,7 +101,7 @@ def test_ctrl_c_and_a_kill_leave_the_array_and_the_next_grader_follows_it(scenes
     said = scenes.slurm.listen(first, "submitted to generic")
     job_id = re.findall(r"job (\d+): 2 submissions in \d tasks?", said)[0]
     scenes.slurm.interrupt(first)
-    said, _ = first.communicate(timeout=30)
+    said, _ = first.communicate(timeout=120)
     assert f"job {job_id} goes on. The same command, given again, follows it" in said
     assert f"`scancel {job_id}` ends it" in said
     assert first.returncode == 130
@@ -109,13 +109,13 @@ def test_ctrl_c_and_a_kill_leave_the_array_and_the_next_grader_follows_it(scenes
     second = scenes.again("killed")
     said = scenes.slurm.listen(second, "goes on: it is followed to its end")
     beside = scenes.again("killed")
-    said, _ = beside.communicate(timeout=30)
+    said, _ = beside.communicate(timeout=120)
     assert beside.returncode == 2
     assert "another `autograder grade --executor slurm` waits for a99_toy already" in said
     scenes.slurm.kill(second, signal.SIGKILL)
-    second.communicate(timeout=30)
+    second.communicate(timeout=120)
 
-    third = scenes.again("killed")
+    third = scenes.again("killed", "--set", ON_NODE_3)
     scenes.slurm.listen(third, f"job {job_id} of an earlier grading goes on")
     scenes.go("killed")
     said, students = scenes.end("killed")

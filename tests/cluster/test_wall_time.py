@@ -34,3 +34,17 @@ def test_ranks_told_before_the_end_write_a_checkpoint_and_go_on_from_it(slow_job
         assert f"rank {rank} goes on from step {step + 1}" in said
         assert f"rank {rank} has done all {step + 4} steps" in said
     assert json.loads(said[said.index("\n{") :])["status"] == "complete"
+
+
+def test_a_grading_task_whose_time_is_over_is_tried_again_with_twice_the_time(
+    slow_grading: Any, slurm: Any, grade_command: Any
+) -> None:
+    said, _ = slow_grading.communicate(timeout=180)
+    assert slow_grading.returncode == 0, said + slurm.logs()
+    assert re.search(r"ben: task 1 of job \d+ on node\d: timeout \(TIMEOUT", said), said
+    assert "2 of 2 have their results." in said
+    course = grade_command.folder / "slow"
+    script = course / "build" / "array" / "a99_toy" / "2" / "grade.sbatch"
+    assert "--time=00:02:00\n" in script.read_text()
+    submissions = json.loads((course / "out.json").read_text())["submissions"]
+    assert [each["score"] for each in submissions] == [50, 100]

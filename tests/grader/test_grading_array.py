@@ -23,6 +23,7 @@ from autograder import (
 )
 from autograder.assignment import Assignment
 from autograder.cluster_class import ClusterClass
+from autograder.cluster_progress import Progress
 from autograder.course import Course
 from autograder.grading_array import ArrayError, GradingArray
 from autograder.pipeline import Session
@@ -80,7 +81,7 @@ class PretendedCluster:
             if fate == "COMPLETED":
                 array_task.run(array.folder, [task], ["--trust-submissions", "--jobs", "1"])
             end, _ = slurm_array.endings._explain(Look(fate, exit_code="0:9"), "")
-            ends[task] = TaskEnd(Look(fate, nodes="node7"), end)
+            ends[task] = TaskEnd(Look(fate, nodes="node7", memory_per_cpu="500M"), end)
         return ends
 
     @property
@@ -237,6 +238,37 @@ def test_a_task_that_failed_is_tried_once_more_with_twice_the_limits(
     assert f"({state})" in lost["anna"]
 
 
+def test_memory_that_slurm_chose_is_doubled_too(
+    tmp_path: Path, cluster: PretendedCluster, grade: Grade
+) -> None:
+    cluster.fates["anna"] = ["OUT_OF_MEMORY"]
+    assert grade(hand_in(tmp_path, "anna")) == {}
+    assert [made.settings["memory_per_cpu"] for made in cluster.arrays] == ["", "1000M"]
+
+
+def test_progress_names_what_is_done_left_and_why_tasks_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s, said = [0.0], list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    made = array(tmp_path)
+    made.write()
+    progress = Progress(made, "7", said.append)
+    progress.heard(dict.fromkeys(range(3), Look("PENDING", "Priority")))
+    now_s[0] = 30.0
+    made.record(0).write_text("{}")
+    progress.heard({0: Look("COMPLETED"), 1: Look("RUNNING"), 2: Look("PENDING", "Resources")})
+    now_s[0] = 45.0
+    progress.heard({0: Look("COMPLETED"), 1: Look("RUNNING"), 2: Look("PENDING", "Resources")})
+    made.record(1).write_text("{}")
+    progress.heard({0: Look("COMPLETED"), 1: Look("COMPLETED"), 2: Look("FAILED")})
+    assert said == [
+        "job 7: 0 of 3 done; tasks: 3 wait (other jobs go first)",
+        "job 7: 1 of 3 done; tasks: 1 run, 1 wait (it waits for free nodes); 2 a minute, 60 s left",
+        "job 7: 2 of 3 done; tasks: 1 failed",
+    ]
+
+
 def test_a_site_that_allows_no_more_time_gets_the_same_again(
     tmp_path: Path, cluster: PretendedCluster, grade: Grade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,17 +306,14 @@ def test_an_array_that_is_refused_is_nobodys_result(
 def test_results_of_another_kit_do_not_count_and_the_node_is_named(
     tmp_path: Path, cluster: PretendedCluster, grade: Grade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = array_task.cli.main
+    real = array_task.run
 
-    def elsewhere(words: list[str]) -> int:
-        monkeypatch.setenv("RINGSIDE_COURSE_SECRET", "the nodes' own")
-        try:
-            return real(words)
-        finally:
-            monkeypatch.delenv("RINGSIDE_COURSE_SECRET")
+    def elsewhere(*what: Any) -> int:
+        with monkeypatch.context() as there:
+            there.setenv("RINGSIDE_COURSE_SECRET", "the nodes' own")
+            return real(*what)
 
-    monkeypatch.setattr(array_task.cli, "main", elsewhere)
-    monkeypatch.setattr(array_task, "key", lambda *_: "another")
+    monkeypatch.setattr(array_task, "run", elsewhere)
     (reason,) = grade(hand_in(tmp_path, "anna")).values()
     assert "has another kit or another course secret" in reason
     assert len(cluster.arrays) == 1
