@@ -38,13 +38,18 @@ class Outcome:
     late_seconds: float = 0.0
     key: str = ""
     graded_at: float = 0.0  # when the newest of its results was stored, in seconds of the epoch
-    flags: list[str] = field(default_factory=list)  # for the instructor; no part of the score
     measured: list[dict[str, Any]] | None = None  # `grade --measured`; no part of the score
 
     def tests(self, module: str) -> list[dict[str, Any]]:
         """The tests of one module, in the suite's order."""
         tests = self.result.get("modules", {}).get(module, {}).get("tests", [])
         return list(tests) if isinstance(tests, list) else []
+
+    @property
+    def flags(self) -> list[str]:
+        """What the instructor should look at; it has no effect on the score."""
+        modules = self.result.get("modules", {})
+        return [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
 
     def percent(self, module: str) -> float:
         """What the suite gave a module, of 100."""
