@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from autograder import assignment as plans
-from autograder import cli, new_assignment
+from autograder import bundle, cli, new_assignment
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.sandbox import SandboxUnavailable, best_tier
@@ -127,6 +127,9 @@ def test_it_builds_verifies_and_grades_out_of_the_box(copy: Run, tmp_path: Path)
         assert answer.returncode == 0, f"{words}: {answer.stdout}\n{answer.stderr}"
     assert "as it must be" in answer.stdout
     assert (tmp_path / "assignments" / "a77_mine" / "a77_mine.ipynb").is_file()
+    # None of its solution or its hidden suite is in what students get.
+    made = Course(kit=tmp_path, root=tmp_path)
+    assert bundle.leaks(made, made.release("a77_mine")) == []
     answer = copy("grade", "a77_mine", "solutions/a77_mine", "assignments/a77_mine", "--json", "-")
     assert answer.returncode == 0, answer.stderr
     scores = {each["student"]: each["score"] for each in json.loads(answer.stdout)["submissions"]}
