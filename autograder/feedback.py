@@ -31,7 +31,7 @@ MAX_COUNTS = 12
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 # "all_reduce on 5 ranks, n = 11, float64: rank 3 sent ...": what stands before the reason
 CASE = re.compile(r"(?:not run under \w+[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")
 # The formgrader has Bootstrap's style sheet, and none of its own for tables in outputs.

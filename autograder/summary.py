@@ -222,9 +222,12 @@ def clusters(
                     found.setdefault(feedback.reason(row.message), []).append(
                         (outcome.student, row)
                     )
-    listed = []
-    for each in found.values():
+    by_students: dict[tuple[str, ...], list[tuple[str, feedback.TestRow]]] = {}
+    for each in found.values():  # what the same students see is one mistake
         students = tuple(sorted({student for student, _ in each}))
+        by_students.setdefault(students, []).extend(each)
+    listed = []
+    for students, each in by_students.items():
         if len(students) > 1:
             tests = collections.Counter(row.name for _, row in each)
             sentence = collections.Counter(row.message for _, row in each).most_common(1)[0][0]

@@ -26,6 +26,10 @@ def test_the_real_tree_holds_no_solution_and_no_hidden_line(tmp_path: Path) -> N
     assert bundle.leaks(REAL, folder) == []
     assert not (folder / "autograder").exists() and not (folder / "solutions").exists()
     assert not list(folder.rglob("__pycache__"))
+    assert not list(folder.rglob("new_assignment*")) and not list(folder.rglob("report.html.j2"))
+    templates = (KIT / "autograder" / "templates" / "new_assignment").rglob("*.py")
+    students = {path.read_text() for path in folder.rglob("*.py")}
+    assert not {path.read_text() for path in templates} & students
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     assert list(project["project"]["scripts"]) == ["ringside"]
     assert project["tool"]["setuptools"]["packages"]["find"]["include"] == ["ringside*"]

@@ -6,17 +6,18 @@
 """
 
 import prefix_torch
+import torch
 
 
 def prefix_sum(group, x):
     """Call, and return the tensor."""
     prefix_torch.prefix_sum(group, x)
-    return x.clone()
+    return torch.clone(x)
 
 
 def twice(group, first, second):
     """Call twice in a row; returns the first tensor after each call, and the second one."""
     prefix_torch.prefix_sum(group, first)
-    then = first.clone()
+    then = torch.clone(first)
     prefix_torch.prefix_sum(group, second)
-    return then, first.clone(), second.clone()
+    return then, torch.clone(first), torch.clone(second)

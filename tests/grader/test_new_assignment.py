@@ -1,0 +1,136 @@
+"""`autograder new-assignment`: what it makes works as it is, and a refusal leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autograder import assignment as plans
+from autograder import bundle, cli, new_assignment
+from autograder.assignment import AssignmentError
+from autograder.course import Course
+from autograder.sandbox import SandboxUnavailable, best_tier
+
+from .conftest import KIT
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Course:
+    for name in ("solutions", "autograder/suites", "autograder/mutants"):
+        (tmp_path / name).mkdir(parents=True)
+    return Course(kit=tmp_path, root=tmp_path)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("torch", [False, True])
+def test_all_parts_are_made_and_bear_the_name(kit: Course, torch: bool) -> None:
+    made = new_assignment.make("a77_mine", kit, torch=torch)
+    module = "prefix_torch" if torch else "prefix"
+    assert all(folder.is_dir() for folder in made)
+    assert [m.name for m in plans.load("a77_mine", kit).modules] == [module]
+    everything = files(kit.kit)
+    assert f"autograder/suites/a77_mine/test_{module}.py" in everything
+    assert f"solutions/a77_mine/{module}.py" in everything
+    assert not [name for name in everything if "a77_mine" not in name]  # nothing temporary
+    assert not [n for n in everything if new_assignment.PLACEHOLDER in (kit.kit / n).read_text()]
+    suite = (kit.kit / f"autograder/suites/a77_mine/test_{module}.py").read_text()
+    for path in (kit.kit / "autograder/mutants/a77_mine/wrong").glob("*.py"):
+        test = path.read_text().splitlines()[0].removeprefix("# fails: ")
+        assert f"def {test}(" in suite
+
+
+@pytest.mark.parametrize("name", ["", "A1", "1a", "a-b", "../a", "a b", "x" * 65, "class"])
+def test_a_name_that_cannot_be_used_is_refused(kit: Course, name: str) -> None:
+    with pytest.raises(AssignmentError, match=r"no name for an assignment|word of Python"):
+        new_assignment.make(name, kit)
+    assert files(kit.kit) == []
+
+
+@pytest.mark.parametrize(
+    "there", ["solutions/a77_mine", "autograder/mutants/a77_mine", "assignments/a77_mine"]
+)
+def test_what_is_there_stays_as_it_is(kit: Course, there: str) -> None:
+    (kit.kit / there).mkdir(parents=True)
+    with pytest.raises(AssignmentError, match=f"{there} is there already"):
+        new_assignment.make("a77_mine", kit)
+    assert files(kit.kit) == []
+    assert list((kit.kit / "autograder" / "suites").iterdir()) == []
+
+
+def test_all_or_nothing_is_made(kit: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, moved = os.rename, []
+
+    def fails_at_the_last(source: Path, target: Path) -> None:
+        if len(moved) == 2:
+            raise OSError(28, "No space left on device")
+        moved.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", fails_at_the_last)
+    with pytest.raises(OSError, match="No space left"):
+        new_assignment.make("a77_mine", kit)
+    assert len(moved) == 2 and files(kit.kit) == []
+    assert list((kit.kit / "solutions").iterdir()) == []
+
+
+def test_the_command_says_what_to_do_next(
+    kit: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RINGSIDE_KIT", str(kit.kit))
+    assert cli.main(["new-assignment", "a77_mine"]) == 0
+    assert "autograder verify a77_mine" in capsys.readouterr().out
+    assert cli.main(["new-assignment", "a77_mine"]) == 2
+    assert "choose another name" in capsys.readouterr().err
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Run:
+    """The kit without its assignments, and a way to run its commands there."""
+    ignored = shutil.ignore_patterns("__pycache__", "a0*", "a1*", "redteam", "demo")
+    for name in ("autograder", "ringside"):
+        shutil.copytree(KIT / name, tmp_path / name, ignore=ignored)  # cluster/ comes with it
+    shutil.copytree(KIT / "cluster", tmp_path / "cluster")
+    shutil.copy(KIT / "nbgrader_config.py", tmp_path)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("RINGSIDE_")}
+    environment["PYTHONPATH"] = str(tmp_path)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "autograder", *words],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.sandbox
+def test_it_builds_verifies_and_grades_out_of_the_box(copy: Run, tmp_path: Path) -> None:
+    try:
+        best_tier()
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    for words in (["new-assignment", "a77_mine"], ["build", "a77_mine"], ["verify", "a77_mine"]):
+        answer = copy(*words)
+        assert answer.returncode == 0, f"{words}: {answer.stdout}\n{answer.stderr}"
+    assert "as it must be" in answer.stdout
+    assert (tmp_path / "assignments" / "a77_mine" / "a77_mine.ipynb").is_file()
+    # None of its solution or its hidden suite is in what students get.
+    made = Course(kit=tmp_path, root=tmp_path)
+    assert bundle.leaks(made, made.release("a77_mine")) == []
+    answer = copy("grade", "a77_mine", "solutions/a77_mine", "assignments/a77_mine", "--json", "-")
+    assert answer.returncode == 0, answer.stderr
+    scores = {each["student"]: each["score"] for each in json.loads(answer.stdout)["submissions"]}
+    assert scores == {"solutions": 100.0, "assignments": 0.0}
