@@ -231,7 +231,7 @@ def read(walk: Walk, graded: object, class_: JupyterCourse) -> dict[str, str]:
         walk.picture("formgrader_submissions")
         assert page.errors == []
         page.click("tbody a", "Submission #1")
-        page.wait("!!document.querySelector('input#cluster_report[placeholder]')")
+        page.wait("!!document.querySelector('input#check_fit[placeholder]')")
         for module in ("fit", "where", "mend"):
             page.ask(f"document.querySelector('#check_{module}').scrollIntoView()")
             shown[module] = page.sees(".tex2jax_ignore", f"{module}.py:")
