@@ -228,12 +228,14 @@ def module_table(module: ModuleSpec, outcome: Outcome) -> str:
     head = f"{module.filename}: {points:g} of {module.weight:g} points"
     if module.extra:
         head += " (extra credit)"
+    untouched = module.name in outcome.untouched and not points
     rows = "".join(
         f"<tr{FORMGRADER_ROW[row.state]}><td {NOWRAP}>{row.earned:g} / {row.points:g}</td>"
         f"<td>{_text(row.name)}</td><td>{_text(row.message)}{_detail(row.detail)}</td></tr>"
-        for row in test_rows(outcome, module)
+        for row in ([] if untouched else test_rows(outcome, module))
     )
     message = f"<p>{_text(shown(outcome.message))}</p>" if outcome.message else ""
+    message += "<p>It is as it was released: nothing is written yet.</p>" if untouched else ""
     head_row = "<tr><th>of 100</th><th>test</th><th>what it says</th></tr>"
     table = f"<table {FORMGRADER_TABLE}>{head_row}{rows}</table>"
     # MathJax would turn a student's words into links; these classes keep it away.

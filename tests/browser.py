@@ -1,9 +1,10 @@
 """A headless Chromium for tests, driven over its DevTools protocol.
 
 with Browser() as browser:
-    page = browser.open(url, width=390)
-    page.ask("document.title")
-    assert page.errors == []
+    browser.open(url, width=390)
+    browser.click("button", "Submit")
+    assert browser.ask("document.title") == "Submitted"
+    assert browser.errors == []
 """
 
 from __future__ import annotations
@@ -24,15 +25,21 @@ import websocket
 CHROMIUM = shutil.which("chromium")
 PATIENCE_S = 60.0
 KEYS = {"Enter": 13, "Escape": 27, "Backspace": 8, "Tab": 9}
-# Where the middle of an element is, if a click there reaches it; else null.
-PLACE = """(css, text) => {
+# Where the middle of an element is, if a click there reaches it; else null. What comes into sight
+# by scrolling may change its size, so the place is asked for twice.
+PLACE = """async (css, text) => {
+  const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
   for (const one of document.querySelectorAll(css)) {
     if (text && one.textContent.trim() !== text) continue;
     one.scrollIntoView({block: 'center', behavior: 'instant'});
+    await frame();
+    const before = one.getBoundingClientRect();
+    await frame();
     const box = one.getBoundingClientRect();
     const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
     const top = document.elementFromPoint(x, y);
-    if (box.width && (one.contains(top) || top?.contains(one))) return [x, y];
+    const still = before.top === box.top && before.left === box.left && box.width;
+    if (still && (one.contains(top) || top?.contains(one))) return [x, y];
   }
   return null;
 }"""
@@ -131,23 +138,28 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
-    def click(self, css: str, text: str = "") -> None:
-        """Click the element as a person does, once it can be seen and nothing lies over it.
+    def click(self, css: str, text: str = "", *, times: int = 1) -> None:
+        """Click an element as a person does, once it is there and nothing lies over it.
 
         Args:
             css: chooses the element.
-            text: what it shows, in full; empty: whatever it shows.
+            text: what stands in it, from end to end; empty: whatever it is.
+            times: 2 is a double click.
         """
         x, y = self.wait(f"({PLACE})({json.dumps(css)}, {json.dumps(text)})")
-        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            self.call(
-                "Input.dispatchMouseEvent",
-                type=kind,
-                x=x,
-                y=y,
-                button="none" if kind == "mouseMoved" else "left",
-                clickCount=1,
-            )
+        self._mouse("mouseMoved", x, y)
+        for count in range(1, times + 1):
+            for kind in ("mousePressed", "mouseReleased"):
+                self._mouse(kind, x, y, button="left", clickCount=count)
+
+    def _mouse(self, kind: str, x: float, y: float, **which: Any) -> None:
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **which)
+
+    def sees(self, css: str, text: str, *, patience_s: float = PATIENCE_S) -> str:
+        """Wait until an element shows `text`, and return all that it shows."""
+        shown = f"[...document.querySelectorAll({json.dumps(css)})].map(one => one.innerText)"
+        found = f"{shown}.find(words => words.includes({json.dumps(text)}))"
+        return str(self.wait(found, patience_s=patience_s))
 
     def write(self, text: str) -> None:
         """Put text in where the cursor stands."""
@@ -173,9 +185,9 @@ class Browser:
         assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
-    def wait(self, expression: str) -> Any:
-        """Ask until the answer is true."""
-        deadline = time.monotonic() + PATIENCE_S
+    def wait(self, expression: str, *, patience_s: float = PATIENCE_S) -> Any:
+        """Ask until the answer is true (an element of the page isn't: `!!element` is)."""
+        deadline = time.monotonic() + patience_s
         while not (value := self.ask(expression)):
             assert time.monotonic() < deadline, f"still not so: {expression}"
             time.sleep(0.05)

@@ -678,3 +678,22 @@ def test_check_cell_of_a_notebook_runs_the_public_tests(
     output = capsys.readouterr().out
     assert "ring: 60 of 100 public points" in output
     assert "ok    four ranks get the sum" in output
+
+
+def test_validate_hears_of_failed_tests(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ringside import public_tests
+
+    monkeypatch.setenv("NBGRADER_VALIDATING", "1")
+    public_tests.check("ring")
+    told = capsys.readouterr()
+    assert "ring: 60 of 100 public points" in told.err and "points" not in told.out
+
+
+def test_a_module_that_is_not_written_is_told_once(folder: Path) -> None:
+    from ringside import public_tests
+
+    (folder / "ring.py").write_text("def all_reduce(comm, x):\n    raise NotImplementedError\n")
+    told = public_tests.text(public_tests.run(folder, ["ring"]))
+    assert "ring: 0 of 100 public points\n  not written yet" in told and "FAIL" not in told

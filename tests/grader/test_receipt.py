@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def test_collecting_writes_the_receipt_by_the_servers_clock(
     sent = inbound / f"eve+{NAME}+2001-01-01 00:00:00.000000 UTC+x"
     sent.mkdir(parents=True)
     exchange.chmod(0o777)
+    sent.chmod(0o777)  # as nbgrader leaves it
     nbformat.write(notebook(), sent / plan.notebook)
     (sent / "timestamp.txt").write_text("2001-01-01 00:00:00.000000 UTC")
     os.utime(sent, (978_307_200, 978_307_200))
@@ -48,3 +50,4 @@ def test_collecting_writes_the_receipt_by_the_servers_clock(
     folder = course.submitted("eve", NAME)
     assert (folder / plan.notebook).is_file()
     assert (folder / "timestamp.txt").read_text().startswith(moment.strftime("%Y-%m-%d %H:%M"))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
