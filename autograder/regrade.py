@@ -168,7 +168,7 @@ def show(screen: Console, plan: Assignment, found: Differences) -> None:
     if found.changes:
         screen.print(_table(plan, found.changes))
     counts = [
-        _counted(len(found.students()), "student") + " change",
+        _counted(len(found.students()), "student") + " with other points",
         f"{len(found.same)} as before",
     ]
     if found.new:

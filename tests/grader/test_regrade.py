@@ -97,7 +97,7 @@ def test_only_what_a_mended_suite_affects_is_run_and_written_once_it_was_shown(
     assert sorted(ran) == ["one", "one", "one"]
     assert "half" in shown and "full" not in shown
     assert "9 13.5 the answer is right: 9 -> 13.5. Only the sign is wrong." in shown
-    assert "1 student change; 2 as before." in shown
+    assert "1 student with other points; 2 as before." in shown
 
     assert cli.main(["regrade", NAME]) == 1  # nobody is there to be asked
     assert "the gradebook stays as it is" in capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_only_what_a_mended_suite_affects_is_run_and_written_once_it_was_shown(
     assert len(ran) == 3  # all else was in the store
 
     assert cli.main(["regrade", NAME, "--yes"]) == 0
-    assert "0 students change; 3 as before." in capsys.readouterr().out
+    assert "0 students with other points; 3 as before." in capsys.readouterr().out
 
 
 def test_what_a_person_has_given_stays_and_is_not_asked_for_again(
