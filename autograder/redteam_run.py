@@ -36,6 +36,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,14 +160,18 @@ def run_attack(attack: Attack, grade: Callable[[Path], dict[str, Any]]) -> Attac
 
 
 def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
-    """The whole path, from quarantine to the feedback page, without stored results."""
+    """The whole path, from quarantine to the feedback page.
+
+    Results are stored for this grader only: stubs that several attacks leave as they are.
+    """
     course = Course.here()
     plan = assignments.load(assignment)
+    stored = Path(tempfile.mkdtemp(prefix="ringside-store-"))
 
     def grade(path: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="ringside-results-") as results:
             session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=1)
-            session.store = Store(Path(results) / "store")
+            session.store = Store(stored)
             try:
                 outcomes = session.grade(pipeline.find(plan, [path]))
             finally:
@@ -186,6 +191,7 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
                 "terminal": screen.file.getvalue(),  # type: ignore[attr-defined]
             }
 
+    weakref.finalize(grade, shutil.rmtree, stored, True)
     return grade
 
 
@@ -291,10 +297,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     attacks = load_attacks(names=options.names or None)
     outcomes = []
+    graders = {name: full_grader(name) for name in {attack.assignment for attack in attacks}}
     with redteam_table.progress(len(attacks), hidden=options.json) as step:
         for attack in attacks:
             step(attack.name)
-            outcomes.append(run_attack(attack, full_grader(attack.assignment)))
+            outcomes.append(run_attack(attack, graders[attack.assignment]))
             if options.json:
                 print(json.dumps(_fields(outcomes[-1])), flush=True)
     if not options.json:
