@@ -63,6 +63,7 @@ class Program:
     rude: set[int] = field(default_factory=set)  # ranks that don't wait for answers
     noise: dict[int, bytes] = field(default_factory=dict)  # raw bytes at a rank's end
     hostile: set[int] = field(default_factory=set)
+    makes_comms: bool = False  # ranks use them by number: a member that lies changes it
 
     def __repr__(self) -> str:
         ranks = "".join(
@@ -215,7 +216,7 @@ class Writer:
             body = struct.pack("<I", len(about)) + about + codec.encode(("done", rank))
             self.say(rank, Frame(Op.RESULT, body))
             self.turns[rank].pop()
-        return Program(self.turns, self.expected)
+        return Program(self.turns, self.expected, makes_comms=len(self.comms) > 1)
 
 
 @st.composite

@@ -53,12 +53,14 @@ class Figures:
 
     def told(self, name: str) -> str:
         seconds = max(self.seconds, 1e-9)
-        return (
-            f"{name}: {self.examples} examples and {self.frames} frames in {seconds:.0f} s "
-            f"({self.examples / seconds:.0f} and {self.frames / seconds:.0f} a second), "
-            f"{len(self.outcomes)} distinct outcomes, at most {self.steps} steps, "
-            f"peak memory {self.peak_bytes / 2**20:.1f} MiB"
-        )
+        text = f"{name}: {self.examples} examples in {seconds:.0f} s"
+        text += f" ({self.examples / seconds:.0f} a second), {len(self.outcomes)} distinct outcomes"
+        if self.frames:
+            text += f", {self.frames} frames ({self.frames / seconds:.0f} a second)"
+            text += f", at most {self.steps} steps a run"
+        if self.peak_bytes:
+            text += f", at most {self.peak_bytes / 2**20:.1f} MiB of memory a run"
+        return text
 
 
 FIGURES = Figures()
