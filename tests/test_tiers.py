@@ -82,6 +82,20 @@ def test_a_submission_has_the_same_points_with_and_without_bubblewrap(tmp_path: 
     }
 
 
+def test_where_namespaces_are_refused_bubblewrap_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = tmp_path / "bwrap"
+    said = "bwrap: No permissions to create a new namespace"
+    refusing.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    if not sys.platform.startswith("linux") or not os.path.exists("/usr/bin/setpriv"):
+        pytest.skip("bubblewrap is not tried here: it needs Linux and util-linux")
+    reason = sandbox._bubblewrap_fails.__wrapped__()
+    assert reason == said
+
+
 def test_without_a_sandbox_nothing_is_graded_unless_submissions_are_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -204,6 +204,13 @@ def grader_full_of(found: list[Payload]) -> pipeline.Grader:
     return grade
 
 
+def essence(kind: str) -> str:
+    """A kind of element without what nbgrader's own scripts set as they go: classes, styles."""
+    tag, names, leads_to = re.fullmatch(r"([^[]*)\[([^]]*)\](.*)", kind, re.DOTALL).groups()  # type: ignore[union-attr]
+    acts = ("on", "src", "href", "xlink", "action", "form", "http-equiv")
+    return f"{tag} {[name for name in names.split() if name.startswith(acts)]} {leads_to}"
+
+
 @contextlib.contextmanager
 def formgrader(course: Course) -> Iterator[str]:
     """nbgrader's formgrader for a course: its address."""
@@ -269,7 +276,7 @@ def test_the_formgrader_shows_every_payload_as_text(
             browser.wait("document.querySelectorAll('.nbgrader_cell').length > 4")
             # nbgrader's page itself asks for MathJax.
             found = trap.try_page(browser, root="#notebook-container", allowed=address)
-            kinds[student] = {kind for kind in found.kinds if not kind.startswith("span[")}
+            kinds[student] = set(map(essence, found.kinds))
             assert [each for each in found.harm if "cdnjs.cloudflare.com" not in each] == []
             assert browser.ask(READ_BY_MATHJAX) == []
         assert kinds[STUDENT] - kinds["ada"] == set()
@@ -281,7 +288,6 @@ def test_the_formgrader_shows_every_payload_as_text(
         ):  # fmt: skip
             browser.open(f"{address}/formgrader/{page}")
             browser.wait("document.body.textContent.includes('onerror')")
-            assert (
-                trap.try_page(browser, root="main, .container-fluid table", allowed=address).harm
-                == []
-            )
+            browser.ask("new Promise(done => setTimeout(done, 200))")
+            assert trap.alarms(browser, address) == []
+            assert browser.ask("document.querySelectorAll('[onerror], [onload]').length") == 0
