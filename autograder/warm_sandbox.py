@@ -139,6 +139,7 @@ def _start(kind: str) -> Host:
         try:
             _close_all_but(theirs.fileno(), held.fileno())
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a nursery's is ignored, a program's not
+            signal.signal(signal.SIGTERM, lambda number, frame: None)  # it ends when nobody holds
             with contextlib.suppress(BrokenPipeError):
                 held.send(bytes([_keep(kind, folder, theirs, held)]))
             held.recv(1)
