@@ -10,7 +10,7 @@ of the course in the order of their due dates:
 
 This is computed anew from all receipts each time, so the same receipts give the same penalties,
 whatever was graded first. A new receipt or extension for an early assignment may change what a
-later one costs: `autograder report` names what is to be autograded again.
+later one costs: autograde the later ones again, since the gradebook keeps what it was told.
 
 Extensions stand in ``build/extensions.csv`` (student, assignment, days; one line each, 1.5 is a
 day and a half). They need no submission, where nbgrader's own (``Gradebook.grant_extension``) do;

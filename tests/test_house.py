@@ -19,7 +19,7 @@ from packaging.specifiers import SpecifierSet
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Submissions for tests: wrong, hostile or no Python at all, on purpose.
-SUBMISSIONS = {"mutants", "redteam"}
+SUBMISSIONS = {"mutants", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
 # Import name -> distribution, where they differ.
