@@ -236,7 +236,7 @@ def module_table(module: ModuleSpec, outcome: Outcome) -> str:
     )
     message = f"<p>{_text(shown(outcome.message))}</p>" if outcome.message else ""
     message += "<p>It is as it was released: nothing is written yet.</p>" if untouched else ""
-    head_row = "<tr><th>of 100</th><th>test</th><th>what it says</th></tr>"
+    head_row = f"<tr><th {NOWRAP}>of 100</th><th>test</th><th>what it says</th></tr>"
     table = f"<table {FORMGRADER_TABLE}>{head_row}{rows}</table>"
     # MathJax would turn a student's words into links; these classes keep it away.
     return (

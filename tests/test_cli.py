@@ -694,6 +694,7 @@ def test_validate_hears_of_failed_tests(
 def test_a_module_that_is_not_written_is_told_once(folder: Path) -> None:
     from ringside import public_tests
 
+    (folder / "test_public.py").write_text(TESTS.split("@pytest.mark.points(40")[0])
     (folder / "ring.py").write_text("def all_reduce(comm, x):\n    raise NotImplementedError\n")
     told = public_tests.text(public_tests.run(folder, ["ring"]))
-    assert "ring: 0 of 100 public points\n  not written yet" in told and "FAIL" not in told
+    assert "ring: 0 of 60 public points\n  not written yet" in told and "FAIL" not in told
