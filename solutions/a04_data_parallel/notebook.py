@@ -445,4 +445,4 @@ for batch_size in (512, len(x)):
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, runs the public tests, and submits.
+# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.

@@ -407,4 +407,4 @@ ddp_run.timeline
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, runs the public tests, and submits.
+# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.

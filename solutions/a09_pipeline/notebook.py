@@ -443,4 +443,4 @@ runs["gpipe", True].timeline
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, runs the public tests, and submits.
+# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.
