@@ -513,4 +513,4 @@ else:
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.

@@ -522,5 +522,6 @@ assert difference.max() < 1e-9 and share > 0.97
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before. You
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.
+# You
 # may hand in again until the deadline; the last one counts.

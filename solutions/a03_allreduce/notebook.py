@@ -343,4 +343,4 @@ torch_run.timeline
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.

@@ -445,4 +445,4 @@ for batch_size in (512, len(x)):
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.

@@ -501,4 +501,4 @@ plt.show()
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.

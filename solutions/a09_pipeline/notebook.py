@@ -443,4 +443,4 @@ runs["gpipe", True].timeline
 # %% [markdown]
 # ## Hand in
 #
-# `ringside handin` checks that notebook and files agree, and submits; `ringside check` comes before.
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.
