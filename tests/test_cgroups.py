@@ -65,14 +65,16 @@ def test_what_a_process_starts_is_in_its_group_and_ends_with_it(group: Group) ->
     process = start(group, FAMILY)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(4)] == ["there\n"] * 4
-    assert process.pid in group.processes()
-    assert len(group.processes()) == 4
-    assert group.populated()
+    seen = group.processes()
+    populated = group.populated()
     group.kill()
     assert not group.populated()
     assert group.processes() == []
     assert process.wait(10) == -9
     process.stdout.close()
+    assert populated
+    assert process.pid in seen
+    assert len(seen) >= 4  # those that only made others may not have ended yet
 
 
 def test_the_first_command_of_a_group_does_not_tell_where_it_is(group: Group) -> None:
