@@ -29,12 +29,14 @@ c.ExchangeFactory.collect = "autograder.receipt.ReceiptCollect"
 # -- autograde: quarantine, rebuild, and stored results in the place of a kernel ------------------
 c.Autograde.pre_convert_hook = "autograder.bridge.quarantine_submission"
 c.Autograde.exporter_class = "autograder.bridge.RebuildExporter"
+# What is sanitized is our release again, with students' sources in it: neither its metadata nor its
+# ids are theirs, so of nbgrader's own steps only the one that follows the gradebook has work to do.
+c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]
 c.Autograde.autograde_preprocessors = [
     "autograder.bridge.WriteResults",
     "nbgrader.preprocessors.SaveAutoGrades",
     "autograder.bridge.SaveExtraCredit",
     "nbgrader.preprocessors.AssignLatePenalties",
-    "nbgrader.preprocessors.CheckCellMetadata",
     "autograder.bridge.SaveRecord",
 ]
 

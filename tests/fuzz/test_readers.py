@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 
 from autograder import assignment as assignments
 from autograder import cluster_run, notebooks
+from autograder.limits import Limits
 from autograder.mpi_job import MpiOutcome
-from autograder.quarantine import Limits, Rejected, extract_zip
+from autograder.quarantine import Rejected, extract_zip
 from autograder.reality import Call, RealityError, _frames, _read
 from autograder.rebuild import as_plain_text, plain_text, rebuild
 from ringside import codec
@@ -173,7 +174,7 @@ def _cell(name: str) -> Any:
 
 def _zip(data: Any) -> None:
     draw = data.draw
-    limits = Limits(files=5, total_bytes=1 << 16, zip_bytes=1 << 16)
+    limits = Limits(submission_files=5, submission_bytes=1 << 16, zip_bytes=1 << 16)
     names = st.sampled_from(
         ["ring.py", "a/ring.py", "../x", "/x", "a/../x", "C:x", "a\\..\\x", "a/b/c/d/e", "x\0y",
          ".", "a", "a/b", "./x", "\ud7ff", "n" * 300, "a/", "__MACOSX/x", "a//b", "ring.py/x"]
@@ -195,7 +196,7 @@ def _zip(data: Any) -> None:
             _saw("unpacked")
         found = [each for each in Path(folder).rglob("*") if each.is_file() and each != path]
         assert all(each.is_relative_to(into) for each in found)
-        assert sum(each.stat().st_size for each in found) <= limits.total_bytes
+        assert sum(each.stat().st_size for each in found) <= limits.submission_bytes
 
 
 def _run_json(data: Any) -> None:

@@ -14,6 +14,7 @@ from autograder.release import RegisteringRelease
 from .conftest import NAME, Writer, solved
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
     course: Course, hand_in: Writer, notebook: Writer, tmp_path: Path
