@@ -1,6 +1,6 @@
 """What Slurm adds to the grading of a submission: job arrays against grading here, in turns.
 
-    python benchmarks/slurm_overhead.py [--submissions 12] [--turns 2]
+    python benchmarks/slurm_overhead.py [--submissions 32] [--turns 2]
 
 The same submissions (a03's `cost`, right, each with a comment of its own, so that none is another's
 result) are graded by `autograder grade` on this machine, two modules at a time, and by
@@ -71,7 +71,7 @@ def grade(slurm: Any, folder: Path, paths: list[str], changes: list[str]) -> tup
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--submissions", type=int, default=12, metavar="N")
+    parser.add_argument("--submissions", type=int, default=32, metavar="N")
     parser.add_argument("--turns", type=int, default=2, metavar="N")
     options = parser.parse_args()
     module = minislurm()

@@ -198,6 +198,12 @@ up)
     write_configuration
     mount --bind "$folder/etc/hosts" /etc/hosts
     mount --bind "$folder/etc/nsswitch.conf" /etc/nsswitch.conf
+    # A job with --export=NONE starts a login shell of its user's first: what this machine's profile
+    # does there is no part of the tests, and a job may be killed in the middle of it.
+    touch "$folder/etc/nothing"
+    for profile in .bash_profile .bash_login .profile .bashrc; do
+        [ ! -f "$HOME/$profile" ] || mount --bind "$folder/etc/nothing" "$HOME/$profile"
+    done
     mkdir -p /etc/slurm && mount --bind "$folder/etc" /etc/slurm
 
     ip link set lo up
