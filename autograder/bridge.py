@@ -23,6 +23,7 @@ in ``build/autograded`` or ``build/feedback`` is removed as the next one begins.
 from __future__ import annotations
 
 import fcntl
+import functools
 import html
 import json
 import os
@@ -33,6 +34,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+import nbgrader.api
 from nbconvert.exporters import Exporter, NotebookExporter
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
@@ -62,6 +64,10 @@ from autograder.rebuild import Rebuilt, modules_of, rebuild, release_notebook
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
+
+# nbgrader opens the gradebook eight times for a submission, each time with an engine that has yet
+# to compile all its statements: a third of the time. An engine stays of use after it is disposed.
+nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
 
 
 def course_of(root: str | Path) -> Course:
