@@ -7,11 +7,14 @@ archive's own directory first, within caps, and writes every path itself.
 
 from __future__ import annotations
 
+import errno
+import lzma
 import os
 import shutil
 import stat
 import struct
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -150,6 +153,15 @@ def _discard(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+# What reading a damaged archive can raise: zipfile promises only the first.
+DAMAGED = (
+    zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, OverflowError,
+    struct.error, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+# The machine's faults, not the archive's.
+OURS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+
+
 def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
     """Unpack `archive` into `folder`; gives the names written.
 
@@ -163,10 +175,14 @@ def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
         with zipfile.ZipFile(archive) as source:
             members = _members(source, limits)
             return _write_members(source, members, folder, limits)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
-        raise Rejected(f"{archive.name} can't be unpacked: {error}.") from error
-    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
+    except Rejected:
+        raise
+    except DAMAGED as error:
         raise Rejected(f"{archive.name} is damaged: {error}.") from error
+    except OSError as error:
+        if error.errno in OURS:
+            raise
+        raise Rejected(f"{archive.name} can't be unpacked: {error}.") from error
 
 
 def read_directory_size(archive: Path, limits: Limits = KIT) -> int:

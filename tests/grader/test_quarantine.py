@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -155,8 +156,33 @@ def test_a_bomb_is_rejected_by_its_ratio_and_a_liar_by_what_comes_out(
     size = (5_000).to_bytes(4, "little")
     assert raw.count(size) == 2
     archive.write_bytes(raw.replace(size, (10).to_bytes(4, "little")))
-    with pytest.raises(Rejected, match=r"can't be unpacked|unpacks to more"):
+    with pytest.raises(Rejected, match=r"is damaged|unpacks to more"):
         extract_zip(archive, tmp_path / "two", SMALL)
+
+
+def test_an_archive_that_gives_a_file_another_name_in_another_place_is_rejected(
+    tmp_path: Path, pack: Pack
+) -> None:
+    archive = pack(("ring.py", b"x"))
+    raw = archive.read_bytes()
+    at = raw.index(b"PK\x03\x04")
+    flags = (0x800).to_bytes(2, "little")  # the name is UTF-8, which it isn't
+    raw = raw[: at + 6] + flags + raw[at + 8 :]
+    archive.write_bytes(raw.replace(b"ring.py", b"ring\xd9py", 1))
+    with pytest.raises(Rejected, match="is damaged"):
+        extract_zip(archive, tmp_path / "out")
+
+
+def test_a_full_disk_is_no_fault_of_the_archive(
+    tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    archive = pack(("ring.py", b"x"))
+    monkeypatch.setattr("autograder.quarantine._write_members", full)
+    with pytest.raises(OSError, match="No space left"):
+        extract_zip(archive, tmp_path / "out")
 
 
 def test_a_damaged_archive_and_one_that_names_a_million_files_are_rejected_unread(
