@@ -293,11 +293,14 @@ def _bubblewrap_fails() -> str | None:
     needed = ("/usr/bin/prlimit", "/usr/bin/setpriv")
     if absent := [path for path in needed if not os.path.exists(path)]:
         return f"{absent[0]} is not there (package util-linux)"
-    with scratch.fresh("probe-") as empty:
-        sandbox = Sandbox(empty, tier=Tier.BUBBLEWRAP)
+    with scratch.fresh("probe-") as folder:
+        # A module that can't be read inside would look like one that was not handed in.
+        (folder / "module.py").touch()
+        sandbox = Sandbox(folder, tier=Tier.BUBBLEWRAP)
+        read = f"import os, ctypes; open({str(sandbox.modules_path / 'module.py')!r}).close()"
         with sandbox:
             process = sandbox.popen(
-                [sandbox.python, "-I", "-c", "import os, ctypes; print('in', os.geteuid())"]
+                [sandbox.python, "-I", "-c", f"{read}; print('in', os.geteuid())"]
             )
             try:
                 process.wait(20)

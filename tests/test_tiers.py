@@ -115,3 +115,19 @@ def test_the_table_of_scores_names_the_sandbox() -> None:
     screen.print(report.scores_table(assignment.load("a03_allreduce"), [graded]))
     assert isinstance(screen.file, io.StringIO)
     assert f"graded in: {Tier.LANDLOCK}" in screen.file.getvalue()
+
+
+@pytest.mark.sandbox
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user inside: only where root grades")
+def test_a_sandbox_that_can_not_read_modules_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sandbox._bubblewrap_fails() is not None:
+        pytest.skip(f"bubblewrap does not work here: {sandbox._bubblewrap_fails()}")
+    copy = sandbox.copy_modules
+
+    def closed(modules: Path, target: Path, files: object = None) -> None:
+        copy(modules, target, files)
+        target.chmod(0o700)
+
+    monkeypatch.setattr(sandbox, "copy_modules", closed)
+    why = sandbox._bubblewrap_fails.__wrapped__()
+    assert why is not None and "Permission denied" in why
