@@ -40,7 +40,7 @@ def hash_of(path):
     return sum(k * byte for k, byte in enumerate(path.read_bytes()))
 
 
-def grade_modules(assignment, folder, *, secret, sandbox, modules, jobs):
+def grade_modules(assignment, folder, *, secret, sandbox, modules, jobs, limits):
     (name,) = modules
     path = Path(folder) / f"{name}.py"
     text = path.read_text() if path.exists() else ""
