@@ -188,8 +188,11 @@ def _grade_on_cluster(
 
 def _status(outcomes: Sequence[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
-    for outcome in bad:
-        words = outcome.student, outcome.status, " ".join(outcome.message.split())
+    lines = [
+        (outcome.student, outcome.status, " ".join(outcome.message.split())) for outcome in bad
+    ]
+    lines += [(outcome.student, "flagged", flag) for outcome in outcomes for flag in outcome.flags]
+    for words in lines:
         print("autograder: " + ": ".join(map(report.printable, words)), file=sys.stderr)
     return 2 if bad else 0
 

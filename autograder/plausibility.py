@@ -62,13 +62,18 @@ class Tally:
                 work.num_flops[rank] += 0.0 if stated else num_flops
 
     def flags(self) -> list[str]:
-        """Sentences on what doesn't fit."""
-        found = []
-        for size, work in sorted(self.by_size.items()):
-            sentence = _too_fast(size, work) or _on_one_rank(size, work)
-            if sentence:
-                found.append(sentence)
-        return found
+        """Sentences on what doesn't fit, one of a kind: that of most ranks, and where else."""
+        told = []
+        for rule in (_too_fast, _on_one_rank):
+            found = [
+                (size, sentence)
+                for size, work in sorted(self.by_size.items())
+                if (sentence := rule(size, work))
+            ]
+            if found:
+                others = ", ".join(str(size) for size, _ in found[:-1])
+                told.append(found[-1][1] + (f" It is so on {others} too." if others else ""))
+        return told
 
 
 def _too_fast(size: int, work: Work) -> str:
@@ -76,7 +81,7 @@ def _too_fast(size: int, work: Work) -> str:
         could = PEAK_FACTOR * (cpu_s + SLACK_S)
         if num_flops > could * LEAST_PEAK and num_flops > could * peak_flop_per_s():
             return (
-                f"On {size} ranks, rank {rank} declared {num_flops:.3g} floating-point operations "
+                f"On {size} {'rank' if size == 1 else 'ranks'}, rank {rank} declared {num_flops:.3g} floating-point operations "
                 f"in {cpu_s:.2f} s of CPU time; this machine makes {peak_flop_per_s():.2g} a "
                 "second. Read how the module declares its work."
             )

@@ -119,6 +119,14 @@ def test_more_operations_than_a_core_can_make_are_flagged(session: Session) -> N
     assert peak_flop_per_s() > 1e8
 
 
+def test_a_lie_on_many_world_sizes_is_told_once(session: Session) -> None:
+    tally = Tally()
+    for size in (2, 3, 4):
+        tally.add(session.call("work:lies", size))
+    (flag,) = tally.flags()
+    assert flag.startswith("On 4 ranks, rank 1 ") and flag.endswith(" It is so on 2, 3 too.")
+
+
 def test_one_rank_that_works_for_all_is_flagged(session: Session) -> None:
     (flag,) = flags_of(session, "rank_0_works_for_all")
     assert flag.startswith("On 3 ranks, rank 0 had ") and "declare about as much work" in flag
