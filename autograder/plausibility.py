@@ -81,9 +81,10 @@ def _too_fast(size: int, work: Work) -> str:
         could = PEAK_FACTOR * (cpu_s + SLACK_S)
         if num_flops > could * LEAST_PEAK and num_flops > could * peak_flop_per_s():
             return (
-                f"On {size} {'rank' if size == 1 else 'ranks'}, rank {rank} declared {num_flops:.3g} floating-point operations "
-                f"in {cpu_s:.2f} s of CPU time; this machine makes {peak_flop_per_s():.2g} a "
-                "second. Read how the module declares its work."
+                f"On {size} {'rank' if size == 1 else 'ranks'}, rank {rank} declared "
+                f"{num_flops:.3g} floating-point operations in {cpu_s:.2f} s of CPU time; this "
+                f"machine makes {peak_flop_per_s():.2g} a second. Read how the module declares "
+                "its work."
             )
     return ""
 
