@@ -226,7 +226,9 @@ def test_every_strike_is_tried_twice_and_after_the_last_nothing_is_run(tmp_path)
     class Hangs:
         def call(self, target, world_size, args, *, timeout_s, **options):
             asked.append((target, timeout_s))
-            return SimpleNamespace(error=DeadlineError(timeout_s, ()))
+            unknown = {"cpu_s": [None] * world_size, "num_flops": lambda: [0.0] * world_size}
+            error = DeadlineError(timeout_s, ())
+            return SimpleNamespace(error=error, world_size=world_size, **unknown)
 
     bounds = {"strikes": 2, "call_timeout_s": 3.0, "call_retry_factor": 4.0}
     job = Job("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)

@@ -32,7 +32,7 @@ def test_a_class_is_measured_by_an_array_inside_sandboxes(slurm: Any, shared_fol
     command += ["--set", "memory_per_cpu=300M", "--set", f"exports=PYTHONPATH={ROOT}"]
     course = f"RINGSIDE_COURSE={shared_folder / 'course'}"
     result = slurm.run(["env", f"PYTHONPATH={ROOT}", course, *command], cwd=shared_folder)
-    logs = [path.read_text() for path in (shared_folder / "course").rglob("grade-*.log")]
+    logs = [path.read_text() for path in (shared_folder / "course").rglob("logs/*.log")]
     assert result.returncode == 0, result.stdout + result.stderr + "".join(logs) + slurm.logs()
     ada, bob = json.loads(result.stdout)["submissions"]
     ring, recursive, ring_torch = ada["measured"]
