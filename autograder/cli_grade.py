@@ -188,13 +188,16 @@ def _grade_on_cluster(
 
 def _status(outcomes: Sequence[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
-    lines = [
-        (outcome.student, outcome.status, " ".join(outcome.message.split())) for outcome in bad
-    ]
-    lines += [(outcome.student, "flagged", flag) for outcome in outcomes for flag in outcome.flags]
-    for words in lines:
-        print("autograder: " + ": ".join(map(report.printable, words)), file=sys.stderr)
+    for each in bad:
+        _say(each.student, each.status, " ".join(each.message.split()))
+    for each in outcomes:
+        for flag in each.flags:
+            _say(each.student, "flagged", flag)
     return 2 if bad else 0
+
+
+def _say(*words: str) -> None:
+    print("autograder: " + ": ".join(map(report.printable, words)), file=sys.stderr)
 
 
 def console() -> Console:
