@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from autograder import assignment as plans
-from autograder import cli, feedback, measured, measured_class, measured_site, report
+from autograder import cli, feedback, measured, measured_class, measured_site
 from autograder.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.bubblewrap import Limits, arguments
 from autograder.course import Course
+from autograder.exports import scores_csv
 from autograder.hardware import cores, num_gpus
 from autograder.intervals import Interval, credit, median_interval
 from autograder.measured import Record, measure
@@ -348,7 +349,7 @@ def test_what_was_measured_stands_beside_the_score_and_never_in_it(tmp_path: Pat
     json.dumps(after, allow_nan=False)
     (entry,) = after["measured"]
     assert (entry["credit"], entry["points"], entry["max_points"]) == (0.5, 2.0, 4.0)
-    report.write_csv(tmp_path / "out.csv", plan, [outcome])
+    scores_csv.write(tmp_path / "out.csv", plan, [outcome])
     (row,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
     assert (row["score"], row["measured_points"]) == ("100.0", "2.0")
     assert row["measured_one_all_reduce_1000"] == "1.2"
