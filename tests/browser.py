@@ -27,6 +27,15 @@ PATIENCE_S = 60.0
 KEYS = {"Enter": 13, "Escape": 27, "Backspace": 8, "Tab": 9}
 # Where the middle of an element is, if a click there reaches it; else null. What comes into sight
 # by scrolling may change its size, so the place is asked for twice.
+REST = """(quiet_ms) => new Promise(done => {
+  let timer = setTimeout(end, quiet_ms);
+  const observer = new MutationObserver(() => {
+    clearTimeout(timer);
+    timer = setTimeout(end, quiet_ms);
+  });
+  observer.observe(document.body, {subtree: true, childList: true, characterData: true});
+  function end() { observer.disconnect(); done(true); }
+})"""
 PLACE = """async (css, text) => {
   const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
   for (const one of document.querySelectorAll(css)) {
@@ -160,6 +169,10 @@ class Browser:
         shown = f"[...document.querySelectorAll({json.dumps(css)})].map(one => one.innerText)"
         found = f"{shown}.find(words => words.includes({json.dumps(text)}))"
         return str(self.wait(found, patience_s=patience_s))
+
+    def rests(self, *, for_ms: int = 1500) -> None:
+        """Wait until nothing on the page has changed for so long."""
+        self.ask(f"({REST})({for_ms})")
 
     def write(self, text: str) -> None:
         """Put text in where the cursor stands."""

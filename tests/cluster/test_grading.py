@@ -124,7 +124,8 @@ def test_ctrl_c_and_a_kill_leave_the_array_and_the_next_grader_follows_it(scenes
     assert not (scenes.folder / "killed" / "build" / "array" / "a99_toy" / "state.json").exists()
 
     # A resubmission that changed: only its result is missing.
-    (scenes.folder / "killed" / "class" / "ben" / "one.py").write_text("# half\n")
+    changed = f"# changed in {scenes.folder.name}\n# half\n"
+    (scenes.folder / "killed" / "class" / "ben" / "one.py").write_text(changed)
     scenes.again("killed")
     said, students = scenes.end("killed")
     assert "1 submission in 1 task, submitted" in said

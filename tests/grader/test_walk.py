@@ -67,6 +67,7 @@ class Walk:
         self.browser.click(".lm-MenuBar-item", "Nbgrader")
         self.browser.click(".lm-Menu-item", "Assignment List")
         self.browser.sees("#course_list_default", "ringside")
+        self.browser.rests()  # the list is written more than once, and what was clicked is gone
 
     def cell(self, grade_id: str) -> str:
         """The selector of a cell of the notebook that is open."""
@@ -137,6 +138,8 @@ def fetched(walk: Walk, lab: str) -> dict[str, str]:
     offered = page.sees("#released_assignments_list", NAME)
     walk.picture("released")
     page.click("#released_assignments_list button", "Fetch")
+    page.sees("#fetched_assignments_list", NAME)
+    page.rests()
     page.click("#fetched_assignments_list .assignment-notebooks-link", NAME)
     mine = page.sees("#fetched_assignments_list", "Validate")
     walk.picture("fetched")
