@@ -132,19 +132,6 @@ def test_ctrl_c_and_a_kill_leave_the_array_and_the_next_grader_follows_it(scenes
     assert students["ben"]["score"] == 50
 
 
-def test_a_slurmctld_that_is_restarted_is_waited_for(scenes: Scenes) -> None:
-    graders = [scenes.running["queued again"], scenes.running["submitted again"]]
-    scenes.slurm.run(["scontrol", "shutdown", "slurmctld"])
-    for grader in graders:
-        said = scenes.slurm.listen(grader, "Slurm doesn't answer")
-        assert "still asking" in said
-    scenes.slurm.run(["slurmctld"])
-    for grader in graders:
-        scenes.slurm.listen(grader, "Slurm answers again")
-    scenes.slurm.stop_node(1)  # for the tests that follow
-    scenes.slurm.begin(["srun", "--nodelist=node4", "--exclusive", "--mem=0", "true"])
-
-
 def test_a_task_killed_for_memory_or_in_error_is_tried_again_and_then_graded_here(
     scenes: Scenes,
 ) -> None:
@@ -182,6 +169,20 @@ def test_a_node_without_a_sandbox_is_named_and_left_out(scenes: Scenes) -> None:
     folder = scenes.folder / "no sandbox" / "build" / "array" / "a99_toy"
     assert "#SBATCH --exclude=node3\n" in (folder / "2" / "grade.sbatch").read_text()
     assert json.loads((folder / "2" / "nodes" / "0.json").read_text())["host"] != "node3"
+
+
+# After those above: a task that ends while nobody keeps Slurm's books may be told otherwise.
+def test_a_slurmctld_that_is_restarted_is_waited_for(scenes: Scenes) -> None:
+    graders = [scenes.running["queued again"], scenes.running["submitted again"]]
+    scenes.slurm.run(["scontrol", "shutdown", "slurmctld"])
+    for grader in graders:
+        said = scenes.slurm.listen(grader, "Slurm doesn't answer")
+        assert "still asking" in said
+    scenes.slurm.run(["slurmctld"])
+    for grader in graders:
+        scenes.slurm.listen(grader, "Slurm answers again")
+    scenes.slurm.stop_node(1)  # for the tests that follow
+    scenes.slurm.begin(["srun", "--nodelist=node4", "--exclusive", "--mem=0", "true"])
 
 
 def test_a_preempted_task_is_submitted_again(scenes: Scenes) -> None:
