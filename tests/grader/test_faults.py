@@ -330,6 +330,8 @@ def nbgrader(
         process = subprocess.Popen(
             words, cwd=registered.root, env=environment, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            # Whatever runs the tests may ignore it, as a shell does for what it starts aside.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         started.append(process)
         return process
