@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,15 @@ from ringside.slurm_array import TaskEnd
 
 NAME = "a99_toy"
 RIGHT = {name: f"# {name} is solved\n" for name in ("one", "two", "more")}
+
+
+@pytest.fixture(autouse=True)
+def umask_of_before() -> Iterator[None]:
+    """A task closes its umask, which is this process's here, and that of all tests after it."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 def array(folder: Path, site: str = "generic", students: int = 3, **other: Any) -> GradingArray:
