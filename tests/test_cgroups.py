@@ -56,7 +56,7 @@ for _ in range(3):
         if os.fork():
             os._exit(0)
         break
-print("there", flush=True)
+os.write(1, b"there\\n")  # in one piece: four write to this pipe
 time.sleep(1000)
 """
 
@@ -64,14 +64,15 @@ time.sleep(1000)
 def test_what_a_process_starts_is_in_its_group_and_ends_with_it(group: Group) -> None:
     process = start(group, FAMILY)
     assert process.stdout is not None
-    assert [process.stdout.readline() for _ in range(4)] == ["there\n"] * 4
+    with process.stdout:
+        said = [process.stdout.readline() for _ in range(4)]
     seen = group.processes()
     populated = group.populated()
     group.kill()
     assert not group.populated()
     assert group.processes() == []
     assert process.wait(10) == -9
-    process.stdout.close()
+    assert said == ["there\n"] * 4
     assert populated
     assert process.pid in seen
     assert len(seen) >= 4  # those that only made others may not have ended yet
