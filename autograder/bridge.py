@@ -360,7 +360,7 @@ class FeedbackExporter(Exporter):
         totals = resources["nbgrader"]
         outcome = outcome_of(nb)
         course = course_of(cast(Any, self.parent).coursedir.root)
-        account = late.accounts(course).get(outcome.student, {}).get(plan.name)
+        account = late.of_assignment(course, plan.name).get(outcome.student)
         outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,

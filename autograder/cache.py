@@ -222,7 +222,8 @@ class Store:
             content = None
         if valid(content):
             return dict(content)
-        self.damaged.append(path)
+        if path not in self.damaged:  # told once, however often it is looked for
+            self.damaged.append(path)
         return None
 
     def when(self, name: str) -> float:

@@ -49,11 +49,7 @@ def export(options: argparse.Namespace) -> int:
 def _marks(
     plan: Assignment, outcomes: Sequence[Outcome], options: argparse.Namespace, course: Course
 ) -> list[Mark]:
-    accounts = {
-        student: each[plan.name]
-        for student, each in late.accounts(course).items()
-        if plan.name in each
-    }
+    accounts = late.of_assignment(course, plan.name)
     if not options.paths:
         recorded = marks.from_gradebook(course, plan, outcomes, accounts)
         if recorded:

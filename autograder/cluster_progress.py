@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from autograder.grading_array import GradingArray
+from autograder.progress import Pace, duration
 from ringside import refusals, slurm
 from ringside.endings import Look
 
@@ -20,18 +21,19 @@ class Progress:
         self.array = array
         self.job_id = job_id
         self.say = say
-        self._begun_s = time.monotonic()
-        self._at_first = len(array.records())
+        self._pace = Pace(time.monotonic)
+        self._pace.note(len(array.records()), len(array.submissions))
         self._said, self._said_s = "", -_EVERY_S
 
     def heard(self, looks: Mapping[int, Look]) -> None:
         """Take what Slurm says of the tasks now."""
         now_s = time.monotonic()
         done = len(self.array.records())
+        self._pace.note(done, len(self.array.submissions))
         what = self.line(looks, done)
         ended = not any(look.state in slurm.GOES_ON for look in looks.values())
         if looks and what != self._said and (ended or now_s - self._said_s >= _EVERY_S):
-            left = "" if ended else self._left(done, now_s - self._begun_s)
+            left = "" if ended else self._left()
             self.say(f"job {self.job_id}: {what}{left}")
             self._said, self._said_s = what, now_s
 
@@ -52,20 +54,9 @@ class Progress:
         told = f"; tasks: {', '.join(tasks)}" if tasks else ""
         return f"{done} of {len(self.array.submissions)} done{told}"
 
-    def _left(self, done: int, since_s: float) -> str:
+    def _left(self) -> str:
         """``; 3.2 a minute, 6 min left``, where something was done to tell it from."""
-        left = len(self.array.submissions) - done
-        if done <= self._at_first or not left or since_s <= 0:
+        pace = self._pace
+        if pace.per_minute is None or not pace.left_s:
             return ""
-        rate = (done - self._at_first) / since_s
-        return f"; {60 * rate:.3g} a minute, {_duration(left / rate)} left"
-
-
-def _duration(seconds: float) -> str:
-    """
-    >>> _duration(40), _duration(200), _duration(7300)
-    ('40 s', '3 min', '2.0 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"; {pace.per_minute:.3g} a minute, {duration(pace.left_s)} left"

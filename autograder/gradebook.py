@@ -15,7 +15,7 @@ import re
 import sqlite3
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -362,12 +362,19 @@ def _begins_formula(text: str) -> bool:
     return unicodedata.normalize("NFKC", next(seen, ""))[:1] in _FORMULA
 
 
-def write_csv(path: Path, columns: tuple[str, ...], table: list[dict[str, object]]) -> None:
-    """Write `table` with `columns`, every cell made safe."""
+def write_csv(
+    path: Path,
+    columns: Sequence[str],
+    table: Sequence[Mapping[str, object]],
+    *,
+    as_is: Collection[object] = (),
+) -> None:
+    """Write `table` with `columns`, every cell made safe but those that are one of `as_is`."""
+    cells = ([row.get(column, "") for column in columns] for row in table)
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
-    writer.writerow(columns)
-    writer.writerows([safe_cell(row.get(column, "")) for column in columns] for row in table)
+    writer.writerow(map(safe_cell, columns))
+    writer.writerows([cell if cell in as_is else safe_cell(cell) for cell in row] for row in cells)
     write_atomically(path, stream.getvalue().encode("utf-8", "replace"))  # names of any bytes
 
 

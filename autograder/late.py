@@ -180,6 +180,15 @@ def accounts(
     return {student: spend(policy, each) for student, each in lateness.items()}
 
 
+def of_assignment(course: Course, assignment: str) -> dict[str, Late]:
+    """The students whose submission of one assignment is late, and what came of it."""
+    return {
+        student: each[assignment]
+        for student, each in accounts(course).items()
+        if assignment in each
+    }
+
+
 def seconds_late(course: Course, assignment: str) -> dict[str, float]:
     """How late each student's receipt is, after the student's own due date."""
     dates = calendar(course)

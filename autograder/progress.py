@@ -17,7 +17,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-__all__ = ["Pace", "shown"]
+__all__ = ["Pace", "duration", "shown"]
 
 _EVERY_S = 30.0
 _LARGE = 20  # modules to grade
@@ -65,7 +65,7 @@ class Pace:
         if self.per_minute is not None:
             parts.append(f"{self.per_minute:.0f} a minute")
         if self.left_s:
-            parts.append(f"about {_duration(self.left_s)} left")
+            parts.append(f"about {duration(self.left_s)} left")
         return " · ".join(parts)
 
 
@@ -105,8 +105,12 @@ def _lines(pace: Pace, stream: TextIO, clock: Callable[[], float]) -> Note:
     return note
 
 
-def _duration(seconds: float) -> str:
-    """In the unit that a person would use."""
+def duration(seconds: float) -> str:
+    """In the unit that a person would use.
+
+    >>> duration(40), duration(200), duration(7300)
+    ('40 s', '3 min', '2.0 h')
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:

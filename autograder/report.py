@@ -127,11 +127,7 @@ def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
 
 def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> Summary:
     """The summary of a class, with who is alike and what lateness costs."""
-    account = {
-        student: each[plan.name]
-        for student, each in late.accounts(course).items()
-        if plan.name in each
-    }
+    account = late.of_assignment(course, plan.name)
     groups = similarity.groups(alike(plan, outcomes, course))
     return summarise(plan, outcomes, groups, account)
 

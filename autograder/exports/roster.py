@@ -15,7 +15,6 @@ from pathlib import Path
 
 from autograder import gradebook
 from autograder.exports.marks import ExportError, Mark
-from ringside.trace import write_atomically
 
 
 @dataclass
@@ -96,11 +95,5 @@ def _names(cell: str) -> set[str]:
 
 def write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, object]]) -> None:
     """Write a CSV that no spreadsheet executes; a dash alone, as Moodle writes, stays one."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow([gradebook.safe_cell(column) for column in columns])
-    for row in rows:
-        cells = [row.get(column, "") for column in columns]
-        writer.writerow([cell if cell == "-" else gradebook.safe_cell(cell) for cell in cells])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, stream.getvalue().encode())
+    gradebook.write_csv(path, columns, rows, as_is=("-",))
