@@ -1,23 +1,26 @@
 """Our engine against SimGrid's: the same traces, timed by an engine that others wrote.
 
-Where no port is wanted twice at once the two agree to rounding. Where ports contend, SimGrid's
-links serve one message at a time for the comparison (``simgrid.EXCLUSIVE``); what is left, and why,
-stands in ``ringside/simgrid.py``.
+Where no port is wanted twice at once, the plain export is compared, and the two agree to rounding.
+Where ports contend, SimGrid is given our ports (``two_ports``), and they agree to rounding again.
+How far a network that shares its links is from one whose ports serve in turn is printed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ringside import Machine, Session, cli, simgrid
-from ringside.errors import TraceError
+from ringside import Machine, Session, cli, inputs, simgrid
+from ringside.errors import TargetError, TraceError
 from ringside.lowering import ALGORITHMS
 from ringside.replay import replay
 from ringside.timeline import Timeline
@@ -40,20 +43,19 @@ def needs_simgrid(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.simgrid(missing(test))
 
 
-# (what was compared, whether ports contended) -> relative differences; shown by pytest -s
-FIGURES: defaultdict[tuple[str, bool], list[float]] = defaultdict(list)
+# (what was compared, with what) -> relative differences; shown by pytest -s
+FIGURES: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> Iterator[None]:
     """Print how many traces were compared, and how far the engines were apart."""
     yield
-    for (name, ports_contend), errors in FIGURES.items():
+    for (name, how), errors in FIGURES.items():
         within = sum(error <= 0.05 for error in errors), sum(error <= EXACT for error in errors)
         print(
-            f"\n{name}, {'ports contend' if ports_contend else 'no contention'}: "
-            f"{len(errors)} traces, {within[1]} within 1e-6, {within[0]} within 5 %, "
-            f"greatest {max(errors):.2g}",
+            f"\n{name}, {how}: {len(errors)} traces, {within[1]} within 1e-6, "
+            f"{within[0]} within 5 %, greatest {max(errors):.2g}",
             end="",
         )
     FIGURES.clear()
@@ -61,26 +63,23 @@ def figures() -> Iterator[None]:
 
 def compare(
     trace: Trace, folder: Path, machine: Machine = TEXTBOOK, *, name: str
-) -> tuple[Timeline, float]:
-    """Our timeline, and by how much SimGrid's makespan differs from it, relatively."""
+) -> tuple[bool, float]:
+    """Whether ports contended, and by how much SimGrid's makespan differs from ours, relatively."""
     timeline = replay(trace, machine)
-    flags = [simgrid.EXCLUSIVE] if contended(timeline) else []
-    theirs = simgrid.makespan_s(simgrid.export(trace, machine, folder), flags)
     ours = timeline.makespan_s
-    error = abs(theirs - ours) / ours if ours else abs(theirs)
-    FIGURES[name, contended(timeline)].append(error)
-    return timeline, error
 
+    def error(*, two_ports: bool) -> float:
+        theirs = simgrid.makespan_s(simgrid.export(trace, machine, folder, two_ports=two_ports))
+        return abs(theirs - ours) / ours if ours else abs(theirs)
 
-def assert_agrees(trace: Trace, folder: Path, machine: Machine = TEXTBOOK, *, name: str) -> float:
-    """1e-6 without contention; with it 5 %, or more for the reason that is asserted."""
-    timeline, error = compare(trace, folder, machine, name=name)
+    plain = error(two_ports=False)
     if not contended(timeline):
-        assert error <= EXACT
-    elif error > 0.05:
-        assert overtaken_at_the_sender(timeline), error
-        assert error <= 0.3
-    return error
+        FIGURES[name, "no contention"].append(plain)
+        return False, plain
+    FIGURES[name, "contention, links shared"].append(plain)
+    exact = error(two_ports=True)
+    FIGURES[name, "contention, two ports"].append(exact)
+    return True, exact
 
 
 def contended(timeline: Timeline) -> bool:
@@ -89,47 +88,27 @@ def contended(timeline: Timeline) -> bool:
     return any(message.held_at_source or message.held_at_dest for message in messages)
 
 
-def overtaken_at_the_sender(timeline: Timeline) -> bool:
-    """Whether a message waited at its receiver while its sender's port served another.
-
-    In SimGrid it would wait at its sender, and be overtaken by that other.
-    """
-    messages = list(timeline._engine.messages.values())
-    waiting = [m for m in messages if m.held_at_dest]
-    return any(
-        other.source == m.source and m.posted <= other.started < m.done
-        for m in waiting
-        for other in messages
-        if other is not m
-    )
-
-
 @needs_simgrid
 def test_100_random_traces_without_contention_agree_to_rounding(tmp_path: Path) -> None:
     for seed in range(100):
-        timeline, error = compare(random_traces.permutations(seed), tmp_path, name="permutations")
-        assert not contended(timeline)
+        waited, error = compare(random_traces.permutations(seed), tmp_path, name="permutations")
+        assert not waited
         assert error <= EXACT, seed
 
 
 @needs_simgrid
-def test_150_random_traces_with_contention_agree_to_5_percent_or_for_a_reason(
-    tmp_path: Path,
-) -> None:
-    errors = [
-        assert_agrees(random_traces.graphs(seed), tmp_path, name="graphs") for seed in range(150)
-    ]
-    assert np.quantile(errors, 0.5) <= EXACT
-    assert np.quantile(errors, 0.85) <= 1e-3
-    assert np.quantile(errors, 0.95) <= 0.05
+def test_150_random_traces_most_with_contention_agree_to_rounding(tmp_path: Path) -> None:
+    found = [compare(random_traces.graphs(seed), tmp_path, name="graphs") for seed in range(150)]
+    assert max(error for _, error in found) <= EXACT
+    assert sum(waited for waited, _ in found) > 100
 
 
 @needs_simgrid
-def test_why_engines_differ_when_a_receivers_port_is_taken(tmp_path: Path) -> None:
+def test_a_port_in_turn_and_a_link_that_is_shared(tmp_path: Path) -> None:
     """Ranks 0 and 1 send 100 us to rank 2, then rank 1 to rank 3; times in us, alpha is 1.
 
-    here        0->2  1..101      1->2  101..201    1->3  111..211 (leaves after 1->2 has left)
-    EXCLUSIVE   0->2  1..101      1->3   21..121    1->2  121..221 (overtaken: rank 2 was busy)
+    ports in turn   0->2  1..101      1->2  101..201    1->3  111..211 (leaves after 1->2 has left)
+    links shared    0->2  1..191      1->2   11..211    1->3   21..216
     """
     writer = random_traces.Writer(4)
     first, second, third = (writer.message(*pair, 100_000) for pair in ((0, 2), (1, 2), (1, 3)))
@@ -142,11 +121,12 @@ def test_why_engines_differ_when_a_receivers_port_is_taken(tmp_path: Path) -> No
     for rank, ops in enumerate(writer.ops):
         writer.wait(rank, [op.request for op in ops if op.kind in (Kind.ISEND, Kind.IRECV)])
     timeline = replay(writer.trace(), TEXTBOOK)
-    assert overtaken_at_the_sender(timeline)
+    assert contended(timeline)
     assert timeline.makespan_s == pytest.approx(211e-6)
+    folder = simgrid.export(writer.trace(), TEXTBOOK, tmp_path, two_ports=True)
+    assert simgrid.makespan_s(folder) == pytest.approx(211e-6, rel=EXACT)
     folder = simgrid.export(writer.trace(), TEXTBOOK, tmp_path)
-    assert simgrid.makespan_s(folder, [simgrid.EXCLUSIVE]) == pytest.approx(221e-6, rel=EXACT)
-    assert simgrid.makespan_s(folder) == pytest.approx(216e-6, rel=EXACT)  # links are shared
+    assert simgrid.makespan_s(folder) == pytest.approx(216e-6, rel=EXACT)
 
 
 @needs_simgrid
@@ -155,9 +135,11 @@ def test_ports_of_nodes_and_pairs_agree(tmp_path: Path, change: dict[str, object
     machine = Machine.load("zaratan").with_(eager_threshold_bytes=0, ranks_per_node=2, **change)
     free = 0
     for seed in range(15):
-        timeline, error = compare(random_traces.permutations(seed), tmp_path, machine, name="nodes")
-        free += not contended(timeline)
-        assert error <= (0.05 if contended(timeline) else EXACT), seed
+        trace = random_traces.permutations(seed)
+        waited, error = compare(trace, tmp_path, machine, name="nodes")
+        free += not waited
+        # There, near and far messages of a rank have links of their own.
+        assert error <= (1e-4 if waited else EXACT), seed
     assert free >= 3
 
 
@@ -179,8 +161,25 @@ def test_recorded_programs_with_wildcards_and_polls_agree(
         p, steps, _ = plan(seed)
         args = [(steps[rank], 0) for rank in range(p)]
         result = programs.call("program:play", p, args, machine=TEXTBOOK).raise_for_error()
-        _, error = compare(result.trace, tmp_path, name="recorded programs")
-        assert error <= 0.05, seed
+        _, error = compare(apart(result.trace, seed), tmp_path, name="recorded programs")
+        assert error <= EXACT, seed
+
+
+def apart(trace: Trace, seed: int) -> Trace:
+    """The same with up to 10 ns of work before every operation: no two at the same instant.
+
+    Which of two messages then goes first, each engine decides in its own way.
+    """
+    rng = np.random.default_rng(seed)
+    ops = [
+        [
+            each
+            for op in mine
+            for each in (Op(Kind.COMPUTE, detail=(0.0, 0.0, int(rng.integers(10**4)), "work")), op)
+        ]
+        for mine in trace.ops
+    ]
+    return Trace(trace.world_size, ops)
 
 
 @needs_simgrid
@@ -196,13 +195,42 @@ def test_recorded_programs_with_wildcards_and_polls_agree(
     ],
 )
 def test_every_reference_solution_agrees(programs: Session, tmp_path: Path, target: str) -> None:
-    tree = target.startswith("tree")  # sends 3 chunks at once, so that its ports contend
+    tree = target.startswith("tree")  # sends 3 chunks at once: its ports contend, no others do
     for p in (2, 3, 4, 5, 8):
         for n in (1, 1000, 100_003):
             args = [(np.full(n, float(rank)), *((3,) if tree else ())) for rank in range(p)]
             result = programs.call(target, p, args, machine=TEXTBOOK).raise_for_error()
-            error = assert_agrees(result.trace, tmp_path, name=target)
-            assert tree or error <= EXACT
+            waited, error = compare(result.trace, tmp_path, name=target)
+            assert error <= EXACT
+            assert waited == tree
+
+
+def calls(world_size: int) -> Iterator[tuple[Path, str, list[tuple[Any, ...]]]]:
+    """Every function of the solutions that `ringside run` can call, with its arguments."""
+    options = inputs.Options(n=300)
+    for path in sorted(REFERENCE.parent.glob("*/*.py")):
+        # A deadlock to be mended, and what wants a model that only trials_torch.py makes.
+        if path.stem in ("broken", "step_torch"):
+            continue
+        for function in inputs.functions(path):
+            with contextlib.suppress(TargetError):  # it wants what no option gives
+                yield path, function, inputs.arguments(path, function, world_size, options)
+
+
+@needs_simgrid
+@pytest.mark.slow
+@pytest.mark.parametrize("p", [2, 4])
+def test_the_references_of_all_assignments_agree(tmp_path: Path, p: int) -> None:
+    found = set()
+    for folder, group in itertools.groupby(calls(p), lambda call: call[0].parent):
+        with Session(folder, machine=TEXTBOOK) as session:
+            for path, function, args in group:
+                result = session.call(f"{path.name}:{function}", p, args).raise_for_error()
+                _, error = compare(apart(result.trace, 0), tmp_path, name=folder.name)
+                assert error <= EXACT, (path, function)
+                found.add((folder.name, path.stem))
+    assert len({assignment for assignment, _ in found}) >= 7
+    assert {("a05_ddp", "overlap"), ("a05_ddp", "torch_trials"), ("a09_pipeline", "stage")} <= found
 
 
 @needs_simgrid
@@ -213,7 +241,7 @@ def test_every_collective_agrees_also_beside_work(tmp_path: Path, name: str) -> 
         for p in (2, 5, 8):
             for blocking in (True, False):
                 trace = collective(name, p, blocking=blocking)
-                error = assert_agrees(trace, tmp_path, machine, name="collectives")
+                _, error = compare(trace, tmp_path, machine, name="collectives")
                 assert error <= EXACT, (p, blocking)
 
 
@@ -235,18 +263,21 @@ def collective(name: str, p: int, *, blocking: bool) -> Trace:
 
 @needs_simgrid
 @pytest.mark.parametrize("p", [4, 8])
-def test_all_to_all_in_one_order_is_a_convoy_here_and_shared_there(tmp_path: Path, p: int) -> None:
-    rotated = random_traces.all_to_all(p, 100_000, rotated=True)
-    folder = simgrid.export(rotated, TEXTBOOK, tmp_path)
-    assert simgrid.makespan_s(folder) == pytest.approx(
-        replay(rotated, TEXTBOOK).makespan_s, rel=EXACT
-    )
+def test_all_to_all_in_one_order_is_a_convoy_at_ports_but_not_on_shared_links(
+    tmp_path: Path, p: int
+) -> None:
     # All begin with rank 0: its port takes them one after the other, and theirs stand idle.
     # A fluid network gives each a share of rank 0's port, and the rest to the next ranks.
-    convoy = random_traces.all_to_all(p, 100_000, rotated=False)
-    folder = simgrid.export(convoy, TEXTBOOK, tmp_path)
-    ratio = replay(convoy, TEXTBOOK).makespan_s / simgrid.makespan_s(folder)
-    assert 1.6 < ratio < 2.0
+    seconds = {}
+    for rotated in (True, False):
+        trace = random_traces.all_to_all(p, 100_000, rotated=rotated)
+        ours = replay(trace, TEXTBOOK).makespan_s
+        for two_ports in (True, False):
+            folder = simgrid.export(trace, TEXTBOOK, tmp_path, two_ports=two_ports)
+            seconds[rotated, two_ports] = simgrid.makespan_s(folder) / ours
+    convoy = seconds.pop((False, False))
+    assert all(ratio == pytest.approx(1, rel=EXACT) for ratio in seconds.values()), seconds
+    assert 1.6 < 1 / convoy < 2.0
 
 
 def small() -> Trace:
@@ -298,6 +329,34 @@ def test_the_platform_has_a_link_for_every_port_and_a_route_for_every_pair(tmp_p
     }
     assert routes["host-0", "host-1"] == ["out-0", "in-1"]
     assert len(routes) == 4
+
+
+def test_with_two_ports_a_player_carries_each_message(tmp_path: Path) -> None:
+    folder = simgrid.export(small(), TEXTBOOK, tmp_path / "out", two_ports=True)
+    scale = 2**18
+    lines = {name: (folder / name).read_text().splitlines()[1:-1] for name in rank_files(folder)}
+    assert lines["rank-0.txt"] == [
+        "0 sleep 0.001",
+        "0 isend 2 2 0 6",  # the head
+        f"0 isend 2 3 {4096 * scale} 6",
+        "0 irecv 2 5 0 6",
+        "0 wait 0 2 2",
+        "0 wait 0 2 3",
+        "0 wait 2 0 5",
+    ]
+    assert (folder / "hostfile").read_text().split() == ["host-0", "host-1", "way-0-1"]
+    platform = ElementTree.parse(folder / "platform.xml").getroot()
+    routes = {
+        (route.attrib["src"], route.attrib["dst"]): [link.attrib["id"] for link in route]
+        for route in platform.iter("route")
+    }
+    assert routes["host-0", "way-0-1"] == ["out-0"]
+    assert routes["way-0-1", "host-1"] == ["in-1"]
+    assert "--cfg=maxmin/concurrency-limit:1" in (folder / "flags").read_text().split()
+
+
+def rank_files(folder: Path) -> list[str]:
+    return (folder / "traces").read_text().split()
 
 
 def test_ringside_run_exports_what_it_ran(tmp_path: Path) -> None:
