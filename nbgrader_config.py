@@ -34,8 +34,7 @@ c.Autograde.exporter_class = "autograder.bridge.RebuildExporter"
 c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]
 c.Autograde.autograde_preprocessors = [
     "autograder.bridge.WriteResults",
-    "nbgrader.preprocessors.SaveAutoGrades",
-    "autograder.bridge.SaveExtraCredit",
+    "autograder.bridge.SaveGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
     "autograder.bridge.SaveRecord",
 ]

@@ -5,8 +5,7 @@ nbgrader's own commands call, by ``nbgrader_config.py``:
     autograde          quarantine_submission   before any file is copied
                        RebuildExporter         reads the submission, gives a notebook of ours
                        WriteResults            in the place of Execute: outputs of the grade cells
-                       SaveAutoGrades          nbgrader's: outputs -> gradebook
-                       SaveExtraCredit         extra modules, which have no points of their own
+                       SaveGrades              outputs -> gradebook, extra modules too
                        SaveRecord              why points were given, for a later regrade
     formgrader         EscapeNames             before its page of a submission is made
     generate_feedback  FeedbackExporter        our page, from the autograded notebook
@@ -40,7 +39,7 @@ from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
 from autograder import assignment as plans
 from autograder import (
@@ -280,31 +279,37 @@ def _module_of(plan: Assignment, grade_id: str) -> ModuleSpec | None:
     return None
 
 
-class SaveExtraCredit(NbGraderPreprocessor):  # type: ignore[misc]
-    """Records extra modules as nbgrader's extra credit, after SaveAutoGrades.
+class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
+    """nbgrader's step in one transaction, where it commits after each cell; then extra modules.
 
-    A grade cell of 0 points leaves the assignment's maximum as it is. nbgrader keeps extra credit
-    over re-autograding, so it is written each time; where a person has set the cell's manual
-    score, the cell is theirs, extra credit included.
+    These are nbgrader's extra credit: a grade cell of 0 points leaves the assignment's maximum as
+    it is. nbgrader keeps extra credit over re-autograding, so it is written each time; where a
+    person has set the cell's manual score, the cell is theirs, extra credit included.
     """
 
     def preprocess(
         self, nb: NotebookNode, resources: dict[str, Any]
     ) -> tuple[NotebookNode, dict[str, Any]]:
         names = resources["nbgrader"]
-        plan = plans.load(names["assignment"])
-        outcome = outcome_of(nb)
-        with Gradebook(names["db_url"]) as book:
-            for module in plan.modules:
-                if not module.extra:
-                    continue
-                grade = book.find_grade(
-                    f"check_{module.name}", names["notebook"], plan.name, names["student"]
-                )
-                if grade.manual_score is None:
-                    grade.extra_credit = clamp(outcome.points(module), module.weight)
-            book.db.commit()
+        self.notebook_id, self.assignment_id = names["notebook"], names["assignment"]
+        self.student_id = names["student"]
+        with Gradebook(names["db_url"]) as self.gradebook:
+            session = self.gradebook.db
+            commit, session.commit = session.commit, session.flush
+            nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
+            self._save_extra_credit(outcome_of(nb))
+            commit()
         return nb, resources
+
+    def _save_extra_credit(self, outcome: Outcome) -> None:
+        for module in plans.load(self.assignment_id).modules:
+            if not module.extra:
+                continue
+            grade = self.gradebook.find_grade(
+                f"check_{module.name}", self.notebook_id, self.assignment_id, self.student_id
+            )
+            if grade.manual_score is None:
+                grade.extra_credit = clamp(outcome.points(module), module.weight)
 
 
 class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
