@@ -255,7 +255,7 @@ def test_training_on_real_data(ranks, rng):
 
 @points(8, "schedule")
 def test_no_loop_over_samples(ranks, rng):
-    for widths, num_samples in (((9, 8, 7, 4), 600), ((5, 120), 400)):
+    for widths, num_samples in (((9, 8, 7, 4), 600), ((5, 100, 3), 400)):
         call, right = asked(rng, widths, num_samples)
         layers = len(widths) - 1
         rule = f"100 for each of {layers} layers, whatever the number of samples"
