@@ -18,9 +18,10 @@ from network import Network
 from torch.nn.functional import cross_entropy
 
 
-def broadcast_parameters(group, params, frozen=()):
-    """Call; returns the parameters."""
+def broadcast_parameters(group, params, frozen=(), inside=False):
+    """Call, with a network or one inside another module; returns the parameters."""
     model = Network(params, frozen)
+    model = torch.nn.Sequential(model) if inside else model
     step_torch.broadcast_parameters(group, model)
     return _copies(model.parameters())
 
@@ -45,13 +46,40 @@ def steps(group, params, velocity, batches, lrs, momentum, frozen=(), stale=Fals
     """
     model = Network(params, frozen)
     optimizer = torch.optim.SGD(model.parameters(), lr=lrs[0], momentum=momentum)
+    return _taken(group, model, optimizer, velocity, batches, lrs, frozen, stale)
+
+
+def steps_of_another(group, params, velocity, batches, lrs, momentum):
+    """``steps`` of a network inside another module, by an optimizer that has two groups.
+
+    Returns:
+        ``(params, velocity, losses, calls)``: and how often its ``step()`` was called.
+    """
+    model = torch.nn.Sequential(Network(params))
+    halves = [{"params": [p for p in model.parameters() if p.ndim == n]} for n in (2, 1)]
+    optimizer = Noted(halves, lr=lrs[0], momentum=momentum)
+    return *_taken(group, model, optimizer, velocity, batches, lrs), optimizer.calls
+
+
+class Noted(torch.optim.SGD):
+    """SGD that counts its steps."""
+
+    calls = 0
+
+    def step(self, closure=None):
+        self.calls += 1
+        return super().step(closure)
+
+
+def _taken(group, model, optimizer, velocity, batches, lrs, frozen=(), stale=False):
     for k, (p, v) in enumerate(zip(model.parameters(), velocity, strict=True)):
         optimizer.state[p]["momentum_buffer"] = v.clone()
         if stale and k not in frozen:
             p.grad = torch.full_like(p, 7.0)
     losses = []
     for (x, y), lr in zip(batches, lrs, strict=True):
-        optimizer.param_groups[0]["lr"] = lr
+        for each in optimizer.param_groups:
+            each["lr"] = lr
         losses.append(step_torch.train_step(group, model, optimizer, x, y))
     state = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
     return _copies(model.parameters()), _copies(state), losses

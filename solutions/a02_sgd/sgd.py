@@ -20,9 +20,9 @@ Rules for every function of this module:
   are taken in the dtype of the weights. Functions without weights give the dtype that they get.
 - Values are right to 1e-10 in float64, 1e-4 in float32, relative to the largest element of an array
   or to 1, whichever is larger; so gradients agree with finite differences to 1e-6.
-- What is given is not modified, not even for a moment, and may be read-only. Results are new
-  arrays, writable, that share no memory with what was given. A call keeps nothing for the next
-  one, and uses no random generator but the one that it is given.
+- What is given, lists as well as arrays, is not modified, not even for a moment, and arrays may be
+  read-only. Results are new arrays, writable, that share no memory with what was given. A call
+  keeps nothing for the next one, and uses no random generator but the one that it is given.
 - Work: NumPy does it, no SciPy and no torch (that is the last module). Samples go through a layer
   together, in a matrix product: ``loss_and_gradients`` executes at most 100 lines of this file for
   each layer, whatever B is.

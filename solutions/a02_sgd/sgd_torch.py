@@ -12,7 +12,8 @@ Rules for every function of this module:
   of another, integers too, and is taken in that one.
 - Values are those of ``sgd.py``: to 1e-10 in float64, 1e-4 in float32, relative to the largest
   element of an array or to 1, whichever is larger.
-- ``x`` and ``y`` are not modified, and get no gradient. A call keeps nothing for the next one.
+- ``x`` and ``y`` are not modified, and get no gradient. A call keeps nothing for the next one, and
+  leaves torch's default dtype as it is.
 """
 
 import torch

@@ -498,11 +498,13 @@ def test_the_same_network(ranks, rng):
 @points(10, "safety", "sgd_torch")
 def test_copies(ranks, rng):
     params = network(rng)
-    (_, _, _, later, given, _), _ = torch_call(
+    (_, _, _, later, given, _, kept), _ = torch_call(
         ranks, "there_and_back", "sgd_torch:from_numpy", params
     )
     same("sgd_torch:to_numpy", (), later, params, what="after the model changed, its result")
     same("sgd_torch:from_numpy", (), given, params, what="after the model changed, its argument")
+    if not kept:
+        raise Verdict("from_numpy: torch's default dtype is another one afterwards.")
 
 
 @points(30, "values", "sgd_torch")
@@ -520,6 +522,8 @@ def test_once_through(ranks, rng):
             f"train_step: two steps went {len(done['passes'])} times through the model, made "
             f"{done['steps']} updates and {flops:.0f} FLOPs; 2, 2 and {right} are right."
         )
+    if not all(training for _, training, _ in done["passes"]):
+        raise Verdict("train_step: the model was in training mode, and isn't any more.")
 
 
 @points(20, "memory", "sgd_torch")

@@ -46,6 +46,7 @@ def looked_at(comm, target, calls, strided=False):
         arguments = _inside_larger(arguments) if strided else arguments
         given = list(_arrays(arguments))
         before = [array.copy() for array in given]
+        lists = [(each, list(each)) for each in _lists(arguments)]
         for array in given:
             array.flags.writeable = False
         answer = _tried(target, arguments)
@@ -53,6 +54,8 @@ def looked_at(comm, target, calls, strided=False):
         complaint = ""
         if any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True)):
             complaint = "an argument was changed; all must stay as they were"
+        elif _changed(lists):
+            complaint = "a list that was given holds something else now; make a new list"
         elif any(np.shares_memory(a, b) for a in made for b in given):
             complaint = "a result shares memory with an argument; it must be a new array"
         elif any(not array.flags.writeable for array in made):
@@ -196,6 +199,19 @@ def _arrays(value):
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _arrays(item)
+
+
+def _lists(value):
+    if isinstance(value, list):
+        yield value
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _lists(item)
+
+
+def _changed(lists):
+    """Of lists and what was in them: does one hold something else now?"""
+    return any(list(map(id, now)) != list(map(id, then)) for now, then in lists)
 
 
 def _inside_larger(value):

@@ -54,10 +54,12 @@ def there_and_back(group, params):
     """``from_numpy``, then ``to_numpy``, before and after the model's parameters have changed.
 
     Returns:
-        ``(names, scores, back, later, given, fresh)``: the layers' classes, scores of ones, what
-        came back; the same list after all parameters were doubled in place; the arrays that were
-        given, then; and what comes back after something was written to an earlier list.
+        ``(names, scores, back, later, given, fresh, kept)``: the layers' classes, scores of ones,
+        what came back; the same list after all parameters were doubled in place; the arrays that
+        were given, then; what comes back after something was written to an earlier list; and is
+        torch's default dtype what it was?
     """
+    default = torch.get_default_dtype()
     given = [p.numpy() for p in params]
     model = sgd_torch.from_numpy(given)
     learns = all(p.requires_grad and p.is_leaf for p in model.parameters())
@@ -72,21 +74,25 @@ def there_and_back(group, params):
     for array in doubled:
         array += 1
     fresh = sgd_torch.to_numpy(model)
-    return names, scores, kept, back, given, fresh
+    return names, scores, kept, back, given, fresh, torch.get_default_dtype() == default
 
 
-def steps(group, params, velocity, batches, lr, momentum, frozen=(), stale=False):
+def steps(
+    group, params, velocity, batches, lr, momentum, frozen=(), stale=False, training=True
+):  # fmt: skip
     """One ``train_step`` a batch ``(x, y)`` with SGD and momentum.
 
     Args:
         frozen: indices of parameters that don't learn. The optimizer has them too.
         stale: let every learning parameter's ``grad`` hold something before the first step.
+        training: is the model in training mode?
 
     Returns:
         ``(params, velocity, losses, plain, passes, optimizer_steps)``: of the last step, and the
         loss of each; was each a Python float; how the model was called.
     """
-    model = Plain(params, frozen)
+    plain = Plain(params, frozen)
+    model = nn.Sequential(plain).train(training)
     optimizer = Noted(model.parameters(), lr=lr, momentum=momentum)
     for k, (p, v) in enumerate(zip(model.parameters(), velocity, strict=True)):
         optimizer.state[p]["momentum_buffer"] = v.clone()
@@ -100,10 +106,10 @@ def steps(group, params, velocity, batches, lr, momentum, frozen=(), stale=False
         for (x, y), (a, b) in zip(batches, kept, strict=True)
     )
     state = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
-    plain = all(type(loss) is float for loss in losses)
+    floats = all(type(loss) is float for loss in losses)
     numbers = [float(loss) for loss in losses]
     arrays = [p.detach().clone() for p in model.parameters()]
-    told = {"passes": model.passes, "steps": optimizer.steps, "changed": changed, "plain": plain}
+    told = {"passes": plain.passes, "steps": optimizer.steps, "changed": changed, "plain": floats}
     return arrays, [v.clone() for v in state], numbers, told
 
 
@@ -113,18 +119,19 @@ def evaluation(group, params, x, y, training, dropout):
     Returns:
         ``(loss, accuracy, told)``: and how the model was called, how it was left.
     """
-    model = Plain(params, dropout=dropout).train(training)
+    plain = Plain(params, dropout=dropout)
+    model = nn.Sequential(plain).train(training)
     for p in model.parameters():
         p.grad = torch.full_like(p, 3.0)
     loss, accuracy = sgd_torch.evaluate(model, x, y)
     kept = all(
-        p.grad is not None and bool((p.grad == 3).all()) and torch.equal(p, q)
+        p.requires_grad and p.grad is not None and bool((p.grad == 3).all()) and torch.equal(p, q)
         for p, q in zip(model.parameters(), params, strict=True)
     )
     told = {
-        "passes": model.passes,
+        "passes": plain.passes,
         "kept": kept,
-        "mode": model.training is training and model.dropout.training is training,
+        "mode": model.training is training and plain.dropout.training is training,
         "plain": type(loss) is float and type(accuracy) is float,
     }
     return float(loss), float(accuracy), told

@@ -17,8 +17,8 @@ Rules for every function of this module:
 - ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
   ``COMM_WORLD``. Here the library's collectives are allowed: all-reduce is a tool now.
 - Parameters and velocity are lists of arrays (any number of layers, any shapes), of one dtype,
-  float64 or float32, that ``x`` has too. What is given is not modified, not even for a moment,
-  and may be read-only.
+  float64 or float32, that ``x`` has too. What is given, lists as well as arrays, is not
+  modified, not even for a moment, and arrays may be read-only.
 - Results are new lists of new arrays of that dtype, writable, that share memory with nothing
   that was given. A call keeps nothing for the next one.
 - A send may wait until its receive is posted (rendezvous), messages of different ranks may

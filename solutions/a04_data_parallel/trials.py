@@ -4,6 +4,7 @@ The tests run outside and see only messages and results. What must be looked at 
 such as inputs that can't be written to, they ask for here.
 """
 
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -45,16 +46,18 @@ def looked_at(comm, target, *args):
     """Call with arguments that can't be written to, and look at them afterwards.
 
     Returns:
-        ``(result, changed, shared, fixed)``: did an argument change; does the result share memory
-        with one; can an array of the result not be written to?
+        ``(result, changed, shared, fixed)``: did an argument change, an array or a list; does the
+        result share memory with one; can an array of the result not be written to?
     """
     given = list(_arrays(args))
     before = [array.copy() for array in given]
+    lists = [(each, list(each)) for each in _lists(args)]
     for array in given:
         array.flags.writeable = False
     result = find(target)(comm, *args)
     made = list(_arrays(result))
     changed = any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True))
+    changed = changed or _changed(lists)
     shared = any(np.shares_memory(a, b) for a in made for b in given)
     fixed = any(not array.flags.writeable for array in made)
     return result, changed, shared, fixed
@@ -72,7 +75,8 @@ def twice(comm, target, first, second):
 def shards(comm, calls):
     """Every ``shard(n, world_size, rank, epoch, seed)`` of a list of ``(n, epoch, seed)``.
 
-    Before each call the global generators are somewhere else on every rank.
+    Before each call the global generators are somewhere else on every rank, and ``hash`` of a
+    string is another number on each, as it is in processes that don't stem from one another.
 
     Returns:
         ``(results, moved)``: and whether a call moved a global generator.
@@ -80,6 +84,7 @@ def shards(comm, calls):
     import random
 
     shard, results, moved = find("shard:shard"), [], False
+    import_module("shard").hash = partial(_hash_on, comm.rank)
     for number, (n, epoch, seed) in enumerate(calls):
         np.random.seed(1000 * comm.rank + number)
         random.seed(1000 * comm.rank + number)
@@ -88,6 +93,10 @@ def shards(comm, calls):
         after = (np.random.get_state()[1].tobytes(), np.random.get_state()[2], random.getstate())
         moved = moved or before != after
     return results, moved
+
+
+def _hash_on(rank, value):
+    return hash((rank, hash(value))) if "'" in repr(value) else hash(value)
 
 
 def shards_again(comm, n, epoch, seed):
@@ -111,6 +120,19 @@ def _arrays(value):
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _arrays(item)
+
+
+def _lists(value):
+    if isinstance(value, list):
+        yield value
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _lists(item)
+
+
+def _changed(lists):
+    """Of lists and what was in them: does one hold something else now?"""
+    return any(list(map(id, now)) != list(map(id, then)) for now, then in lists)
 
 
 def _copied(value):

@@ -76,6 +76,9 @@ def test_relu_and_its_gradient(ranks, rng):
     calls = [(rng.standard_normal(z.shape), z) for z in zs]
     rights = [da * (np.sign(z) > 0) for da, z in calls]
     trial.check(ranks, "sgd:relu_backward", calls, rights)
+    da, z = rng.standard_normal((2, 3, 4)).astype("float32")
+    trial.check(ranks, "sgd:relu", [(z,)], [z.clip(0)])
+    trial.check(ranks, "sgd:relu_backward", [(da, z)], [da * (z > 0)])
 
 
 @points(7, "values")
@@ -85,7 +88,10 @@ def test_cross_entropy(ranks, rng):
         scores = 3 * rng.standard_normal((num_samples, classes))
         calls.append((scores, rng.integers(classes, size=num_samples)))
     calls.append((rng.standard_normal((4, 6)), np.array([1, 0, 1, 2])))  # no class 3, 4, 5
-    trial.check(ranks, "sgd:cross_entropy", calls, [oracle.cross_entropy(*call) for call in calls])
+    calls.append((rng.standard_normal((5, 3)).astype("float32"), rng.integers(3, size=5)))
+    rights = [oracle.cross_entropy(*call) for call in calls]
+    rights = [trial.as_dtype(right, c[0].dtype) for right, c in zip(rights, calls, strict=True)]
+    trial.check(ranks, "sgd:cross_entropy", calls, rights)
 
 
 @points(5, "values")
@@ -227,16 +233,20 @@ def test_one_update(ranks, rng):
 def test_training_on_real_data(ranks, rng):
     (x, y), _ = digits.load()
     calls, rights = [], []
-    for sizes, widths, raw in (((40, 40, 13), (64, 12, 10), False), ((9, 1, 30), (64, 10), True)):
+    for sizes, widths, raw, dtype in (
+        ((40, 40, 13), (64, 12, 10), False, "float64"),
+        ((9, 1, 30), (64, 10), True, "float64"),
+        ((8, 5), (64, 6, 10), False, "float32"),
+    ):
         chosen = rng.permutation(len(x))[: sum(sizes)]
         own = np.rint(16 * x[chosen]).astype("uint8") if raw else x[chosen]
         cuts = np.split(rng.permutation(sum(sizes)), np.cumsum(sizes)[:-1])
         batches, lr = [*cuts, cuts[0]], 0.001 if raw else 0.3
-        params = network(rng, widths)
+        params = network(rng, widths, dtype)
         call = (params, own, y[chosen], batches, lr, 0.8)
         after, _, losses = oracle.training(*call)
         calls.append(call)
-        rights.append((after, losses))
+        rights.append((trial.as_dtype(after, dtype), losses))
     trial.check(ranks, "sgd:train", calls, rights)
 
 
@@ -245,7 +255,7 @@ def test_training_on_real_data(ranks, rng):
 
 @points(8, "schedule")
 def test_no_loop_over_samples(ranks, rng):
-    for widths, num_samples in (((9, 8, 7, 4), 600), ((5, 3), 400)):
+    for widths, num_samples in (((9, 8, 7, 4), 600), ((5, 100, 3), 400)):
         call, right = asked(rng, widths, num_samples)
         layers = len(widths) - 1
         rule = f"100 for each of {layers} layers, whatever the number of samples"

@@ -59,13 +59,13 @@ def same(got, right, what, dtype="float64"):
 
 def there_and_back(ranks, rng, widths, dtype="float64"):
     params = network(rng, widths, dtype)
-    (names, scores, back, later, given, fresh), _ = call(ranks, "there_and_back", MODEL, params)
+    (names, scores, back, *then), _ = call(ranks, "there_and_back", MODEL, params)
     right = np.ones((3, widths[0]))
     for number, (W, b) in enumerate(zip(params[::2], params[1::2], strict=True)):
         right = (right.clip(0) if number else right) @ W.astype("float64") + b
     same(scores, right, f"the scores of a model of {widths}", dtype)
     same(back, params, f"to_numpy(from_numpy(params)) of {widths}", dtype)
-    return params, names, later, given, fresh
+    return params, names, *then
 
 
 @points(14, "values")
@@ -81,29 +81,30 @@ def test_the_model_is_the_network_of_sgd(ranks, rng):
 @points(12, "safety")
 def test_arrays_and_model_share_nothing(ranks, rng):
     for widths, dtype in ((SMALL, "float64"), (SQUARE, "float64"), (FLAT, "float32")):
-        params, _, later, given, fresh = there_and_back(ranks, rng, widths, dtype)
+        params, _, later, given, fresh, kept = there_and_back(ranks, rng, widths, dtype)
         same(later, params, "what to_numpy gave, looked at after the model has changed,", dtype)
         same(given, params, "what from_numpy was given, looked at after the model changed,", dtype)
         same(fresh, [2 * p for p in params], "to_numpy after an earlier list was written to", dtype)
+        if not kept:
+            raise fail("from_numpy or to_numpy changed torch's default dtype; it must stay.")
 
 
 # -- the step --------------------------------------------------------------------------------------
 
 
 def stepped(ranks, params, batches, *, lr=0.2, momentum=0.8, velocity=None, frozen=(), stale=False,
-            loss=True):  # fmt: skip
+            training=True):  # fmt: skip
     """Steps on some batches; parameters, velocity and losses are those of the oracle."""
     dtype = str(params[0].dtype)
     velocity = velocity or [np.zeros_like(p) for p in params]
     (after, moved, losses, told), result = call(
-        ranks, "steps", STEP, params, velocity, batches, lr, momentum, frozen, stale
+        ranks, "steps", STEP, params, velocity, batches, lr, momentum, frozen, stale, training
     )
     right, right_velocity, right_losses = _serial(params, velocity, batches, lr, momentum, frozen)
     what = f"after {len(batches)} steps"
     same(after, right, f"{what} the list of parameters", dtype)
     same(moved, right_velocity, f"{what} the optimizer's velocity", dtype)
-    if loss:
-        same(losses, right_losses, "the list of losses", dtype)
+    same(losses, right_losses, "the list of losses", dtype)
     return told, result
 
 
@@ -168,10 +169,10 @@ def forward_flops(params, num_samples):
 
 @points(8, "schedule")
 def test_work_of_a_step(ranks, rng):
-    for widths, sizes in ((SMALL, (6, 3)), (DEEP, (5, 8))):
+    for widths, sizes, training in ((SMALL, (6, 3), True), (DEEP, (5, 8), False)):
         params = network(rng, widths)
         batches = [samples(rng, widths, b) for b in sizes]
-        told, result = stepped(ranks, params, batches)
+        told, result = stepped(ranks, params, batches, training=training)
         passes = [number for number, *_ in told["passes"]]
         if passes != list(sizes) or told["steps"] != len(sizes):
             raise fail(
@@ -185,8 +186,9 @@ def test_work_of_a_step(ranks, rng):
                 f"steps on {sum(sizes)} samples made {result.num_flops()[0]:.0f} floating-point "
                 f"operations in matrix products; one forward and one backward pass have {right}."
             )
-        if not all(training for _, training, _ in told["passes"]):
-            raise fail("train_step put the model into evaluation mode.")
+        if not all(mode == training for _, mode, _ in told["passes"]):
+            was, other = ("training", "evaluation")[:: 1 if training else -1]
+            raise fail(f"train_step put a model in {was} mode into {other} mode; it must stay.")
 
 
 # -- evaluation ------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from ringside.checking import Case, Verdict, assert_ran
 
 TARGET = "shard:shard"
 SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
-LARGE = 1000
+LARGE, MEDIUM = 1000, 50
+FACTORS = (42, 97, 99, 100, 101, 123, 128, 256, 997, 1000, 1001, 1009, 1024, 10_000)
 
 
 def points(number, kind):
@@ -52,9 +53,10 @@ def covered(ranks, world_size, calls):
             raise fail(f"{strange[0]} is no index.", n, world_size, "rank", epoch, seed)
         for what, wrong in (("no rank takes", counts == 0), ("twice or more stands", counts > 1)):
             if n and wrong.any():
+                alike = " Is the order the same on all ranks?" if together == n else ""
                 raise fail(
                     f"of {n} samples the shards of all {world_size} ranks hold {together}; {what} "
-                    f"sample {int(np.argmax(wrong))}.",
+                    f"sample {int(np.argmax(wrong))}.{alike}",
                     n, world_size, "rank", epoch, seed,
                 )  # fmt: skip
     return result, found
@@ -103,17 +105,20 @@ def test_lengths_differ_by_one_at_most(ranks, rng):
 @points(13, "values")
 def test_each_epoch_and_seed_has_its_own_order(ranks, rng):
     seed = draw(rng)[0]
-    pairs = [(epoch, seed + k) for k in range(4) for epoch in range(4)]
-    pairs += [(e, s) for e in (0, 1, 2, 3, 10, 11) for s in (0, 1, 2, 3, 10, 11)]
-    covered(ranks, 2, [(LARGE, *pairs[0])])  # one rank alone earns nothing
-    found = orders(ranks, [(LARGE, *pair) for pair in pairs])
+    calls = [(LARGE, epoch, seed + k) for k in range(4) for epoch in range(4)]
+    calls += [(LARGE, e, s) for e in (0, 1, 2, 3, 10, 11) for s in (0, 1, 2, 3, 10, 11)]
+    # Where one number is made of both, as 100 seed + epoch, late epochs meet the next seed's.
+    calls += [(MEDIUM, many, 0) for many in (1, *FACTORS)]
+    calls += [(MEDIUM, 0, many) for many in (1, *FACTORS)]
+    covered(ranks, 2, [calls[0]])  # one rank alone earns nothing
+    found = orders(ranks, calls)
     seen = {}
-    for (epoch, of_seed), order in zip(pairs, found, strict=True):
+    for (n, epoch, of_seed), order in zip(calls, found, strict=True):
         other = seen.setdefault(order.tobytes(), (epoch, of_seed))
         if other != (epoch, of_seed):
             raise fail(
                 f"the same order as in epoch {other[0]} of seed {other[1]}.",
-                LARGE, 1, 0, epoch, of_seed,
+                n, 1, 0, epoch, of_seed,
             )  # fmt: skip
 
 

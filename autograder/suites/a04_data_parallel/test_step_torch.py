@@ -1,5 +1,6 @@
 """step_torch.py: the same step with autograd and an optimizer, on torch.distributed."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,10 +77,11 @@ def start(rng, world_size, widths=trial.SMALL, dtype="float64"):
 def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=None):
     """Run a broadcast, with the first layer frozen; every rank gets place 0's, bit for bit."""
     case = asked.case
+    size = world_size or case.world_size  # odd ones have their network inside another module
     result = ranks.call(
         BROADCAST,
-        world_size or case.world_size,
-        [(params, (0, 1)) for params in asked.params],
+        size,
+        [(params, (0, 1), size % 2 == 1) for params in asked.params],
         machine=machine or buffered(),
         members=members,
         seed=seed,
@@ -168,6 +170,18 @@ def test_any_network_and_dtype(ranks, rng):
         step(rng, [2, 1], widths=trial.FLAT),
     ]
     trial.check_values(ranks, asked)
+    other = step(rng, [2, 3], [1, 2])
+    arguments = [other.arguments(rank)[:5] for rank in range(2)]
+    result = ranks.call("trials_torch:steps_of_another", 2, arguments, machine=buffered())
+    assert_ran(result, other.case)
+    calls = [value[3] for value in result.values]
+    values = [value[:3] for value in result.values]
+    trial.assert_trained(dataclasses.replace(result, values=values), other)
+    if calls != [2, 2]:
+        raise other.case.fail(
+            f"2 steps called optimizer.step() {calls[0]} times on rank 0, {calls[1]} times on "
+            "rank 1; each must call it once."
+        )
 
 
 @points(5, "reality")

@@ -132,6 +132,7 @@ def test_milestones(ranks, rng):
         for decay in (0.1, 0.5):
             for places in ((20,), (20, 30, 35), (35, 20), (3, 20), (20, 20)):
                 calls += [(s, lr, k, 5, places, decay) for s in (0, 3, 4, 19, 20, 21, 30, 34, 40)]
+    calls += [(s, 0.2, 3.0, 5, (4, 9)) for s in (3, 4, 8, 9)]
     check_numbers(ranks, "lr_at", right_lr, calls)
 
 
@@ -159,5 +160,6 @@ def test_schedule_decays_at_the_start_of_epochs(ranks, rng):
         (100, 6, 8, 4, lr, 16, 2, (3, 5)),
         (100, 6, 8, 4, lr, 16, 0, (1,), 0.5),
         (99, 4, 5, 2, lr, 16, 1, (2, 3), 0.2),
+        (60, 5, 5, 2, lr, 4, 3, (1, 4), 0.3),
     ]
     check_schedules(ranks, calls)
