@@ -148,9 +148,14 @@ def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
 
 
 def calendar(course: Course, book: Any = None) -> Calendar:
-    """Due dates and extensions: the gradebook's, then the assignments' own; the file goes first."""
+    """Due dates and extensions: the gradebook's, then the assignments' own; the file goes first.
+
+    Raises:
+        AssignmentError: a line of the file is wrong, or names no assignment.
+    """
     due = {}
-    for name in plans.known(course):
+    names = plans.known(course)
+    for name in names:
         plan_due = plans.load(name, course).due
         if plan_due is not None:
             due[name] = plan_due.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -164,7 +169,14 @@ def calendar(course: Course, book: Any = None) -> Calendar:
             SubmittedAssignment.extension.isnot(None)
         )
         granted = {(each.student_id, each.assignment.name): each.extension for each in longer}
-    return Calendar(due, granted | extensions(course))
+    own = extensions(course)
+    for student, name in own:
+        if name not in due and name not in names:
+            raise AssignmentError(
+                f"{course.extensions}: {student} has an extension for {name!r}, which is no "
+                f"assignment. Known: {', '.join(names)}."
+            )
+    return Calendar(due, granted | own)
 
 
 def account(

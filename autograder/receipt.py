@@ -12,6 +12,7 @@ import csv
 import datetime
 import functools
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +21,10 @@ from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
 
+from autograder import limits
 from autograder.assignment import AssignmentError
 from autograder.course import Course
+from autograder.quarantine import Rejected, extract_zip
 
 _TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock look alike
 
@@ -113,7 +116,23 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
         super().do_copy(src, dest)
         Path(dest).chmod(0o755)  # nbgrader lets everybody write where students hand in
         student, assignment = Path(dest).parent.name, Path(dest).name
+        self._unpack(Path(dest))
         moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
         course = Course.of_root(self.coursedir.root)
         record(course, assignment, student, moment)
         stamp(Path(dest), moment)
+
+    def _unpack(self, folder: Path) -> None:
+        """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
+        archives = sorted(folder.glob("*.zip"))
+        if len(archives) != 1 or any(folder.glob("*.ipynb")):
+            return
+        allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))
+        try:
+            with tempfile.TemporaryDirectory(dir=folder) as fresh:  # nothing of theirs lies there
+                extract_zip(archives[0], Path(fresh), allowed)
+                for each in Path(fresh).iterdir():
+                    if not os.path.lexists(folder / each.name):
+                        each.rename(folder / each.name)
+        except Rejected as error:
+            self.log.warning("%s can't be unpacked: %s", archives[0], error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,9 @@ def test_a_list_of_extensions_is_read_or_its_line_is_named(course: Course) -> No
         course.extensions.write_text(text)
         with pytest.raises(AssignmentError, match=said):
             late.extensions(course)
+    course.extensions.write_text("student,assignment,days\nada,a99,1\n")
+    with pytest.raises(AssignmentError, match=r"for 'a99', which is no assignment"):
+        late.calendar(course)
 
 
 def test_receipts_of_a_platform_are_read_or_their_line_is_named(course: Course) -> None:
@@ -95,6 +99,18 @@ def test_receipts_are_read_once_until_the_file_is_another(
     assert len(reads) == 3
     receipt.record(course, NAME, "bob", DUE)
     assert set(receipt.received(course, NAME)) == {"ada", "bob"}
+
+
+def test_a_due_date_that_the_gradebook_overrules_is_told(plan: Assignment, course: Course) -> None:
+    course.build.mkdir()
+    with gradebook.tools_on_path(), gradebook.Gradebook(f"sqlite:///{course.database}", "x"):
+        pass
+    later = dataclasses.replace(plan, due=DUE + datetime.timedelta(days=1))
+    assert gradebook.other_due(course, later) == ""  # it has none of its own
+    gradebook.set_due(course, NAME, DUE)
+    assert gradebook.other_due(course, dataclasses.replace(plan, due=DUE)) == ""
+    told = gradebook.other_due(course, later)
+    assert 'assignment add a99_toy --duedate "2030-01-02 12:00:00 UTC"' in told
 
 
 def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
