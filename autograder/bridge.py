@@ -365,7 +365,10 @@ class FeedbackExporter(Exporter):
         totals = resources["nbgrader"]
         outcome = outcome_of(nb)
         course = course_of(cast(Any, self.parent).coursedir.root)
-        account = late.of_assignment(course, plan.name).get(outcome.student)
+        with Gradebook(totals["db_url"]) as book:
+            unread = _unread(book, plan, totals)
+            dates = late.calendar(course, book)
+        account = late.account(course, outcome.student, dates=dates).get(plan.name)
         outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,
@@ -374,7 +377,7 @@ class FeedbackExporter(Exporter):
                 name: cluster_run.RunCheck(**stored)
                 for name, stored in nb.metadata[MARK]["runs"].items()
             },
-            cells=feedback.graded_cells(nb, self._unread(plan, totals)),
+            cells=feedback.graded_cells(nb, unread),
             totals=feedback.Totals(
                 score=totals["score"],
                 max_score=totals["max_score"],
@@ -384,13 +387,13 @@ class FeedbackExporter(Exporter):
         )
         return feedback.render(page), resources
 
-    def _unread(self, plan: Assignment, names: dict[str, Any]) -> set[str]:
-        """The paragraphs that wait for a person."""
-        with Gradebook(names["db_url"]) as book:
-            return {
-                paragraph.name
-                for paragraph in plan.paragraphs
-                if book.find_grade(
-                    paragraph.name, names["notebook"], plan.name, names["student"]
-                ).needs_manual_grade
-            }
+
+def _unread(book: Any, plan: Assignment, names: dict[str, Any]) -> set[str]:
+    """The paragraphs that wait for a person."""
+    return {
+        paragraph.name
+        for paragraph in plan.paragraphs
+        if book.find_grade(
+            paragraph.name, names["notebook"], plan.name, names["student"]
+        ).needs_manual_grade
+    }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autograder import assignment as plans
-from autograder import cli_export, cli_grade, new_assignment, pipeline, regrade
+from autograder import cli_export, cli_grade, gradebook, new_assignment, pipeline, regrade
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.exports import gradescope
@@ -93,8 +93,14 @@ def parser() -> argparse.ArgumentParser:
     sub = command(
         "grade", cli_grade.grade, "grade notebooks, folders of modules, or a submitted tree"
     )
-    sub.add_argument("assignment", metavar="ASSIGNMENT")
-    sub.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+    sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
+    sub.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="a notebook, a zip, a folder of modules; or a folder of these, named after students",
+    )
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the results; - is stdout")
     sub.add_argument("--feedback", type=Path, metavar="FOLDER", help="write a page per submission")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
@@ -220,6 +226,8 @@ def build(options: argparse.Namespace) -> int:
             print(f"assignments/{name} is stale ({', '.join(files)}): run `autograder build`.")
         else:
             print(f"assignments/{name}: {'up to date' if options.check else 'built'}")
+        if not options.check and (other := gradebook.other_due(course, plans.load(name, course))):
+            print(f"autograder: {other}", file=sys.stderr)
     return 1 if any(found.values()) else 0
 
 

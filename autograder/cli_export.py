@@ -26,11 +26,14 @@ def export(options: argparse.Namespace) -> int:
         raise ExportError(f"--roster is for Canvas and Moodle; {options.to} needs none.")
     if options.to == "nbgrader":
         if not course.database.is_file():
-            raise ExportError(f"There is no gradebook at {course.database}.")
+            raise ExportError(
+                f"There is no gradebook at {course.database}: "
+                f"`nbgrader autograde {plan.name}` writes grades into one."
+            )
         gradebook.export(course, plan.name, options.out)
         print(f"nbgrader's gradebook: {options.out}")
         return 0
-    paths = options.paths or [course.build / "submitted"]
+    paths = options.paths or cli_grade.collected(course, plan)
     outcomes = cli_grade.grade_paths(plan, paths, options, course)
     found = _marks(plan, outcomes, options, course)
     given = _write(plan, found, outcomes, options)
@@ -43,7 +46,17 @@ def export(options: argparse.Namespace) -> int:
             f"{', '.join(waiting[:20])}. Grade them again.",
             file=sys.stderr,
         )
-    return 2 if waiting else 0
+    known = {mark.student for mark in found}
+    absent = [outcome.student for outcome in outcomes if outcome.student not in known]
+    if absent:
+        print(
+            f"autograder: {len(absent)} left out, who handed in and are not in the gradebook: "
+            f"{', '.join(absent[:20])}. `nbgrader autograde {plan.name}` grades who has "
+            f"{plan.notebook}; naming the folder ({course.build / 'submitted'}) takes the suites' "
+            "scores of all.",
+            file=sys.stderr,
+        )
+    return 2 if waiting or absent else 0
 
 
 def _marks(

@@ -67,6 +67,20 @@ def grade_paths(
     return outcomes
 
 
+def collected(course: Course, plan: Assignment) -> list[Path]:
+    """Where nbgrader has put what was handed in.
+
+    Raises:
+        PathError: nothing was collected.
+    """
+    if not course.submissions(plan.name):
+        raise pipeline.PathError(
+            f"No submission of {plan.name} is collected in {course.build / 'submitted'}: "
+            f"run `nbgrader collect {plan.name}`, or name a folder of submissions."
+        )
+    return [course.build / "submitted"]
+
+
 def _refuse(assignment: str, folder: Path, module: str) -> Result:
     raise RuntimeError("the cluster gave no result, and nothing is graded here.")
 
@@ -191,6 +205,8 @@ def _status(outcomes: Sequence[Outcome]) -> int:
     for each in bad:
         _say(each.student, each.status, " ".join(each.message.split()))
     for each in outcomes:
+        if each.empty:
+            _say(each.student, each.empty)
         for flag in each.flags:
             _say(each.student, "flagged", flag)
     return 2 if bad else 0
@@ -210,7 +226,7 @@ def class_report(options: argparse.Namespace) -> int:
     """`autograder report`"""
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    outcomes = grade_paths(plan, options.paths or [course.build / "submitted"], options, course)
+    outcomes = grade_paths(plan, options.paths or collected(course, plan), options, course)
     summary = report.of_class(plan, outcomes, course)
     report.print_report(console(), summary)
     if options.html is not None:

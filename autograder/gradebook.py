@@ -244,6 +244,21 @@ def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
     return due
 
 
+def other_due(course: Course, plan: Assignment) -> str:
+    """What to say where the gradebook has another due date than the assignment, else nothing."""
+    recorded = _recorded_due(course, plan.name)
+    if plan.due is None or recorded is None:
+        return ""
+    wanted = plan.due.astimezone(datetime.UTC).replace(tzinfo=None)
+    if wanted == recorded:
+        return ""
+    return (
+        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; its "
+        f"assignment.toml says {wanted} UTC. To take that: "
+        f'nbgrader db assignment add {plan.name} --duedate "{wanted} UTC"'
+    )
+
+
 def set_due(course: Course, assignment: str, due: datetime.datetime) -> None:
     """Write the due date into the gradebook, where nbgrader and its formgrader keep it."""
     with open_gradebook(course) as book:

@@ -148,9 +148,14 @@ def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
 
 
 def calendar(course: Course, book: Any = None) -> Calendar:
-    """Due dates and extensions: the gradebook's, then the assignments' own; the file goes first."""
+    """Due dates and extensions: the gradebook's, then the assignments' own; the file goes first.
+
+    Raises:
+        AssignmentError: a line of the file is wrong, or names no assignment.
+    """
     due = {}
-    for name in plans.known(course):
+    names = plans.known(course)
+    for name in names:
         plan_due = plans.load(name, course).due
         if plan_due is not None:
             due[name] = plan_due.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -164,29 +169,38 @@ def calendar(course: Course, book: Any = None) -> Calendar:
             SubmittedAssignment.extension.isnot(None)
         )
         granted = {(each.student_id, each.assignment.name): each.extension for each in longer}
-    return Calendar(due, granted | extensions(course))
+    own = extensions(course)
+    for student, name in own:
+        if name not in due and name not in names:
+            raise AssignmentError(
+                f"{course.extensions}: {student} has an extension for {name!r}, which is no "
+                f"assignment. Known: {', '.join(names)}."
+            )
+    return Calendar(due, granted | own)
 
 
-def accounts(
-    course: Course, policy: Policy | None = None, dates: Calendar | None = None
-) -> dict[str, dict[str, Late]]:
-    """Each student's late submissions, by assignment in the order of due dates."""
+def account(
+    course: Course, student: str, policy: Policy | None = None, dates: Calendar | None = None
+) -> dict[str, Late]:
+    """One student's late submissions, by assignment in the order of due dates."""
     policy = policy or policy_of(course)
     dates = dates or calendar(course)
-    lateness: dict[str, list[tuple[str, float]]] = {}
+    lateness = []
     for name in sorted(dates.due, key=lambda each: (dates.due[each], each)):
-        for student, moment in receipt.received(course, name).items():
-            lateness.setdefault(student, []).append((name, dates.late_s(student, name, moment)))
-    return {student: spend(policy, each) for student, each in lateness.items()}
+        moment = receipt.received(course, name).get(student)
+        if moment is not None:
+            lateness.append((name, dates.late_s(student, name, moment)))
+    return spend(policy, lateness)
 
 
 def of_assignment(course: Course, assignment: str) -> dict[str, Late]:
     """The students whose submission of one assignment is late, and what came of it."""
-    return {
-        student: each[assignment]
-        for student, each in accounts(course).items()
-        if assignment in each
+    policy, dates = policy_of(course), calendar(course)
+    found = {
+        student: account(course, student, policy, dates).get(assignment)
+        for student in receipt.received(course, assignment)
     }
+    return {student: late for student, late in found.items() if late is not None}
 
 
 def seconds_late(course: Course, assignment: str) -> dict[str, float]:
@@ -244,4 +258,4 @@ class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
         extension = dates.extensions.get((student, assignment), datetime.timedelta())
         if extension:  # formgrader and nbgrader's exports show lateness after it
             book.grant_extension(assignment, student, hours=extension.total_seconds() / 3600)
-        return accounts(course, self.policy, dates).get(student, {}).get(assignment)
+        return account(course, student, self.policy, dates).get(assignment)

@@ -51,6 +51,15 @@ class Outcome:
         modules = self.result.get("modules", {})
         return [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
 
+    @property
+    def empty(self) -> str:
+        """A sentence, where none of the assignment's modules was handed in: its zero looks odd."""
+        return (
+            ""
+            if self.status != "graded" or self.modules
+            else "None of the modules is in what was handed in."
+        )
+
     def percent(self, module: str) -> float:
         """What the suite gave a module, of 100."""
         entry = self.result.get("modules", {}).get(module, {})

@@ -6,8 +6,9 @@ A fault of ours is no student's zero: what fails is tried again after a pause, t
 A path given to ``autograder grade`` is one of
 
     FOLDER/ring.py ...                   a folder of modules, a submission named after it
-    NAME.ipynb, FOLDER/*.ipynb           a notebook
-    NAME.zip                             either of these, packed
+    NAME.ipynb, FOLDER/*.ipynb           a notebook; several in a folder are a submission each
+    NAME.zip, FOLDER/*.zip               either of these, packed: what a learning platform gives
+    FOLDER/<student>/                    any of these in a folder for each student
     SUBMITTED/<student>/<assignment>/    nbgrader's tree, a submission each
 """
 
@@ -75,19 +76,46 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
         in_tree = path.parent.name == assignment.name
         return [Submission(path.parent.parent.name if in_tree else path.stem, path)]
     path = path.resolve()
-    in_tree = path.name == assignment.name
-    if notebook := _notebook_in(assignment, path):
-        return [Submission(path.parent.name if in_tree else path.name, notebook)]
-    students = sorted(
-        child for child in path.iterdir() if not child.is_symlink() and child.is_dir()
-    )
+    if path.name == assignment.name:
+        return [Submission(path.parent.name, _in_folder(assignment, path))]
+    if _has_modules(assignment, path) or os.path.lexists(path / assignment.notebook):
+        return [Submission(path.name, _in_folder(assignment, path))]
+    students = [
+        child
+        for child in sorted(path.iterdir())
+        if child.is_dir() and not child.is_symlink() and child.name[0] not in "._"
+    ]
     tree = [child / assignment.name for child in students if (child / assignment.name).is_dir()]
     if tree:
-        return [
-            Submission(folder.parent.name, _notebook_in(assignment, folder) or folder)
-            for folder in tree
-        ]
-    return [Submission(path.name, path)]
+        return [Submission(each.parent.name, _in_folder(assignment, each)) for each in tree]
+    folders = [
+        Submission(child.name, _in_folder(assignment, child))
+        for child in students
+        if _has_modules(assignment, child) or _in_folder(assignment, child) != child
+    ]
+    packages = _packages(path)
+    if students and not folders and not packages:
+        raise PathError(f"There is no submission of {assignment.name} under {path}.")
+    if folders or len(packages) > 1:
+        return [Submission(each.stem, each) for each in packages] + folders
+    return [Submission(path.name, _in_folder(assignment, path))]
+
+
+def _has_modules(assignment: Assignment, folder: Path) -> bool:
+    return any(os.path.lexists(folder / module.filename) for module in assignment.modules)
+
+
+def _in_folder(assignment: Assignment, folder: Path) -> Path:
+    """What of a folder is read: its notebook, else its modules, else the one archive in it."""
+    if notebook := _notebook_in(assignment, folder):
+        return notebook
+    packages = [] if _has_modules(assignment, folder) else _packages(folder)
+    return packages[0] if len(packages) == 1 else folder
+
+
+def _packages(folder: Path) -> list[Path]:
+    """The notebooks and archives in a folder."""
+    return sorted(each for each in folder.iterdir() if each.suffix in (".ipynb", ".zip"))
 
 
 def _notebook_in(assignment: Assignment, folder: Path) -> Path | None:
@@ -108,8 +136,7 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     if submission.path.suffix == ".zip":
         with scratch.fresh("zip-") as unpacked:
             extract_zip(submission.path, unpacked, assignment.limits)
-            inner = _find(assignment, unpacked)[0]
-            return prepare(assignment, inner, course)
+            return prepare(assignment, _unpacked(assignment, submission, unpacked), course)
     if submission.path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
         submitted = read_regular(submission.path, limits=assignment.limits)
@@ -124,6 +151,20 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     planned = {module.filename for module in assignment.modules}
     rebuilt.notes += [f"{n} {why}." for n, why in inspection.refused.items() if n not in planned]
     return rebuilt
+
+
+def _unpacked(assignment: Assignment, submission: Submission, folder: Path) -> Submission:
+    """The submission in an archive that was unpacked to `folder`."""
+    try:
+        found = _find(assignment, folder)
+    except PathError:
+        found = []
+    if len(found) != 1 or found[0].path.suffix == ".zip":
+        raise Rejected(
+            f"{submission.path.name} must hold one submission: {assignment.notebook} or its "
+            f"modules; no archive in an archive."
+        )
+    return found[0]
 
 
 @dataclass(frozen=True)

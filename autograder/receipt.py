@@ -3,34 +3,74 @@
 A student's ``timestamp.txt``, a folder's name and a file's mtime can say anything. Believed is
 ``build/receipts/<assignment>.csv`` (student, received), which the collecting side writes:
 `ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a learning
-platform's export, with the same two columns.
+platform's export, with the same two columns. A moment without a zone is UTC.
 """
 
 from __future__ import annotations
 
 import csv
 import datetime
+import functools
 import os
+import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
 
+from autograder import limits
+from autograder.assignment import AssignmentError
 from autograder.course import Course
+from autograder.quarantine import Rejected, extract_zip
+
+_TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock look alike
 
 
-def received(course: Course, assignment: str) -> dict[str, datetime.datetime]:
-    """Each student's receipt, in UTC."""
+def received(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
+    """Each student's receipt, in UTC; the file is read again when it is another one.
+
+    Raises:
+        AssignmentError: it has other columns, or a line holds no moment; it is named.
+    """
     path = course.receipts(assignment)
-    if not path.is_file():
+    try:
+        state = path.stat()
+    except FileNotFoundError:
         return {}
-    with path.open(encoding="utf-8", newline="") as stream:
-        return {row["student"]: _utc(row["received"]) for row in csv.DictReader(stream)}
+    if time.time_ns() - state.st_ctime_ns < _TICK_NS:
+        return _read(path)
+    return _kept(path, (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns))
+
+
+@functools.lru_cache(maxsize=64)  # assignments
+def _kept(path: Path, state: tuple[int, ...]) -> Mapping[str, datetime.datetime]:
+    """The receipts of a file in one state; `state` is what tells it from the next."""
+    return _read(path)
+
+
+def _read(path: Path) -> Mapping[str, datetime.datetime]:
+    found: dict[str, datetime.datetime] = {}
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = csv.DictReader(stream)
+        if not {"student", "received"} <= set(rows.fieldnames or ()):
+            raise AssignmentError(f"{path}: its first line must be student,received.")
+        for row in rows:
+            try:
+                found[str(row["student"]).strip()] = _utc(str(row["received"]).strip())
+            except ValueError as error:
+                raise AssignmentError(
+                    f"{path}, line {rows.line_num}: {row['received']!r} is no moment; "
+                    "write it like 2026-03-01T23:59:00+00:00."
+                ) from error
+    return MappingProxyType(found)
 
 
 def record(course: Course, assignment: str, student: str, moment: datetime.datetime) -> None:
     """Write down that `student` handed in at `moment`; an earlier receipt is replaced."""
-    receipts = received(course, assignment) | {student: moment}
+    receipts = {**received(course, assignment), student: moment}
     path = course.receipts(assignment)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".tmp")
@@ -76,7 +116,23 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
         super().do_copy(src, dest)
         Path(dest).chmod(0o755)  # nbgrader lets everybody write where students hand in
         student, assignment = Path(dest).parent.name, Path(dest).name
+        self._unpack(Path(dest))
         moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
         course = Course.of_root(self.coursedir.root)
         record(course, assignment, student, moment)
         stamp(Path(dest), moment)
+
+    def _unpack(self, folder: Path) -> None:
+        """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
+        archives = sorted(folder.glob("*.zip"))
+        if len(archives) != 1 or any(folder.glob("*.ipynb")):
+            return
+        allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))
+        try:
+            with tempfile.TemporaryDirectory(dir=folder) as fresh:  # nothing of theirs lies there
+                extract_zip(archives[0], Path(fresh), allowed)
+                for each in Path(fresh).iterdir():
+                    if not os.path.lexists(folder / each.name):
+                        each.rename(folder / each.name)
+        except Rejected as error:
+            self.log.warning("%s can't be unpacked: %s", archives[0], error)

@@ -88,7 +88,9 @@ def regrade(options: argparse.Namespace) -> int:
         if absent := sorted(set(options.students) - known):
             raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
         folders = [folder for folder in folders if folder.parent.name in options.students]
-    outcomes = cli_grade.grade_paths(plan, folders or [course.build / "submitted"], options, course)
+    outcomes = cli_grade.grade_paths(
+        plan, folders or cli_grade.collected(course, plan), options, course
+    )
     found = compare(plan, outcomes, course)
     screen = cli_grade.console()
     show(screen, plan, found)

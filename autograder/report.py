@@ -207,6 +207,8 @@ def _attention(summary: Summary) -> Group:
         name = printable(outcome.student)
         if outcome.status != "graded":
             lines.append(Text(f"{name}: {outcome.status}: {printable(outcome.message)}", "red"))
+        if outcome.empty:
+            lines.append(Text(f"{name}: {outcome.empty}", "yellow"))
         lines += [Text(f"{name}: flagged: {printable(flag)}", "yellow") for flag in outcome.flags]
     for name, each in sorted(summary.late.items()):
         lines.append(

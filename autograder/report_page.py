@@ -103,6 +103,7 @@ def render(summary: Summary) -> str:
         students=[_student(summary, each, anchors, similar) for each in summary.outcomes],
         errors=summary.with_status("grader_error"),
         rejected=summary.with_status("rejected"),
+        empty=[outcome for outcome in summary.outcomes if outcome.empty],
         clusters=[(m, summary.clusters[m.name]) for m in summary.plan.modules],
         provenance=provenance(summary),
         written=moment(time.time()),

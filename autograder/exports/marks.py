@@ -91,13 +91,15 @@ def from_gradebook(
             if not _submitted(book, plan.name, student):
                 continue
             outcome = by_student.get(student)
-            waits = outcome is not None and outcome.status == "grader_error"
+            waits = row["raw_score"] == "" or (
+                outcome is not None and outcome.status == "grader_error"
+            )
             found.append(
                 Mark(
                     student=student,
                     status=outcome.status if outcome else "graded",
                     raw_score=None if waits else float(str(row["raw_score"])),
-                    late_penalty=float(str(row["late_penalty"])),
+                    late_penalty=float(str(row["late_penalty"] or 0.0)),
                     max_score=float(str(row["max_score"])),
                     comment=comment(plan, outcome, late.get(student)) if outcome else "",
                     email=str(book.find_student(student).email or ""),

@@ -34,7 +34,9 @@ class Roster:
         """
         try:
             text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise ExportError(f"{path} is no UTF-8: save it as CSV UTF-8.") from error
+        except OSError as error:
             raise ExportError(f"{path} can't be read: {error}") from error
         first = text.split("\n", 1)[0]
         between = ";" if first.count(";") > first.count(",") else ","

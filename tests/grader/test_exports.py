@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import cli
+from autograder import cli, cli_grade, gradebook
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.exports import canvas, gradescope, marks, moodle
@@ -76,6 +76,35 @@ def test_a_mark_says_what_was_earned_and_what_lateness_took(found: list[Mark]) -
     assert "one: 21 of 30. rank 1 has <b>3</b>" in bela.comment
     assert "2 days of grace spent, 1 left; 1 day charged: 10 %" in bela.comment
     assert "two: 0 of 60, not begun" in ada.comment
+
+
+def test_who_is_not_graded_in_the_gradebook_has_no_score_and_who_is_not_in_it_is_named(
+    plan: Assignment,
+    course: Course,
+    class_: list[Outcome],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    course.build.mkdir()
+    with (
+        gradebook.tools_on_path(),
+        gradebook.Gradebook(f"sqlite:///{course.database}", "x") as book,
+    ):
+        book.add_assignment(NAME)
+        book.add_notebook(NAME, NAME)
+        book.add_grade_cell("check_one", NAME, NAME, max_score=30, cell_type="code")
+        book.add_student("ada")
+        book.add_submission(NAME, "ada")
+    (mark,) = marks.from_gradebook(course, plan, class_, {})
+    assert (mark.student, mark.raw_score, mark.score) == ("ada", None, None)
+    for student in ("ada", "bela"):
+        course.submitted(student, NAME).mkdir(parents=True)
+    monkeypatch.setattr(cli_grade, "grade_paths", lambda *_: class_[:2])
+    out = tmp_path / "out.csv"
+    assert cli.main(["export", NAME, "--to", "csv", "--out", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert "1 without a score" in told and "1 left out" in told and ": bela. " in told
 
 
 def test_canvas_gets_its_own_columns_and_nothing_else(

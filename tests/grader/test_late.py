@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,57 @@ def test_a_list_of_extensions_is_read_or_its_line_is_named(course: Course) -> No
         course.extensions.write_text(text)
         with pytest.raises(AssignmentError, match=said):
             late.extensions(course)
+    course.extensions.write_text("student,assignment,days\nada,a99,1\n")
+    with pytest.raises(AssignmentError, match=r"for 'a99', which is no assignment"):
+        late.calendar(course)
+
+
+def test_receipts_of_a_platform_are_read_or_their_line_is_named(course: Course) -> None:
+    path = course.receipts(NAME)
+    path.parent.mkdir(parents=True)
+    path.write_text("\ufeffname,student,received\nAda, ada ,2030-01-01 13:00+01:00\n")
+    assert receipt.received(course, NAME) == {"ada": DUE}
+    for text, said in (
+        ("student,time\nada,2030-01-01\n", "first line must be student,received"),
+        ("student,received\nada,yesterday\n", "line 2: 'yesterday' is no moment"),
+        ("student,received\nada\n", "line 2: None is no moment"),
+    ):
+        path.write_text(text)
+        with pytest.raises(AssignmentError, match=said):
+            receipt.received(course, NAME)
+
+
+def test_receipts_are_read_once_until_the_file_is_another(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = course.receipts(NAME)
+    path.parent.mkdir(parents=True)
+    reads: list[Path] = []
+    read = receipt._read
+    monkeypatch.setattr(receipt, "_read", lambda each: reads.append(each) or read(each))
+    # What was written a moment ago is read each time: the next write may look the same.
+    for hour in (1, 2):
+        path.write_text(f"student,received\nada,2030-01-01T0{hour}:00:00+00:00\n")
+        assert receipt.received(course, NAME)["ada"].hour == hour
+    assert len(reads) == 2
+    monkeypatch.setattr(receipt, "_TICK_NS", 0)
+    for _ in range(3):
+        assert receipt.received(course, NAME)["ada"].hour == 2
+    assert len(reads) == 3
+    receipt.record(course, NAME, "bob", DUE)
+    assert set(receipt.received(course, NAME)) == {"ada", "bob"}
+
+
+def test_a_due_date_that_the_gradebook_overrules_is_told(plan: Assignment, course: Course) -> None:
+    course.build.mkdir()
+    with gradebook.tools_on_path(), gradebook.Gradebook(f"sqlite:///{course.database}", "x"):
+        pass
+    later = dataclasses.replace(plan, due=DUE + datetime.timedelta(days=1))
+    assert gradebook.other_due(course, later) == ""  # it has none of its own
+    gradebook.set_due(course, NAME, DUE)
+    assert gradebook.other_due(course, dataclasses.replace(plan, due=DUE)) == ""
+    told = gradebook.other_due(course, later)
+    assert 'assignment add a99_toy --duedate "2030-01-02 12:00:00 UTC"' in told
 
 
 def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
@@ -96,14 +148,14 @@ def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
             "intime": 0.0,
         }
     assert found["longer"]["late_seconds"] == 3 * DAY_S  # nbgrader knows of the extension
-    account = late.accounts(course)
-    assert [each.left for each in account["spender"].values()] == [3, 1]
-    assert account["more"] == {} and "intime" in account
+    assert [each.left for each in late.account(course, "spender").values()] == [3, 1]
+    assert late.account(course, "more") == {} == late.account(course, "intime")
+    assert set(late.of_assignment(course, NAME)) == {"spender", "twice", "longer"}
     assert late.seconds_late(course, NAME)["longer"] == 3 * DAY_S
 
     # With two days in all, one who spent them before has none left.
     few = Policy(grace_days=2, grace_days_each=2)
-    assert late.accounts(course, few)["spender"][NAME].percent == 40
+    assert late.account(course, "spender", few)[NAME].percent == 40
 
     path = gradebook.export(course, NAME, tmp_path / "grades.csv")
     with path.open(newline="") as stream:

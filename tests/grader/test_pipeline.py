@@ -86,6 +86,52 @@ def test_notebooks_archives_and_trees_are_found_under_their_students_names(
     }  # fmt: skip
 
 
+def test_a_folder_of_what_a_platform_gives_is_a_submission_each(
+    plan: Assignment, course: Course, tmp_path: Path, notebook: Notebook
+) -> None:
+    """A notebook, an archive, a folder with a notebook, with a module, and with an archive."""
+    given = tmp_path / "downloads"
+    for name in ("bob", "cyd", "dee", ".ipynb_checkpoints", "__MACOSX"):
+        (given / name).mkdir(parents=True)
+        (given / name / "x.ipynb").write_text("{}")
+    book = json.dumps(notebook(one=solved("one")))
+    (given / "ada.ipynb").write_text(book)
+    (given / "bob" / "x.ipynb").write_text(book)
+    (given / "cyd" / "x.ipynb").unlink()
+    (given / "cyd" / "two.py").write_text(source("two"))
+    (given / "dee" / "x.ipynb").unlink()
+    for path in (given / "dee" / "mine.zip", given / "eve.zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("two.py", source("two"))
+    with zipfile.ZipFile(given / "fay.zip", "w") as archive:
+        archive.write(given / "eve.zip", "eve.zip")
+    status, report = grade(tmp_path, given)
+    assert status == 2
+    by_name = {each["student"]: each for each in report["submissions"]}
+    assert {name: each["score"] for name, each in by_name.items()} == {
+        "ada": 30, "bob": 30, "cyd": 60, "dee": 60, "eve": 60, "fay": 0,
+    }  # fmt: skip
+    assert "fay.zip must hold one submission" in by_name["fay"]["message"]
+
+
+def test_a_tree_without_the_assignment_and_a_folder_without_a_module_are_told(
+    course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (course.build / "submitted" / "ada" / "a98_other").mkdir(parents=True)
+    for words in (
+        ["grade", NAME, str(course.build / "submitted")], ["report", NAME], ["regrade", NAME],
+        ["export", NAME, "--to", "csv", "--out", str(tmp_path / "out.csv")],
+    ):  # fmt: skip
+        assert cli.main(words) == 2
+        told = capsys.readouterr().err
+        assert f"o submission of {NAME}" in told
+    assert "nbgrader collect" in told
+    (tmp_path / "gus").mkdir()
+    (tmp_path / "gus" / "notes.txt").write_text("one.py")
+    assert cli.main(["grade", NAME, str(tmp_path / "gus")]) == 0
+    assert "gus: None of the modules is in what was handed in." in capsys.readouterr().err
+
+
 def test_what_cannot_be_graded_is_told_and_the_others_are_graded(
     course: Course, tmp_path: Path, notebook: Notebook, capsys: pytest.CaptureFixture[str]
 ) -> None:
