@@ -51,8 +51,8 @@ def misshapen(calls: Sequence[Made], reference: Path) -> str:
 
 
 def alike(one: Result, other: Result) -> bool:
-    """Whether the values of two runs have one form."""
-    return bool(form(one.values) == form(other.values))
+    """Whether the values of two runs, and what ranks say of their memory, have one form."""
+    return bool(form([one.values, one.memory]) == form([other.values, other.memory]))
 
 
 def form(value: Any) -> Any:

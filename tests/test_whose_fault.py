@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autograder.plugin import Job, Ranks, Record
-from autograder.whose_fault import form, misshapen
+from autograder.whose_fault import alike, form, misshapen
 from ringside import Session
 
 DRIVER = "def ask(comm, n):\n    return [(float(k), None) for k in range(n)]\n"
@@ -42,6 +43,16 @@ def test_answers_of_another_form_are_the_submissions_fault(
         ranks = Ranks(session, Record("m"), job)
         ranks.once("shared", lambda rng: ranks.call("trials:ask", 1, (3,)))
     assert misshapen(ranks.made, reference) == blamed
+
+
+def test_memory_that_ranks_say_nothing_of_is_the_submissions_fault(tmp_path: Path) -> None:
+    with Session(folder(tmp_path, "own", DRIVER)) as session:
+        told = session.call("trials:ask", 1, (3,))
+    kinds = {"activations": 8}
+    told.memory = [{"peak": 8, "peak_by_kind": kinds}]
+    assert alike(told, replace(told, memory=[{"peak": 9, "peak_by_kind": {"activations": 1}}]))
+    assert not alike(told, replace(told, memory=[]))
+    assert not alike(told, replace(told, memory=[{"peak": 8, "peak_by_kind": {}}]))
 
 
 def test_the_form_of_a_value_has_no_numbers_in_it() -> None:
