@@ -60,3 +60,6 @@ def test_the_form_of_a_value_has_no_numbers_in_it() -> None:
     assert form(value) == form({"a": (2.5, [np.ones((4, 1)), "", None, 0])})
     assert form(value) != form({"a": (2.5, [np.ones(4), "", None, 0])})
     assert form((1, 2)) != form([1, 2])
+    for odd in (10**400, -(10**400), float("inf"), float("nan")):
+        assert form([odd]) == form([float("nan")]) != form([1])
+    assert form(np.zeros(3)) != form(np.full(3, np.nan)) != form(np.zeros(3, int))

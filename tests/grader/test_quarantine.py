@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from autograder.limits import Limits
-from autograder.quarantine import Rejected, extract_zip, inspect, read_regular, sweep
+from autograder.quarantine import (
+    Rejected,
+    extract_zip,
+    inspect,
+    read_directory_size,
+    read_regular,
+    sweep,
+)
 
 SMALL = Limits(
     submission_files=3,
@@ -223,7 +230,7 @@ def test_a_damaged_archive_and_one_that_names_a_million_files_are_rejected_unrea
     few = end[:8] + struct.pack("<2HI", 1, 1, 49) + end[16:]  # the older record says one file
     path.write_bytes(stream.getvalue()[:-22] + record + place + few)
     with pytest.raises(Rejected, match="more than 200 files"):
-        extract_zip(path, tmp_path / "out")
+        read_directory_size(path)
     good = pack(("ring.py", os.urandom(500)))
     good.write_bytes(good.read_bytes()[:50] + bytes(60) + good.read_bytes()[110:])
     with pytest.raises(Rejected, match=r"can't be unpacked|damaged"):
