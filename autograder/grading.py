@@ -23,6 +23,7 @@ from typing import Any
 from autograder import assignment as assignments
 from autograder import scratch, suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
+from autograder.cache import imported
 from autograder.course import Course
 from autograder.limits import Limits
 from autograder.plugin import Job
@@ -113,7 +114,7 @@ def run_suite(
             folder=str(stage),
             record=str(outer / "record.json"),
             secret=secret,
-            module_hash=hashlib.sha256((stage / f"{module}.py").read_bytes()).hexdigest(),
+            module_hash=_hash(plan, module, stage),
             sandbox=sandbox,
             limits=asdict(limits or plan.limits),
             about=about,
@@ -125,6 +126,21 @@ def run_suite(
         except (OSError, ValueError):
             return {"error": f"{module}: the suite left no record.\n{output[-1500:]}"}
         return record
+
+
+def _hash(plan: Assignment, module: str, stage: Path) -> str:
+    """What hidden inputs are drawn from: the module, and its author's modules that it imports.
+
+    By its own text alone, its inputs would stay where another module is changed: what the first
+    one tells of them in an error, the other could know the next time.
+    """
+    paths = {spec.name: stage / spec.filename for spec in plan.modules}
+    texts = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    found = imported(module, {name: text.decode("latin-1") for name, text in texts.items()})
+    digest = hashlib.sha256(texts[module])
+    for name in sorted(found.keys() - {module}):
+        digest.update(hashlib.sha256(texts[name]).digest())
+    return digest.hexdigest()
 
 
 def _run_pytest(assignment: str, job: Job, outer: Path) -> str:

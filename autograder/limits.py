@@ -51,6 +51,7 @@ class Limits:
     call_retry_factor: float = _START["call_retry_factor"]
     strikes: int = _START["strikes"]
     calls_s: float = _START["calls_s"]
+    calls_operations: int = _START["calls_operations"]
     module_timeout_s: float = _START["module_timeout_s"]
     mpiexec_timeout_s: float = _START["mpiexec_timeout_s"]
     gloo_timeout_s: float = _START["gloo_timeout_s"]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,7 +25,7 @@ from pathlib import Path
 
 from autograder import cache, late, limits, scratch, suite_process
 from autograder.assignment import Assignment
-from autograder.cache import Result
+from autograder.cache import Result, imported
 from autograder.course import Course
 from autograder.outcome import Outcome
 from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
@@ -36,7 +35,6 @@ Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> i
 Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
 MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
-IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
 
 
 class PathError(ValueError):
@@ -324,22 +322,6 @@ class Session:
 def cores() -> int:
     """The cores that this process may use: how many modules are graded at a time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """`module` and those of its author's modules that it imports, directly or through others.
-
-    Only these are put beside it, so that its result depends on nothing else.
-    """
-    wanted, found = [module], dict[str, str]()
-    while wanted:
-        name = wanted.pop()
-        if name in found or name not in modules:
-            continue
-        found[name] = modules[name]
-        words = set(re.findall(r"\w+", " ".join(IMPORT.findall(modules[name]))))
-        wanted += sorted(words & modules.keys())
-    return found
 
 
 @contextmanager

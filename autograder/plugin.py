@@ -28,7 +28,14 @@ from autograder import whose_fault
 from autograder.course import Course
 from autograder.limits import Limits
 from autograder.plausibility import Tally
-from autograder.reality import Call, RealityError, RealityUnavailable, RealRanks, RealRun
+from autograder.reality import (
+    Call,
+    RanksEnded,
+    RealityError,
+    RealityUnavailable,
+    RealRanks,
+    RealRun,
+)
 from autograder.sandbox import Sandbox
 from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
@@ -110,6 +117,7 @@ class Ranks:
         self._limits = job.bounds
         self._struck: list[str] = []  # the calls that did not end
         self._spent_s = 0.0
+        self._num_operations = 0
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
@@ -142,12 +150,18 @@ class Ranks:
             raise Verdict(
                 f"not run: earlier calls took {self._limits.calls_s:g} s and more in all."
             )
+        if self._num_operations > self._limits.calls_operations:
+            raise Verdict(
+                f"not run: earlier calls made more than {self._limits.calls_operations:,} "
+                "operations (sends, receives, waits, polls, work) in all."
+            )
         begun = time.monotonic()
         options = {"members": members, "machine": machine, "seed": seed}
         try:
             result = self._call(target, world_size, args, options, states_work)
         finally:
             self._spent_s += time.monotonic() - begun
+        self._num_operations += sum(map(len, result.recording.ops))
         self.made.append(whose_fault.Made(target, world_size, args, options, result))
         return result
 
@@ -209,16 +223,18 @@ def _plain(value: Any) -> Any:
 class Mpi:
     """The fixtures ``mpi`` and ``gloo``: the same module on real ranks, in one go."""
 
-    def __init__(self, real: RealRanks, ranks: Ranks) -> None:
+    def __init__(self, real: RealRanks, ranks: Ranks, reference: Path) -> None:
         self._real = real
         self._ranks = ranks
+        self._reference = reference
 
     def call_all(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
         """Make the calls one after another on real ranks; one result each.
 
         What fails on our network is not tried, nor what leaves a request open there: real ranks
         may wait for it for ever. What hangs on real ranks is the machine's
-        fault, unless it hangs on our network too where sends wait for their receives.
+        fault, unless it hangs on our network too where sends wait for their receives. Ranks that
+        end without an answer are the machine's fault where the reference's do so too.
         """
         self._rehearse(calls, buffered())
 
@@ -235,7 +251,24 @@ class Mpi:
             if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
                 said = one_line(str(error))
                 raise Verdict(f"wrong on the network, and here: {said}.") from None
+            if isinstance(error, RanksEnded) and self._ends_again(calls):
+                target = calls[0][0]
+                raise Verdict(
+                    f"under {self._real.launcher} the ranks of {target} ended, or took more than "
+                    "they may, before they had returned a value."
+                ) from None
             raise
+
+    def _ends_again(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> bool:
+        """Whether the reference answers where the submission, tried once more, does not."""
+        made = [Call(*call) for call in calls]
+        if any(run.error for run in self._real.of(self._reference).call_all(made)):
+            return False
+        try:
+            self._real.call_all(made)
+        except RanksEnded:
+            return True
+        return False
 
     def _rehearse(
         self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]], machine: Machine
@@ -287,7 +320,7 @@ def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     job = pytestconfig.stash[_RECORDER].job
     host = _host(job, 1)
     real = RealRanks(Path(job.folder), sandbox=job.sandbox, host=host, limits=job.bounds)
-    return Mpi(real, ranks)
+    return Mpi(real, ranks, _reference(pytestconfig))
 
 
 @pytest.fixture(scope="session")
@@ -298,7 +331,12 @@ def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     real = RealRanks(
         Path(job.folder), sandbox=job.sandbox, launcher="gloo", host=host, limits=job.bounds
     )
-    return Mpi(real, ranks)
+    return Mpi(real, ranks, _reference(pytestconfig))
+
+
+def _reference(config: pytest.Config) -> Path:
+    """The solution of the assignment whose suite this is."""
+    return Course.here().solution(Path(config.args[0]).parent.name)
 
 
 def _host(job: Job, number: int) -> Host | None:

@@ -66,8 +66,11 @@ def _walk(folder: Path, prefix: str, depth: int, found: Inspection, limits: Limi
                 continue
             if depth + 1 >= limits.submission_depth:
                 found.refused[name] = f"is nested deeper than {limits.submission_depth} folders"
-            else:
+                continue
+            try:
                 _walk(Path(entry.path), f"{name}/", depth + 1, found, limits)
+            except PermissionError:  # one folder must not stop the class
+                found.refused[name] = "may not be listed"
             continue
         reason = _refusal(name, status, limits)
         if reason is not None:
@@ -196,12 +199,14 @@ def read_directory_size(archive: Path, limits: Limits = KIT) -> int:
             f"{archive.name} is no regular file of at most {limits.zip_bytes // MIB} MiB."
         )
     with archive.open("rb") as stream:
-        stream.seek(max(0, status.st_size - (22 + 0xFFFF)))
+        stream.seek(max(0, status.st_size - (76 + 22 + 0xFFFF)))
         tail = stream.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
         raise Rejected(f"{archive.name} is not a zip archive.")
     count, size = struct.unpack("<HI", tail[at + 10 : at + 16])
+    if at >= 76 and tail[at - 20 : at - 16] == b"PK\x06\x07":  # zip64: `zipfile` believes these
+        count, size = struct.unpack("<2Q", tail[at - 44 : at - 28])
     if count > 2 * limits.submission_files or size > MIB:
         raise Rejected(f"{archive.name} holds more than {limits.submission_files} files.")
     return int(count)

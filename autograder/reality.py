@@ -28,6 +28,10 @@ class RealityError(RuntimeError):
     """Real MPI did not answer, and that is not known to be the submission's fault."""
 
 
+class RanksEnded(RealityError):
+    """Real ranks ended, or went past a limit and were ended, and none said why."""
+
+
 class RealityUnavailable(RealityError):
     """No sandbox of this machine can hold an MPI job."""
 
@@ -70,6 +74,16 @@ class RealRanks:
         self._sandbox = sandbox
         self.launcher = launcher
 
+    def of(self, folder: Path) -> RealRanks:
+        """The same ranks for the modules of another folder."""
+        return RealRanks(
+            folder,
+            sandbox=self._sandbox,
+            launcher=self.launcher,
+            host=self._host,
+            limits=self._limits,
+        )
+
     def call_all(
         self, calls: Sequence[Call], before_retry: Callable[[], None] = lambda: None
     ) -> list[RealRun]:
@@ -81,7 +95,8 @@ class RealRanks:
 
         Raises:
             RealityUnavailable: real MPI can't be run here.
-            RealityError: it did not end in time, twice, or broke without a result.
+            RanksEnded: it broke without a result.
+            RealityError: it did not end in time, twice.
         """
         sizes = list(dict.fromkeys(call.world_size for call in calls))
         worlds = [[call for call in calls if call.world_size == size] for size in sizes]
@@ -139,7 +154,7 @@ def _read(
         told = [rank for rank in bad if answers[rank][0] == "error"]
         if not told:
             tail = " ".join(outcome.output[-300:].split())
-            raise RealityError(f"{call.target} on {launcher}: {outcome.status}: {tail}")
+            raise RanksEnded(f"{call.target} on {launcher}: {outcome.status}: {tail}")
         # gloo tells the others that their partner is gone, which is no news.
         told.sort(key=lambda rank: "gloo/transport" in str(answers[rank][1]))
         error = RankError(told[0], "an exception", str(answers[told[0]][1]))

@@ -15,10 +15,12 @@ each run, since it hashes by Python's salted ``hash``. 300 students, seven modul
 
 from __future__ import annotations
 
+import ast
 import io
 import keyword
 import token
 import tokenize
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -88,6 +90,8 @@ def _statements(source: str) -> list[list[str]]:
     """The tokens of each statement at the top level (a whole function is one), imports left out."""
     found: list[list[str]] = [[]]
     depth, fresh_line = 0, True
+    if not _is_python(source):
+        return []
     try:
         for each in tokenize.generate_tokens(io.StringIO(source).readline):
             depth += (each.type == token.INDENT) - (each.type == token.DEDENT)
@@ -102,6 +106,16 @@ def _statements(source: str) -> list[list[str]]:
     except (tokenize.TokenError, SyntaxError):
         return []
     return [part for part in found if part and part[0] not in ("import", "from")]
+
+
+def _is_python(source: str) -> bool:
+    """Whether the compiler can read it; what it can't, ``tokenize`` may take hours for."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(source)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def _normal(each: tokenize.TokenInfo, before: str) -> str:

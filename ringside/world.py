@@ -620,7 +620,7 @@ def _memory(told: Any) -> dict[str, Any]:
     """What a rank says of its memory, if it has the form that a rank of ours gives it."""
 
     def is_size(value: Any) -> bool:
-        return type(value) is int
+        return type(value) is int and 0 <= value < 1 << 63
 
     if not isinstance(told, dict) or not is_size(told.get("peak")):
         return {}

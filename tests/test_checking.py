@@ -81,6 +81,15 @@ def test_a_stranger_that_took_part_is_named(peers, collective):
     assert_strangers_idle(result, [1, 0, 2], CASE)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [("float64", 0x7FF << 52 | 1), ("float32", 0xFF << 23 | 1)]
+)
+def test_a_signaling_nan_is_a_wrong_element_and_no_warning(dtype, bits):
+    signaling = np.full(3, bits, dtype=f"u{np.dtype(dtype).itemsize}").view(dtype)
+    with pytest.raises(Verdict, match="is wrong in 3 of 3 elements: element 0 is nan"):
+        checking.assert_array(signaling, np.ones(3, dtype), None, CASE, "rank 0's result")
+
+
 def test_a_call_is_named_and_run_where_it_was_made():
     class Stage(checking.Call):
         place = "stage"

@@ -1,5 +1,6 @@
 """Grading a folder of modules: points, sentences, what is the student's fault and what is ours."""
 
+import hashlib
 import importlib
 import json
 import re
@@ -11,11 +12,11 @@ import numpy as np
 import pytest
 
 from autograder import assignment as assignments
-from autograder import verify
+from autograder import grading, verify
 from autograder.grading import grade_modules, run_suite, staged
 from autograder.limits import Limits
 from autograder.plugin import Job, Mpi, Ranks, Record, TestRecord
-from autograder.reality import RealityError
+from autograder.reality import RanksEnded, RealityError, RealRun
 from ringside import Machine, Session
 from ringside.checking import (
     Case,
@@ -29,7 +30,7 @@ from ringside.checking import (
     one_line,
 )
 from ringside.checking import verify as check
-from ringside.errors import DeadlineError
+from ringside.errors import DeadlineError, RunError
 
 KIT = Path(__file__).resolve().parent.parent
 SOLUTION = KIT / "solutions" / "a03_allreduce"
@@ -344,6 +345,68 @@ def test_calls_that_dawdle_are_no_longer_made(tmp_path):
             ranks.call("m:f", 1, (1,))
 
 
+def test_calls_that_do_endlessly_much_are_no_longer_made(tmp_path):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    comm.Barrier()\n    return x\n")
+    limits = asdict(Limits(calls_operations=3))
+    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits)
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, Record("m"), job)
+        assert ranks.call("m:f", 2, (1,)).values == [1, 1]
+        with pytest.raises(Verdict, match="not run: earlier calls made more than 3 operations"):
+            ranks.call("m:f", 2, (1,))
+
+
+def test_inputs_are_others_where_a_module_that_is_imported_is_another(tmp_path):
+    plan = assignments.load("a03_allreduce")
+
+    def of(**texts):
+        for name in ("ring", "star", "tree"):
+            (tmp_path / f"{name}.py").write_text(texts.get(name, ""))
+        return grading._hash(plan, "ring", tmp_path)
+
+    alone = of(ring="from star import f")
+    assert alone != of(ring="from star import f", star="raise ValueError(x)")
+    assert alone == of(ring="from star import f", tree="raise ValueError(x)")
+    assert of(ring="x = 1") == of(ring="x = 1", star="y") == hashlib.sha256(b"x = 1").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("reference", "again", "kind"),
+    [
+        ([None], RanksEnded("ended"), Verdict),
+        ([None], [None], RealityError),  # the second time it answers: nobody can tell
+        (RanksEnded("ended"), RanksEnded("ended"), RealityError),
+        ([RunError("it fails")], RanksEnded("ended"), RealityError),
+    ],
+)
+def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
+    tmp_path, reference, again, kind
+):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+
+    class Real:
+        launcher = "mpiexec"
+
+        def __init__(self, answers):
+            self.answers = answers
+
+        def of(self, folder):
+            return Real([reference])
+
+        def call_all(self, calls, before_retry=None):
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return [RealRun([1, 2], error) for error in answer]
+
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, Record("m"), job)
+        mpi = Mpi(Real([RanksEnded("ended"), again]), ranks, tmp_path)
+        with pytest.raises(kind, match="ended"):
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])
+
+
 @pytest.mark.parametrize("earned", [0.0, 5.0])
 def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_path, earned):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
@@ -357,7 +420,7 @@ def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_pa
 
     record = Record("m", tests=[TestRecord("test_sum", "values", 5.0, earned)])
     with Session(tmp_path) as session:
-        mpi = Mpi(Hanging(), Ranks(session, record, job))
+        mpi = Mpi(Hanging(), Ranks(session, record, job), tmp_path)
         kind = Verdict if earned < 5 else RealityError  # ours, where nothing else is wrong
         with pytest.raises(kind, match="mpiexec did not end"):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autograder.plugin import Job, Ranks, Record
-from autograder.whose_fault import form, misshapen
+from autograder.whose_fault import alike, form, misshapen
 from ringside import Session
 
 DRIVER = "def ask(comm, n):\n    return [(float(k), None) for k in range(n)]\n"
@@ -44,8 +45,21 @@ def test_answers_of_another_form_are_the_submissions_fault(
     assert misshapen(ranks.made, reference) == blamed
 
 
+def test_memory_that_ranks_say_nothing_of_is_the_submissions_fault(tmp_path: Path) -> None:
+    with Session(folder(tmp_path, "own", DRIVER)) as session:
+        told = session.call("trials:ask", 1, (3,))
+    kinds = {"activations": 8}
+    told.memory = [{"peak": 8, "peak_by_kind": kinds}]
+    assert alike(told, replace(told, memory=[{"peak": 9, "peak_by_kind": {"activations": 1}}]))
+    assert not alike(told, replace(told, memory=[]))
+    assert not alike(told, replace(told, memory=[{"peak": 8, "peak_by_kind": {}}]))
+
+
 def test_the_form_of_a_value_has_no_numbers_in_it() -> None:
     value = {"a": (1, [np.zeros((2, 3)), "x", None, True])}
     assert form(value) == form({"a": (2.5, [np.ones((4, 1)), "", None, 0])})
     assert form(value) != form({"a": (2.5, [np.ones(4), "", None, 0])})
     assert form((1, 2)) != form([1, 2])
+    for odd in (10**400, -(10**400), float("inf"), float("nan")):
+        assert form([odd]) == form([float("nan")]) != form([1])
+    assert form(np.zeros(3)) != form(np.full(3, np.nan)) != form(np.zeros(3, int))

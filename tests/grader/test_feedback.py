@@ -151,6 +151,11 @@ def record(**changes: Any) -> dict[str, Any]:
             "missing",
         ),
         (record(measurements=[{"values": "wrong"}]), 0.0, "not right at each length"),
+        (  # a number without a place among floats
+            record(measurements=[{"n": 1, "times_s": [10**400], "checksum": "x"}]),
+            0.0,
+            "Measurements are missing",
+        ),
         (record(format="other"), 0.0, "is not the run.json"),
         ([], 0.0, "does not hold a run"),
         (None, 0.0, "There is no run.json"),

