@@ -45,6 +45,10 @@ def beside(path: Path) -> ModuleType | None:
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise TargetError(
+            f"{NAME} needs {error.name}.py, which isn't here yet: write it first."
+        ) from error
     except Exception as error:
         raise TargetError(f"{place}: {type(error).__name__}: {error}") from error
     finally:

@@ -41,15 +41,30 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
     if isinstance(error, SyntaxError) and error.filename:
         name = error.filename.removeprefix(prefix)
         own.append((name, int(error.lineno or 0), "<module>", (error.text or "").strip()))
-    hint = ""
-    if isinstance(error, PermissionError):
-        hint = "Ranks may not write files or start programs: return the value instead."
+    hint = _hint(error)
     try:
         message = str(error)
     except Exception:  # a student's exception may fail while it describes itself
         message = "(its message could not be made)"
     shown = own or list(otherwise) or frames[-3:]
     return codec.encode((type(error).__name__, message[:4000], shown, hint))
+
+
+def _hint(error: BaseException) -> str:
+    """What to do about exceptions whose own message doesn't say it."""
+    if isinstance(error, PermissionError):
+        return "Ranks may not write files or start programs: return the value instead."
+    if isinstance(error, EOFError):
+        return "Ranks have no keyboard: give the value as an argument instead."
+    if isinstance(error, AttributeError) and _is_mpi(error.obj):
+        for name in dir(error.obj):
+            if name.lower() == str(error.name).lower():
+                return f"Did you mean {name!r}?"
+    return ""
+
+
+def _is_mpi(value: object) -> bool:
+    return str(type(value).__module__).startswith(("ringside.mpi", "mpi4py"))
 
 
 def decode(rank: int, body: bytes) -> RankError:

@@ -116,7 +116,7 @@ def run_call(
         return Op.RESULT, [struct.pack("<I", len(about)) + about, *codec.encode_parts(value)]
     except CodecError as error:
         frames = _definition(call, folder, modules)
-        wrong = TypeError(f"the function returned {error}")
+        wrong = TypeError(f"the function's result can't leave the rank: {error}")
         return Op.FAILURE, [failure.encode(wrong, folder, frames)]
     except TypeError as error:
         return Op.FAILURE, [failure.encode(error, folder, _definition(call, folder, modules))]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ringside import inputs
+from ringside.checking import open_request
 from ringside.draw.units import format_bytes, format_time
 from ringside.world import Result
 
@@ -90,6 +91,9 @@ def text(
         lines += [
             f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
         ]
+    left_open = open_request(result) if result.error is None else ""
+    if left_open:
+        lines.append(left_open)
     if any(result.inputs_changed):
         lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
     return "\n".join(lines)

@@ -78,6 +78,12 @@ def raised(comm):
         raise ValueError("no gradient")
     comm.Barrier()
 
+def misspelt(comm):
+    comm.SendRecv(1)
+
+def asks(comm):
+    input()
+
 def two_parameters(comm, x):
     return x
 
@@ -248,6 +254,12 @@ def test_rank_that_raised_is_the_error_with_its_line(session: Session) -> None:
     assert (error.rank, error.type_name, error.message) == (1, "ValueError", "no gradient")
     assert error.frames[-1].function == "raised"
     assert error.where.startswith("programs.py:")
+
+
+def test_what_an_exception_does_not_say_itself_is_hinted_at(session: Session) -> None:
+    for function, hint in (("misspelt", "Did you mean 'Sendrecv'?"), ("asks", "no keyboard")):
+        error = session.call(f"programs:{function}", 1).error
+        assert isinstance(error, RankError) and hint in error.hint
 
 
 def test_arguments_that_do_not_fit_name_the_line_of_the_function(session: Session) -> None:
