@@ -190,9 +190,7 @@ def text(report: Report) -> str:
             continue
         if _end_alike(module):
             first = next(test for test in module.tests if not test["skipped"])
-            lines.append(
-                f"  FAIL  every test, in the same way; the first, {_sentence(first['name'])}:"
-            )
+            lines.append("  FAIL  every test, in the same way; the first:")
             lines += [f"          {line}" for line in _reason(first, whole=True)]
             continue
         width = max(len(_sentence(test["name"])) for test in module.tests)

@@ -342,6 +342,7 @@ def test_the_line_that_reproduces_a_failure_runs(folder: Path, ringside: Run) ->
 
 def test_check_tells_once_what_all_tests_of_a_module_meet(folder: Path, ringside: Run) -> None:
     (folder / "ring.py").write_text("def all_reduce(comm, x):\nreturn x\n")
+    (folder / "test_public.py").write_text(TESTS.replace("(rng)))", "(rng))).raise_for_error()"))
     status, output, _ = ringside("check ring")
     assert status == 1
     assert output.count("raised IndentationError at ring.py:2") == 1
