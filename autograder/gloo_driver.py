@@ -11,7 +11,7 @@ def main() -> None:
     sys.path[:0] = [os.environ["RINGSIDE_JOB_KIT"], os.environ["RINGSIDE_JOB_MODULES"]]
     import torch.distributed as dist
 
-    from ringside import codec
+    from ringside import codec, failure
     from ringside.pytorch import tensors
 
     with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as stream:
@@ -26,7 +26,10 @@ def main() -> None:
                 value = call(group, *tensors.from_arrays(arguments[rank]))
                 frame = codec.encode(("value", tensors.to_arrays(value)))
             except BaseException as error:
-                frame = codec.encode(("error", f"{type(error).__name__}: {error}"[:300]))
+                here = error.__traceback__
+                error = error.with_traceback(here.tb_next if here else None)
+                report = failure.encode(error, os.environ["RINGSIDE_JOB_MODULES"])
+                frame = codec.encode(("error", report))
             results.write(struct.pack("<I", len(frame)) + frame)
             results.flush()
             if codec.decode(frame)[0] == "error":  # the other ranks may wait for this one

@@ -1,8 +1,8 @@
 """What runs under a real ``mpiexec`` in grading: the student's functions, call after call.
 
 The inputs are a codec list: for each world its calls, ``(target, [arguments of each rank])``. Each
-rank sends back one frame a call, its length and ``codec(("value", v))`` or ``("error", text)``; an
-error is its last. ``autograder.mpi_job`` says where inputs and results go.
+rank sends back one frame a call, its length and ``codec(("value", v))`` or ``("error", bytes)``, a
+``ringside.failure``; an error is its last. ``autograder.mpi_job`` says where inputs and results go.
 """
 
 import os
@@ -16,7 +16,7 @@ def main() -> None:
     sys.path[:0] = [os.environ["RINGSIDE_JOB_KIT"], os.environ["RINGSIDE_JOB_MODULES"]]
     from mpi4py import MPI
 
-    from ringside import codec
+    from ringside import codec, failure
 
     with open(os.environ["RINGSIDE_JOB_INPUTS"], "rb") as stream:
         calls = codec.decode(stream.read())[int(os.environ["RINGSIDE_JOB_WORLD"])]
@@ -29,7 +29,10 @@ def main() -> None:
                 call = getattr(import_module(module), function)
                 frame = codec.encode(("value", call(comm, *arguments[world.rank])))
             except BaseException as error:
-                frame = codec.encode(("error", f"{type(error).__name__}: {error}"[:300]))
+                here = error.__traceback__
+                error = error.with_traceback(here.tb_next if here else None)
+                report = failure.encode(error, os.environ["RINGSIDE_JOB_MODULES"])
+                frame = codec.encode(("error", report))
             results.write(struct.pack("<I", len(frame)) + frame)
             results.flush()
             if codec.decode(frame)[0] == "error":  # the other ranks may wait for this one

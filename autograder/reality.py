@@ -17,7 +17,7 @@ from autograder import gloo_driver, mpi_driver
 from autograder.limits import Limits
 from autograder.mpi_job import MpiOutcome, run_mpi
 from autograder.warm_sandbox import Host
-from ringside import codec
+from ringside import codec, failure
 from ringside.errors import CodecError, RankError, RunError
 
 AGAIN = {"mpiexec": 2.0, "gloo": 3.0}  # the second try has so many times the first one's time
@@ -151,16 +151,23 @@ def _read(
         if not bad:
             runs.append(RealRun([value for _, value in answers], None))
             continue
-        told = [rank for rank in bad if answers[rank][0] == "error"]
+        told = [_error(rank, answers[rank][1]) for rank in bad if answers[rank][0] == "error"]
         if not told:
             tail = " ".join(outcome.output[-300:].split())
             raise RanksEnded(f"{call.target} on {launcher}: {outcome.status}: {tail}")
         # gloo tells the others that their partner is gone, which is no news.
-        told.sort(key=lambda rank: "gloo/transport" in str(answers[rank][1]))
-        error = RankError(told[0], "an exception", str(answers[told[0]][1]))
+        told.sort(key=lambda error: "gloo/transport" in error.message)
         # Nothing was called after this one.
-        return runs + [RealRun([None], error)] * (len(calls) - len(runs))
+        return runs + [RealRun([None], told[0])] * (len(calls) - len(runs))
     return runs
+
+
+def _error(rank: int, report: Any) -> RankError:
+    """What a rank reports; it may be damaged, or written by the submission."""
+    try:
+        return failure.decode(rank, report)
+    except (CodecError, TypeError, ValueError, OverflowError, AttributeError):
+        return RankError(rank, "an exception", "and its report can't be read")
 
 
 def _frames(stream: bytes) -> Iterator[tuple[str, Any]]:

@@ -34,7 +34,7 @@
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** Python, NumPy, derivatives of functions of several variables, and what an
-# eigenvector is. Nothing of lectures 0 and 1 is needed, and you need not have trained a network before,
+# eigenvector is. You need not have trained a network before,
 # nor seen MPI: section 7 uses one call of it and explains that. [Lecture 3](03_allreduce.ipynb) opens up this call.
 #
 # **How to read.** Some programs have a line above them that starts with *Predict*. Write down your
@@ -1105,7 +1105,7 @@ assert round(speedup[2], 1) == 9.9 and round(speedup[3], 1) == 19.3
 # reasons for most of it, both in the roofline: with few images the linear layers slide down the slope; and
 # the update costs 0.78 ms however few images there are, because it moves every parameter. With one
 # image per worker it is half of the step. A slide of [6] says that data parallelism can use at most
-# $p = B$ workers and asks why it is slow long before. This is why; and lectures 3 to 5 add what the
+# $p = B$ workers and asks why it is slow long before. This is why; and lecture 3 adds what the
 # network costs.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
@@ -1204,7 +1204,7 @@ assert round(share, 2) == 0.92
 #
 # - **The quadratic bowl** is exact for one linear layer and a squared error. In a network $H$ changes
 #   as you move, and the border with it; that is what a *warm-up* of the learning rate is for
-#   (lecture 6).
+#   (assignment `a04_data_parallel`).
 # - **The scatter formula** is exact for one step. What noise does to the network that comes out at
 #   the end, it doesn't say: a lower training loss is not a better network.
 # - **FLOP** count the definition of an operation, not what the library does instead. Section 12 was
@@ -1314,7 +1314,7 @@ assert round(2 * 34_848 * 3025 / 1e6, 1) == 210.8 and round(128 * 96 * 3025 * 4 
 # $B$. In float32 the corner is at 12.5 and $B = 26$. With 16 bits the corner is at 200.6; each
 # number has half the bytes, and $B = 216$. Chips get faster at arithmetic than at memory, so each
 # needs a *larger* share of the batch to be busy: data parallelism over many of them needs very large
-# batches, and lecture 6 asks whether those still learn.
+# batches, and assignment `a04_data_parallel` asks whether those still learn.
 #
 # </details>
 

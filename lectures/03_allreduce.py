@@ -1124,7 +1124,7 @@ show(figure, "Four graphs of 16 ranks drawn on circles: random, made of two shuf
 # You have met three of them. The *star* uses the wheel's spokes: two hops, and 15 vectors through
 # one port. The *ring* is the opposite: one neighbour at a time, and a number needs many hops.
 # *Recursive doubling* uses the hypercube, with 4 and 4. A random graph has low degree and low
-# diameter without any plan: in unit 06 gossip uses it to average approximately.
+# diameter without any plan: *gossip*, where each rank averages with some others, lives on that.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Nodes.** In a cluster the wires are not alike. On the `zaratan` model [9] four GPUs share a

@@ -1236,7 +1236,7 @@ assert 64 * B == 131_072 and round(inside_ms) == 25 and round(across_ms) == 198
 #
 # **What can hide.** The formulas count bytes as if a byte were a byte. But nobody waits for the
 # gradient of $W$ until the step ends, so an all-reduce of data parallelism can travel while the
-# layers below are computed (lecture 5). A gather of model parallelism stands *between* two
+# layers below are computed (assignment `a05_ddp`). A gather of model parallelism stands *between* two
 # products: the next one can't start without it.
 #
 # *Predict: at the crossover,* $B = d$*, both kinds send the same. Four layers, and one layer's three
@@ -1285,7 +1285,7 @@ data.timeline
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Memory** often decides before bytes do. Data parallelism needs all weights, their gradients and
 # the optimizer's state on every rank; model parallelism, in the plain form, needs all samples'
-# activations on every rank. Lectures 7 and 9 have more to say about both.
+# activations on every rank. Lecture 9 says what cutting between layers does to both.
 #
 # **Thin products.** A rank with $d/p$ columns multiplies thinner matrices, and these run further
 # from a processor's peak. No model of bytes sees that; section 8 showed what it costs.

@@ -365,7 +365,7 @@ show(figure, "Bubble over microbatches for 2, 4, 8 and 16 stages: lines by formu
 # negligible from there on [4].
 #
 # So take a thousand microbatches? Three things stand against it. A microbatch has at least one
-# sample, so the batch grows with $M$, and large batches train less well (lecture 6). Small
+# sample, so the batch grows with $M$, and large batches train less well (assignment `a04_data_parallel`). Small
 # microbatches use a GPU badly. And there is memory, which comes next.
 
 # %% slideshow={"slide_type": "skip"}
@@ -415,7 +415,7 @@ runs["1F1B"].timeline
 #
 # and that *is* GPipe's time. To get below it you must break an assumption: cut the stages finer
 # (section 8), cut the backward pass in two (question 5), or stop waiting for the last gradient
-# before you change the weights (lecture 10).
+# before you change the weights, as PipeDream does [7].
 #
 # > **Corrected.** "1F1B reduces the bubble" is often said. With a flush at the end of the batch, it
 # > does not: GPipe and 1F1B take the same time [1]. What it reduces is memory.
@@ -1250,8 +1250,8 @@ session.close()
 # the formulas (`bubble.py`), and the same with torch and recomputation (`pipeline_torch.py`). A
 # schedule of your own that meets the stated bounds gets full marks too.
 #
-# Next: lecture 10 drops the flush, lets stages work with weights of different age, and asks what
-# that does to the gradient.
+# What is left open: drop the flush, let stages work with weights of different age, as PipeDream
+# does [7], and ask what that does to the gradient.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References

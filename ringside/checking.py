@@ -248,7 +248,8 @@ def assert_ran(result: Result, case: Case) -> None:
         return
     detail = "\n".join(_shown(line) for line in str(error).splitlines()[:24])
     if isinstance(error, RankError):
-        what = f"rank {error.rank} raised {one_line(error.type_name, 60)} at {error.where}"
+        where = f" at {error.where}" if error.frames else ""
+        what = f"rank {error.rank} raised {one_line(error.type_name, 60)}{where}"
         said = f": {one_line(error.message)}" if error.message else "."
         raise case.fail(f"{one_line(what)}{said}", detail)
     if isinstance(error, DeadlockError):

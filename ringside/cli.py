@@ -290,7 +290,8 @@ def _sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
     if not found:
         return True
     if not (asked.from_notebook or asked.from_files):
-        print(notebook.refusal(found, f"ringside {asked.command}"), file=sys.stderr)
+        command = " ".join(["ringside", asked.command, *modules])
+        print(notebook.refusal(found, command), file=sys.stderr)
         return False
     done = notebook.write_files(found) if asked.from_notebook else notebook.write_cells(found)
     for line in done:

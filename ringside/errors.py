@@ -109,9 +109,10 @@ class RankError(RunError):
 
     @property
     def headline(self) -> str:
-        """Rank, type and line, and the exception's message if it has one."""
+        """Rank, type and line, if it has one, and the exception's message if it has one."""
+        at = f" at {self.where}" if self.frames else ""
         said = f": {self.message}" if self.message else ""
-        return f"rank {self.rank} raised {self.type_name} at {self.where}{said}"
+        return f"rank {self.rank} raised {self.type_name}{at}{said}"
 
     def render(self) -> str:
         """The error as a person reads it."""

@@ -8,6 +8,11 @@ on. It has two functions, both with ``options`` as ``ringside.inputs.Options``::
 
 and ``OPTIONS``, the names that may stand after ``--``. Both give None for a function that they
 don't know: then it gets vectors, as ``ringside.inputs`` says.
+
+A function that takes objects which only a rank can make, a model or a process group's hook, can't
+be tried out like that. ``INSTEAD``, if it is there, names the supplied function that makes them::
+
+    INSTEAD = {"step_torch.py:train_step": "trials_torch.py:train_step"}
 """
 
 from __future__ import annotations
@@ -40,6 +45,10 @@ def beside(path: Path) -> ModuleType | None:
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise TargetError(
+            f"{NAME} needs {error.name}.py, which isn't here yet: write it first."
+        ) from error
     except Exception as error:
         raise TargetError(f"{place}: {type(error).__name__}: {error}") from error
     finally:
@@ -49,3 +58,8 @@ def beside(path: Path) -> ModuleType | None:
             if file and Path(file).parent == Path(folder):
                 del sys.modules[name]
     return module
+
+
+def instead(module: ModuleType, target: str) -> str:
+    """The target to run in the place of one that can't be tried out; empty if there is none."""
+    return str(getattr(module, "INSTEAD", {}).get(target, ""))

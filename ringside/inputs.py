@@ -18,6 +18,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -126,8 +127,11 @@ def _own_arguments(
     path: Path, function: str, world_size: int, rank: int, options: Options
 ) -> tuple[Any, ...] | None:
     """What the assignment's ``examples.py`` gives to a function of the file."""
-    parameters(path, function)  # the file has it, and it takes comm
+    _definition(path, function)  # the file has it
     module = examples.beside(path)
+    if module is not None:
+        _refuse_what_only_ranks_can_make(module, path, function)
+    names = parameters(path, function)  # it takes comm
     if module is None:
         return None
     try:
@@ -142,7 +146,23 @@ def _own_arguments(
             f"{function} has no option {unknown[0]!r}; its options are: "
             f"{', '.join(sorted(module.OPTIONS))}."
         )
+    if not sum(not default for _, default in names) <= len(given) <= len(names):
+        raise TargetError(
+            f"{path.name}: {_shown(path, function)} can't take the {len(given)} values that "
+            f"{examples.NAME} gives it after its first parameter: leave the parameters of the "
+            "assignment's functions as they are."
+        )
     return tuple(given)
+
+
+def _refuse_what_only_ranks_can_make(module: ModuleType, path: Path, function: str) -> None:
+    """Name the supplied function that makes a function's arguments, where there is one."""
+    other = examples.instead(module, f"{path.name}:{function}")
+    if other:
+        raise TargetError(
+            f"{path.name}: {_shown(path, function)} takes objects that can't be given from here. "
+            f"`ringside run {other}` makes them on each rank and calls it."
+        )
 
 
 def _given(path: Path, function: str, options: Options) -> list[str]:
@@ -189,13 +209,19 @@ def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
         return [(name, False) for name in SIGNATURES.get(function, ("x",))]
     listed = [*definition.args.posonlyargs, *definition.args.args]
     if not listed or listed[0].arg not in FIRST:
-        shown = ", ".join(argument.arg for argument in listed)
         raise TargetError(
-            f"{function}({shown}) can't be run on ranks: its first parameter must be comm, or "
+            f"{_shown(path, function)} can't be run on ranks: its first parameter must be comm, or "
             "group for a function of torch.distributed."
         )
     first_default = len(listed) - len(definition.args.defaults)
     return [(item.arg, index >= first_default) for index, item in enumerate(listed)][1:]
+
+
+def _shown(path: Path, function: str) -> str:
+    """A function with its parameters' names, as ``all_reduce(comm, x)``."""
+    definition = _definition(path, function)
+    listed = [*definition.args.posonlyargs, *definition.args.args] if definition else []
+    return f"{function}({', '.join(argument.arg for argument in listed)})"
 
 
 def takes_group(path: Path, function: str) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringside import codec
+from ringside import codec, failure
 from ringside.collective import TIMED_AS, BadSpec, Gathering, group_of
 from ringside.engine import PS, Answer, Engine, Query, uncollected
 from ringside.errors import (
@@ -55,7 +55,6 @@ _SEND_KIND, _RECEIVE_KIND, _WAIT_KIND = int(Kind.ISEND), int(Kind.IRECV), int(Ki
 _pack_completion = COMPLETION.pack
 _NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
 _MAX_CLOCK_PS = 2**63
-_MAX_LINE = 1 << 31
 _MOST_LOOKED_AT = 256  # requests or messages of a rank, by the verdict on a deadlock
 _MAX_PATH = 240  # characters of a communicator's path
 
@@ -306,7 +305,7 @@ class Network:
             elif op == Op.RESULT:
                 self._finish(peer, body, None)
             else:
-                self._finish(peer, None, _failure(peer.rank, body))
+                self._finish(peer, None, failure.decode(peer.rank, body))
             return
         if len(peer.ops) >= self.limits.ops_per_rank:
             raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls")
@@ -349,7 +348,7 @@ class Network:
         call, file, line = codec.decode(body)
         if site > len(peer.sites) or site >= self.limits.sites:
             raise LimitError(peer.rank, "numbered its calls wrongly")
-        entry = Site(_text(call, 200), _text(file, 200), _line(line))
+        entry = Site(failure.text(call, 200), failure.text(file, 200), failure.line(line))
         if site == len(peer.sites):
             peer.sites.append(entry)
         else:
@@ -726,7 +725,7 @@ class Network:
         if seconds is not None and seconds > 1e6:
             raise LimitError(peer.rank, f"declared {seconds} s of work")
         picoseconds = -1 if seconds is None else round(seconds * PS)
-        detail: tuple[Any, ...] = (flops, nbytes, picoseconds, _text(label, 80))
+        detail: tuple[Any, ...] = (flops, nbytes, picoseconds, failure.text(label, 80))
         if counted:
             detail = (*detail, num_kernels, moved)
         peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))
@@ -813,27 +812,3 @@ class Network:
             if owner == rank
             for message in box.unexpected[:_MOST_LOOKED_AT]
         ]
-
-
-def _failure(rank: int, body: bytes) -> RankError:
-    type_name, message, frames, hint = codec.decode(body)
-    return RankError(
-        rank,
-        _text(type_name, 100),
-        _text(message, 2000),
-        tuple(
-            Frame(_text(f, 200), _line(n), _text(w, 100), _text(t, 300))
-            for f, n, w, t in frames[-12:]
-        ),
-        _text(hint, 300),
-    )
-
-
-def _text(value: Any, most: int) -> str:
-    """Text of a rank's, short, and such as every file and terminal can take."""
-    return str(value)[:most].encode("utf-8", "backslashreplace").decode()
-
-
-def _line(number: Any) -> int:
-    """A line number of a rank's; a long one could not even be written down."""
-    return min(max(int(number), 0), _MAX_LINE)

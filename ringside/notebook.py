@@ -125,15 +125,14 @@ def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
 
 def refusal(found: Sequence[Difference], command: str) -> str:
     """Why a command stops at differences, and how to go on."""
-    lines = [f"  {difference}" for difference in found]
-    return "\n".join(
-        [
-            "The notebook and the files disagree:",
-            *lines,
-            f"{command} --from-notebook   takes the cells (save the notebook first)",
-            f"{command} --from-files      takes the files (reload the notebook afterwards)",
-        ]
-    )
+    lines = ["The notebook and the files disagree:"]
+    lines += [f"  {difference}" for difference in found]
+    lines.append(f"{command} --from-notebook   takes the cells (save the notebook first)")
+    if any(difference.file is not None for difference in found):
+        lines.append(
+            f"{command} --from-files      takes the files (reload the notebook afterwards)"
+        )
+    return "\n".join(lines)
 
 
 def write_files(found: Sequence[Difference]) -> list[str]:

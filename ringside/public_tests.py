@@ -188,6 +188,11 @@ def text(report: Report) -> str:
         if _unwritten(module):
             lines.append("  not written yet: every test meets `raise NotImplementedError`")
             continue
+        if _end_alike(module):
+            first = next(test for test in module.tests if not test["skipped"])
+            lines.append("  FAIL  every test, in the same way; the first:")
+            lines += [f"          {line}" for line in _reason(first, whole=True)]
+            continue
         width = max(len(_sentence(test["name"])) for test in module.tests)
         explained = False
         for test in module.tests:
@@ -215,6 +220,13 @@ def _unwritten(module: ModuleReport) -> bool:
     return module.earned == 0 and all(
         test["skipped"] or "NotImplementedError" in test["message"] for test in module.tests
     )
+
+
+def _end_alike(module: ModuleReport) -> bool:
+    """Whether all of several tests end with one exception at one line, as in a file with a typo."""
+    run = [test["message"] for test in module.tests if not test["skipped"]]
+    met = [re.search(r"raised \w+ at \S+: .*", message) for message in run]
+    return len(run) > 1 and all(met) and len({match[0] for match in met if match}) == 1
 
 
 def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:

@@ -6,28 +6,27 @@ import contextlib
 import faulthandler
 import importlib.util
 import json
+import linecache
 import os
 import runpy
 import signal
 import socket
 import struct
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 import ringside.mpi
-from ringside import codec, landlock
+from ringside import codec, failure, landlock
 from ringside.confine import confine
 from ringside.errors import CodecError
+from ringside.failure import OwnFrame
 from ringside.link import CommInfo, Link, current, set_current
 from ringside.wire import Op, split_call
-
-_HERE = str(Path(__file__).resolve().parent)
 
 
 def main() -> None:
@@ -116,9 +115,13 @@ def run_call(
         about = codec.encode(attested)
         return Op.RESULT, [struct.pack("<I", len(about)) + about, *codec.encode_parts(value)]
     except CodecError as error:
-        return Op.FAILURE, [codec.encode(("TypeError", f"the function returned {error}", [], ""))]
+        frames = _definition(call, folder, modules)
+        wrong = TypeError(f"the function's result can't leave the rank: {error}")
+        return Op.FAILURE, [failure.encode(wrong, folder, frames)]
+    except TypeError as error:
+        return Op.FAILURE, [failure.encode(error, folder, _definition(call, folder, modules))]
     except BaseException as error:
-        return Op.FAILURE, [_describe(error, folder)]
+        return Op.FAILURE, [failure.encode(error, folder)]
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -185,24 +188,14 @@ def _aliases(value: Any, arrays: list[Any]) -> bool:
     )
 
 
-def _describe(error: BaseException, folder: str) -> bytes:
-    """An exception as codec bytes: type, message, the student's frames, a hint."""
-    frames = []
-    tb: TracebackType | None = error.__traceback__
-    for entry in traceback.extract_tb(tb):
-        if entry.filename.startswith(_HERE) or entry.filename.startswith("<frozen"):
-            continue
-        name = entry.filename.removeprefix(folder.rstrip("/") + "/")
-        frames.append((name, int(entry.lineno or 0), entry.name, entry.line or ""))
-    own = [frame for frame in frames if not frame[0].startswith("/")]
-    if isinstance(error, SyntaxError) and error.filename:
-        name = error.filename.removeprefix(folder.rstrip("/") + "/")
-        own.append((name, int(error.lineno or 0), "<module>", (error.text or "").strip()))
-    hint = ""
-    if isinstance(error, PermissionError):
-        hint = "Ranks may not write files or start programs: return the value instead."
-    try:
-        message = str(error)
-    except Exception:  # a student's exception may fail while it describes itself
-        message = "(its message could not be made)"
-    return codec.encode((type(error).__name__, message[:4000], own or frames[-3:], hint))
+def _definition(call: dict[str, Any], folder: str, modules: dict[str, Any]) -> list[OwnFrame]:
+    """Where the called function begins: no line of it has run where its arguments don't fit."""
+    module = modules.get(call["file"])
+    function = vars(module).get(call["function"]) if module is not None else None
+    if not isinstance(function, FunctionType):
+        return []
+    code, prefix = function.__code__, folder.rstrip("/") + "/"
+    if not code.co_filename.startswith(prefix):
+        return []
+    text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    return [(code.co_filename.removeprefix(prefix), code.co_firstlineno, code.co_name, text)]

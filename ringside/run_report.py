@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ringside import inputs
+from ringside.checking import open_request
 from ringside.draw.units import format_bytes, format_time
+from ringside.ring_bytes import sent_as_ring
 from ringside.world import Result
 
 
@@ -81,7 +83,7 @@ def text(
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
     if result.collectives:
         names = sorted({record.name for record in result.collectives})
-        lines.append(f"library collectives used: {', '.join(names)}")
+        lines.append(f"library collectives used: {', '.join(names)}{_as_ring(result)}")
     if result.unreceived:
         lines.append(f"sent and never received: {result.unreceived[0]}")
     if values != "not compared":
@@ -90,6 +92,9 @@ def text(
         lines += [
             f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
         ]
+    left_open = open_request(result) if result.error is None else ""
+    if left_open:
+        lines.append(left_open)
     if any(result.inputs_changed):
         lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
     return "\n".join(lines)
@@ -123,6 +128,15 @@ def _table(result: Result) -> list[str]:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     ]
+
+
+def _as_ring(result: Result) -> str:
+    """The bytes of collectives, which the table of messages doesn't have."""
+    try:
+        most = max(sent_as_ring(result))
+    except ValueError:  # no ring is known for one of them
+        return ""
+    return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)} in all)"
 
 
 def _first_wrong(

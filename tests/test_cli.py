@@ -41,6 +41,11 @@ def halving_doubling(comm, x):
     return x
 
 
+def started(comm, x):
+    comm.Isend(x, (comm.rank + 1) % comm.size)
+    comm.Recv(np.empty_like(x), (comm.rank - 1) % comm.size)
+
+
 def synchronous(comm, x):
     comm.Ssend(x, (comm.rank + 1) % comm.size)
     comm.Recv(np.empty_like(x), (comm.rank - 1) % comm.size)
@@ -147,6 +152,11 @@ def test_run_says_which_rank_returned_what_instead_of_what(folder: Path, ringsid
     assert re.search(
         r"values: wrong\. Rank 0 returned \[.*\] \(float64, shape \(3,\)\); it must be \[", output
     )
+
+
+def test_run_says_what_was_started_and_not_waited_for(folder: Path, ringside: Run) -> None:
+    _, output, _ = ringside("run ring.py:started --ranks 2")
+    assert re.search(r"rank 0 returned before Isend\(.*\) at ring.py:\d+ was complete", output)
 
 
 def test_run_does_not_call_a_sum_in_place_wrong(folder: Path, ringside: Run) -> None:
@@ -330,6 +340,15 @@ def test_the_line_that_reproduces_a_failure_runs(folder: Path, ringside: Run) ->
     assert "288 B" in output
 
 
+def test_check_tells_once_what_all_tests_of_a_module_meet(folder: Path, ringside: Run) -> None:
+    (folder / "ring.py").write_text("def all_reduce(comm, x):\nreturn x\n")
+    (folder / "test_public.py").write_text(TESTS.replace("(rng)))", "(rng))).raise_for_error()"))
+    status, output, _ = ringside("check ring")
+    assert status == 1
+    assert output.count("raised IndentationError at ring.py:2") == 1
+    assert "FAIL  every test, in the same way" in output
+
+
 def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     folder: Path, ringside: Run
 ) -> None:
@@ -338,7 +357,8 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     status, _, errors = ringside("check ring")
     assert status == 2
     assert "ring.py: the file and its cell in a00_ring.ipynb differ" in errors
-    assert "--from-notebook" in errors
+    assert "ringside check ring --from-notebook" in errors
+    assert "ringside check ring --from-files" in errors
     status, _, _ = ringside("check ring --from-files")
     assert status == 1
     [cell] = notebook.module_cells(path)
@@ -348,6 +368,14 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
     ringside("check ring --from-notebook")
     assert (folder / "ring.py").read_text() == "x = 1\n"
+
+
+def test_check_offers_no_files_where_there_are_none(folder: Path, ringside: Run) -> None:
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(book("%%writefile star.py\nx = 1\n")))
+    status, _, errors = ringside("check star")
+    assert status == 2
+    assert "--from-notebook" in errors and "--from-files" not in errors
 
 
 def test_a_cell_may_not_write_outside_the_folder(folder: Path, ringside: Run) -> None:

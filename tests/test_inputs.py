@@ -1,8 +1,16 @@
 """Arguments that `ringside run` makes for a function from its parameters and the options."""
 
+import shlex
+from pathlib import Path
+
 import pytest
 
-from ringside.inputs import Options, arguments_of_rank
+from ringside import examples
+from ringside.errors import TargetError
+from ringside.inputs import Options, arguments_of_rank, parse_options
+
+SOLUTIONS = Path(__file__).parents[1] / "solutions"
+WITH_EXAMPLES = sorted(path.parent.name for path in SOLUTIONS.glob("*/examples.py"))
 
 
 @pytest.mark.parametrize(
@@ -21,3 +29,61 @@ def test_a_parameter_with_a_default_is_given_when_it_was_asked_for(tmp_path, opt
     x, *rest = arguments_of_rank(path, "f", 2, 0, options)
     assert len(x) == options.n and x.dtype == options.dtype
     assert rest == given
+
+
+EXAMPLES = """
+OPTIONS = {}
+INSTEAD = {"step_torch.py:train_step": "trials_torch.py:train_step -- --n 4"}
+
+def arguments(function, world_size, rank, options):
+    return (1, 2) if function == "train_step" else None
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"),
+    [
+        (
+            "step_torch.py",
+            "group, model, optimizer",
+            r"train_step\(group, model, optimizer\) takes objects .* "
+            "`ringside run trials_torch.py:train_step -- --n 4`",
+        ),
+        (
+            "step.py",
+            "comm, x",
+            r"step.py: train_step\(comm, x\) can.t take the 2 values that",
+        ),
+    ],
+)
+def test_a_function_that_examples_do_not_fit_is_refused(tmp_path, name, parameters, says):
+    (tmp_path / "examples.py").write_text(EXAMPLES)
+    (tmp_path / name).write_text(f"def train_step({parameters}):\n    pass\n")
+    with pytest.raises(TargetError, match=says):
+        arguments_of_rank(tmp_path / name, "train_step", 2, 0, Options())
+
+
+def test_a_default_may_stay_where_examples_give_less(tmp_path):
+    (tmp_path / "examples.py").write_text(EXAMPLES)
+    path = tmp_path / "step.py"
+    path.write_text("def train_step(comm, params, velocity, momentum=0.9):\n    pass\n")
+    assert arguments_of_rank(path, "train_step", 2, 0, Options()) == (1, 2)
+
+
+def test_examples_that_need_a_module_of_the_reader_name_it(tmp_path):
+    (tmp_path / "examples.py").write_text("import schedule\n")
+    (tmp_path / "stage.py").write_text("def run(comm):\n    pass\n")
+    with pytest.raises(TargetError, match=r"examples.py needs schedule.py, which isn't here yet"):
+        arguments_of_rank(tmp_path / "stage.py", "run", 2, 0, Options())
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_what_is_to_be_run_instead_exists_and_gets_its_arguments(name):
+    place = SOLUTIONS / name / "examples.py"
+    for target, line in getattr(examples.beside(place), "INSTEAD", {}).items():
+        file, _, function = target.partition(":")
+        with pytest.raises(TargetError, match="makes them on each rank"):
+            arguments_of_rank(place.parent / file, function, 2, 0, Options())
+        (other, *words) = (word for word in shlex.split(line) if word != "--")
+        file, _, function = other.partition(":")
+        assert arguments_of_rank(place.parent / file, function, 2, 0, parse_options(words))

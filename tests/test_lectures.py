@@ -437,3 +437,11 @@ def test_every_number_in_prose_is_asserted_above(lecture):
     for prose, code in prose_and_code(lecture):
         for number in claims(prose):
             assert is_asserted(number, code), f"{number} is not asserted above:\n{prose}"
+
+
+def test_no_lecture_refers_to_one_that_is_not_there():
+    there = {int(lecture.name[:2]) for lecture in ALL}
+    for lecture in ALL:
+        text = (ROOT / "lectures" / f"{lecture.name}.py").read_text(encoding="utf-8")
+        named = re.findall(r"[Ll]ectures?\s+(\d+)(?:\s+(?:to|and)\s+(\d+))?", text)
+        assert {int(one) for pair in named for one in pair if one} <= there, lecture.name

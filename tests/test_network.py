@@ -78,6 +78,15 @@ def raised(comm):
         raise ValueError("no gradient")
     comm.Barrier()
 
+def misspelt(comm):
+    comm.SendRecv(1)
+
+def asks(comm):
+    input()
+
+def two_parameters(comm, x):
+    return x
+
 def polls_for_ever(comm):
     if comm.rank == 0:
         request = comm.Irecv(np.zeros(1), source=1, tag=3)
@@ -247,6 +256,19 @@ def test_rank_that_raised_is_the_error_with_its_line(session: Session) -> None:
     assert error.where.startswith("programs.py:")
 
 
+def test_what_an_exception_does_not_say_itself_is_hinted_at(session: Session) -> None:
+    for function, hint in (("misspelt", "Did you mean 'Sendrecv'?"), ("asks", "no keyboard")):
+        error = session.call(f"programs:{function}", 1).error
+        assert isinstance(error, RankError) and hint in error.hint
+
+
+def test_arguments_that_do_not_fit_name_the_line_of_the_function(session: Session) -> None:
+    error = session.call("programs:two_parameters", 1, (1, 2)).error
+    assert isinstance(error, RankError)
+    assert error.frames[-1].text == "def two_parameters(comm, x):"
+    assert "takes 2 positional arguments but 3 were given" in error.headline
+
+
 def test_polling_for_a_message_that_nobody_sends_is_a_deadlock(session: Session) -> None:
     text = verdict(session, "polls_for_ever", 2)
     assert "Rank 0 polls for a message from rank 1 with tag 3 that nobody sends." in text
@@ -334,6 +356,7 @@ def test_values_travel_without_pickle(session: Session) -> None:
     assert value["b"].dtype == np.int32
     error = session.call("programs:object_value", 1).error
     assert isinstance(error, RankError) and "builtins.object can't travel" in error.message
+    assert error.frames[-1].function == "object_value"
 
 
 def test_callable_objects_are_functions_too(session: Session) -> None:
@@ -351,7 +374,8 @@ def test_missing_files_and_functions_are_clear_errors(session: Session) -> None:
     with pytest.raises(TargetError, match="args has 2 entries for 3 ranks"):
         session.call("programs:world", 3, [(), ()])
     error = session.call("programs:nothing", 1).error
-    assert isinstance(error, RankError) and "has no function 'nothing'" in error.message
+    assert isinstance(error, RankError)
+    assert error.headline == "rank 0 raised AttributeError: programs.py has no function 'nothing'"
 
 
 def test_function_of_a_notebook_is_refused_with_the_cure() -> None:

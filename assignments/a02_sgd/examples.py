@@ -11,6 +11,7 @@ import numpy as np
 CLASSES, PIXELS, WIDTH = 10, 64, 1024
 LR, MOMENTUM = 0.1, 0.9
 OPTIONS = {"width"}
+INSTEAD = {"sgd_torch.py:train_step": "trials_torch.py:measured_step"}
 
 
 def arguments(function, world_size, rank, options):

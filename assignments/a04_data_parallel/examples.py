@@ -13,6 +13,10 @@ WIDTHS = (64, 128, 64, 10)
 LR, MOMENTUM = 0.1, 0.9
 STEPS = ("train_step", "accumulated_step")
 OPTIONS = {"sizes", "widths", "microbatches"}
+INSTEAD = {  # models and optimizers are made on the ranks
+    f"step_torch.py:{name}": f"trials_torch.py:{name}"
+    for name in ("train_step", "broadcast_parameters")
+}
 
 
 def arguments(function, world_size, rank, options):

@@ -13,6 +13,11 @@ from model import Model, loss_gradient, random_parameters
 LAYERS, BATCH = 4, 16
 MEASURED = ("measured_step", "measured_ddp")
 OPTIONS = {"bucket_bytes"}
+INSTEAD = {  # these make gradients and a model, and try the function on them
+    "buckets.py:average": "trials.py:try_average -- --lengths '[3, 5]' --buckets '[[1], [0]]'",
+    "buckets.py:fusion_cycle": "trials.py:try_fusion -- --lengths '[3, 5]' --threshold-bytes 64",
+    "overlap.py:backward": "trials.py:try_step -- --widths '[4, 6, 3]' --buckets '[[3, 2, 1, 0]]'",
+}
 
 
 def arguments(function, world_size, rank, options):

@@ -23,6 +23,17 @@ from layers import (
 from shards import shard_bounds
 
 OPTIONS = {"widths"}
+INSTEAD = {  # a layer's forward and backward pass, one after the other
+    f"{module}.py:{prefix}{way}": f"trials.py:{layer}"
+    for module, prefix, layer in (
+        ("linear", "column_", "column_layer"),
+        ("linear", "row_", "row_layer"),
+        ("mlp", "", "mlp_layer"),
+        ("attention", "", "attention_layer"),
+        ("cross_entropy", "", "loss_layer"),
+    )
+    for way in ("forward", "backward")
+}
 WIDTHS = {
     "column_layer": (4, 7),
     "row_layer": (7, 4),

@@ -90,7 +90,11 @@ class Membership(Handle):
             )
 
     def _bad_rank(self, rank: int, call: Call) -> MPIException:
-        hint = " For no partner write MPI.PROC_NULL." if rank in (-1, self._size) else ""
+        hint = (
+            " For no partner write MPI.PROC_NULL; on a ring, count modulo the number of ranks."
+            if rank in (-1, self._size)
+            else ""
+        )
         return MPIException(
             ERR_RANK, f"{format_call(call)}, but {self._who()} has the ranks {self._ranks()}.{hint}"
         )
