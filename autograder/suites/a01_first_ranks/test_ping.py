@@ -91,7 +91,25 @@ def test_time_of_a_message(ranks):
         trial.run(ranks, call, machine=EAGER)
 
 
-@points(8, "values")
+@points(4, "values")
+def test_mean_where_one_trip_takes_longer(ranks):
+    # A message of another kind keeps rank 0's port busy, after the first trip.
+    nbytes, repetitions, other = 2000, 3, 15_000
+    trip_s = oracle.trip_s(EAGER, nbytes)
+    case = ping_call(3, nbytes, repetitions)
+    arguments = [("ping:ping", 2.5 * trip_s, other, nbytes, repetitions, 1)] * 3
+    result = ranks.call("trials:busy", 3, arguments, machine=EAGER, members=[2, 0, 1])
+    assert_ran(result, case)
+    right_s = (result.makespan_s / 2 - trip_s) / repetitions
+    try:
+        oracle.assert_time(result.values[0], right_s, case)
+    except AssertionError as verdict:
+        raise case.fail(
+            f"one of the round trips took longer than the others. {verdict.sentence}"
+        ) from None
+
+
+@points(4, "values")
 def test_time_on_other_machines(ranks, rng):
     drawn = Machine("drawn", float(10 ** rng.uniform(-6, -4)), float(10 ** rng.uniform(-10, -8)))
     drawn = drawn.with_(poll_s=1e-10)

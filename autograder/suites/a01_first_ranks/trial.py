@@ -158,7 +158,8 @@ def assert_none_elsewhere(result: Result, case: Case, but: int = 0) -> None:
     for rank, value in enumerate(result.values):
         if rank != but and value is not None:
             shown = one_line(repr(value), 60)
-            raise case.fail(f"rank {rank} returned {shown}; ranks other than {but} return None.")
+            who = f"ranks other than {but} return" if but >= 0 else "with one rank it returns"
+            raise case.fail(f"rank {rank} returned {shown}; {who} None.")
 
 
 def number(value: Any) -> float | None:

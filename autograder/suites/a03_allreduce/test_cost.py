@@ -144,5 +144,5 @@ def test_choice_at_other_sizes(ranks, rng):
 @points(10, "speed")
 def test_choice_follows_the_machine(ranks, rng):
     drawn = (float(10 ** rng.uniform(-6, -4)), float(10 ** rng.uniform(-11, -9)))
-    for alpha_s, beta in ((2.5e-5, 8e-11), (1e-3, 1e-8), drawn):
+    for alpha_s, beta in ((2.5e-5, 8e-11), (1e-3, 1e-8), (0.0, 1e-9), (1e-6, 0.0), drawn):
         check_choice(ranks, grid((2, 4, 7, 16, 100), alpha_s, beta))
