@@ -252,9 +252,12 @@ def check_buckets(nbytes, net, cap, steps, case, rank):
     sizes = [unit * int(np.prod(net.shapes[number])) for number in net.learning][::-1]
     fewest = len(greedy(sizes[::-1], cap))
     if len(nbytes) != fewest * steps:
+        few = (
+            f"; with fewer, some have more than {cap} bytes" if len(nbytes) < fewest * steps else ""
+        )
         raise case.fail(
             f"rank {rank} took part in {len(nbytes)} all-reduces in {steps} steps; "
-            f"{fewest} a step are asked for: one a bucket."
+            f"{fewest} a step are asked for: one a bucket{few}."
         )
     for step in range(steps):
         mine, at = nbytes[step * fewest : (step + 1) * fewest], 0
