@@ -147,7 +147,6 @@ def test_parts_of_unequal_length_and_empty_ones(ranks):
 @points(3, "values")
 def test_other_shapes_dtypes_and_no_biases(ranks):
     seen(ranks, 2, 6, SMALL, shape=(2, 3), about="in 2 x 3")
-    seen(ranks, 2, 1, SMALL, shape=(), about="a vector")
     seen(ranks, 3, 4, WIDE, dtype="float32")
     seen(ranks, 2, 4, SMALL, biases=False, about="no biases")
     seen(ranks, 2, 3, SMALL, needs="x", about="weights are frozen")

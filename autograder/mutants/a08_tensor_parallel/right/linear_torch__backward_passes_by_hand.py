@@ -5,14 +5,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import linear
 
-
 def _all_reduced(x, group):
     total = x.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total
 
-
 class _Copy(torch.autograd.Function):
+
     @staticmethod
     def forward(ctx, x, group):
         ctx.group = group
@@ -22,8 +21,8 @@ class _Copy(torch.autograd.Function):
     def backward(ctx, grad):
         return (_all_reduced(grad, ctx.group), None)
 
-
 class _Reduce(torch.autograd.Function):
+
     @staticmethod
     def forward(ctx, x, group):
         return _all_reduced(x, group)
@@ -32,8 +31,8 @@ class _Reduce(torch.autograd.Function):
     def backward(ctx, grad):
         return (grad, None)
 
-
 class _Column(torch.autograd.Function):
+
     @staticmethod
     def forward(ctx, x, weight, bias, group):
         ctx.save_for_backward(x, weight)
@@ -46,14 +45,15 @@ class _Column(torch.autograd.Function):
         dx = grad @ weight
         if ctx.needs_input_grad[0]:
             dist.all_reduce(dx, group=ctx.group)
-        rows = torch.atleast_2d(grad).flatten(0, -2)
-        dw = rows.t() @ torch.atleast_2d(x).flatten(0, -2)
+        rows = grad.flatten(0, -2)
+        dw = rows.t() @ x.flatten(0, -2)
         db = rows.sum(0) if ctx.has_bias else None
 
         return dx, dw, db, None
 
 
 class _Row(torch.autograd.Function):
+
     @staticmethod
     def forward(ctx, x, weight, bias, group):
         ctx.save_for_backward(x, weight)
@@ -65,20 +65,19 @@ class _Row(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
-        rows = torch.atleast_2d(grad).flatten(0, -2)
-        dw = rows.t() @ torch.atleast_2d(x).flatten(0, -2)
+        rows = grad.flatten(0, -2)
+        dw = rows.t() @ x.flatten(0, -2)
         return grad @ weight, dw, rows.sum(0) if ctx.has_bias else None, None
 
 
 def copy_to_group(group, x):
     return _Copy.apply(x, group)
 
-
 def reduce_from_group(group, x):
     return _Reduce.apply(x, group)
 
-
 class ColumnLinear(nn.Module):
+
     def __init__(self, group, weight, bias=None):
         super().__init__()
         self.group = group
@@ -89,8 +88,8 @@ class ColumnLinear(nn.Module):
     def forward(self, x):
         return _Column.apply(x, self.weight, self.bias, self.group)
 
-
 class RowLinear(nn.Module):
+
     def __init__(self, group, weight, bias=None):
         super().__init__()
         self.group = group
