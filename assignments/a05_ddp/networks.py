@@ -39,20 +39,30 @@ class Network(nn.Module):
         tied: pairs ``(i, j)``: layer j uses layer i's weight.
         frozen: layers whose parameters don't learn.
         buffers: keep the running mean of x, subtract it, and count batches.
+        dtype: of parameters and running mean.
         backward_s: seconds of virtual time that one layer's backward pass takes.
     """
 
-    def __init__(self, width, num_layers, *, tied=(), frozen=(), buffers=False, backward_s=1e-6):
+    def __init__(
+        self,
+        width,
+        num_layers,
+        *,
+        tied=(),
+        frozen=(),
+        buffers=False,
+        backward_s=1e-6,
+        dtype="float64",
+    ):
         super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Linear(width, width, dtype=torch.float64) for _ in range(num_layers)
-        )
+        dtype = getattr(torch, dtype)
+        self.layers = nn.ModuleList(nn.Linear(width, width, dtype=dtype) for _ in range(num_layers))
         for i, j in tied:
             self.layers[j].weight = self.layers[i].weight
         for number in frozen:
             self.layers[number].requires_grad_(False)
         if buffers:
-            self.register_buffer("running", torch.zeros(width, dtype=torch.float64))
+            self.register_buffer("running", torch.zeros(width, dtype=dtype))
             self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.backward_s = backward_s
 

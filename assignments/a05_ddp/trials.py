@@ -6,6 +6,7 @@ make inputs of their own, and run what a verdict names.
 """
 
 import tracemalloc
+from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
 
@@ -25,14 +26,17 @@ def several(comm, target, calls):
     """Call a function that needs no ranks with each of a list of arguments.
 
     Returns:
-        Per call ``(result, None)``, or ``(None, "ValueError")``: the exception's type.
+        Per call ``(result, None, changed)``, or ``(None, "ValueError", changed)``: the exception's
+        type; and whether an argument was changed.
     """
     answers = []
     for arguments in calls:
+        before = deepcopy(arguments)
         try:
-            answers.append((find(target)(*arguments), None))
+            answer = find(target)(*arguments), None
         except Exception as error:
-            answers.append((None, type(error).__name__))
+            answer = None, type(error).__name__
+        answers.append((*answer, arguments != before))
     return answers
 
 
@@ -40,7 +44,10 @@ def inside(arrays, strided):
     """The arrays, or with ``strided`` parts of larger ones that are not contiguous, and these."""
     if not strided:
         return [np.array(array) for array in arrays], []
-    larger = [np.full([2 * d + 1 for d in (*array.shape, 1)], 77, array.dtype) for array in arrays]
+    larger = [
+        np.full([2 * d + 1 for d in (*array.shape, 1)], 77, array.dtype, order="F")
+        for array in arrays
+    ]
     views = [
         whole[(slice(1, None, 2),) * array.ndim + (1,)]
         for whole, array in zip(larger, arrays, strict=True)
@@ -67,6 +74,7 @@ def packed(comm, arrays, strided):
     flat = pack(views)
     shared = isinstance(flat, np.ndarray) and any(np.shares_memory(flat, view) for view in views)
     changed = any(not np.array_equal(a, b) for a, b in zip(views, before, strict=True))
+    flat = flat.copy() if isinstance(flat, np.ndarray) else flat  # before unpack writes
     doubled = np.concatenate([view.reshape(-1) for view in before]) * 2
     kept = doubled.copy()
     unpack(doubled, views)

@@ -27,7 +27,8 @@ def assign_buckets(sizes, bucket_bytes, first_bucket_bytes=None):
     """Divide parameters into buckets, in the order in which their gradients become ready.
 
     Args:
-        sizes: bytes of each parameter, in the order of the forward pass; zeros are allowed.
+        sizes: bytes of each parameter, in the order of the forward pass; zeros are allowed. Not
+            modified.
         bucket_bytes: a bucket has at most so many bytes, unless it holds one parameter only.
         first_bucket_bytes: the cap of the first bucket; None: ``bucket_bytes`` too. A small first
             bucket is launched early.

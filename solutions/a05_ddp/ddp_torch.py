@@ -80,7 +80,7 @@ class DDP(nn.Module):
         ### END SOLUTION
 
     def forward(self, *args, **kwargs):
-        """Call the module.
+        """Call the module with these arguments, and return what it returns.
 
         In training mode and outside ``no_sync`` all ranks' buffers become rank 0's before, with
         at most one broadcast a buffer.

@@ -40,7 +40,7 @@ def ask(ranks, target, calls):
     """Call a function that needs no ranks, inside one: per call ``(result, exception's type)``."""
     result = ranks.call("trials:several", 1, [(target, calls)])
     result.raise_for_error()
-    return [(plain(value), error) for value, error in result.values[0]]
+    return [(plain(value), error) for value, error, _ in result.values[0]]
 
 
 def plain(value):

@@ -24,7 +24,8 @@ def train(group, spec, params, buffers, steps, options):
         buffers: this rank's initial buffers.
         steps: per step a list of microbatches ``(x, target, path)``; all but the last run inside
             ``no_sync()``.
-        options: a dict with ``bucket_bytes``, ``lr``, ``momentum`` and ``set_to_none``.
+        options: a dict with ``bucket_bytes``, ``lr``, ``momentum`` and ``set_to_none``; with
+            ``interrupted``, an exception leaves a ``no_sync()`` before the first step.
 
     Returns:
         A dict: ``begin`` and ``begin_buffers`` (after wrapping), ``gradients`` (per step, after
@@ -50,6 +51,9 @@ def train(group, spec, params, buffers, steps, options):
         "same": ddp.module is network,
         "held": 0,
     }
+    if options.get("interrupted"):
+        with contextlib.suppress(RuntimeError), ddp.no_sync():
+            raise RuntimeError("a batch could not be read")
     for microbatches in steps:
         optimizer.zero_grad(set_to_none=options["set_to_none"])
         for number, (x, target, path) in enumerate(microbatches):
@@ -109,7 +113,7 @@ def evaluated(group, spec, params, buffers, x, path, bucket_bytes):
             mine.copy_(given)
     ddp.eval()
     with torch.no_grad():
-        return ddp(x, path), copies(network.buffers())
+        return ddp(x, path=path), copies(network.buffers())
 
 
 def copies(tensors):

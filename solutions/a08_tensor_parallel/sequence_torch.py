@@ -173,6 +173,8 @@ class SequenceBlock(nn.Module):
     def finish(self):
         """Called once after one or several backward passes, before the gradients are used.
 
+        So in every training step, and nothing is kept from one to the next.
+
         Afterwards ``grad`` of ``norm_weight``, ``norm_bias`` and ``b2`` is that of the whole
         sequence, equal on all ranks bit for bit; before the first backward pass it was None or 0.
 

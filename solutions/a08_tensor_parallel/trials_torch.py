@@ -175,13 +175,14 @@ def serial_pair(group, params, steps):
 # -- a sequence ------------------------------------------------------------------------------------
 
 
-def block(group, params, rate, steps, training=True, backward=True, measure=False):
+def block(group, params, rate, steps, training=True, backward=True, measure=False, before=()):
     """A ``SequenceBlock``; all steps add up their gradients, then ``finish``.
 
     Args:
         params: the whole parameters, a dict.
         steps: ``(x, dz, seed)`` each, of this rank's positions.
         measure: find out what the block keeps.
+        before: such steps with a ``finish`` of their own, after which gradients are None again.
 
     Returns:
         A dict: ``z`` and ``dx`` of each step, ``gradients`` by name, ``registered`` (does an
@@ -194,6 +195,11 @@ def block(group, params, rate, steps, training=True, backward=True, measure=Fals
     result = {"z": [], "dx": [], "held": held, "changed": False}
     found = {id(each) for each in own.parameters()}
     result["registered"] = {id(getattr(own, name)) for name in WHOLE_NAMES} <= found
+    for x, dz, seed in before:
+        own(x.requires_grad_(), seed).backward(dz)
+    if before:
+        own.finish()
+        own.zero_grad(set_to_none=True)
     for x, dz, seed in steps:
         known = (x.clone(), dz.clone())
         x = x.requires_grad_()

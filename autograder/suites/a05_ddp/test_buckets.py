@@ -43,10 +43,11 @@ def sizes_and_caps(rng):
     return calls
 
 
-def assigned(ranks, calls):
+def assigned(ranks, calls, *, kept=False):
     """The buckets for each call, after a look whether they are a partition in reverse order."""
     found = []
-    for call, (value, error) in zip(calls, trial.answers(ranks, ASSIGN, calls), strict=True):
+    answers = trial.answers(ranks, ASSIGN, calls, kept=kept)
+    for call, (value, error) in zip(calls, answers, strict=True):
         shown, line = f"assign_buckets{call!r}", trial.typed(ASSIGN, call)
         if error:
             raise Verdict(f"{shown} raised {error}.", reproduce=line)
@@ -89,7 +90,7 @@ def check_count(call, buckets):
 
 @points(7, "values")
 def test_every_parameter_once_in_reverse_order(ranks, rng):
-    assigned(ranks, sizes_and_caps(rng))
+    assigned(ranks, sizes_and_caps(rng), kept=True)
 
 
 @points(5, "values")
@@ -130,14 +131,14 @@ def test_as_few_buckets_as_the_caps_allow(ranks, rng):
 # -- pack and unpack -------------------------------------------------------------------------------
 
 
-def packed(ranks, rng, dtype, strided):
+def packed(ranks, rng, dtype, strided, shapes=SHAPES):
     """One run of pack and unpack; checks the elements, and returns what was seen."""
-    arrays = drawn(SHAPES, rng, dtype)
+    arrays = drawn(shapes, rng, dtype)
     case = average_call(1, [array.size for array in arrays], [], dtype)
     result = ranks.call("trials:packed", 1, [(arrays, strided)])
     trial.assert_ran(result, case)
     flat, shared, changed, doubled, refused, spoilt = result.values[0]
-    of = f"of shapes {', '.join(map(str, SHAPES))}{', not contiguous' if strided else ''}"
+    of = f"of shapes {', '.join(map(str, shapes))}{', not contiguous' if strided else ''}"
     whole = np.concatenate([array.reshape(-1) for array in arrays])
     if not isinstance(flat, np.ndarray) or flat.dtype != whole.dtype or flat.shape != whole.shape:
         raise Verdict(f"pack {of}: not one array of {whole.size} elements and dtype {dtype}.")
@@ -158,6 +159,7 @@ def test_pack_and_unpack_are_opposites(ranks, rng):
     for dtype in ("float64", "float32"):
         for strided in (False, True):
             packed(ranks, rng, dtype, strided)
+    packed(ranks, rng, "float64", False, [(3, 5)])  # one array: its copy, no view
 
 
 @points(2, "values")

@@ -20,6 +20,7 @@ WIDTH, BATCH = 6, 3
 SIZES = (8 * WIDTH * WIDTH, 8 * WIDTH)  # of a weight and a bias
 CAPS = (1, 400, 1 << 20)
 TAKES_S = 1e-6
+TOLD = ("tied", "frozen", "buffers", "dtype")  # of a network, by verdicts
 
 
 def points(number, kind):
@@ -44,19 +45,29 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     net = replicas.Replica(spec)
     width = spec["width"]
     scale = 1 / np.sqrt(width)
-    params = [[scale * rng.standard_normal(shape) for shape in net.shapes] for _ in range(p)]
+    dtype = spec.get("dtype", "float64")
+    params = [
+        [(scale * rng.standard_normal(shape)).astype(dtype) for shape in net.shapes]
+        for _ in range(p)
+    ]
     buffers = [[np.asarray(each + rng.integers(1, 9)) for each in net.buffers()] for _ in range(p)]
     steps = [
-        [[(*rng.standard_normal((2, BATCH, width)), path) for path in step] for step in paths[rank]]
+        [
+            [(*rng.standard_normal((2, BATCH, width)).astype(dtype), path) for path in step]
+            for step in paths[rank]
+        ]
         for rank in range(p)
     ]
-    about = ", ".join(f"{k} {v}" for k, v in spec.items() if k in ("tied", "frozen", "buffers"))
+    about = ", ".join(f"{k} {v}" for k, v in spec.items() if k in TOLD)
+    if options.get("interrupted"):
+        about = ", ".join(filter(None, [about, "after an exception inside no_sync"]))
     case = ddp_call(p, more.pop("network", "plain"), cap, len(steps[0]), about)
     world_size = more.pop("world_size", p)
     arguments = [(spec, params[r], buffers[r], steps[r], options) for r in range(p)]
     result = ranks.call("torch_trials:train", world_size, arguments, **more)
     assert_ran(result, case)
     wanted = replicas.train(spec, params[0], buffers[0], steps, options)
+    wanted = cast(wanted, dtype)
     for rank, value in enumerate(result.values):
         compare(value["begin"], params[0], case, f"after the constructor, rank {rank}'s parameter")
         compare(
@@ -76,10 +87,23 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     return case, result, net
 
 
+def cast(value, dtype):
+    """Arrays of floats, in lists and dicts, in this dtype."""
+    if isinstance(value, dict):
+        return {name: cast(each, dtype) for name, each in value.items()}
+    if isinstance(value, list):
+        return [cast(each, dtype) for each in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return value.astype(dtype)
+    return value
+
+
 def compare(values, expected, case, what):
-    eps = 2 * (case.world_size + 1) * np.finfo("float64").eps
+    single = any(np.asarray(each).dtype == np.float32 for each in expected)
+    tolerance, unit = (1e-5, "float32") if single else (1e-12, "float64")
+    eps = 2 * (case.world_size + 1) * np.finfo(unit).eps
     scales = [
-        np.full(np.shape(each), 1e-12 / eps * (1 + np.max(np.abs(each), initial=0)))
+        np.full(np.shape(each), tolerance / eps * (1 + np.max(np.abs(each), initial=0)))
         for each in expected
     ]
     expected = [np.asarray(each) for each in expected]
@@ -157,7 +181,8 @@ def test_buffers_are_rank_0s_in_each_forward(ranks, rng):
     spec = spec_of(3, buffers=True)
     for p in (2, 3):
         trained(ranks, rng, p, spec, straight(p, 3, 3))
-        trained(ranks, rng, p, spec, straight(p, 3, 2, microbatches=2))
+        more = {"interrupted": p == 2}
+        trained(ranks, rng, p, spec, straight(p, 3, 2, microbatches=2), options=more)
     check_evaluation(ranks, rng, spec)
 
 
@@ -223,12 +248,16 @@ def reduced(result, case, members=None):
 
 def check_buckets(nbytes, net, cap, steps, case, rank):
     """The all-reduces of a rank are, step by step, buckets in reverse order under the cap."""
-    sizes = [8 * int(np.prod(net.shapes[number])) for number in net.learning][::-1]
+    unit = 4 if net.spec.get("dtype") == "float32" else 8
+    sizes = [unit * int(np.prod(net.shapes[number])) for number in net.learning][::-1]
     fewest = len(greedy(sizes[::-1], cap))
     if len(nbytes) != fewest * steps:
+        few = (
+            f"; with fewer, some have more than {cap} bytes" if len(nbytes) < fewest * steps else ""
+        )
         raise case.fail(
             f"rank {rank} took part in {len(nbytes)} all-reduces in {steps} steps; "
-            f"{fewest} a step are asked for: one a bucket."
+            f"{fewest} a step are asked for: one a bucket{few}."
         )
     for step in range(steps):
         mine, at = nbytes[step * fewest : (step + 1) * fewest], 0
@@ -249,7 +278,12 @@ def check_buckets(nbytes, net, cap, steps, case, rank):
 
 @points(10, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p, spec in ((2, spec_of()), (3, spec_of(tied=[(0, 2)])), (4, spec_of(frozen=[1]))):
+    for p, spec in (
+        (2, spec_of()),
+        (3, spec_of(tied=[(0, 2)])),
+        (4, spec_of(frozen=[1])),
+        (2, spec_of(dtype="float32")),
+    ):
         for cap in CAPS:
             case, result, net = trained(ranks, rng, p, spec, cap=cap)
             for rank, nbytes in enumerate(reduced(result, case)):
@@ -259,7 +293,7 @@ def test_one_all_reduce_a_bucket(ranks, rng):
 
 @points(6, "communication")
 def test_nothing_is_sent_in_no_sync(ranks, rng):
-    for spec, forwards in ((spec_of(), 0), (spec_of(3, buffers=True), 2)):
+    for spec, forwards in ((spec_of(tied=[(0, 2)]), 0), (spec_of(3, buffers=True), 2)):
         layers = spec["num_layers"]
         case, result, net = trained(ranks, rng, 2, spec, straight(2, layers, 2, microbatches=3))
         for rank, nbytes in enumerate(reduced(result, case)):
@@ -281,7 +315,7 @@ def test_given_group_is_used(ranks, rng):
     members, world_size = members_of_world(rng, 3)
 
     def call(**where):
-        case, result, net = trained(ranks, rng, 3, **where)
+        case, result, net = trained(ranks, rng, 3, spec_of(3, buffers=True), **where)
         for rank, nbytes in enumerate(reduced(result, case, where.get("members"))):
             check_buckets(nbytes, net, 400, 2, case, rank)
         return case

@@ -21,15 +21,25 @@ from ringside.trace import Kind, Op
 ANSWERS = "trials:several"
 
 
-def answers(ranks, target, calls):
-    """Call a function that needs no ranks, inside one, with a list of arguments."""
+def answers(ranks, target, calls, *, kept=False):
+    """Call a function that needs no ranks, inside one, with a list of arguments.
+
+    Args:
+        kept: ask, too, that it leaves its arguments as they were.
+    """
     case = Case(target, 1, 0)
     result = ranks.call(ANSWERS, 1, [(target, calls)])
     assert_ran(result, case)
     found = result.values[0]
     if not isinstance(found, list) or len(found) != len(calls):
         raise Verdict(f"{case.function} did not answer all of {len(calls)} calls.")
-    return [(plain(value), error) for value, error in found]
+    for call, (_, _, changed) in zip(calls, found, strict=True):
+        if kept and changed:
+            raise Verdict(
+                f"{case.function}{call!r} changed an argument; all must stay as they were.",
+                reproduce=typed(target, call),
+            )
+    return [(plain(value), error) for value, error, _ in found]
 
 
 def plain(value):

@@ -86,23 +86,24 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 
 def trained(
     ranks, rng, p, positions, widths, *, rate=0.0, dtype="float64", steps=1, training=True,
-    backward=True, measure=False, check=WHOLE_NAMES, world_size=None, about="", **where,
+    backward=True, measure=False, check=WHOLE_NAMES, world_size=None, about="", before=0, **where,
 ):  # fmt: skip
     """A block on p ranks against one rank; ``check`` names the gradients that are compared."""
     call = block_call(p, positions, widths, rate, dtype, about)
     params = block_params(rng, widths, dtype)
     given = []
-    for _ in range(steps):
+    for _ in range(before + steps):
         x, dz = (rng.standard_normal((positions, widths[0])).astype(dtype) for _ in range(2))
         given.append((x, dz, int(rng.integers(2**31))))
     arguments = []
     for rank in range(p):
         own = [(*(oracle.part(each, p, rank) for each in (x, dz)), seed) for x, dz, seed in given]
-        arguments.append((params, rate, own, training, backward, measure))
+        parts = own[before:], training, backward, measure, own[:before]
+        arguments.append((params, rate, *parts))
     result = ranks.call("trials_torch:block", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = []
-    for x, dz, seed in given:
+    for x, dz, seed in given[before:]:
         mask = scaled_mask(seed, 0, positions, widths[0], rate) if training else 1.0
         wanted.append(oracle.block(params, x, dz, mask))
     for rank, value in enumerate(shared.finished(result, call)):
@@ -161,8 +162,8 @@ def test_gradients_of_replicated_parameters(ranks):
 
 @points(4, "values")
 def test_gradients_add_up(ranks):
-    for p in (2, 3):
-        seen(ranks, p, 6, SMALL, steps=3, about="3 steps")
+    seen(ranks, 2, 6, SMALL, steps=3, about="3 steps")
+    seen(ranks, 3, 6, SMALL, steps=2, before=1, about="2 steps, after one that was finished")
 
 
 @points(4, "reality")
