@@ -3,6 +3,8 @@
 A ``Call`` is what a verdict is about: its words, and the line that runs the same thing.
 """
 
+from dataclasses import replace
+
 from ringside import checking
 
 SHORT = 300  # characters of a line's schedules; longer ones are named if schedule.py has them
@@ -13,6 +15,10 @@ class Call(checking.Call):
     """One step of a pipeline; ``world_size`` counts the stages, ``n`` the samples."""
 
     place = "stage"
+
+    def second(self):
+        """The same as a second step, after one with other numbers."""
+        return replace(self, about=f"{self.about}, second step", line=f"{self.line} --steps 2")
 
 
 def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):

@@ -82,6 +82,13 @@ def stepped(comm, params, words, batch_sizes, inputs, targets, costs=(1e-6, 2e-6
     return {"loss": loss, "grads": [piece.grads for piece in pieces], "kept": kept}
 
 
+def second_step(comm, params, words, batch_sizes, inputs, targets):
+    """What ``stepped`` returns of a second step, after one with other numbers."""
+    turned = [each and each[::-1] for each in (batch_sizes, inputs, targets)]
+    stepped(comm, [[each / 2 for each in own] for own in params], words, *turned)
+    return stepped(comm, params, words, batch_sizes, inputs, targets)
+
+
 def made(comm, params, costs):
     """This stage's pieces."""
     stage, num_stages = comm.Get_rank(), comm.Get_size()
@@ -107,19 +114,21 @@ def step_memory(comm, params, words, batch_sizes, inputs, targets):
 # -- for trying out -------------------------------------------------------------------------------
 
 
-def try_stage(comm, schedules, batch_sizes, chunks=1, precision="float64"):
+def try_stage(comm, schedules, batch_sizes, chunks=1, precision="float64", steps=1):
     """One step on a sample model; returns loss and gradients.
 
     Args:
         schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``; or the name of a
             function of your ``schedule.py``.
+        steps: 2 for those of a second step, after one with other numbers.
     """
     stage, num_stages = comm.Get_rank(), comm.Get_size()
     words = words_of(schedules, num_stages, len(batch_sizes), stage, chunks)
     params, inputs, targets = sample(num_stages * chunks, batch_sizes, precision)
     mine = [params[chunk * num_stages + stage] for chunk in range(chunks)]
     first, last = stage == 0, stage == num_stages - 1
-    return stepped(
+    step = stepped if steps == 1 else second_step
+    return step(
         comm, mine, words, batch_sizes, inputs if first else None, targets if last else None
     )
 

@@ -49,8 +49,8 @@ def fewest_microbatches(num_stages, most_bubble, num_chunks=1):
 def gpipe_s(num_stages, num_microbatches, forward_s, backward_s, latency_s):
     """GPipe's step, if each message takes ``latency_s``, many at a time.
 
-    Each message is on its way while its sender computes the next microbatch, so it is paid for
-    once in each direction and between each two stages.
+    Each message is on its way while its sender computes the next microbatch (a pass takes at least
+    as long), so it is paid for once in each direction and between each two stages.
     """
     ### BEGIN SOLUTION
     step_s = makespan_s(num_stages, num_microbatches, forward_s, backward_s)
@@ -76,8 +76,8 @@ def in_flight(schedule, num_stages, num_microbatches, stage, num_chunks=1):
     A microbatch is in flight from its forward to the end of its backward pass.
 
     Args:
-        schedule: "gpipe", "one_f_one_b" (both with one chunk) or "interleaved", as ``schedule.py``
-            describes them.
+        schedule: "gpipe", "one_f_one_b" (both with one chunk) or "interleaved" (v at least 1):
+            what ``schedule.py`` allows at most is reached.
         stage: 0 to S - 1.
 
     Raises:

@@ -17,7 +17,9 @@ Rules:
 - ``group`` is a process group of S >= 1 ranks in any order; it need not be the world. Only
   point-to-point calls of torch.distributed on it may be used.
 - Every legal schedule of ``Forward`` and ``Backward``, with any number of chunks, must run.
-- Tensors are float64. Modules are in training mode, and may draw random numbers (dropout).
+- Tensors are float64. Modules are in training mode and stay there. They may draw random numbers
+  (dropout): ``run`` doesn't seed the generator, each forward pass of the list draws where it
+  stands.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs: what you
   create lies where the module's parameters lie.
 """
@@ -47,7 +49,7 @@ def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompu
     Returns:
         On stage S - 1 the loss of the whole batch, a float; on the others None. Every parameter's
         ``grad`` holds the gradient of that loss: half the mean of ``|output - target|^2`` over all
-        samples of all microbatches.
+        samples of all microbatches. A second step knows nothing of the first.
 
     Communication: each rank sends at most one message for each forward pass but those of the last
     piece, and one for each backward pass but those of piece 0. A message holds the activation or

@@ -40,7 +40,7 @@ def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
     Returns:
         On stage S - 1 the loss of the whole batch, a float; on the others None. Every piece's
         ``grads`` hold the gradient of that loss: half the mean of ``|output - target|^2`` over
-        all samples of all microbatches.
+        all samples of all microbatches. A second step knows nothing of the first.
 
     Communication: each rank sends at most one message for each forward pass but those of the last
     piece, and one for each backward pass but those of piece 0; so at most ``2 M (S - 1)`` in all
@@ -52,8 +52,8 @@ def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
     for.
     Memory: what a forward pass saved is kept until the microbatch's ``Backward`` (or
     ``BackwardInput``, whose ``pending`` is kept until ``BackwardWeight``). Beside that there is at
-    any time at most: what the rank sends and receives in all, what one microbatch saves, twice
-    the parameters, and 64 KiB.
+    any time at most: what the rank sends and receives in all, three times what one microbatch
+    saves, twice the parameters, and 64 KiB.
     Time: at most 1.02 times that of an interpreter that never waits for a send before the end,
     and posts the receive for the next action before it computes the present one. Half the points
     up to 1.5 times.

@@ -191,6 +191,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
     widths = options.pop("widths", (5, 7, 4))
     params, inputs, targets = sample(p * chunks, batch_sizes, dtype, widths)
     through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
+    call = call.second() if through == "second_step" else call
     arguments = [
         (
             [params[chunk * p + stage] for chunk in range(chunks)],
@@ -223,7 +224,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
     return call, result
 
 
-@points(15, "values", "stage")
+@points(10, "values", "stage")
 def test_gradient_with_gpipe(ranks):
     stepped(ranks, "GPipe", GPIPE_2, (2, 2, 2))
     stepped(ranks, "GPipe", GPIPE_3, (3, 1, 2, 4))
@@ -246,6 +247,11 @@ def test_halves_chunks_and_strange_orders(ranks):
     stepped(ranks, "two halves", HALVES_2, (2, 1, 3))
     stepped(ranks, "chunks", CHUNKS_2, (2, 3))
     stepped(ranks, "a strange order", STRANGE_2, (2, 1, 3))
+
+
+@points(5, "values", "stage")
+def test_second_step(ranks):
+    stepped(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4), through="second_step")
 
 
 REAL_STEP = """
@@ -313,13 +319,13 @@ def test_passes_follow_the_list(ranks):
 
 @points(5, "memory", "stage")
 def test_activations_are_let_go(ranks):
-    rows, hidden = 48, 128
+    rows, hidden = 96, 512
     saved = 8 * rows * (8 + hidden + 8)
     call, result = stepped(
         ranks, "1F1B", PDFLUSH_3, (rows,) * 4, widths=(8, hidden, 8), through="step_memory"
     )
     for stage, value in enumerate(result.values):
-        beside = saved + 2 * 8 * (2 * 8 * hidden + hidden + 8) + 16 * 8 * rows * 8 + (1 << 16)
+        beside = 3 * saved + 2 * 8 * (2 * 8 * hidden + hidden + 8) + 16 * 8 * rows * 8 + (1 << 16)
         if value["peak"] > (3 - stage) * saved + beside:
             raise call.fail(
                 f"stage {stage} held {value['peak']} bytes at one time; {3 - stage} microbatches "
@@ -418,6 +424,7 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
         p * chunks, batch_sizes, options.pop("widths", (5, 7, 4))
     )
     costs, through = options.pop("costs", (1e-6, 2e-6)), options.pop("through", "stepped")
+    call = call.second() if through == "second_step" else call
     arguments = []
     for stage in range(p):
         own = [params[chunk * p + stage] for chunk in range(chunks)]
@@ -447,7 +454,7 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
     return call, result
 
 
-@points(20, "values", "pipeline_torch")
+@points(15, "values", "pipeline_torch")
 def test_torch_gradient(ranks):
     torch_step(ranks, "GPipe", GPIPE_3, (3, 1, 2, 4))
     torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
@@ -457,6 +464,11 @@ def test_torch_gradient(ranks):
 def test_torch_chunks_and_one_stage(ranks):
     torch_step(ranks, "chunks", TORCH_CHUNKS, (2, 3))
     torch_step(ranks, "GPipe", ["F0 F1 B0 B1"], (2, 3))
+
+
+@points(5, "values", "pipeline_torch")
+def test_torch_second_step(ranks):
+    torch_step(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4), through="second_step")
 
 
 @points(10, "values", "pipeline_torch")
@@ -476,6 +488,8 @@ def test_recomputation_draws_the_same_numbers_again(ranks):
         pairs.append((plain["drawn"], again["drawn"]))
         if not all(np.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in pairs):
             raise call.fail(f"with dropout, recomputation changes stage {stage}'s numbers.")
+        if plain["drawn"] != plain["alone"]:
+            raise call.fail(f"stage {stage}'s passes don't draw where the generator stands.")
 
 
 @points(10, "communication", "pipeline_torch")
@@ -507,7 +521,7 @@ def test_torch_passes_follow_the_list(ranks):
 
 @points(10, "memory", "pipeline_torch")
 def test_recomputation_keeps_inputs_alone(ranks):
-    rows, hidden = 48, 128
+    rows, hidden = 96, 512
     saved, given = 8 * rows * (16 + hidden), 8 * rows * 8
     for recompute, words in ((True, GPIPE_3), (False, PDFLUSH_3)):
         options = {"widths": (8, hidden, 8), "through": "step_memory"}

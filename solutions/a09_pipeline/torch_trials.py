@@ -10,7 +10,7 @@ from importlib import import_module
 
 import numpy as np
 import torch
-from actions import parse
+from actions import Forward, parse
 from networks import Piece
 from trials import words_of
 
@@ -25,7 +25,8 @@ def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=
 
     Returns:
         A dict: ``loss``, ``grads`` (per chunk, None where there is none), ``kept`` (are parameters
-        and tensors that were given as they were?), ``drawn`` (a random number drawn afterwards).
+        and tensors that were given as they were?), ``drawn`` (a random number drawn afterwards);
+        with dropout ``alone``, the same after nothing but the forward passes of the list.
     """
     modules = made(group, spec, params)
     given = [*(inputs or []), *(targets or []), *(p for m in modules for p in m.parameters())]
@@ -34,7 +35,29 @@ def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=
     run = import_module("pipeline_torch").run
     loss = run(group, modules, parse(words), batch_sizes, inputs, targets, recompute=recompute)
     kept = all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
-    return {"loss": loss, "grads": grads_of(modules), "kept": kept, "drawn": torch.rand(()).item()}
+    value = {"loss": loss, "grads": grads_of(modules), "kept": kept, "drawn": torch.rand(()).item()}
+    if spec["dropout"]:
+        value["alone"] = drawn_after_forward(modules, parse(words), batch_sizes, 17 + group.rank())
+    return value
+
+
+def drawn_after_forward(modules, actions, batch_sizes, seed):
+    """A random number drawn after the list's forward passes, in training mode."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for action in actions:
+            if isinstance(action, Forward):
+                module = modules[action.chunk].train()
+                rows = batch_sizes[action.microbatch]
+                module(torch.zeros(rows, module.width_in, dtype=torch.float64))
+    return torch.rand(()).item()
+
+
+def second_step(group, spec, params, words, batch_sizes, inputs, targets, recompute=False):
+    """What ``stepped`` returns of a second step, after one with other numbers."""
+    turned = [each and each[::-1] for each in (batch_sizes, inputs, targets)]
+    stepped(group, spec, [[each / 2 for each in own] for own in params], words, *turned, recompute)
+    return stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute)
 
 
 def step_memory(group, spec, params, words, batch_sizes, inputs, targets, recompute=False):
@@ -67,12 +90,13 @@ def copied(grad):
     return None if grad is None else grad.detach().clone()
 
 
-def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False):
+def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False, steps=1):
     """One step on a sample model; returns loss and gradients.
 
     Args:
         schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``; or the name of a
             function of your ``schedule.py``.
+        steps: 2 for those of a second step, after one with other numbers.
     """
     rank, num_stages = group.rank(), group.size()
     words = words_of(schedules, num_stages, len(batch_sizes), rank, chunks)
@@ -83,7 +107,8 @@ def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False):
     tensors = [[torch.as_tensor(each) for each in own] for own in mine]
     x = [torch.as_tensor(each) for each in inputs] if rank == 0 else None
     y = [torch.as_tensor(each) for each in targets] if rank == num_stages - 1 else None
-    value = stepped(group, spec, tensors, words, batch_sizes, x, y, recompute)
+    step = stepped if steps == 1 else second_step
+    value = step(group, spec, tensors, words, batch_sizes, x, y, recompute)
     return {name: value[name] for name in ("loss", "grads")}
 
 

@@ -120,6 +120,21 @@ def anything(num_stages, num_microbatches, num_chunks, rng, halves=True):
     return lists
 
 
+def opposite(num_stages, num_microbatches):
+    """Stages with odd numbers take the microbatches the other way round: all stages' lists."""
+    order = range(num_microbatches)
+    return [
+        [kind(m) for kind in (Forward, Backward) for m in (order[::-1] if stage % 2 else order)]
+        for stage in range(num_stages)
+    ]
+
+
+def unhurried(num_stages, num_microbatches):
+    """GPipe on the first stage, and no warm-up on the others: forward passes could come sooner."""
+    each = [kind(m) for m in range(num_microbatches) for kind in (Forward, Backward)]
+    return [gpipe(num_stages, num_microbatches, 0), *[each] * (num_stages - 1)]
+
+
 class Gpt:
     """What a stage of a GPT costs on a machine: float32, one sequence a microbatch.
 

@@ -79,6 +79,7 @@ def run(ranks, rng, name, num_stages, batch_sizes, num_chunks=1, recompute=False
     model = Model(rng, num_stages * num_chunks, batch_sizes, *options.pop("widths", (ENDS, HIDDEN)))
     words = [text(each) for each in lists]
     case = torch_call(name, words, batch_sizes, num_chunks, recompute)
+    case = case.second() if options.get("through") == "second_step" else case
     members, ordered = options.get("members"), options.pop("ordered", True)
     result = called(ranks, case, model, lists, batch_sizes, num_chunks, recompute, **options)
     check_gradients(result, *model.right(), case, returned=not ordered)
@@ -140,13 +141,13 @@ def values(*arguments, **options):
     return run(*arguments, **options, ordered=False)
 
 
-@points(8, "values")
+@points(6, "values")
 def test_gradient_with_gpipe(ranks, rng):
     for p, sizes in ((2, LENGTHS), (3, LENGTHS[:4]), (4, LENGTHS[:5])):
         values(ranks, rng, "gpipe", p, sizes)
 
 
-@points(10, "values")
+@points(8, "values")
 def test_gradient_with_1f1b(ranks, rng):
     for p, sizes in ((2, LENGTHS[:4]), (3, LENGTHS), (4, LENGTHS)):
         values(ranks, rng, "one_f_one_b", p, sizes)
@@ -189,6 +190,11 @@ def test_recomputation_draws_the_same_numbers_again(ranks, rng):
         )
         for stage, (first, second) in enumerate(zip(plain, again, strict=True)):
             check_same(first, second, stage, case)
+            if trial.plain(first["drawn"]) != trial.plain(first["alone"]):
+                raise torch_call(name, words, sizes).fail(
+                    f"with dropout, stage {stage}'s generator is not where its forward passes "
+                    "leave it: they are made in training mode, and nothing else seeds or uses it."
+                )
 
 
 def check_same(first, second, stage, case):
@@ -200,6 +206,13 @@ def check_same(first, second, stage, case):
             raise case.fail(f"with dropout, recomputation changes stage {stage}'s gradients.")
     if trial.plain(first["drawn"]) != trial.plain(second["drawn"]):
         raise case.fail(f"recomputation leaves stage {stage}'s random generator elsewhere.")
+
+
+@points(4, "values")
+def test_second_step_is_independent(ranks, rng):
+    for again in (False, True):
+        step = {"recompute": again, "through": "second_step"}
+        values(ranks, rng, "one_f_one_b", 2, LENGTHS[:3], **step)
 
 
 class OnGloo:
@@ -280,6 +293,7 @@ def test_given_group_is_used(ranks, rng):
 @points(8, "schedule")
 def test_passes_follow_the_list(ranks, rng):
     # `run` compares what the modules computed with the lists.
+    run(ranks, rng, "gpipe", 2, LENGTHS[:3])
     for again in (False, True):
         run(ranks, rng, "one_f_one_b", 3, LENGTHS[:5], recompute=again)
         run(ranks, rng, "interleaved", 2, LENGTHS[:4], 2, again)
@@ -287,7 +301,7 @@ def test_passes_follow_the_list(ranks, rng):
 
 def check_memory(ranks, rng, name, recompute):
     """The peak of activations, as they were allocated."""
-    rows, width, hidden, count = 48, 8, 128, 8
+    rows, width, hidden, count = 96, 8, 512, 8
     saved, given = 8 * rows * (2 * width + hidden), 8 * rows * width
     sizes = (rows,) * count
     case, result, lists = run(

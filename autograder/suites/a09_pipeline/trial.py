@@ -162,6 +162,7 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     ends, hidden = options.pop("widths", ((5, 4), 7))
     ordered = options.pop("ordered", True)
     through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
+    case = case.second() if through == "second_step" else case
     pieces = num_stages * num_chunks
     handed = [ends[piece % 2] for piece in range(pieces + 1)]
     params = [
