@@ -90,6 +90,12 @@ def check_all_reduces(result, wanted: Sequence[int], case, members=None, free=()
             if op.detail[0] != "allreduce":
                 name = one_line(str(op.detail[0]), 40)
                 raise case.fail(f"the library's {name} was called; only all-reduces are allowed.")
+            call = result.trace.sites[op.site].call if op.site >= 0 else ""
+            if call.startswith(("allreduce(", "iallreduce(")):
+                raise case.fail(
+                    f"rank {place} called {call.partition('(')[0]}, which pickles what it sends; "
+                    "Allreduce and Iallreduce are allowed."
+                )
         counted = [op.nbytes for op in ops]
         expected = [*free, *wanted]
         if len(counted) != len(expected):
