@@ -270,10 +270,13 @@ def attack(plan: Assignment, report: Report, deadline_s: float) -> None:
     """Hand in the red team's submissions one after another, and note what they gained."""
     from autograder import redteam_run
 
+    attacks = redteam_run.load_attacks(plan.name)
+    if not attacks:
+        return
     grade = redteam_run.full_grader(plan.name)
     started = time.monotonic()
     bad, held = [], 0
-    for each in redteam_run.load_attacks(plan.name):
+    for each in attacks:
         if time.monotonic() - started > deadline_s:
             bad.append(f"  redteam/{each.name}: not run in {deadline_s:g} s")
             continue
@@ -281,7 +284,7 @@ def attack(plan: Assignment, report: Report, deadline_s: float) -> None:
         held += outcome.ok
         bad += [f"  redteam/{each.name}: {fault}" for fault in outcome.faults]
     seconds = time.monotonic() - started
-    first = f"red team: {held} attacks without effect, {len(bad)} faults, in {seconds:.0f} s"
+    first = f"red team: {held} attacks gain what they may, {len(bad)} faults, in {seconds:.0f} s"
     report.red_team, report.red_team_ok = "\n".join([first, *bad]), not bad
 
 
