@@ -219,7 +219,8 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         nb.metadata[MARK] = {
             "student": student,
             "assignment": plan.name,
-            "outcome": asdict(outcome),
+            # As one text: nbformat indents, which Python's fast JSON writer can't.
+            "outcome": json.dumps(asdict(outcome)),
             "runs": {name: asdict(run) for name, run in run_results.items()},
         }
         return nb, resources
@@ -329,7 +330,7 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
 
 def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
-    stored = nb.metadata[MARK]["outcome"]
+    stored = json.loads(nb.metadata[MARK]["outcome"])
     return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
 
 
