@@ -15,7 +15,6 @@ import functools
 import hashlib
 import json
 import math
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,12 +25,12 @@ from autograder.assignment import SUITE_POINTS
 from autograder.course import Course
 
 Result = dict[str, Any]
-IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
 
 # What a grade depends on, of our own code; under the kit's root.
 KIT_CODE = (
     "ringside",
     "autograder/grading.py",
+    "autograder/imports.py",
     "autograder/limits.py",
     "autograder/limits.toml",
     "autograder/cgroups.py",
@@ -81,22 +80,6 @@ def key(
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
-
-
-def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
-    """`module` and those of its author's modules that it imports, directly or through others.
-
-    Only these are put beside it, so that its result depends on nothing else.
-    """
-    wanted, found = [module], dict[str, str]()
-    while wanted:
-        name = wanted.pop()
-        if name in found or name not in modules:
-            continue
-        found[name] = modules[name]
-        words = set(re.findall(r"\w+", " ".join(IMPORT.findall(modules[name]))))
-        wanted += sorted(words & modules.keys())
-    return found
 
 
 @functools.cache

@@ -23,8 +23,8 @@ from typing import Any
 from autograder import assignment as assignments
 from autograder import scratch, suite_process
 from autograder.assignment import SUITE_POINTS, Assignment
-from autograder.cache import imported
 from autograder.course import Course
+from autograder.imports import imported
 from autograder.limits import Limits
 from autograder.plugin import Job
 from autograder.warm_sandbox import kinds_of

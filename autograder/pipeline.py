@@ -25,8 +25,9 @@ from pathlib import Path
 
 from autograder import cache, late, limits, scratch, suite_process
 from autograder.assignment import Assignment
-from autograder.cache import Result, imported
+from autograder.cache import Result
 from autograder.course import Course
+from autograder.imports import imported
 from autograder.outcome import Outcome
 from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
 from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_notebook

@@ -112,11 +112,12 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
     failed = tests["test_sum_on_2_4_and_8_ranks"]
     assert failed["earned"] == 0
     assert re.fullmatch(
-        r"all_reduce on 2 ranks, n = 1, float64: rank 1's result is wrong in 1 of 1 elements: "
+        r"all_reduce on 2 ranks, n = 1, int64: rank 1's result is wrong in 1 of 1 elements: "
         r"element 0 is \S+; it must be \S+\.",
         failed["message"],
     )
-    assert failed["reproduce"] == "ringside run star.py:all_reduce --ranks 2 -- --n 1"
+    line = "ringside run star.py:all_reduce --ranks 2 -- --n 1 --dtype int64"
+    assert failed["reproduce"] == line
     # Wrong values earn nothing for sending little.
     assert all(tests[name]["earned"] == 0 for name in tests if "bytes" in name or "time" in name)
 
@@ -228,8 +229,8 @@ def test_every_strike_is_tried_twice_and_after_the_last_nothing_is_run(tmp_path)
         def call(self, target, world_size, args, *, timeout_s, **options):
             asked.append((target, timeout_s))
             unknown = {"cpu_s": [None] * world_size, "num_flops": lambda: [0.0] * world_size}
-            error = DeadlineError(timeout_s, ())
-            return SimpleNamespace(error=error, world_size=world_size, **unknown)
+            error, nothing = DeadlineError(timeout_s, ()), SimpleNamespace(ops=[])
+            return SimpleNamespace(error=error, world_size=world_size, recording=nothing, **unknown)
 
     bounds = {"strikes": 2, "call_timeout_s": 3.0, "call_retry_factor": 4.0}
     job = Job("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)

@@ -78,6 +78,7 @@ def test_a_mark_says_what_was_earned_and_what_lateness_took(found: list[Mark]) -
     assert "two: 0 of 60, not begun" in ada.comment
 
 
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def test_who_is_not_graded_in_the_gradebook_has_no_score_and_who_is_not_in_it_is_named(
     plan: Assignment,
     course: Course,

@@ -133,4 +133,4 @@ def test_it_builds_verifies_and_grades_out_of_the_box(copy: Run, tmp_path: Path)
     answer = copy("grade", "a77_mine", "solutions/a77_mine", "assignments/a77_mine", "--json", "-")
     assert answer.returncode == 0, answer.stderr
     scores = {each["student"]: each["score"] for each in json.loads(answer.stdout)["submissions"]}
-    assert scores == {"a77_mine": 100.0, "assignments": 0.0}
+    assert scores == {"solutions": 100.0, "assignments": 0.0}

@@ -19,6 +19,7 @@ import pytest
 from autograder import cache, cli, cli_grade, pipeline
 from autograder.assignment import Assignment
 from autograder.course import Course
+from autograder.imports import imported
 from autograder.sandbox import Tier
 
 from .conftest import NAME, solved, toy_grader
@@ -279,9 +280,9 @@ def test_modules_are_graded_side_by_side(plan: Assignment, course: Course, tmp_p
 
 def test_a_module_sees_the_modules_it_imports_and_no_others() -> None:
     modules = {"one": "from two import x", "two": "import more, os", "more": "", "last": ""}
-    assert sorted(pipeline.imported("one", modules)) == ["more", "one", "two"]
-    assert sorted(pipeline.imported("last", modules)) == ["last"]
-    assert pipeline.imported("none", modules) == {}
+    assert sorted(imported("one", modules)) == ["more", "one", "two"]
+    assert sorted(imported("last", modules)) == ["last"]
+    assert imported("none", modules) == {}
 
 
 def test_a_result_depends_on_source_secret_suite_and_sandbox(
