@@ -62,9 +62,12 @@ def figures() -> Iterator[None]:
 
 
 def compare(
-    trace: Trace, folder: Path, machine: Machine = TEXTBOOK, *, name: str
+    trace: Trace, folder: Path, machine: Machine = TEXTBOOK, *, name: str, shared: bool = False
 ) -> tuple[bool, float]:
-    """Whether ports contended, and by how much SimGrid's makespan differs from ours, relatively."""
+    """Whether ports contended, and by how much SimGrid's makespan differs from ours, relatively.
+
+    ``shared``: note for the figures, too, how far links are that are shared where ports contend.
+    """
     timeline = replay(trace, machine)
     ours = timeline.makespan_s
 
@@ -72,11 +75,12 @@ def compare(
         theirs = simgrid.makespan_s(simgrid.export(trace, machine, folder, two_ports=two_ports))
         return abs(theirs - ours) / ours if ours else abs(theirs)
 
-    plain = error(two_ports=False)
     if not contended(timeline):
+        plain = error(two_ports=False)
         FIGURES[name, "no contention"].append(plain)
         return False, plain
-    FIGURES[name, "contention, links shared"].append(plain)
+    if shared:
+        FIGURES[name, "contention, links shared"].append(error(two_ports=False))
     exact = error(two_ports=True)
     FIGURES[name, "contention, two ports"].append(exact)
     return True, exact
@@ -97,10 +101,13 @@ def test_100_random_traces_without_contention_agree_to_rounding(tmp_path: Path) 
 
 
 @needs_simgrid
-def test_150_random_traces_most_with_contention_agree_to_rounding(tmp_path: Path) -> None:
-    found = [compare(random_traces.graphs(seed), tmp_path, name="graphs") for seed in range(150)]
+def test_100_random_traces_most_with_contention_agree_to_rounding(tmp_path: Path) -> None:
+    found = [
+        compare(random_traces.graphs(seed), tmp_path, name="graphs", shared=True)
+        for seed in range(100)
+    ]
     assert max(error for _, error in found) <= EXACT
-    assert sum(waited for waited, _ in found) > 100
+    assert sum(waited for waited, _ in found) > 75
 
 
 @needs_simgrid
@@ -200,7 +207,7 @@ def test_every_reference_solution_agrees(programs: Session, tmp_path: Path, targ
         for n in (1, 1000, 100_003):
             args = [(np.full(n, float(rank)), *((3,) if tree else ())) for rank in range(p)]
             result = programs.call(target, p, args, machine=TEXTBOOK).raise_for_error()
-            waited, error = compare(result.trace, tmp_path, name=target)
+            waited, error = compare(result.trace, tmp_path, name=target, shared=tree)
             assert error <= EXACT
             assert waited == tree
 
@@ -219,9 +226,8 @@ def calls(world_size: int) -> Iterator[tuple[Path, str, list[tuple[Any, ...]]]]:
 
 @needs_simgrid
 @pytest.mark.slow
-@pytest.mark.parametrize("p", [2, 4])
-def test_the_references_of_all_assignments_agree(tmp_path: Path, p: int) -> None:
-    found = set()
+def test_the_references_of_all_assignments_agree(tmp_path: Path) -> None:
+    p, found = 4, set()
     for folder, group in itertools.groupby(calls(p), lambda call: call[0].parent):
         with Session(folder, machine=TEXTBOOK) as session:
             for path, function, args in group:
