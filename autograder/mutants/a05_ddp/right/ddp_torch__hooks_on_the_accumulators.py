@@ -13,7 +13,7 @@ class DDP(nn.Module):
         super().__init__()
         self.module, self.group, self.on = module, group, True
         with torch.no_grad():
-            for tensor in module.state_dict(keep_vars=True).values():
+            for tensor in (*module.parameters(), *module.buffers()):
                 dist.broadcast(tensor, dist.get_global_rank(group, 0), group=group)
         self.params = [param for param in module.parameters() if param.requires_grad][::-1]
         self.cut(bucket_bytes)
