@@ -147,6 +147,11 @@ class Assignment:
         return f"{self.name}.ipynb"
 
     @property
+    def due_utc(self) -> datetime.datetime | None:
+        """When it is due, as nbgrader keeps it: naive UTC."""
+        return self.due and self.due.astimezone(datetime.UTC).replace(tzinfo=None)
+
+    @property
     def max_score(self) -> float:
         """The core modules' weights: what `autograder grade` scores against."""
         return sum(module.weight for module in self.modules if not module.extra)

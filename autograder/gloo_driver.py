@@ -26,9 +26,7 @@ def main() -> None:
                 value = call(group, *tensors.from_arrays(arguments[rank]))
                 frame = codec.encode(("value", tensors.to_arrays(value)))
             except BaseException as error:
-                here = error.__traceback__
-                error = error.with_traceback(here.tb_next if here else None)
-                report = failure.encode(error, os.environ["RINGSIDE_JOB_MODULES"])
+                report = failure.encode_caught(error, os.environ["RINGSIDE_JOB_MODULES"])
                 frame = codec.encode(("error", report))
             results.write(struct.pack("<I", len(frame)) + frame)
             results.flush()

@@ -247,10 +247,8 @@ def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
 def other_due(course: Course, plan: Assignment) -> str:
     """What to say where the gradebook has another due date than the assignment, else nothing."""
     recorded = _recorded_due(course, plan.name)
-    if plan.due is None or recorded is None:
-        return ""
-    wanted = plan.due.astimezone(datetime.UTC).replace(tzinfo=None)
-    if wanted == recorded:
+    wanted = plan.due_utc
+    if wanted is None or recorded is None or wanted == recorded:
         return ""
     return (
         f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; its "

@@ -156,9 +156,9 @@ def calendar(course: Course, book: Any = None) -> Calendar:
     due = {}
     names = plans.known(course)
     for name in names:
-        plan_due = plans.load(name, course).due
+        plan_due = plans.load(name, course).due_utc
         if plan_due is not None:
-            due[name] = plan_due.astimezone(datetime.UTC).replace(tzinfo=None)
+            due[name] = plan_due
     granted: dict[tuple[str, str], datetime.timedelta] = {}
     if book is None and course.database.is_file():
         with gradebook.open_gradebook(course) as opened:

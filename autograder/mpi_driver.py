@@ -29,9 +29,7 @@ def main() -> None:
                 call = getattr(import_module(module), function)
                 frame = codec.encode(("value", call(comm, *arguments[world.rank])))
             except BaseException as error:
-                here = error.__traceback__
-                error = error.with_traceback(here.tb_next if here else None)
-                report = failure.encode(error, os.environ["RINGSIDE_JOB_MODULES"])
+                report = failure.encode_caught(error, os.environ["RINGSIDE_JOB_MODULES"])
                 frame = codec.encode(("error", report))
             results.write(struct.pack("<I", len(frame)) + frame)
             results.flush()

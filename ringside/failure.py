@@ -50,6 +50,12 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
     return codec.encode((type(error).__name__, message[:4000], shown, hint))
 
 
+def encode_caught(error: BaseException, folder: str) -> bytes:
+    """``encode`` without the frame that caught the exception: it is no line of the student's."""
+    here = error.__traceback__
+    return encode(error.with_traceback(here.tb_next if here else None), folder)
+
+
 def _hint(error: BaseException) -> str:
     """What to do about exceptions whose own message doesn't say it."""
     if isinstance(error, PermissionError):
