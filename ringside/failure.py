@@ -73,7 +73,7 @@ def _is_mpi(value: object) -> bool:
     return str(type(value).__module__).startswith(("ringside.mpi", "mpi4py"))
 
 
-def decode(rank: int, body: bytes) -> RankError:
+def decode(rank: int, body: codec.Part) -> RankError:
     """What ``encode`` has made, as the error of a rank.
 
     Raises:

@@ -20,7 +20,19 @@ import numpy as np
 from ringside import codec
 from ringside.codec import Part
 from ringside.errors import RingsideError
-from ringside.wire import BLOCKING, COMPLETION, DOWN, OBJECT, UP, How, Mode, Op, Reply
+from ringside.wire import (
+    BLOCKING,
+    COMPLETION,
+    DOWN,
+    EXCHANGE,
+    OBJECT,
+    UP,
+    How,
+    Mode,
+    Op,
+    Reply,
+    room,
+)
 
 Call = tuple[str, tuple[tuple[str, Any], ...]]  # name and arguments, for verdicts
 
@@ -28,8 +40,8 @@ _FLUSH_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _GATHER_BYTES, _MAX_PARTS = 4096, 512
 _MAX_SITES = 60_000
-_RECEIVE_AND_WAIT = struct.Struct(UP.format + UP.format[1:] + "2I")
-_ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
+_EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
+_EXCHANGE = int(Op.EXCHANGE)
 _MODES = {mode.name.lower(): int(mode) for mode in Mode}
 _HOW = {how.name.lower(): int(how) for how in How}
 _HERE = str(Path(__file__).resolve().parent)
@@ -86,10 +98,11 @@ class Link:
         self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
         self._requests = 0
-        self._start = memoryview(bytearray(_READ_BYTES))
+        self._start = np.empty(_READ_BYTES, np.uint8).data
         self._sites: dict[tuple[Any, str, int], int] = {}
         self._thread = get_ident()
         self._work: _Work | None = None
+        self._young = True  # has freed no memory yet that could be used again
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     @property
@@ -134,19 +147,19 @@ class Link:
         self, comm: int, dest: int, sendtag: int, data: Part, source: int, recvtag: int,
         capacity: int, *, claimed: int | None = None, call: int,
     ) -> Completion:  # fmt: skip
-        """Send and receive at once, and return the receive: isend, irecv and wait in one write."""
+        """Send and receive at once, and return the receive: isend, irecv and wait in one frame."""
         self._begin_call()
-        sending, receiving, nbytes = self._requests + 1, self._requests + 2, len(data)
+        number, nbytes = self._requests + 1, len(data)
+        self._requests += 2
         flags, extra = (0, -1) if claimed is None else (OBJECT << 4, claimed)
-        self._requests = receiving
-        head = UP.pack(_ISEND, flags, call, comm, dest, sendtag, sending, extra, nbytes)
-        rest = _RECEIVE_AND_WAIT.pack(
-            _IRECV, 0, call, comm, source, recvtag, receiving, capacity, 0,
-            _WAIT, 0, call, 0, 0, 0, 0, 0, 8, sending, receiving,
+        head = _EXCHANGE_HEAD.pack(
+            _EXCHANGE, flags, call, comm, dest, sendtag, number, extra, EXCHANGE.size + nbytes,
+            source, recvtag, capacity,
         )  # fmt: skip
-        self._out += (head, data, rest)
-        self._out_bytes += len(head) + nbytes + len(rest)
-        return self._completions(self._answer())[1]
+        self._out += (head, data)
+        self._out_bytes += len(head) + nbytes
+        _, _, body = self._answer()
+        return _completion(body, COMPLETION.size)[0]  # the receive's, behind the send's
 
     def wait(
         self, requests: Sequence[int], how: str = "all", *, call: Call | int
@@ -277,6 +290,7 @@ class Link:
         The bytes are the caller's own, to write in as well.
         """
         kind, _, body = self._read()
+        self._young = False
         self._requests = 0
         self._sites.clear()
         if kind != Reply.CALL:
@@ -349,7 +363,7 @@ class Link:
 
     def _read(self) -> tuple[int, int, memoryview]:
         """One reply. The network sends nothing unasked, so what is there belongs to this reply."""
-        at = 0
+        at = self._receive(self._start)
         while at < DOWN.size:
             at += self._receive(self._start[at:])
         kind, _, _, count, nbytes = DOWN.unpack_from(self._start)
@@ -357,7 +371,7 @@ class Link:
             body = self._start[DOWN.size : DOWN.size + nbytes]
             at -= DOWN.size
         else:
-            body = np.empty(nbytes, np.uint8).data  # not cleared first
+            body = room(nbytes) if self._young else np.empty(nbytes, np.uint8).data
             body[: at - DOWN.size] = self._start[DOWN.size : at]
             at -= DOWN.size
         while at < nbytes:
@@ -375,14 +389,18 @@ class Link:
         _, count, body = answer
         result, at = [], 0
         for _ in range(count):
-            request, source, tag, nbytes, error, flags, _, _, size = COMPLETION.unpack_from(
-                body, at
-            )
-            at += COMPLETION.size
-            payload = body[at : at + size] if flags & 2 else None
-            at += size
-            result.append(Completion(request, source, tag, nbytes, error, payload, bool(flags & 1)))
+            completion, at = _completion(body, at)
+            result.append(completion)
         return result
+
+
+def _completion(body: memoryview, at: int) -> tuple[Completion, int]:
+    """The completion at byte ``at`` of a reply, and where the next one begins."""
+    request, source, tag, nbytes, error, flags, _, _, size = COMPLETION.unpack_from(body, at)
+    at += COMPLETION.size
+    end = at + size
+    payload = body[at:end] if flags & 2 else None
+    return Completion(request, source, tag, nbytes, error, payload, bool(flags & 1)), end
 
 
 def format_call(call: Call) -> str:

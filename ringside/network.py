@@ -30,7 +30,7 @@ from ringside.errors import (
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
-from ringside.peers import Limits, Peer, Peers
+from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
 from ringside.verdict import judge
@@ -38,6 +38,7 @@ from ringside.wire import (
     ANY_SOURCE,
     BLOCKING,
     COMPLETION,
+    EXCHANGE,
     OBJECT,
     How,
     Mode,
@@ -49,6 +50,7 @@ from ringside.wire import (
 _TRUNCATED = 15
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
+_EXCHANGE = int(Op.EXCHANGE)
 _SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
 _ALL, _LAST_HOW, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
 _SEND_KIND, _RECEIVE_KIND, _WAIT_KIND = int(Kind.ISEND), int(Kind.IRECV), int(Kind.WAIT)
@@ -118,7 +120,7 @@ class Outcome:
     """What a run left behind."""
 
     recording: Recording
-    bodies: list[bytes | None]
+    bodies: list[codec.Part | None]
     error: RunError | None
     output: list[str]
     collectives: list[CollectiveRecord]
@@ -295,7 +297,7 @@ class Network:
 
     def _handle(
         self, peer: Peer, op: int, flags: int, site: int, comm: int, to: int, tag: int,
-        request: int, extra: int, body: bytes,
+        request: int, extra: int, body: memoryview,
     ) -> None:  # fmt: skip
         if not peer.running:
             raise LimitError(peer.rank, "spoke to the network out of turn")
@@ -303,14 +305,17 @@ class Network:
             if op == Op.SITE:
                 self._describe_site(peer, site, body)
             elif op == Op.RESULT:
-                self._finish(peer, body, None)
+                # A large body is the frame's own already.
+                self._finish(peer, body if len(body) > READ_BYTES else bytes(body), None)
             else:
                 self._finish(peer, None, failure.decode(peer.rank, body))
             return
         if len(peer.ops) >= self.limits.ops_per_rank:
             raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls")
         peer.site = site
-        if op == _ISEND:
+        if op == _EXCHANGE:
+            self._exchange(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
+        elif op == _ISEND:
             self._isend(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
         elif op == _IRECV:
             self._irecv(peer, site, self._comm(peer, comm), to, tag, request, extra)
@@ -344,7 +349,7 @@ class Network:
         else:
             raise LimitError(peer.rank, f"sent an unknown request ({op})")
 
-    def _describe_site(self, peer: Peer, site: int, body: bytes) -> None:
+    def _describe_site(self, peer: Peer, site: int, body: memoryview) -> None:
         call, file, line = codec.decode(body)
         if site > len(peer.sites) or site >= self.limits.sites:
             raise LimitError(peer.rank, "numbered its calls wrongly")
@@ -354,7 +359,7 @@ class Network:
         else:
             peer.sites[site] = entry
 
-    def _finish(self, peer: Peer, body: bytes | None, failure: RankError | None) -> None:
+    def _finish(self, peer: Peer, body: codec.Part | None, failure: RankError | None) -> None:
         self._hold(peer, len(body or b""))
         peer.body, peer.failure = body, failure
         peer.note_cpu_time()
@@ -368,7 +373,8 @@ class Network:
         return comm
 
     def _new_request(self, peer: Peer, number: int) -> Pending:
-        if number <= peer.last_request:  # a number used twice would stand for two operations
+        # A number used twice would stand for two operations; an exchange's second may be too large.
+        if not peer.last_request < number < 1 << 32:
             raise LimitError(peer.rank, "numbered its requests wrongly")
         if len(peer.requests) >= self.limits.open_requests:
             raise LimitError(
@@ -381,7 +387,7 @@ class Network:
 
     def _isend(
         self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
-        claimed: int, body: bytes,
+        claimed: int, body: memoryview,
     ) -> None:  # fmt: skip
         if not 0 <= to < len(comm.members):
             raise LimitError(
@@ -390,9 +396,10 @@ class Network:
         mode = flags & 0xF
         if mode > _READY:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
-        counted = len(body)
+        payload = bytes(body)
+        counted = len(payload)
         if flags >> 4 & OBJECT:
-            counted = peer.envelopes.counted(body, claimed)
+            counted = peer.envelopes.counted(payload, claimed)
         dest = comm.members[to]
         message = peer.sent * self.world_size + peer.rank
         peer.sent += 1
@@ -402,9 +409,9 @@ class Network:
         peer.ops.append(
             TraceOp(_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site)
         )
-        self._hold(peer, len(body))
+        self._hold(peer, len(payload))
         source = comm.places[peer.rank]
-        sent = Sent(message, source, peer.rank, tag, body, counted, request, eager)
+        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager)
         box = self._mailbox(comm, dest)
         self._by_number[message] = (box, sent)
         box.send(sent)
@@ -439,6 +446,16 @@ class Network:
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         self._mailbox(comm, peer.rank).receive(posted)
+
+    def _exchange(
+        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
+        claimed: int, body: memoryview,
+    ) -> None:  # fmt: skip
+        source, receive_tag, capacity = EXCHANGE.unpack_from(body)
+        payload = body[EXCHANGE.size :]
+        self._isend(peer, flags, site, comm, to, tag, number, claimed, payload)
+        self._irecv(peer, site, comm, source, receive_tag, number + 1, capacity)
+        self._wait(peer, site, _ALL, (number, number + 1))
 
     def _check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
         if source != ANY_SOURCE and not 0 <= source < len(comm.members):
@@ -507,7 +524,7 @@ class Network:
         except KeyError:
             raise LimitError(peer.rank, "waited for a request that it doesn't have") from None
 
-    def _numbers(self, peer: Peer, how: int, body: bytes) -> tuple[int, ...]:
+    def _numbers(self, peer: Peer, how: int, body: memoryview) -> tuple[int, ...]:
         """The requests that a wait or a test names."""
         if how > _LAST_HOW:
             raise LimitError(peer.rank, f"waited in a way that doesn't exist ({how})")
@@ -611,7 +628,7 @@ class Network:
     # -- collectives and computing ---------------------------------------------------------------
 
     def _collective(
-        self, peer: Peer, site: int, comm: Communicator, number: int, body: bytes
+        self, peer: Peer, site: int, comm: Communicator, number: int, body: memoryview
     ) -> None:
         name, spec, *told = codec.decode(body)
         request = self._new_request(peer, number)
@@ -714,7 +731,7 @@ class Network:
         self.next_comm += 1
         return comm
 
-    def _compute(self, peer: Peer, site: int, body: bytes) -> None:
+    def _compute(self, peer: Peer, site: int, body: memoryview) -> None:
         flops, nbytes, seconds, label, *counted = codec.decode(body)
         num_kernels, moved = counted or (1, 0.0)
         if not isinstance(num_kernels, int) or not 0 <= num_kernels < 1 << 40:

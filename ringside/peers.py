@@ -26,9 +26,10 @@ from ringside.trace import Site
 from ringside.wire import DOWN, UP
 
 # (peer, op, flags, site, communicator, to, tag, request, extra, body)
-Handler = Callable[["Peer", int, int, int, int, int, int, int, int, bytes], None]
+# The body lies in the buffer that the next frames are read into, unless it is larger than that.
+Handler = Callable[["Peer", int, int, int, int, int, int, int, int, memoryview], None]
 
-_READ_BYTES = 1 << 18
+READ_BYTES = 1 << 18
 _MAX_PARTS, _JOIN_BYTES = 512, 4096
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LAST_READS = 32  # of what a rank has printed, when its run is over: it may print on for ever
@@ -55,7 +56,7 @@ class Peer:
     rank: int
     sock: socket.socket
     output: int
-    partial: bytearray = field(default_factory=bytearray)  # room for a frame that has begun
+    partial: memoryview | None = None  # room for a frame that has begun
     filled: int = 0  # bytes of it that are there
     outbox: deque[memoryview] = field(default_factory=deque)  # what its socket didn't take yet
     held: int = 0  # bytes of it
@@ -77,7 +78,7 @@ class Peer:
     running: bool = False
     waiting: tuple[Pending, ...] = ()
     query: Query | None = None
-    body: bytes | None = None
+    body: Part | None = None
     failure: RankError | None = None
     cpu_s: float | None = None
 
@@ -120,7 +121,7 @@ class Peers:
         self._handle = handle
         self._lost = lost
         self._selector = selectors.DefaultSelector()
-        self._buffer = bytearray(_READ_BYTES)
+        self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
         self._begun_bytes = 0  # room for frames that have begun
         self._outgoing: dict[int, list[int]] = {}  # object -> how often it waits, its bytes
@@ -160,16 +161,12 @@ class Peers:
         if peer.gone:  # it died while it was waiting for this
             self._lost(peer)
             return
-        header = DOWN.pack(kind, 0, 0, count, size)
-        if size < _JOIN_BYTES and not peer.outbox:
-            whole = b"".join((header, *parts))
-            sent = self._send(peer, whole)
-            if sent < len(whole):
-                self._hold(peer, memoryview(whole)[sent:])
-        else:
-            for part in (header, *parts):
-                if part:
-                    self._hold(peer, memoryview(part))
+        out = [DOWN.pack(kind, 0, 0, count, size), *parts]
+        if not peer.outbox:
+            out = self._send(peer, out, size + DOWN.size)
+        for part in out:
+            if part:
+                self._hold(peer, memoryview(part))
         if peer.outbox:
             self._write(peer)
             if max(peer.held, self._outgoing_bytes) > self._limits.held_bytes:
@@ -179,7 +176,7 @@ class Peers:
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(self, peer: Peer) -> None:
-        into = memoryview(peer.partial)[peer.filled :] if peer.partial else self._view
+        into = self._view if peer.partial is None else peer.partial[peer.filled :]
         try:
             if peer.asked:
                 size, peer.pid = cpu_time.receive(peer.sock, into)
@@ -194,13 +191,13 @@ class Peers:
             self._forget(peer)
             return
         data = self._view[:size]
-        if peer.partial:
+        if peer.partial is not None:
             peer.filled += size
             if peer.filled < len(peer.partial):
                 return
-            data = memoryview(peer.partial)
+            data = peer.partial
             self._begun_bytes -= len(data)
-        peer.partial, peer.filled = bytearray(), 0
+        peer.partial, peer.filled = None, 0
         try:
             self._frames(peer, data)
         except LimitError as error:
@@ -227,7 +224,7 @@ class Peers:
             if end > size:
                 needed = header + nbytes
                 break
-            body = bytes(data[at + header : end]) if nbytes else b""
+            body = data[at + header : end]
             handle(peer, op, flags, site, comm, to, tag, request, extra, body)
             at = end
         if at < size:
@@ -236,7 +233,7 @@ class Peers:
                 raise LimitError(
                     peer.rank, f"a message of {needed} bytes is too large beside others"
                 )
-            peer.partial = bytearray(needed)
+            peer.partial = memoryview(bytearray(needed))
             peer.filled = size - at
             peer.partial[: size - at] = data[at:]
 
@@ -269,17 +266,20 @@ class Peers:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _send(self, peer: Peer, data: bytes) -> int:
-        """Bytes that the rank's socket takes now."""
-        if peer.gone:
-            return 0
+    def _send(self, peer: Peer, parts: list[Part], size: int) -> list[Part]:
+        """Send a frame of ``size`` bytes; returns what the rank's socket doesn't take now."""
         try:
-            return peer.sock.send(data)
+            if size < _JOIN_BYTES:  # small parts cost less when they are copied together first
+                parts = [b"".join(parts)]
+                sent = peer.sock.send(parts[0])
+            else:
+                sent = peer.sock.sendmsg(parts[:_MAX_PARTS])
         except BlockingIOError:
-            return 0
+            return parts
         except OSError:
             self._forget(peer)
-            return 0
+            return []
+        return _left(parts, sent) if sent < size else []
 
     def _hold(self, peer: Peer, part: memoryview) -> None:
         peer.outbox.append(part)
@@ -326,3 +326,12 @@ class Peers:
         events = _READ | (_WRITE if outbox else 0)
         if self._selector.get_key(peer.sock).events != events:
             self._selector.modify(peer.sock, events, (peer, True))
+
+
+def _left(parts: list[Part], sent: int) -> list[Part]:
+    """What remains of ``parts`` after their first ``sent`` bytes."""
+    for index, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[index + 1 :]]
+        sent -= len(part)
+    return []

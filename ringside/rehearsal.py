@@ -15,7 +15,7 @@ import numpy as np
 
 from ringside import codec
 from ringside.link import CommInfo, Link, set_current, unset_current
-from ringside.wire import COMPLETION, DOWN, UP, Op, Reply, call_parts
+from ringside.wire import COMPLETION, DOWN, EXCHANGE, UP, Op, Reply, call_parts
 
 _MODULE = Path(__file__).with_name("rehearsal_module.py")
 _ROUNDS = 24  # Python specialises a function after it ran some eight times
@@ -56,6 +56,9 @@ class _Echo:
             at += nbytes
             if op == Op.IRECV:
                 self._capacities[request] = extra
+            elif op == Op.EXCHANGE:
+                self._capacities[request + 1] = EXCHANGE.unpack_from(body)[2]
+                body = struct.pack("<2I", request, request + 1)
         parts = []
         numbers = struct.unpack(f"<{len(body) // 4}I", body)
         for number in numbers:

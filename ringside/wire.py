@@ -3,24 +3,30 @@
 rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body
 network -> rank    kind, flags, count, nbytes | body
 
-``site`` numbers a pair (call, line of the student's file) that a SITE frame described before.
+``site`` numbers a pair (call, line of the student's file) that a SITE frame described before. An
+EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for both, in one frame.
 Both sides are written so that the network never trusts a field: ranks run student code.
 """
 
 from __future__ import annotations
 
 import enum
+import mmap
 import struct
 from collections.abc import Sequence
 from typing import Any
 
 from ringside import codec
 
-UP = struct.Struct("<BBHiiiIqQ")
+UP = struct.Struct("<BBHiiiIqQ4x")  # arrays behind it lie so that NumPy takes them as they are
 DOWN = struct.Struct("<BBHIQ")
 COMPLETION = struct.Struct(
     "<IiiqBBHIQ"
 )  # request, source, tag, counted, error, overflow, -, -, nbytes
+
+EXCHANGE = struct.Struct("<iiq")  # of an EXCHANGE, before its payload: source, tag and capacity
+
+RESULT = struct.Struct("<I")  # at a RESULT's end: how long the part before it is
 
 CALL = struct.Struct("<II")  # of a CALL: where the communicator ends, where the call begins
 
@@ -28,6 +34,9 @@ ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
 
 ANY_SOURCE = -1
 ANY_TAG = -1
+_POPULATE: int | None = getattr(mmap, "MAP_POPULATE", None)  # Linux
+_POPULATED_BYTES = 1 << 17
+
 FIRST_INTERNAL_TAG = 1 << 29  # tags from here on are the front ends' own: no wildcard takes them
 
 
@@ -47,6 +56,7 @@ class Op(enum.IntEnum):
     RESULT = 11
     FAILURE = 12
     FREE = 14
+    EXCHANGE = 15
 
 
 class Reply(enum.IntEnum):
@@ -81,6 +91,14 @@ OBJECT = (
 BLOCKING = 2  # flag of PROBE
 
 
+def room(nbytes: int) -> memoryview:
+    """Bytes to fill. Large ones come with all their pages: half of what touching each one costs."""
+    if nbytes < _POPULATED_BYTES or _POPULATE is None:
+        return memoryview(bytearray(nbytes))
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _POPULATE
+    return memoryview(mmap.mmap(-1, nbytes, flags=flags))
+
+
 def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:
     """The body of a CALL: the communicator, then the call as the codec wrote it, aligned.
 
@@ -96,3 +114,22 @@ def split_call(body: memoryview) -> tuple[Any, memoryview]:
     """The communicator of a CALL, and the call as the codec wrote it."""
     end, start = CALL.unpack_from(body)
     return codec.decode(body[CALL.size : end]), body[start:]
+
+
+def result_parts(attested: dict[str, Any], value: Any) -> list[codec.Part]:
+    """The body of a RESULT: the value, what the rank says about it, and how long that is."""
+    about = codec.encode(attested)
+    return [*codec.encode_parts(value), about + RESULT.pack(len(about))]
+
+
+def split_result(body: codec.Part) -> tuple[dict[str, Any], Any]:
+    """What a rank says about its result, and the value; its arrays may lie in ``body``.
+
+    Raises:
+        CodecError, struct.error, TypeError, ValueError: the body is damaged.
+    """
+    view = memoryview(body)
+    end = len(view) - RESULT.size
+    (length,) = RESULT.unpack_from(view[max(end, 0) :])
+    start = max(end - length, 0)
+    return dict(codec.decode(view[start:end])), codec.decode(view[:start], copy=False)

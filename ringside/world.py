@@ -28,6 +28,7 @@ from ringside.scale import TorchTrace, asked, from_logs
 from ringside.timeline import Timeline
 from ringside.trace import Kind, Trace
 from ringside.whereabouts import places
+from ringside.wire import split_result
 
 MAX_RANKS = 1024
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
@@ -411,9 +412,10 @@ class Session:
     def _discard(self, front: str, world_size: int) -> None:
         world = self._worlds.pop((front, world_size), None)
         if world is not None:
-            world.close()
+            # Killed before their sockets close, which would wake every one of them first.
             with contextlib.suppress(RingsideError):
                 self._nursery.kill(world.number)
+            world.close()
 
     def _fork(self, world: _World, world_size: int) -> None:
         for rank in range(world_size):
@@ -596,12 +598,12 @@ def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: in
     changed, aliased, memory = [], [], []
     error = outcome.error
     for rank in group:
-        body, value, attested = outcome.bodies[rank], None, {}
+        body = outcome.bodies[rank]
+        attested: dict[str, Any] = {}
+        value = None
         if body is not None:
             try:
-                (length,) = struct.unpack_from("<I", body)
-                attested = dict(codec.decode(body[4 : 4 + length]))
-                value = codec.decode(memoryview(body)[4 + length :])
+                attested, value = split_result(body)
             except (CodecError, TypeError, ValueError, struct.error) as bad:
                 attested, value = {}, None
                 error = error or RankError(rank, "CodecError", f"the result can't be read: {bad}")

@@ -460,11 +460,29 @@ print(nursery._idle[os.getpid()].pid)
     assert not Path(f"/proc/{int(ended.stdout)}").exists()
 
 
+def test_large_results_are_the_callers_own_and_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "large.py").write_text(
+        "import numpy as np\n"
+        "def f(comm, n):\n"
+        "    return np.arange(n) + comm.rank, np.full(n, 1.5), np.full(3, 2j), np.ones(5, bool)\n"
+    )
+    results = ringside.run(tmp_path / "large.py:f", 2, (100_000,)).values
+    for rank, (numbers, halves, imaginary, truths) in enumerate(results):
+        np.testing.assert_array_equal(numbers, np.arange(100_000) + rank)
+        assert (halves == 1.5).all() and (imaginary == 2j).all() and truths.all()
+        for array in (numbers, halves, imaginary, truths):
+            assert array.flags.writeable and array.flags.aligned
+        assert not numbers.flags.owndata, "it was copied out of the frame"
+        halves[:] = 0
+        np.testing.assert_array_equal(numbers, np.arange(100_000) + rank)
+    assert not np.may_share_memory(results[0][0], results[1][0])
+
+
 HOSTILE = """
 import socket, struct, time
 import numpy as np
 from ringside import codec, link
-from ringside.wire import UP, Op
+from ringside.wire import EXCHANGE, UP, Op
 
 def frame(op, body=b"", flags=0, site=0, comm=0, peer=0, tag=0, request=0, extra=0, nbytes=None):
     return UP.pack(op, flags, site, comm, peer, tag, request, extra,
@@ -479,6 +497,9 @@ FRAMES = {
     "mode": frame(Op.ISEND, b"x", flags=9),
     "request": frame(Op.WAIT, struct.pack("<I", 4)),
     "twice": frame(Op.IRECV, request=1) * 2,
+    "short exchange": frame(Op.EXCHANGE, b"abc", request=1),
+    "exchange with nobody": frame(Op.EXCHANGE, EXCHANGE.pack(9, 0, -1), request=1),
+    "exchange numbered": frame(Op.EXCHANGE, EXCHANGE.pack(1, 0, -1), request=2**32 - 1),
     "odd": frame(Op.WAIT, b"abc"),
     "negative": frame(Op.COMPUTE, codec.encode((-1.0, 0.0, None, "x"))),
     "nan": frame(Op.COMPUTE, codec.encode((float("nan"), 0.0, None, "x"))),
@@ -488,7 +509,7 @@ FRAMES = {
     "name": frame(Op.COLLECTIVE, codec.encode(("evil", ())), request=1),
     "root": frame(Op.COLLECTIVE, codec.encode(("bcast", (7, b""))), request=1),
     "pickle": frame(Op.RESULT, b"\\x80\\x04N."),
-    "turn": frame(Op.RESULT, struct.pack("<I", 1) + b"N" + codec.encode(1)) * 2,
+    "turn": frame(Op.RESULT, codec.encode(1) + b"N" + struct.pack("<I", 1)) * 2,
     "fraction": frame(Op.RESULT, b"abc", nbytes=100),
     "far probe": frame(Op.PROBE, peer=99, flags=2),
     "test of nothing": frame(Op.TEST, flags=1),
@@ -542,7 +563,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         "noise", "unknown", "huge", "stranger", "nobody", "mode", "request", "twice", "odd",
         "negative", "nan", "eternity", "site", "spec", "name", "root", "turn",
         "far probe", "test of nothing", "test twice", "wait how", "old number", "counts",
-        "endless counts", "told", "doubles",
+        "endless counts", "told", "doubles", "short exchange", "exchange with nobody",
+        "exchange numbered",
     ],
 )  # fmt: skip
 def test_hostile_frames_end_the_run_and_nothing_else(hostile: Session, name: str) -> None:

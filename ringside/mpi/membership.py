@@ -67,8 +67,11 @@ class Membership(Handle):
         if type(source) is not int or type(tag) is not int:
             source, tag = as_int(source), as_int(tag)
         call: Call = (name, (("source", source), ("tag", tag)))
-        if 0 <= source < self._size and 0 <= tag <= LARGEST_TAG:
-            return source, tag, call
+        if 0 <= source < self._size:
+            if 0 <= tag <= LARGEST_TAG:
+                return source, tag, call
+            if tag == ANY_TAG:  # as most receives are
+                return source, -1, (name, (("source", source), ("tag", "ANY_TAG")))
         self._check_comm()
         shown_source: Any = source
         shown_tag: Any = tag

@@ -76,7 +76,7 @@ class IntoRegion(Target):
     __slots__ = ("before", "region")
 
     def __init__(self, place: Region) -> None:
-        super().__init__(place.nbytes)
+        self.capacity = place.nbytes
         self.region = place
         self.before: bytes | None = None
 
@@ -86,8 +86,7 @@ class IntoRegion(Target):
         self.region.poison()
 
     def _put(self, completion: Completion) -> Any:
-        if completion.payload:
-            self.region.write(completion.payload)
+        self.region.write(completion.payload)
         if self.before is not None and completion.nbytes < len(self.before):
             self.region.write(self.before[completion.nbytes :], completion.nbytes)
         return None
@@ -99,7 +98,9 @@ class IntoBuffer(IntoRegion):
     __slots__ = ()
 
     def __init__(self, buf: Any) -> None:
-        super().__init__(region(buf, True))
+        self.region = place = region(buf, True)
+        self.capacity = place.nbytes
+        self.before = None
 
 
 class IntoObject(Target):

@@ -159,7 +159,8 @@ def nobody(status: Status | None) -> None:
 def received(into: Target, completion: Completion, call: Call, status: Status | None) -> Any:
     """Deliver a message, fill ``status``, and return the object of a lower-case call."""
     value = into.take(completion, call)
-    _described(completion, status)
+    if status is not None:
+        _described(completion, status)
     return value
 
 

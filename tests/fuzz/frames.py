@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from ringside import codec
 from ringside.errors import CodecError
-from ringside.wire import ANY_SOURCE, UP, How, Mode, Op
+from ringside.wire import ANY_SOURCE, EXCHANGE, UP, How, Mode, Op, result_parts
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 FIELDS = ("op", "flags", "site", "comm", "to", "tag", "request", "extra", "nbytes")
 _BITS = {"op": 8, "flags": 8, "site": 16, "comm": -32, "to": -32, "tag": -32, "request": 32,
          "extra": -64, "nbytes": 64}  # fmt: skip
-_BLOCKING = {Op.WAIT, Op.TEST, Op.PROBE, Op.WTIME, Op.RESULT, Op.FAILURE, Op.ABORT}
+_BLOCKING = {Op.WAIT, Op.EXCHANGE, Op.TEST, Op.PROBE, Op.WTIME, Op.RESULT, Op.FAILURE, Op.ABORT}
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,24 @@ class Writer:
             self.wait(source, sending)
             self.wait(dest, receiving)
 
+    def exchange(self, draw: Draw) -> None:
+        """Every member sends to its next one and receives from its previous one, in one frame."""
+        comm, members = draw(st.sampled_from(self.comms))
+        size = len(members)
+        self.made += 1
+        tag, named = self.made, draw(st.booleans())
+        repeated = draw(st.sampled_from([0, 1, 40, 900, 20000]))
+        for me, rank in enumerate(members):
+            to, source = (me + 1) % size, (me - 1) % size
+            data = struct.pack("<3I", rank, members[to], tag) * repeated
+            told = EXCHANGE.pack(source if named else ANY_SOURCE, tag, -1)
+            frame = Frame(Op.EXCHANGE, told + data, 0, 0, comm, to, tag, extra=-1)
+            receiving = self.post(rank, frame) + 1
+            self.requests[rank] = receiving
+            previous = members[source]
+            expected = struct.pack("<3I", previous, rank, tag) * repeated
+            self.expected[rank][receiving] = expected, frozenset({previous})
+
     def collective(self, draw: Draw) -> None:
         comm, members = draw(st.sampled_from(self.comms))
         size = len(members)
@@ -212,8 +230,7 @@ class Writer:
         for rank in range(self.size):
             if self.left[rank]:
                 self.wait(rank, *self.left[rank])
-            about = codec.encode({"changed": False, "aliased": False})
-            body = struct.pack("<I", len(about)) + about + codec.encode(("done", rank))
+            body = b"".join(result_parts({"changed": False, "aliased": False}, ("done", rank)))
             self.say(rank, Frame(Op.RESULT, body))
             self.turns[rank].pop()
         return Program(self.turns, self.expected, makes_comms=len(self.comms) > 1)
@@ -223,8 +240,8 @@ class Writer:
 def programs(draw: Draw) -> Program:
     """Ranks that keep the rules."""
     writer = Writer(draw(st.integers(1, 4)))
-    kinds = [writer.message, writer.message, writer.collective, writer.communicator, writer.work,
-             writer.question]  # fmt: skip
+    kinds = [writer.message, writer.message, writer.exchange, writer.collective,
+             writer.communicator, writer.work, writer.question]  # fmt: skip
     for _ in range(draw(st.integers(0, 8))):
         draw(st.sampled_from(kinds))(draw)
     return writer.end()
@@ -278,6 +295,9 @@ NASTY = st.sampled_from(
         Frame(Op.WAIT, struct.pack("<I", 4)), Frame(Op.WAIT, b"abc"), Frame(Op.TEST, flags=1),
         Frame(Op.TEST), Frame(Op.TEST, struct.pack("<2I", 1, 1)), Frame(Op.PROBE, to=77, flags=2),
         Frame(Op.TEST, struct.pack("<2I", 1, 1), flags=2), Frame(Op.WAIT, bytes(400_000)),
+        Frame(Op.EXCHANGE), Frame(Op.EXCHANGE, EXCHANGE.pack(55, 0, -1), request=920),
+        Frame(Op.EXCHANGE, EXCHANGE.pack(0, 0, 0) + b"xy", flags=9, request=930),
+        Frame(Op.EXCHANGE, EXCHANGE.pack(-1, -1, 0) + b"xy", request=2**32 - 1),
         Frame(Op.PROBE, to=-5, tag=-5), Frame(Op.PROBE, to=-1, tag=-1, flags=2), Frame(Op.WTIME),
         Frame(Op.IRECV, to=-1, tag=-1, request=900), Frame(Op.IRECV, to=0, request=905, extra=0),
         Frame(Op.COMPUTE, codec.encode((-1.0, 0.0, None, "x"))),
@@ -325,15 +345,16 @@ def _value(program: Program, rank: int, draw: Draw) -> None:
     if found := _pick(program, rank, draw):
         turn, at = found
         frame = turn[at]
-        skipped = 0
-        if frame.op == Op.RESULT and len(frame.body) > 4:
-            skipped = 4 + min(struct.unpack_from("<I", frame.body)[0], len(frame.body) - 4)
+        end = len(frame.body)
+        if frame.op == Op.RESULT and end > 4:
+            end -= 4
+            end -= min(struct.unpack_from("<I", frame.body, end)[0], end)
         try:
-            value = codec.decode(frame.body[skipped:])
+            value = codec.decode(frame.body[:end])
         except CodecError:
             value = ()
         body = codec.encode(_replaced(value, draw, 0))
-        turn[at] = replace(frame, body=frame.body[:skipped] + body)
+        turn[at] = replace(frame, body=body + frame.body[end:])
 
 
 def _replaced(value: Any, draw: Draw, depth: int) -> Any:

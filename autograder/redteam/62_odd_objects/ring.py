@@ -55,7 +55,7 @@ def all_reduce(comm, x):
     if number < len(PLAIN):
         return PLAIN[number](x)
     about = codec.encode({"changed": [1], "memory": {"peak": -1}})
-    body = struct.pack("<I", len(about)) + about + RAW[number - len(PLAIN)]()
+    body = RAW[number - len(PLAIN)]() + about + struct.pack("<I", len(about))
     link.current()._sock.sendall(UP.pack(Op.RESULT, 0, 0, 0, 0, 0, 0, 0, len(body)) + body)
     time.sleep(60)
 
