@@ -103,6 +103,7 @@ class Link:
         self._thread = get_ident()
         self._work: _Work | None = None
         self._young = True  # has freed no memory yet that could be used again
+        self.last_call = False  # whether the rank may end after the present call
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     @property
@@ -158,7 +159,8 @@ class Link:
         )  # fmt: skip
         self._out += (head, data)
         self._out_bytes += len(head) + nbytes
-        _, _, body = self._answer()
+        self.flush()
+        _, _, body = self._read()
         return _completion(body, COMPLETION.size)[0]  # the receive's, behind the send's
 
     def wait(
@@ -289,7 +291,8 @@ class Link:
 
         The bytes are the caller's own, to write in as well.
         """
-        kind, _, body = self._read()
+        kind, last, body = self._read()
+        self.last_call = bool(last)
         self._young = False
         self._requests = 0
         self._sites.clear()

@@ -179,8 +179,13 @@ class Network:
         bodies: dict[int, list[codec.Part]],
         members: tuple[int, ...] | None,
         timeout_s: float | None,
+        last: bool = False,
     ) -> Outcome:
-        """Send every rank in ``bodies`` its call and carry messages until all are done."""
+        """Send every rank in ``bodies`` its call and carry messages until all are done.
+
+        Args:
+            last: ranks end by themselves when they are done, while others still work.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._wires.deadline, self._timeout_s = deadline, timeout_s
         comm = self.comms[0] if members is None else self._new_comm("group", members)
@@ -195,7 +200,7 @@ class Network:
                 place = comm.members.index(rank)
                 told = (comm.number, comm.members, place, self.machine.ranks_per_node)
                 parts = call_parts(told, body)
-                self._wires.reply(peer, Reply.CALL, 0, parts, sum(map(len, parts)))
+                self._wires.reply(peer, Reply.CALL, int(last), parts, sum(map(len, parts)))
             with uncollected():
                 self._loop(deadline)
         finally:
@@ -388,7 +393,7 @@ class Network:
     def _isend(
         self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
         claimed: int, body: memoryview,
-    ) -> None:  # fmt: skip
+    ) -> Pending:  # fmt: skip
         if not 0 <= to < len(comm.members):
             raise LimitError(
                 peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
@@ -415,6 +420,7 @@ class Network:
         box = self._mailbox(comm, dest)
         self._by_number[message] = (box, sent)
         box.send(sent)
+        return request
 
     def _irecv(
         self,
@@ -425,7 +431,7 @@ class Network:
         tag: int,
         number: int,
         capacity: int,
-    ) -> None:
+    ) -> Pending:
         self._check_source(peer, comm, source)
         request = self._new_request(peer, number)
         world_source = comm.members[source] if source != ANY_SOURCE else -1
@@ -446,6 +452,7 @@ class Network:
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         self._mailbox(comm, peer.rank).receive(posted)
+        return request
 
     def _exchange(
         self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
@@ -453,9 +460,9 @@ class Network:
     ) -> None:  # fmt: skip
         source, receive_tag, capacity = EXCHANGE.unpack_from(body)
         payload = body[EXCHANGE.size :]
-        self._isend(peer, flags, site, comm, to, tag, number, claimed, payload)
-        self._irecv(peer, site, comm, source, receive_tag, number + 1, capacity)
-        self._wait(peer, site, _ALL, (number, number + 1))
+        sending = self._isend(peer, flags, site, comm, to, tag, number, claimed, payload)
+        receiving = self._irecv(peer, site, comm, source, receive_tag, number + 1, capacity)
+        self._wait_for(peer, site, (number, number + 1), (sending, receiving))
 
     def _check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
         if source != ANY_SOURCE and not 0 <= source < len(comm.members):
@@ -545,6 +552,12 @@ class Network:
                 peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
             ))  # fmt: skip
             return
+        self._wait_for(peer, site, numbers, waiting)
+
+    def _wait_for(
+        self, peer: Peer, site: int, numbers: tuple[int, ...], waiting: tuple[Pending, ...]
+    ) -> None:
+        """The rank goes on when all are ready."""
         peer.ops.append(TraceOp(_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site))
         for request in waiting:
             if not request.ready:

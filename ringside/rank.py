@@ -78,7 +78,7 @@ def serve(
     if rules is not None and rules.abi:
         os.close(rules.descriptor)
     modules: dict[str, Any] = {}
-    while True:
+    while not link.last_call:
         body = link.next_call()
         if body is None:
             return

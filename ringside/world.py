@@ -283,6 +283,7 @@ class Session:
         comm: bool = True,
         kwargs: dict[str, Any] | None = None,
         front_end: str | None = None,
+        last: bool = False,
     ) -> Result:
         """Call a function on ranks; student failures come back in ``Result.error``.
 
@@ -298,6 +299,7 @@ class Session:
             comm: pass ``comm`` as the first argument.
             kwargs: keyword arguments for all ranks.
             front_end: ``"mpi"`` or ``"torch"``, see ``run``; None: what the file's text tells.
+            last: these ranks end with this call; another call starts new ones.
 
         Raises:
             TargetError: no such file, or impossible sizes.
@@ -325,7 +327,7 @@ class Session:
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
         front = front_end or front_end_of(where)
-        return self._carry(front, bodies, world_size, members, used, seed, timeout_s)
+        return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last)
 
     def trace_torch(
         self,
@@ -365,6 +367,7 @@ class Session:
     def _carry(
         self, front: str, bodies: dict[int, list[codec.Part]], world_size: int,
         members: Sequence[int] | None, used: Machine, seed: int | None, timeout_s: float | None,
+        last: bool = False,
     ) -> Result:  # fmt: skip
         """Send every rank in ``bodies`` its call and see the run through."""
         group = tuple(members) if members is not None else tuple(range(world_size))
@@ -381,9 +384,9 @@ class Session:
             world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate,
         )  # fmt: skip
-        outcome = network.call(bodies, group if members is not None else None, timeout_s)
+        outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
         world.next_comm = network.next_comm
-        if outcome.error is not None:
+        if outcome.error is not None or last:
             self._discard(front, world_size)
         return _result(outcome, group, used, seed)
 
@@ -504,6 +507,7 @@ def run(
             comm=comm,
             kwargs=kwargs,
             front_end=front_end,
+            last=True,
         )
     return result.raise_for_error() if check else result
 

@@ -18,7 +18,8 @@ from ringside.mpi.point_to_point import PointToPoint
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
 
-_IRECV_BYTES = 32_768  # mpi4py's own default for irecv without a buffer
+# mpi4py's own default for irecv without a buffer
+_into_buffered = functools.partial(IntoObject, default=32_768)
 
 Reduction = Op | Callable[[Any, Any], Any]
 
@@ -64,11 +65,11 @@ class Objects(PointToPoint):
         """Receive an object and return it."""
         if buf is not None:
             warnings.warn("the 'buf' argument is deprecated", UserWarning, stacklevel=2)
-        return self._receive("recv", lambda: IntoObject(buf), source, tag, status)
+        return self._receive("recv", IntoObject, buf, source, tag, status)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Begin to receive an object; ``buf`` says how long it may be, 32 KiB by default."""
-        operation = self._post_receive("irecv", lambda: IntoObject(buf, _IRECV_BYTES), source, tag)
+        operation = self._post_receive("irecv", _into_buffered, buf, source, tag)
         return Request._of(operation)
 
     def sendrecv(
@@ -84,7 +85,7 @@ class Objects(PointToPoint):
         """Send one object and receive another, at the same time."""
         return self._exchange(
             "sendrecv", of_object, sendobj, dest, sendtag,
-            lambda: IntoObject(recvbuf), source, recvtag, status,
+            IntoObject, recvbuf, source, recvtag, status,
         )  # fmt: skip
 
     def probe(

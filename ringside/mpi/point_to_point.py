@@ -43,7 +43,7 @@ class PointToPoint(Transfer):
         status: Status | None = None,
     ) -> None:
         """Receive into a buffer."""
-        self._receive("Recv", lambda: IntoBuffer(buf), source, tag, status)
+        self._receive("Recv", IntoBuffer, buf, source, tag, status)
 
     def Sendrecv(
         self,
@@ -58,7 +58,7 @@ class PointToPoint(Transfer):
         """Send one buffer and receive into another, at the same time."""
         self._exchange(
             "Sendrecv", of_buffer, sendbuf, dest, sendtag,
-            lambda: IntoBuffer(recvbuf), source, recvtag, status,
+            IntoBuffer, recvbuf, source, recvtag, status,
         )  # fmt: skip
 
     def Sendrecv_replace(
@@ -73,7 +73,7 @@ class PointToPoint(Transfer):
         """Send a buffer and receive into the same one."""
         self._exchange(
             "Sendrecv_replace", of_buffer, buf, dest, sendtag,
-            lambda: IntoBuffer(buf), source, recvtag, status,
+            IntoBuffer, buf, source, recvtag, status,
         )  # fmt: skip
 
     # -- non-blocking ------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class PointToPoint(Transfer):
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Begin to receive into a buffer, which holds nothing of use until that is complete."""
-        return Request._of(self._post_receive("Irecv", lambda: IntoBuffer(buf), source, tag))
+        return Request._of(self._post_receive("Irecv", IntoBuffer, buf, source, tag))
 
     def Isendrecv(
         self,
@@ -110,7 +110,7 @@ class PointToPoint(Transfer):
         """Begin a Sendrecv."""
         sent = self._post_send("Isendrecv", "standard", of_buffer, sendbuf, dest, sendtag)
         return self._together(
-            sent, self._post_receive("Isendrecv", lambda: IntoBuffer(recvbuf), source, recvtag)
+            sent, self._post_receive("Isendrecv", IntoBuffer, recvbuf, source, recvtag)
         )
 
     def Isendrecv_replace(
@@ -128,7 +128,7 @@ class PointToPoint(Transfer):
 
         sent = self._post_send("Isendrecv_replace", "standard", unguarded, buf, dest, sendtag)
         return self._together(
-            sent, self._post_receive("Isendrecv_replace", lambda: IntoBuffer(buf), source, recvtag)
+            sent, self._post_receive("Isendrecv_replace", IntoBuffer, buf, source, recvtag)
         )
 
     # -- persistent --------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class PointToPoint(Transfer):
         if self._receiving("Recv_init", source, tag)[0] != PROC_NULL:
             IntoBuffer(buf)  # what is wrong with it is said here, not at Start
         return Prequest._persistent(
-            lambda: self._post_receive("Recv_init", lambda: IntoBuffer(buf), source, tag)
+            lambda: self._post_receive("Recv_init", IntoBuffer, buf, source, tag)
         )
 
     def _prepare_send(self, name: str, mode: str, buf: Any, dest: int, tag: int) -> Prequest:

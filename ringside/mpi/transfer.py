@@ -15,7 +15,7 @@ from ringside.mpi.payload import Pack, Target
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
 
-MakeTarget = Callable[[], Target]
+MakeTarget = Callable[[Any], Target]
 
 
 class Transfer(Membership):
@@ -38,12 +38,13 @@ class Transfer(Membership):
         link.wait((number,), "all", call=site)
 
     def _receive(
-        self, name: str, target: MakeTarget, source: int, tag: int, status: Status | None
-    ) -> Any:
+        self, name: str, target: MakeTarget, where: Any, source: int, tag: int,
+        status: Status | None,
+    ) -> Any:  # fmt: skip
         source, tag, call = self._receiving(name, source, tag)
         if source == PROC_NULL:
             return nobody(status)
-        into = target()
+        into = target(where)
         link = self._link
         site = link.site(call)
         number = link.irecv(self._id, source, tag, into.capacity, call=site)
@@ -57,6 +58,7 @@ class Transfer(Membership):
         dest: int,
         sendtag: int,
         target: MakeTarget,
+        where: Any,
         source: int,
         recvtag: int,
         status: Status | None,
@@ -64,7 +66,7 @@ class Transfer(Membership):
         """Send and receive in one round trip; either partner may be PROC_NULL."""
         dest, sendtag, sending = self._sending(name, dest, sendtag)
         source, recvtag, receiving = self._receiving(name, source, recvtag)
-        into = target() if source != PROC_NULL else None
+        into = target(where) if source != PROC_NULL else None
         sent = pack(what) if dest != PROC_NULL else None
         link = self._link
         call = sending if into is None else receiving
@@ -105,11 +107,13 @@ class Transfer(Membership):
             return Operation(self._link, number, call)
         return GuardedSend(self._link, number, call, guarded)
 
-    def _post_receive(self, name: str, target: MakeTarget, source: int, tag: int) -> Operation:
+    def _post_receive(
+        self, name: str, target: MakeTarget, where: Any, source: int, tag: int
+    ) -> Operation:
         source, tag, call = self._receiving(name, source, tag)
         if source == PROC_NULL:
             return NoOperation(self._link, call, receives=True)
-        into = target()
+        into = target(where)
         number = self._link.irecv(self._id, source, tag, into.capacity, call=call)
         into.poison()
         return Receive(self._link, number, call, into)
