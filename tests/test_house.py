@@ -100,6 +100,17 @@ def test_who_may_import_whom(folder: str, allowed: set[str]) -> None:
         assert not strangers, f"{path.relative_to(ROOT)} imports {', '.join(strangers)}"
 
 
+def test_a_notebook_reads_a_students_module_as_its_file_is_now() -> None:
+    # A cell that is run again after a correction must not meet the module of before.
+    for path in sorted((ROOT / "solutions").glob("*/notebook.py")):
+        text = path.read_text()
+        for match in re.finditer(r"import_module\(", text):
+            before = text[: match.start()].removesuffix("importlib.")
+            fresh = before.endswith("reload(") or "sys.modules.pop(" in before[-60:]
+            line = before.count("\n") + 1
+            assert fresh, f"{path.relative_to(ROOT)}:{line}: reload(import_module(...))"
+
+
 def test_cluster_holds_no_python() -> None:
     assert not list(python_files("cluster"))
 

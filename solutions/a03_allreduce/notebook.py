@@ -223,7 +223,7 @@ halving_run.timeline
 # modules, run on the network and timed on the same machine.
 
 # %%
-from importlib import import_module, invalidate_caches
+from importlib import import_module, invalidate_caches, reload
 
 from ringside.draw import crossover_axes
 
@@ -235,7 +235,7 @@ TARGETS = {
     "halving_doubling": "recursive.py:halving_doubling",
 }
 invalidate_caches()
-cost = import_module("cost")
+cost = reload(import_module("cost"))  # as its file is now
 sizes = [64 * 8**k for k in range(6)]  # bytes: 64 B to 2 MB
 predicted = {
     name: [getattr(cost, f"{name}_s")(size, 8, textbook) for size in sizes] for name in TARGETS
@@ -336,6 +336,16 @@ torch_run.timeline
 # `Machine.load("zaratan")`, what the replay of your program says, and what you measured. Which
 # of them differ by more than a fifth, in which direction, and which assumption of the model is
 # the likely reason? Name one measurement that would tell. (About 150 words.)
+#
+# The replay, on as many ranks as the job had (the launch names the number; here 8):
+#
+# ```
+# ringside run ring.py:all_reduce --ranks 8 --machine zaratan -- --n 1000
+# ringside predict run.json --machine zaratan
+# ```
+#
+# The second replays the recorded call itself, that of the greatest length, with its computation
+# as it was measured.
 
 # %%
 # {{paragraph cluster_report points=5}}

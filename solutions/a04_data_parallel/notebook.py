@@ -86,7 +86,7 @@ print(f"{sum(p.size for p in params)} parameters in {len(params)} arrays")
 # epoch, then with another number of ranks.
 
 # %%
-shard = importlib.import_module("shard").shard
+shard = importlib.reload(importlib.import_module("shard")).shard  # as its file is now
 P, EPOCH = 4, 0
 print("one rank:", *shard(10, 1, 0, EPOCH, seed=3))
 for rank in range(P):
@@ -305,7 +305,7 @@ torch_run.timeline
 # Then run it. The three of large batches are run from several seeds: one run can be luck.
 
 # %%
-warmup = importlib.import_module("warmup")
+warmup = importlib.reload(importlib.import_module("warmup"))
 EPOCHS, BASE_LR, BASE_BATCH, SEEDS = 20, 0.03, 32, range(6)
 
 

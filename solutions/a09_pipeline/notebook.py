@@ -41,7 +41,7 @@
 # check` and `ringside handin` compare the two and offer to bring them together.
 
 # %%
-from importlib import import_module, invalidate_caches
+from importlib import import_module, invalidate_caches, reload
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -91,7 +91,7 @@ replayed.timeline(naive)
 
 # %%
 invalidate_caches()
-schedule = import_module("schedule")
+schedule = reload(import_module("schedule"))  # as its file is now
 
 
 def lists(name, num_stages, num_microbatches, *chunks):
@@ -316,7 +316,7 @@ assert max(peaks["one_f_one_b"]) < 0.75 * min(peaks["gpipe"])
 
 # %%
 invalidate_caches()
-bubble = import_module("bubble")
+bubble = reload(import_module("bubble"))
 zaratan = Machine.load("zaratan")
 LAYERS, HIDDEN, TOKENS, COUNT = 64, 4096, 2048, 32
 layer_s = 24 * TOKENS * HIDDEN**2 * (1 + TOKENS / (6 * HIDDEN)) / zaratan.flop_per_s
