@@ -199,7 +199,11 @@ def _add_launch(commands: Any) -> None:
     )
     parser.add_argument("--no-wait", action="store_true", help="submit and come back at once")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--sweep", action="store_true", help="run on 1, 2, 4, ... ranks in one job")
+    how.add_argument(
+        "--sweep",
+        action="store_true",
+        help="run on 1, 2, 4, ... ranks in one job, up to --nodes times ranks_per_node",
+    )
     how.add_argument("--jupyter", action="store_true", help="JupyterLab on a compute node")
     parser.add_argument("--follow", metavar="JOB", help="follow a job that was launched before")
     parser.add_argument("--variables", action="store_true", help="list the site's variables")
@@ -270,6 +274,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _unknown(asked: argparse.Namespace, unknown: Sequence[str]) -> str:
     """What to do about options that the command doesn't have."""
     words = " ".join(unknown)
+    if getattr(asked, "sweep", False) and words[:1].isdigit():
+        return (
+            f"--sweep takes no numbers ({words}): it runs on 1, 2, 4, ... ranks, up to --nodes "
+            "times ranks_per_node (`--set ranks_per_node=8`)."
+        )
     if asked.command in ("run", "launch") and asked.target:
         return (
             f"it has no {words}. What the function or script is given stands after ` -- `: "

@@ -54,6 +54,7 @@ class Look:
     time_limit: str = ""
     partition: str = ""
     memory_per_cpu: str = ""
+    num_cores: int = 0  # of all nodes together; 0: not known
 
 
 # What a rank's or a node's end looks like in the log: the first such line is the cause,

@@ -257,11 +257,12 @@ def _submit(launch: Launch) -> str:
 
 def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None) -> str:
     deadline_s = float(str(launch.settings["deadline_s"]))
-    up_to = "up to " if launch.sweep else ""
-    say(
-        f"{up_to}{launch.world_size} ranks on this machine, for at most {deadline_s:g} s "
-        "(--set deadline_s=...) ..."
-    )
+    ranks = "1 rank" if launch.world_size == 1 else f"{launch.world_size} ranks"
+    if launch.sweep:
+        sizes = ", ".join(map(str, jobscript.sizes(launch.job)))
+        ranks = f"{sizes} rank{'' if sizes == '1' else 's'} one after the other"
+    each = " each" if launch.sweep else ""
+    say(f"{ranks} on this machine, for at most {deadline_s:g} s{each} (--set deadline_s=...) ...")
     num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
     process = subprocess.Popen(
         ["bash", str(_write_script(launch))],

@@ -65,7 +65,8 @@ class Outcome:
             return f"{self.status}: {self.message}"
         record = self.record
         hosts = ", ".join(dict.fromkeys(record["hosts"]))
-        lines = [f"{record['target']} on {record['world_size']} ranks of {hosts}"]
+        ranks = "1 rank" if record["world_size"] == 1 else f"{record['world_size']} ranks"
+        lines = [f"{record['target']} on {ranks} of {hosts}"]
         for entry in record["measurements"]:
             lines.append(
                 f"  n = {entry['n']:>9,}  {format_bytes(entry['nbytes']):>9}  "
@@ -138,18 +139,25 @@ class Awaited:
             ours = first["kind"] in ("size", "asked")
             which = f"on {failures[0].parents[1].name} ranks: " if self.sizes else ""
             status = "not run" if ours else "failed"
-            return Outcome(status, which + first["message"], None, self.job_id)
+            message = which + first["message"] + self._other_sizes()
+            return Outcome(status, message, None, self.job_id)
         return self._of_record(meaning) if self._written() else None
 
     def _of_record(self, meaning: str) -> Outcome:
         record = json.loads((self.out / "run.json").read_text())
         of_sizes = sweep.runs(self.out / "sweep") if self.sizes else {}
-        records = of_sizes.values() if self.sizes else [record]
-        entries = [entry for each in records for entry in each["measurements"]]
-        wrong = sorted({entry["n"] for entry in entries if entry["values"] == "wrong"})
+        records = of_sizes if self.sizes else {0: record}
+        wrong = [
+            (size, entry["n"])
+            for size, each in records.items()
+            for entry in each["measurements"]
+            if entry["values"] == "wrong"
+        ]
         if wrong:
-            lengths = ", ".join(map(str, wrong))
-            message = f"the values are wrong at n = {lengths}; `ringside check` says more."
+            lengths = ", ".join(str(n) for n in sorted({n for _, n in wrong}))
+            sizes = ", ".join(str(size) for size in sorted({size for size, _ in wrong}))
+            where = f" on {sizes} {'rank' if sizes == '1' else 'ranks'}" if self.sizes else ""
+            message = f"the values are wrong at n = {lengths}{where}; `ringside check` says more."
             return Outcome("wrong values", message, record, self.job_id)
         missing = [size for size in self.sizes if size not in of_sizes]
         if missing:
@@ -169,6 +177,15 @@ class Awaited:
         if self.sizes:
             written = f"{self.out / 'sweep.csv'} has all times; run.json is of the most ranks."
         return Outcome("complete", written, record, self.job_id)
+
+    def _other_sizes(self) -> str:
+        """Of a sweep that has failed at some numbers of ranks: what there is of the others."""
+        others = sorted(sweep.runs(self.out / "sweep")) if self.sizes else []
+        if not others:
+            return ""
+        known = ", ".join(map(str, others))
+        ranks = "rank" if others == [1] else "ranks"
+        return f"\n{self.out / 'sweep.csv'} has the times on {known} {ranks}."
 
     def _folders(self) -> list[Path]:
         """Where ranks leave word: of a sweep, those of the fewest ranks first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ringside.endings import Look
 
@@ -58,17 +59,28 @@ def waits(reason: str) -> str:
     return next((text for pattern, text in _REASONS if re.match(pattern, reason)), reason)
 
 
-def never_starts(look: Look, partition_nodes: int | None) -> tuple[str, str] | None:
+def never_starts(look: Look, partition_cores: Sequence[int]) -> tuple[str, str] | None:
     """The end and its meaning if a waiting job can never start as it was asked for.
 
     Args:
         look: what Slurm says of the job now.
-        partition_nodes: how many nodes its partition has, whether up or down; None: not known.
+        partition_cores: the cores of each of its partition's nodes, whether up or down; none: not
+            known.
     """
-    if partition_nodes is not None and look.num_nodes > partition_nodes:
+    num_nodes = len(partition_cores)
+    if num_nodes and look.num_nodes > num_nodes:
         meaning = (
             f"it asks for {look.num_nodes} nodes, and partition {look.partition} has "
-            f"{partition_nodes}: --nodes {partition_nodes} at most."
+            f"{num_nodes}: --nodes {num_nodes} at most."
+        )
+        return "impossible", meaning
+    most = sum(sorted(partition_cores)[-look.num_nodes :]) if look.num_nodes else 0
+    if most and look.num_cores > most:
+        meaning = (
+            f"it asks for {look.num_cores} cores on {look.num_nodes} node"
+            f"{'' if look.num_nodes == 1 else 's'}, and {most} is all that partition "
+            f"{look.partition} has on so many: --set ranks_per_node=..., cpus_per_rank=... or "
+            "cpus_per_gpu=... asks for fewer."
         )
         return "impossible", meaning
     for pattern, end in _NEVER.items():

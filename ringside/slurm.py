@@ -153,12 +153,11 @@ def never_starts(look: Look) -> tuple[str, str] | None:
     """The end and its meaning if a waiting job can never start as it was asked for."""
     if look.state != "PENDING":
         return None
-    total = None
+    cores: list[int] = []
     if look.reason.startswith(("PartitionNodeLimit", "PartitionConfig")):
-        counted = ask(["sinfo", "-h", "-p", look.partition, "-o", "%D"])
-        numbers = [int(word) for word in counted.stdout.split() if word.isdigit()]
-        total = sum(numbers) or None
-    return refusals.never_starts(look, total)
+        counted = ask(["sinfo", "-h", "-N", "-p", look.partition, "-o", "%c"])  # a node a line
+        cores = [int(word) for word in counted.stdout.split() if word.isdigit()]
+    return refusals.never_starts(look, cores)
 
 
 def _look(job_id: str) -> Look | str | None:
@@ -190,6 +189,7 @@ def parsed(text: str) -> Look:
         time_limit=value("TimeLimit"),
         partition=value("Partition").split(",")[0],
         memory_per_cpu=value("MinMemoryCPU"),
+        num_cores=int(value("NumCPUs").split("-")[0] or 0),
     )
 
 

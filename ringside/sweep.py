@@ -25,8 +25,6 @@ from ringside.errors import RingsideError
 from ringside.trace import write_atomically
 
 # speedup: the time on the fewest ranks over the time on so many, at the same length.
-# Where each rank brings a vector of n elements of its own, as in an all-reduce, the work
-# grows with the ranks, and a speedup near 1 is a good one.
 COLUMNS = ("ranks", "nodes", "n", "nbytes", "time_s", "speedup", "values")
 
 Row = dict[str, Any]
@@ -77,9 +75,9 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """For people: the table, and what its last column is."""
+    """For people: the table, one length after the other, and what its last column is."""
     lines = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["n"] or 0, row["ranks"])):
         length = f"n = {row['n']:>9,}  " if row["n"] is not None else ""
         speedup = f"speedup {row['speedup']:.2f}" if row["speedup"] is not None else ""
         lines.append(
@@ -87,6 +85,11 @@ def as_text(rows: Sequence[Row]) -> str:
             f"{format_time(row['time_s']):>9}  {speedup}"
         )
     lines.append("  speedup: the time on the fewest ranks over the time on so many")
+    if any(row["n"] is not None for row in rows):
+        lines.append(
+            "  (below 1 where every rank brings n elements of its own, as in an all-reduce:"
+        )
+        lines.append("  the work grows with the ranks, and one rank alone sends nothing)")
     return "\n".join(lines)
 
 

@@ -492,10 +492,18 @@ def test_a_sweep_leaves_a_table_and_the_run_of_the_most_ranks(folder: Path, ring
 def test_a_sweep_names_the_number_of_ranks_that_failed(folder: Path, ringside: Run) -> None:
     status, output, _ = ringside("launch ring.py:stop --sweep --json -- --n 10")
     assert status == 1
-    assert "on 2 ranks: rank 1 raised ValueError at ring.py" in json.loads(output)["message"]
+    message = json.loads(output)["message"]
+    assert "on 2 ranks: rank 1 raised ValueError at ring.py" in message
+    assert message.endswith("sweep.csv has the times on 1 rank.")
     status, output, _ = ringside("launch ring.py:halving_doubling --sweep --json -- --n 10")
     assert status == 1  # right on 1 rank, wrong on 2
-    assert "the values are wrong at n = 10" in json.loads(output)["message"]
+    assert "the values are wrong at n = 10 on 2 ranks" in json.loads(output)["message"]
+
+
+def test_a_sweep_is_given_no_numbers_of_ranks(ringside: Run) -> None:
+    status, _, errors = ringside("launch ring.py:all_reduce --sweep 1,2,8")
+    assert status == 2
+    assert "--sweep takes no numbers (1,2,8)" in errors
 
 
 def test_jupyter_on_a_node_says_how_to_reach_it_and_tells_nobody_else(ringside: Run) -> None:

@@ -110,13 +110,17 @@ def test_a_waiting_job_says_why_in_words(reason: str, words: str) -> None:
 
 
 def test_only_what_can_never_start_is_given_up() -> None:
-    waiting = replace(LOOK, state="PENDING", num_nodes=4)
-    assert refusals.never_starts(replace(waiting, reason="Priority"), None) is None
-    assert refusals.never_starts(replace(waiting, reason="PartitionNodeLimit"), 4) is None
-    too_many = refusals.never_starts(replace(waiting, reason="PartitionNodeLimit"), 3)
+    waiting = replace(LOOK, state="PENDING", num_nodes=4, num_cores=24)
+    assert refusals.never_starts(replace(waiting, reason="Priority"), []) is None
+    limited = replace(waiting, reason="PartitionNodeLimit")
+    assert refusals.never_starts(limited, [8, 4, 4, 8, 4]) is None
+    too_many = refusals.never_starts(limited, [8, 8, 8])
     assert too_many is not None
     assert "--nodes 3 at most" in too_many[1]
-    unknown = refusals.never_starts(replace(waiting, reason="InvalidAccount"), None)
+    too_large = refusals.never_starts(replace(limited, num_cores=25), [8, 4, 4, 8, 4])
+    assert too_large is not None
+    assert "it asks for 25 cores on 4 nodes, and 24 is all" in too_large[1]
+    unknown = refusals.never_starts(replace(waiting, reason="InvalidAccount"), [])
     assert unknown is not None
     assert unknown[0] == "wrong account"
     assert "--account NAME" in unknown[1]

@@ -326,6 +326,11 @@ def test_a_sweeps_table_compares_with_the_fewest_ranks() -> None:
     found = [(row["ranks"], row["n"], row["speedup"]) for row in rows]
     assert found == [(1, 10, 1.0), (1, 20, 1.0), (4, 10, 4.0), (4, 20, 0.25)]
     assert sweep.as_csv(rows).splitlines()[3] == "4,2,10,80,0.5,4.0,right"
+    # For people, one length after the other.
+    found = [line.split() for line in sweep.as_text(rows).splitlines()[:4]]
+    assert [(words[0], words[7]) for words in found] == [
+        *(("1", "10"), ("4", "10"), ("1", "20"), ("4", "20")),
+    ]
     script = {2: {"nodes": 1, "makespan_s": 3.0, "measurements": []}}
     assert [(row["n"], row["time_s"]) for row in sweep.table(script)] == [(None, 3.0)]
     with pytest.raises(sweep.SweepError, match="no run of the sweep in nowhere has left"):
