@@ -102,4 +102,5 @@ def leave(name: str, seconds: list[float], device: torch.device, **facts: Any) -
     MEASURED.mkdir(exist_ok=True)
     path = MEASURED / f"{name}-{world_size}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"{path}: {1e3 * record['step_s']:.1f} ms a step on {world_size} ranks", flush=True)
+    ranks = "1 rank" if world_size == 1 else f"{world_size} ranks"
+    print(f"{path}: {1e3 * record['step_s']:.1f} ms a step on {ranks}", flush=True)
