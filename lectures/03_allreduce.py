@@ -189,7 +189,9 @@ result.timeline
 # You have written your first all-reduce. Each row of the picture is a rank and time runs to the
 # right; each message is an arrow from its sender to its receiver, and grey is waiting. Point at a
 # bar to see which call it is, on which line of your file. You see rank 3 wait while ranks 1 and 2
-# are served: the whole program takes six messages, one after another.
+# are served: the whole program takes six messages, one after another. The black line runs along
+# them: it is the *critical path*, the chain of messages and computing that the whole time, the
+# *makespan*, is made of. *Exposed* communication is time in which a rank computes nothing.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Arrays.** The lower-case `send` takes any Python object and packs it up. For arrays there are
@@ -1008,6 +1010,7 @@ for axis, (title, factor) in zip(panels, KNOBS.items()):
                    {name: lines[name] for name in shown[:3]}, axis, title=title)  # fmt: skip
     axis.set_xticks(SIZES[1::3])
     axis.get_legend().set_visible(factor == 0.1)
+panels[0].set_ylim(top=2.0)  # room for the legend
 show(figure, "Three copies of the crossover plot for ring, recursive doubling, halving-doubling and double "
      "tree, with a tenth, once and ten times the latency: the pattern is the same and moves to the right "
      "in proportion to the latency.")  # fmt: skip
@@ -1114,7 +1117,7 @@ for axis, (name, joined) in zip(panels, GRAPHS.items()):
     for i, j in np.argwhere(np.triu(joined, 1)):
         axis.plot(spots[[i, j]].real, spots[[i, j]].imag, color="#57606a", linewidth=0.8)
     axis.plot(spots.real, spots.imag, "o", color="#57606a")
-    axis.set_title(f"{name}: degree {facts[name][0]}, diameter {facts[name][1]}", fontsize=9)
+    axis.set_title(f"{name}\ndegree {facts[name][0]}, diameter {facts[name][1]}", fontsize=9)
     axis.set_aspect("equal")
     axis.axis("off")
 show(figure, "Four graphs of 16 ranks drawn on circles: random, made of two shuffled rings; ring; wheel "

@@ -411,6 +411,16 @@ def test_a_scheme_that_another_covers_stays_visible_as_a_rim():
     assert widths[0] == widths[2]
 
 
+def test_crossover_widens_no_line_for_a_curve_without_a_formula():
+    from matplotlib.figure import Figure
+
+    sizes, times = [8.0, 64.0], [1e-6, 2e-6]
+    curves = {"halving_doubling": times, "tree": times}
+    ax = draw.crossover_axes(sizes, curves, {"halving_doubling": times}, Figure().add_subplot())
+    line, markers, _ = ax.get_lines()
+    assert (line.get_linewidth(), markers.get_markersize()) == (1.5, 5.5)
+
+
 def test_crossover_refuses_curves_of_another_length():
     with pytest.raises(ValueError, match=r"curves\['ring'\] has 1 values for 2 sizes"):
         draw.crossover_axes([8, 16], {"ring": [1.0]})
