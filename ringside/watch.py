@@ -7,8 +7,8 @@ at the main thread when the time is up and writes one line; rank 0 prints all of
     the run did not end within 30 s.
       rank 0  Recv(source=1, tag=0)  ring.py:14
       rank 1  Recv(source=0, tag=0)  ring.py:14
-      If it is only slow, give it a longer deadline. On simulated ranks `ringside run` says who
-      waits for whom.
+      If it is only slow, give it a longer deadline.
+      On simulated ranks `ringside run` says who waits for whom.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Watch:
             lines.append(f"rank {rank}  {where}")
         return [
             *lines,
-            "If it is only slow, give it a longer deadline. On simulated ranks `ringside run` says who",
-            "waits for whom.",
+            "If it is only slow, give it a longer deadline.",
+            "On simulated ranks `ringside run` says who waits for whom.",
         ]
 
 
