@@ -173,8 +173,10 @@ def run(
     if launch.site.scheduler == "none":
         try:
             meaning = _run_here(launch, say, printed)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(launch.scratch, ignore_errors=True)
+            if isinstance(error, KeyboardInterrupt):
+                say("stopped: the ranks are ended, and no run.json is written.")
             raise
         return _finish(awaited, awaited.here(meaning), say)
     awaited = replace(awaited, job_id=_submit(launch))

@@ -471,6 +471,18 @@ def test_launch_leaves_the_script_that_it_ran(folder: Path, ringside: Run) -> No
     assert record["module_sha256"] == json.loads(output)["run"]["module_sha256"]
 
 
+def test_ctrl_c_ends_the_ranks_of_this_machine_and_says_so(
+    folder: Path, ringside: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ringside.launch._run_here", interrupted)
+    status, _, errors = ringside("launch ring.py:all_reduce")
+    assert status == 130
+    assert "stopped: the ranks are ended, and no run.json is written." in errors
+
+
 @pytest.mark.mpi
 def test_a_sweep_leaves_a_table_and_the_run_of_the_most_ranks(folder: Path, ringside: Run) -> None:
     status, output, errors = ringside("launch ring.py:all_reduce --sweep --json -- --n 10 --n 20")

@@ -450,6 +450,7 @@ def test_a_measured_timeline_is_drawn_with_its_own_words():
 
     words = [e.text for e in parse(draw.timeline_svg(Measured())).iter(f"{SVG}text")]
     assert "measured time (ms)" in words
+    assert "0 messages" not in words  # nobody has counted those of the library's collectives
     assert (
         draw.timeline_axes(Measured(), Figure().add_subplot()).get_xlabel() == "measured time (ms)"
     )

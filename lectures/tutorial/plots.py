@@ -92,6 +92,7 @@ def draw_memory(ax: Axes, records: Records) -> None:
     every = sorted({k for runs in records.values() for k in runs})
     ax.set_xticks(every, [str(k) for k in every])
     ax.minorticks_off()
+    ax.margins(y=0.3)  # room for the legend
     ax.set_ylim(bottom=0)
     trained = any("losses" in run for runs in records.values() for run in runs.values())
     ax.set_title("weights, gradients, optimizer" if trained else "weights", loc="left")
@@ -104,6 +105,7 @@ def draw_losses(ax: Axes, records: Records) -> None:
         for style, (p, record) in zip(styles, sorted(records[name].items()), strict=False):
             ax.plot(record["losses"], style, color=colour, linewidth=1.4, label=f"{name}, {p}")
     ax.set(xlabel="step", ylabel="loss [nats a byte]")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_title("the same for every number of ranks", loc="left")
     ax.legend(frameon=False, fontsize=8, labelcolor=LIGHT.muted)
 

@@ -39,9 +39,10 @@ def _facts(timeline: Drawable) -> list[str]:
         f"makespan {format_time(timeline.makespan_s)}",
         f"{timeline.world_size} rank{'' if timeline.world_size == 1 else 's'}",
         f"{timeline.machine_name} machine",
-        f"{len(timeline.messages)} message{'' if len(timeline.messages) == 1 else 's'}",
-        format_bytes(total),
     ]
+    if timeline.messages:  # of a real run's collectives nobody sees the messages
+        num_messages = len(timeline.messages)
+        facts += [f"{num_messages} message{'' if num_messages == 1 else 's'}", format_bytes(total)]
     if blocked_calls(timeline):
         facts[0] = f"stands still at {format_time(timeline.makespan_s)}"
     if timeline.exposed_comm_s > 0:
