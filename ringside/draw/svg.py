@@ -40,7 +40,8 @@ def _facts(timeline: Drawable) -> list[str]:
         f"{timeline.world_size} rank{'' if timeline.world_size == 1 else 's'}",
         f"{timeline.machine_name} machine",
     ]
-    if timeline.messages:  # of a real run's collectives nobody sees the messages
+    # Of the collectives of a real run, which has a label of its own, nobody sees the messages.
+    if timeline.messages or not hasattr(timeline, "time_label"):
         num_messages = len(timeline.messages)
         facts += [f"{num_messages} message{'' if num_messages == 1 else 's'}", format_bytes(total)]
     if blocked_calls(timeline):
