@@ -175,14 +175,15 @@ class Timeline:
     def _back_over(self, message: EngineMessage, time: int, path: list[Span]) -> tuple[int, int]:
         """Add a message's way, and whatever held it up at a port; return where that began."""
         seen = {message}
+        has_left = True  # False: only its time at the sender's port held up the message after it
         while True:
             label = f"{message.nbytes} bytes from rank {message.source} to rank {message.dest}"
-            start = message.started
-            held = message.held_at_dest
-            if held is not None and held.done == message.arrived:
-                start = message.arrived  # it waited behind another message at the receiver's port
-            elif message.held_at_source is not None:
-                held = message.held_at_source
+            start, held = message.started, message.held_at_source
+            ahead = message.held_at_dest
+            if has_left and ahead is not None and ahead.done == message.arrived:
+                # It waited behind another message at the receiver's port.
+                start, held = message.arrived, ahead
+            has_left = held is not message.held_at_source
             path.append(Span(message.dest, start / PS, time / PS, "communication", label, ""))
             if held is None or held in seen:
                 rank = message.source if message.posted >= message.received else message.dest

@@ -278,6 +278,21 @@ def test_critical_path_explains_the_whole_makespan(p: int, textbook: Machine) ->
         assert before.end_s == pytest.approx(after.start_s)
 
 
+def test_critical_path_never_goes_back_in_time(textbook: Machine) -> None:
+    # Rank 1's message to 2 leaves its port early, and then queues at rank 2's behind that of rank
+    # 0; the message after it, to rank 3, waited for the port alone.
+    program = Program(4)
+    program.isend(0, 2, 9000)
+    program.isend(1, 2, 2000)
+    program.isend(1, 3, 30_000)
+    program.wait(2, program.irecv(2, 0), program.irecv(2, 1))
+    program.recv(3, 1)
+    timeline = replay(Trace(4, program.ops), textbook)
+    assert timeline.makespan_s == pytest.approx(33e-6)
+    path = [(span.start_s * 1e6, span.end_s * 1e6) for span in timeline.critical_path]
+    assert path == [pytest.approx((0, 2)), pytest.approx((2, 33))]
+
+
 def test_fractional_bandwidths_round_once_a_message(textbook: Machine) -> None:
     machine = textbook.with_(beta_s_per_byte=1 / 300e9)
     program = Program(2)
