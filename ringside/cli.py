@@ -6,6 +6,7 @@ Exit status 0: done; 1: the student's code failed; 2: asked wrongly, or this kit
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -260,11 +261,26 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as `head`, had enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # nothing more can be said
         return 0
-    except (RingsideError, OSError) as error:
+    except RingsideError as error:
         print(f"ringside: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"ringside: {_of_the_system(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
+        start = "\n" if sys.stderr.isatty() else ""  # the terminal's own ^C stands there
+        print(f"{start}ringside: stopped.", file=sys.stderr)
         return 130
+
+
+def _of_the_system(error: OSError) -> str:
+    """What this machine refused, and the way round where a folder can't be written."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    said = f"{os.fspath(error.filename)}: {error.strerror}."
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        said += " Is the folder not yours? Work in a copy of it (`cp -r`)."
+    return said
 
 
 def _unknown(asked: argparse.Namespace, unknown: Sequence[str]) -> str:

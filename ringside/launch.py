@@ -285,7 +285,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for number, grace_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
         if process.poll() is None:
             os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            # A second Ctrl-C meanwhile: no more patience, but nothing is left running.
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.wait(grace_s)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import cli, cli_grade, gradebook, pipeline, scratch
+from autograder import cli, cli_grade, gradebook, pipeline, scratch, verify
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.demo.show import CONFIG
@@ -456,3 +456,19 @@ def test_whoever_joins_a_run_removes_its_folder_when_the_others_are_dead(
     second.communicate("")
     assert not folder.exists()
     assert not scratch.join(folder)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("verify", "stopped"), ("grade", "stopped; what was graded is kept")],
+)
+def test_ctrl_c_stops_a_command_in_one_line(
+    command: str, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "main", stops)
+    monkeypatch.setattr(cli_grade, "grade", stops)
+    assert cli.main([command, NAME, "folder"]) == 130
+    assert capsys.readouterr().err == f"autograder: {says}.\n"
