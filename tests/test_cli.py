@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
@@ -15,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import cli, notebook
+from ringside import cli, launch, notebook, nursery
 from ringside.replay import replay
 from ringside.trace import Trace
 
@@ -617,6 +620,99 @@ def test_handin_refuses_a_module_that_is_no_python(folder: Path, ringside: Run) 
     status, _, errors = ringside("handin")
     assert status == 2
     assert "ring.py:1 is not Python" in errors
+
+
+@pytest.mark.parametrize("where", ["file", "cell"])
+def test_a_byte_order_mark_is_no_part_of_a_module(folder: Path, ringside: Run, where: str) -> None:
+    source = RING.lstrip()
+    marks = {"file": "", "cell": "", where: "\ufeff"}
+    content = book(f"%%writefile ring.py\n{marks['cell']}{source}")
+    (folder / "a00_ring.ipynb").write_text(json.dumps(content))
+    (folder / "ring.py").write_text(marks["file"] + source, encoding="utf-8")
+    digest = notebook.module_sha256((folder / "ring.py").read_bytes())
+    (folder / "run.json").write_text(json.dumps({"module": "ring", "module_sha256": digest}))
+    assert notebook.differences(folder) == []
+    status, output, errors = ringside("handin --dry-run")
+    assert (status, errors) == (0, "")
+    assert "notice" not in output
+
+
+def test_a_file_that_is_not_utf8_is_named_with_its_line(folder: Path, ringside: Run) -> None:
+    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "ring.py").write_bytes(b"x = 1\r\n# caf\xe9\r\n")
+    for line in ("check ring", "handin --from-files"):
+        status, _, errors = ringside(line)
+        assert status == 2
+        assert errors.startswith("ringside: ring.py:2 is not UTF-8 text: let your editor")
+
+
+# -- what stops a command -----------------------------------------------------------------------
+
+
+def test_ctrl_c_says_that_it_stopped(ringside: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stops(asked: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_check", stops)
+    assert ringside("check") == (130, "", "ringside: stopped.\n")
+
+
+def test_a_second_ctrl_c_while_ranks_are_ended_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deaf = "trap '' TERM; echo; read -r forever"
+    with subprocess.Popen(
+        ["bash", "-c", deaf],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        wait = process.wait
+        impatient = iter([KeyboardInterrupt()])
+
+        def waits(timeout: float | None = None) -> int:
+            for interrupt in impatient:
+                raise interrupt
+            return wait(timeout)
+
+        monkeypatch.setattr(process, "wait", waits)
+        launch._end(process)
+        assert process.poll() == -signal.SIGKILL
+
+
+def test_a_second_ctrl_c_at_the_end_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impatient:
+        def close(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(nursery, "_idle", {os.getpid(): Impatient()})
+    nursery._close_idle()
+    assert nursery._idle == {}
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_the_cure(
+    ringside: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(asked: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system", "a00_ring.zip.new")
+
+    monkeypatch.setattr(cli, "_handin", refused)
+    status, _, errors = ringside("handin")
+    assert status == 2
+    assert errors == (
+        "ringside: a00_ring.zip.new: Read-only file system. Is the folder not yours? "
+        "Work in a copy of it (`cp -r`).\n"
+    )
+
+
+def test_points_are_told_where_no_timeline_can_be_left(folder: Path, ringside: Run) -> None:
+    (folder / ".ringside").write_text("a file where the folder should be\n")
+    status, output, errors = ringside("check ring")
+    assert (status, errors) == (1, "")
+    assert output.startswith("ring: 60 of 100 public points\n")
+    assert "timeline" not in output
 
 
 # -- doctor and the notebook --------------------------------------------------------------------
