@@ -19,6 +19,7 @@ import nbformat
 import pytest
 
 from autograder import cli, cli_grade, gradebook, pipeline, scratch, verify
+from autograder.__main__ import run
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.demo.show import CONFIG
@@ -472,3 +473,14 @@ def test_ctrl_c_stops_a_command_in_one_line(
     monkeypatch.setattr(cli_grade, "grade", stops)
     assert cli.main([command, NAME, "folder"]) == 130
     assert capsys.readouterr().err == f"autograder: {says}.\n"
+
+
+def test_ctrl_c_while_it_is_imported_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        @staticmethod
+        def find_spec(*_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "autograder.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    assert run() == 130
