@@ -9,6 +9,7 @@ import argparse
 import errno
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -240,7 +241,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if words is None else words)
     cut = given.index("--") if "--" in given else len(given)
     asked, unknown = build_parser().parse_known_args(given[:cut])
-    asked.words = given[cut + 1 :]
+    asked.given, asked.words = given[:cut], given[cut + 1 :]
     if unknown:
         print(f"ringside {asked.command}: {_unknown(asked, unknown)}", file=sys.stderr)
         return 2
@@ -306,7 +307,7 @@ def _sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
     if not found:
         return True
     if not (asked.from_notebook or asked.from_files):
-        command = " ".join(["ringside", asked.command, *modules])
+        command = shlex.join(["ringside", *asked.given])
         print(notebook.refusal(found, command), file=sys.stderr)
         return False
     done = notebook.write_files(found) if asked.from_notebook else notebook.write_cells(found)

@@ -362,6 +362,8 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     assert "ring.py: the file and its cell in a00_ring.ipynb differ" in errors
     assert "ringside check ring --from-notebook" in errors
     assert "ringside check ring --from-files" in errors
+    status, _, errors = ringside(f"handin --zip --folder '{folder}/../a00_ring'")
+    assert f"ringside handin --zip --folder {folder}/../a00_ring --from-files " in errors
     status, _, _ = ringside("check ring --from-files")
     assert status == 1
     [cell] = notebook.module_cells(path)
