@@ -10,6 +10,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -659,29 +660,32 @@ def test_ctrl_c_says_that_it_stopped(ringside: Run, monkeypatch: pytest.MonkeyPa
     assert ringside("check") == (130, "", "ringside: stopped.\n")
 
 
-def test_a_second_ctrl_c_while_ranks_are_ended_leaves_none(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_ranks_that_are_deaf_to_sigterm_are_ended(
+    interrupted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deaf = "trap '' TERM; echo; read -r forever"
+    sleep = time.sleep
+    second = iter([KeyboardInterrupt()] if interrupted else [])
+
+    def sleeps(seconds: float) -> None:
+        for ctrl_c in second:
+            raise ctrl_c
+        sleep(seconds)
+
+    monkeypatch.setattr("ringside.launch.time.sleep", sleeps)
+    monkeypatch.setattr(launch, "_PATIENCE_S", 60.0 if interrupted else 0.2)
+    # The script ends at once, the "rank" that it started reads on.
+    script = "(trap '' TERM; echo; read -r forever <&3) & wait"
     with subprocess.Popen(
-        ["bash", "-c", deaf],
+        ["bash", "-c", f"exec 3<&0; {script}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as process:
-        assert process.stdout
-        process.stdout.readline()
-        wait = process.wait
-        impatient = iter([KeyboardInterrupt()])
-
-        def waits(timeout: float | None = None) -> int:
-            for interrupt in impatient:
-                raise interrupt
-            return wait(timeout)
-
-        monkeypatch.setattr(process, "wait", waits)
+        assert process.stdout and process.stdout.readline() == b"\n"
         launch._end(process)
-        assert process.poll() == -signal.SIGKILL
+        assert process.stdout.read() == b""  # nobody holds it any more
+        assert process.poll() == -signal.SIGTERM or interrupted
 
 
 def test_a_second_ctrl_c_at_the_end_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
