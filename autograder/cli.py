@@ -43,30 +43,39 @@ FAULTS = (
     pipeline.PathError,
     OSError,
 )
+OWN_LINES = (["verify"], ["lectures"])  # commands that read their own options
+KEEPS = ("grade", "report", "regrade", "export")  # commands whose results are in the store
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # These two have command lines of their own.
-    if arguments[:1] == ["verify"]:
-        from autograder import verify
-
-        return int(verify.main(arguments[1:]))
-    if arguments[:1] == ["lectures"]:
-        from ringside.lectures.__main__ import main as lectures
-
-        return lectures(arguments[1:] or ["build"])
-    options = parser().parse_args(arguments)
-    action: Callable[[argparse.Namespace], int] = options.action
     try:
-        return action(options)
+        return _command_of_its_own(arguments) if arguments[:1] in OWN_LINES else _run(arguments)
     except FAULTS as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("autograder: stopped; what was graded is kept.", file=sys.stderr)
+        kept = "; what was graded is kept" if arguments[0] in KEEPS else ""
+        start = "\n" if sys.stderr.isatty() else ""  # after ^C and what shows the progress
+        print(f"{start}autograder: stopped{kept}.", file=sys.stderr)
         return 130
+
+
+def _run(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    action: Callable[[argparse.Namespace], int] = options.action
+    return action(options)
+
+
+def _command_of_its_own(arguments: list[str]) -> int:
+    if arguments[0] == "verify":
+        from autograder import verify
+
+        return int(verify.main(arguments[1:]))
+    from ringside.lectures.__main__ import main as lectures
+
+    return lectures(arguments[1:] or ["build"])
 
 
 def parser() -> argparse.ArgumentParser:

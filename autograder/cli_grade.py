@@ -206,7 +206,7 @@ def _status(outcomes: Sequence[Outcome]) -> int:
         _say(each.student, each.status, " ".join(each.message.split()))
     for each in outcomes:
         if each.empty:
-            _say(each.student, each.empty)
+            _say(each.student, " ".join([each.empty, *(note[:200] for note in each.notes[:3])]))
         for flag in each.flags:
             _say(each.student, "flagged", flag)
     return 2 if bad else 0

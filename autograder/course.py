@@ -6,10 +6,10 @@ root/build/source/<assignment>/          nbgrader's instructor version, generate
 root/build/{submitted,autograded,feedback}/<student>/<assignment>/
 root/build/receipts/<assignment>.csv     when each submission arrived, by our clock
 root/build/extensions.csv                who has more time: student, assignment, days
-root/build/results/                      graded results, by hash
 root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
-root/course_secret.txt                   seeds the hidden inputs; not in git
+kit/build/results/                       graded results, by hash (RINGSIDE_RESULTS: elsewhere)
+kit/course_secret.txt                    seeds the hidden inputs; not in git
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Course:
 
     @property
     def results(self) -> Path:
-        """The store of results belongs to the kit: the same work is graded once."""
-        return self.kit / "build" / "results"
+        """The store belongs to the kit: the same work is graded once; RINGSIDE_RESULTS moves it."""
+        return Path(os.environ.get("RINGSIDE_RESULTS") or self.kit / "build" / "results")
 
     def solution(self, assignment: str) -> Path:
         return self.kit / "solutions" / assignment

@@ -122,8 +122,8 @@ class GradingArray:
         cpus = self.cores or job.ranks_per_node * job.number("cpus_per_rank")
         log = "local.log" if job.local else "%A_%a.log"  # the numbers of the array and the task
         values = jobscript.service_values(job, cpus, 1)
-        # A job starts from a clean environment; these two say where the course is.
-        for name in ("RINGSIDE_KIT", "RINGSIDE_COURSE"):
+        # A job starts from a clean environment; these say where the course is.
+        for name in ("RINGSIDE_KIT", "RINGSIDE_COURSE", "RINGSIDE_RESULTS"):
             if name in os.environ:
                 values["exports"].append(f"{name}={Path(os.environ[name]).resolve()}")
         words = [*(["--trust-submissions"] if self.trusted else []), *self.words]

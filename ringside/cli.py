@@ -6,8 +6,10 @@ Exit status 0: done; 1: the student's code failed; 2: asked wrongly, or this kit
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -243,7 +245,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if words is None else words)
     cut = given.index("--") if "--" in given else len(given)
     asked, unknown = build_parser().parse_known_args(given[:cut])
-    asked.words = given[cut + 1 :]
+    asked.given, asked.words = given[:cut], given[cut + 1 :]
     if unknown:
         print(f"ringside {asked.command}: {_unknown(asked, unknown)}", file=sys.stderr)
         return 2
@@ -264,11 +266,26 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as `head`, had enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # nothing more can be said
         return 0
-    except (RingsideError, OSError) as error:
+    except RingsideError as error:
         print(f"ringside: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"ringside: {_of_the_system(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
+        start = "\n" if sys.stderr.isatty() else ""  # the terminal's own ^C stands there
+        print(f"{start}ringside: stopped.", file=sys.stderr)
         return 130
+
+
+def _of_the_system(error: OSError) -> str:
+    """What this machine refused, and the way round where a folder can't be written."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    said = f"{os.fspath(error.filename)}: {error.strerror}."
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        said += " Is the folder not yours? Work in a copy of it (`cp -r`)."
+    return said
 
 
 def _unknown(asked: argparse.Namespace, unknown: Sequence[str]) -> str:
@@ -299,7 +316,7 @@ def _sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
     if not found:
         return True
     if not (asked.from_notebook or asked.from_files):
-        command = " ".join(["ringside", asked.command, *modules])
+        command = shlex.join(["ringside", *asked.given])
         print(notebook.refusal(found, command), file=sys.stderr)
         return False
     done = notebook.write_files(found) if asked.from_notebook else notebook.write_cells(found)

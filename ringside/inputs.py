@@ -4,6 +4,7 @@
 ``(comm, vector(11, "float64", r, seed=0))``. Parameters are filled by their names::
 
     x                 vector(n, dtype, rank, seed)
+    first, second     that, and the one of the next seed: of a function that calls twice in a row
     shard             this rank's part of the vector of rank 0, cut as numpy.array_split cuts
     n, dtype, seed    the vector's, as given after the --
     any other name    --name VALUE after the --, else the parameter's default
@@ -61,6 +62,7 @@ class Options:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
+_VECTORS = {"x": 0, "first": 0, "second": 1}  # what is added to the seed
 _OWN = ("n", "dtype", "seed")  # options that have a value whether or not they are given
 
 
@@ -184,8 +186,8 @@ def _given(path: Path, function: str, options: Options) -> list[str]:
 def _value(name: str, function: str, world_size: int, rank: int, options: Options) -> Any:
     if name in options.others:
         return options.others[name]
-    if name == "x":
-        return vector(options.n, options.dtype, rank, options.seed)
+    if name in _VECTORS:
+        return vector(options.n, options.dtype, rank, options.seed + _VECTORS[name])
     if name == "shard":
         whole = vector(options.n, options.dtype, 0, options.seed)
         return np.array_split(whole, world_size)[rank].copy()

@@ -17,6 +17,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 LENGTHS = (1_000, 100_000, 1_000_000)  # from the latency's share of the time to the bandwidth's
+
+_PATIENCE_S = 5.0  # with ranks that are to end
 
 
 @dataclass(frozen=True)
@@ -284,12 +287,22 @@ def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a script and its launcher, which gets the time to end its ranks."""
-    for number, grace_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
-        if process.poll() is None:
+    """End a script and its launcher, which gets the time to end its ranks; then what is left.
+
+    The script may be gone before its launcher, whose ranks may be deaf to SIGTERM: it is their
+    group that must be empty. A second Ctrl-C meanwhile ends the patience, and leaves nothing.
+    """
+    if process.poll() is not None:
+        return
+    # Where nobody collects the dead (a container without an init), the group is never empty.
+    for number, patience_s in ((signal.SIGTERM, _PATIENCE_S), (signal.SIGKILL, 0.5)):
+        deadline_s = time.monotonic() + patience_s
+        with contextlib.suppress(ProcessLookupError, KeyboardInterrupt):
             os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(grace_s)
+            while time.monotonic() < deadline_s:
+                process.poll()
+                os.killpg(process.pid, 0)  # raises once nobody is left
+                time.sleep(0.02)
 
 
 def options_of(words: Sequence[str]) -> tuple[list[int], str, list[str]]:

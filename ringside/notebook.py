@@ -6,6 +6,7 @@ edits only one of the two is told, and can copy either way.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -55,8 +56,9 @@ def module_sha256(source: bytes) -> str:
     """The name of a module's exact content, however its lines and its last line end.
 
     A notebook's cell has no line end after its last line, and the file written from it has one.
+    A byte order mark, which a file may begin with, never gets into a cell.
     """
-    lines = source.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
+    lines = source.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
     return hashlib.sha256(lines).hexdigest()
 
 
@@ -87,7 +89,7 @@ def _module_cells(path: Path, content: dict[str, Any]) -> Iterator[ModuleCell]:
         first, _, rest = _source(cell).partition("\n")
         match = _WRITEFILE.match(first)
         if match:
-            yield ModuleCell(path, index, match[1], rest)
+            yield ModuleCell(path, index, match[1], rest.removeprefix("\ufeff"))
 
 
 def _source(cell: dict[str, Any]) -> str:
@@ -117,10 +119,23 @@ def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
             if modules and Path(cell.module).stem not in modules:
                 continue
             path = folder / cell.module
-            file = path.read_text(encoding="utf-8") if path.is_file() else None
+            file = _text(path) if path.is_file() else None
             if file is None or not cell.agrees_with(file):
                 found.append(Difference(cell, file))
     return found
+
+
+def _text(path: Path) -> str:
+    """A module's text. The byte order mark that some editors put first is no part of it."""
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise NotebookError(
+            f"{path.name}:{line} is not UTF-8 text: let your editor save the file as UTF-8."
+        ) from None
+    return text.replace("\r\n", "\n")
 
 
 def refusal(found: Sequence[Difference], command: str) -> str:

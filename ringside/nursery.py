@@ -7,6 +7,7 @@ have the same: a second run in a notebook finds numpy, and torch if it was used,
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import selectors
@@ -170,7 +171,8 @@ def give_back(nursery: Nursery) -> None:
 def _close_idle() -> None:
     nursery = _idle.pop(os.getpid(), None)
     if nursery is not None:
-        nursery.close()
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C: it ends without us, too
+            nursery.close()
 
 
 def _line(command: dict[str, Any]) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.errors import RingsideError
+from ringside.trace import write_atomically
 
 TESTS = "test_public.py"
 TIMELINES = ".ringside"
@@ -175,8 +176,11 @@ def _leave_timeline(folder: Path, module: str, record: dict[str, Any]) -> Path |
     if not svg:
         return None
     path = folder / TIMELINES / f"{module}.html"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"<!doctype html>\n<meta charset='utf-8'>\n<title>{module}</title>\n{svg}\n")
+    page = f"<!doctype html>\n<meta charset='utf-8'>\n<title>{module}</title>\n{svg}\n"
+    try:
+        write_atomically(path, page.encode())
+    except OSError:  # a folder that can't be written: the points matter more than the picture
+        return None
     return path
 
 

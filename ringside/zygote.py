@@ -36,6 +36,11 @@ def main(fd: int) -> None:
     """Serve commands on the socket ``fd`` until it closes."""
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # who started it has gone
+        _serve(control)
+
+
+def _serve(control: socket.socket) -> None:
     _preload([])
     prepare()
     rehearse()

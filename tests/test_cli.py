@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import cli, notebook
+from ringside import cli, launch, notebook, nursery
 from ringside.replay import replay
 from ringside.trace import Trace
 
@@ -359,6 +363,8 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     assert "ring.py: the file and its cell in a00_ring.ipynb differ" in errors
     assert "ringside check ring --from-notebook" in errors
     assert "ringside check ring --from-files" in errors
+    status, _, errors = ringside(f"handin --zip --folder '{folder}/../a00_ring'")
+    assert f"ringside handin --zip --folder {folder}/../a00_ring --from-files " in errors
     status, _, _ = ringside("check ring --from-files")
     assert status == 1
     [cell] = notebook.module_cells(path)
@@ -637,6 +643,102 @@ def test_handin_refuses_a_module_that_is_no_python(folder: Path, ringside: Run) 
     status, _, errors = ringside("handin")
     assert status == 2
     assert "ring.py:1 is not Python" in errors
+
+
+@pytest.mark.parametrize("where", ["file", "cell"])
+def test_a_byte_order_mark_is_no_part_of_a_module(folder: Path, ringside: Run, where: str) -> None:
+    source = RING.lstrip()
+    marks = {"file": "", "cell": "", where: "\ufeff"}
+    content = book(f"%%writefile ring.py\n{marks['cell']}{source}")
+    (folder / "a00_ring.ipynb").write_text(json.dumps(content))
+    (folder / "ring.py").write_text(marks["file"] + source, encoding="utf-8")
+    digest = notebook.module_sha256((folder / "ring.py").read_bytes())
+    (folder / "run.json").write_text(json.dumps({"module": "ring", "module_sha256": digest}))
+    assert notebook.differences(folder) == []
+    status, output, errors = ringside("handin --dry-run")
+    assert (status, errors) == (0, "")
+    assert "notice" not in output
+
+
+def test_a_file_that_is_not_utf8_is_named_with_its_line(folder: Path, ringside: Run) -> None:
+    (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "ring.py").write_bytes(b"x = 1\r\n# caf\xe9\r\n")
+    for line in ("check ring", "handin --from-files"):
+        status, _, errors = ringside(line)
+        assert status == 2
+        assert errors.startswith("ringside: ring.py:2 is not UTF-8 text: let your editor")
+
+
+# -- what stops a command -----------------------------------------------------------------------
+
+
+def test_ctrl_c_says_that_it_stopped(ringside: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stops(asked: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_check", stops)
+    assert ringside("check") == (130, "", "ringside: stopped.\n")
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_ranks_that_are_deaf_to_sigterm_are_ended(
+    interrupted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = time.sleep
+    second = iter([KeyboardInterrupt()] if interrupted else [])
+
+    def sleeps(seconds: float) -> None:
+        for ctrl_c in second:
+            raise ctrl_c
+        sleep(seconds)
+
+    monkeypatch.setattr("ringside.launch.time.sleep", sleeps)
+    monkeypatch.setattr(launch, "_PATIENCE_S", 60.0 if interrupted else 0.2)
+    # The script ends at once, the "rank" that it started reads on.
+    script = "(trap '' TERM; echo; read -r forever <&3) & wait"
+    with subprocess.Popen(
+        ["bash", "-c", f"exec 3<&0; {script}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout and process.stdout.readline() == b"\n"
+        launch._end(process)
+        assert process.stdout.read() == b""  # nobody holds it any more
+        assert process.poll() == -signal.SIGTERM or interrupted
+
+
+def test_a_second_ctrl_c_at_the_end_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impatient:
+        def close(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(nursery, "_idle", {os.getpid(): Impatient()})
+    nursery._close_idle()
+    assert nursery._idle == {}
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_the_cure(
+    ringside: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(asked: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system", "a00_ring.zip.new")
+
+    monkeypatch.setattr(cli, "_handin", refused)
+    status, _, errors = ringside("handin")
+    assert status == 2
+    assert errors == (
+        "ringside: a00_ring.zip.new: Read-only file system. Is the folder not yours? "
+        "Work in a copy of it (`cp -r`).\n"
+    )
+
+
+def test_points_are_told_where_no_timeline_can_be_left(folder: Path, ringside: Run) -> None:
+    (folder / ".ringside").write_text("a file where the folder should be\n")
+    status, output, errors = ringside("check ring")
+    assert (status, errors) == (1, "")
+    assert output.startswith("ring: 60 of 100 public points\n")
+    assert "timeline" not in output
 
 
 # -- doctor and the notebook --------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 from ringside import examples
 from ringside.errors import TargetError
-from ringside.inputs import Options, arguments_of_rank, parse_options
+from ringside.inputs import Options, arguments_of_rank, parse_options, vector
 
 SOLUTIONS = Path(__file__).parents[1] / "solutions"
 WITH_EXAMPLES = sorted(path.parent.name for path in SOLUTIONS.glob("*/examples.py"))
@@ -29,6 +29,15 @@ def test_a_parameter_with_a_default_is_given_when_it_was_asked_for(tmp_path, opt
     x, *rest = arguments_of_rank(path, "f", 2, 0, options)
     assert len(x) == options.n and x.dtype == options.dtype
     assert rest == given
+
+
+def test_a_function_that_calls_twice_gets_two_vectors(tmp_path):
+    path = tmp_path / "trials.py"
+    path.write_text("def twice(group, first, second):\n    pass\n")
+    first, second = arguments_of_rank(path, "twice", 2, 1, Options(n=9, dtype="int64"))
+    assert first.tolist() == vector(9, "int64", rank=1).tolist()
+    assert (second.shape, second.dtype) == (first.shape, first.dtype)
+    assert (first != second).any()
 
 
 EXAMPLES = """

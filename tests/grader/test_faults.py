@@ -18,7 +18,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import cli, cli_grade, gradebook, pipeline, scratch
+from autograder import cli, cli_grade, gradebook, pipeline, scratch, verify
+from autograder.__main__ import run
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.demo.show import CONFIG
@@ -456,3 +457,30 @@ def test_whoever_joins_a_run_removes_its_folder_when_the_others_are_dead(
     second.communicate("")
     assert not folder.exists()
     assert not scratch.join(folder)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("verify", "stopped"), ("grade", "stopped; what was graded is kept")],
+)
+def test_ctrl_c_stops_a_command_in_one_line(
+    command: str, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "main", stops)
+    monkeypatch.setattr(cli_grade, "grade", stops)
+    assert cli.main([command, NAME, "folder"]) == 130
+    assert capsys.readouterr().err == f"autograder: {says}.\n"
+
+
+def test_ctrl_c_while_it_is_imported_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        @staticmethod
+        def find_spec(*_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "autograder.cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    assert run() == 130

@@ -357,11 +357,14 @@ def test_a_courses_secret_is_not_written_into_a_script(
 ) -> None:
     monkeypatch.setenv("RINGSIDE_COURSE_SECRET", "hush")
     monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path))
+    monkeypatch.setenv("RINGSIDE_RESULTS", str(tmp_path / "results"))
+    assert Course.here().results == tmp_path / "results"
     made = array(tmp_path)
     with pytest.raises(ArrayError, match=r"write it into course_secret\.txt"):
         made.run(print)
     assert "hush" not in made.script()
     assert f"export RINGSIDE_COURSE={tmp_path}\n" in made.script()
+    assert f"export RINGSIDE_RESULTS={tmp_path}/results\n" in made.script()
     assert "--array=0-2%8\n" in made.script()
     monkeypatch.delenv("RINGSIDE_COURSE_SECRET")
     with pytest.raises(ArrayError, match="every node has a /tmp of its own"):

@@ -130,7 +130,10 @@ def test_a_tree_without_the_assignment_and_a_folder_without_a_module_are_told(
     (tmp_path / "gus").mkdir()
     (tmp_path / "gus" / "notes.txt").write_text("one.py")
     assert cli.main(["grade", NAME, str(tmp_path / "gus")]) == 0
-    assert "gus: None of the modules is in what was handed in." in capsys.readouterr().err
+    assert "gus: None of the modules is in what was handed in.\n" in capsys.readouterr().err
+    (tmp_path / "gus" / "one.py").write_bytes(b"# caf\xe9\n")
+    assert cli.main(["grade", NAME, str(tmp_path / "gus")]) == 0
+    assert "handed in. one.py is not UTF-8 text: it counts as not" in capsys.readouterr().err
 
 
 def test_what_cannot_be_graded_is_told_and_the_others_are_graded(
