@@ -22,7 +22,7 @@ from autograder.course import Course
 from autograder.imports import imported
 from autograder.sandbox import Tier
 
-from .conftest import NAME, solved, toy_grader
+from .conftest import KIT, NAME, solved, toy_grader
 
 Notebook = Callable[..., nbformat.NotebookNode]
 
@@ -351,3 +351,14 @@ def test_the_hash_covers_all_of_our_code_that_grades(tmp_path: Path) -> None:
     used = {Path(name).relative_to(kit).as_posix() for name in answer.stdout.split()}
     plans_only = {"autograder/assignment.py", "autograder/course.py"}
     assert used - plans_only <= set(cache.KIT_CODE)
+
+
+def test_results_may_lie_elsewhere_than_in_the_kit(tmp_path: Path) -> None:
+    program = "from autograder.course import Course; print(Course.here().results)"
+    for results, expected in ((tmp_path / "store", tmp_path / "store"), ("", "build/results")):
+        environment = {**os.environ, "PYTHONPATH": str(KIT), "RINGSIDE_RESULTS": str(results)}
+        answer = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        assert answer.stdout.strip().endswith(str(expected)), answer.stdout
