@@ -65,8 +65,7 @@ class Outcome:
             return f"{self.status}: {self.message}"
         record = self.record
         hosts = ", ".join(dict.fromkeys(record["hosts"]))
-        ranks = "1 rank" if record["world_size"] == 1 else f"{record['world_size']} ranks"
-        lines = [f"{record['target']} on {ranks} of {hosts}"]
+        lines = [f"{record['target']} on {sweep.some(record['world_size'], 'rank')} of {hosts}"]
         for entry in record["measurements"]:
             lines.append(
                 f"  n = {entry['n']:>9,}  {format_bytes(entry['nbytes']):>9}  "

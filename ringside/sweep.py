@@ -81,7 +81,7 @@ def as_text(rows: Sequence[Row]) -> str:
         length = f"n = {row['n']:>9,}  " if row["n"] is not None else ""
         speedup = f"speedup {row['speedup']:.2f}" if row["speedup"] is not None else ""
         lines.append(
-            f"  {_some(row['ranks'], 'rank'):>9} on {_some(row['nodes'], 'node')}  {length}"
+            f"  {some(row['ranks'], 'rank'):>9} on {some(row['nodes'], 'node')}  {length}"
             f"{format_time(row['time_s']):>9}  {speedup}"
         )
     lines.append("  speedup: the time on the fewest ranks over the time on so many")
@@ -93,7 +93,8 @@ def as_text(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _some(number: int, noun: str) -> str:
+def some(number: int, noun: str) -> str:
+    """So many of something, in words."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

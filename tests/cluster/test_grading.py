@@ -157,8 +157,7 @@ def test_without_fallback_a_loss_is_reported_and_is_no_zero(scenes: Scenes) -> N
     assert students["cleo"]["status"] == "graded"
     assert students["anna"]["status"] == students["ben"]["status"] == "grader_error"
     assert "out of memory (FAILED 0:9). Its log ends" in students["anna"]["message"]
-    failed = r"on node[34]: The grader failed\. one: OSError: No space"
-    assert re.search(failed, students["ben"]["message"]), students["ben"]["message"]
+    assert "on node3: The grader failed. one: OSError: No space" in students["ben"]["message"]
     assert "anna: grader_error: The cluster did not grade it: task" in said
 
 
