@@ -47,6 +47,7 @@ from autograder.grading_array import (
 )
 from autograder.pipeline import Session, Submission
 from ringside import slurm, slurm_array
+from ringside.draw.units import format_count
 from ringside.sites import Site, Value
 from ringside.slurm import SlurmError
 from ringside.trace import write_atomically
@@ -219,8 +220,8 @@ class ClusterClass:
         self._note(array, job_id)
         count, tasks = len(array.submissions), len(array.task_numbers)
         self.say(
-            f"job {job_id}: {count} submission{'s' * (count > 1)} in {tasks} "
-            f"task{'s' * (tasks > 1)}, submitted to {self.site.name}"
+            f"job {job_id}: {format_count(count, 'submission')} in {format_count(tasks, 'task')}, "
+            f"submitted to {self.site.name}"
         )
         return array, job_id
 

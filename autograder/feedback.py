@@ -22,6 +22,7 @@ from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.cluster_run import RunCheck
 from autograder.outcome import Outcome, clamp
 from autograder.rebuild import plain_text
+from ringside.draw.units import format_count
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_TEXT = 4_000
@@ -427,7 +428,7 @@ def duration(seconds: float) -> str:
     """`duration(93784)` is "1 day 2 h 3 min"."""
     minutes = int(seconds // 60)
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
-    parts = [f"{days} day{'s' if days > 1 else ''}"] if days else []
+    parts = [format_count(days, "day")] if days else []
     parts += [f"{hours} h"] if hours else []
     return " ".join([*parts, f"{minutes} min"])
 

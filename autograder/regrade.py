@@ -32,6 +32,7 @@ from autograder.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course import Course
 from autograder.graded import Part, Record
 from autograder.outcome import Outcome
+from ringside.draw.units import format_count
 
 __all__ = ["Change", "Differences", "add_command", "compare", "regrade", "write"]
 
@@ -99,7 +100,7 @@ def regrade(options: argparse.Namespace) -> int:
             print("autograder: the gradebook stays as it is.", file=sys.stderr)
             return 1
         write(plan, found.students(), course)
-        screen.print(f"Written for {_counted(len(found.students()), 'student')}.")
+        screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
     for outcome in found.failed:
         name = report.printable(outcome.student)
         print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
@@ -170,7 +171,7 @@ def show(screen: Console, plan: Assignment, found: Differences) -> None:
     if found.changes:
         screen.print(_table(plan, found.changes))
     counts = [
-        _counted(len(found.students()), "student") + " with other points",
+        format_count(len(found.students()), "student") + " with other points",
         f"{len(found.same)} as before",
     ]
     if found.new:
@@ -202,16 +203,12 @@ def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
     return table
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _asked(screen: Console, students: int) -> bool:
     """Whether a person says yes; nobody there says no."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
         return False
-    question = f"Write the gradebook for {_counted(students, 'student')}?"
+    question = f"Write the gradebook for {format_count(students, 'student')}?"
     return bool(Confirm.ask(question, console=screen, default=False))
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ringside.draw.units import format_count
 from ringside.errors import DeadlineError, DeadlockError, RankError
 from ringside.machine import Machine
 from ringside.replay import replay
@@ -147,7 +148,7 @@ class Call(Case):
         return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
 
     def __str__(self) -> str:
-        places = f"{self.world_size} {self.place}{'' if self.world_size == 1 else 's'}"
+        places = format_count(self.world_size, self.place)
         return f"{self.function} on {places}, {self.about}"
 
 

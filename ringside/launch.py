@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from ringside import inputs, jobscript, outcome, slurm, sweep
+from ringside import inputs, jobscript, outcome, slurm
+from ringside.draw.units import format_count
 from ringside.errors import TargetError
 from ringside.jobscript import Job, LaunchError, mpiexec
 from ringside.outcome import Awaited, Outcome
@@ -262,7 +263,7 @@ def _submit(launch: Launch) -> str:
 
 def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None) -> str:
     deadline_s = float(str(launch.settings["deadline_s"]))
-    ranks = sweep.some(launch.world_size, "rank")
+    ranks = format_count(launch.world_size, "rank")
     if launch.sweep:
         sizes = ", ".join(map(str, jobscript.sizes(launch.job)))
         ranks = f"{sizes} rank{'' if sizes == '1' else 's'} one after the other"

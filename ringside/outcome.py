@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import sweep
-from ringside.draw.units import format_bytes, format_time
+from ringside.draw.units import format_bytes, format_count, format_time
 from ringside.endings import Ended
 from ringside.trace import write_atomically
 
@@ -65,7 +65,7 @@ class Outcome:
             return f"{self.status}: {self.message}"
         record = self.record
         hosts = ", ".join(dict.fromkeys(record["hosts"]))
-        lines = [f"{record['target']} on {sweep.some(record['world_size'], 'rank')} of {hosts}"]
+        lines = [f"{record['target']} on {format_count(record['world_size'], 'rank')} of {hosts}"]
         for entry in record["measurements"]:
             lines.append(
                 f"  n = {entry['n']:>9,}  {format_bytes(entry['nbytes']):>9}  "

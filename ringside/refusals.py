@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ringside.draw.units import format_count
 from ringside.endings import Look
 
 # Why a job waits: Slurm's words, and what they mean for a student. The first that fits is taken.
@@ -77,8 +78,8 @@ def never_starts(look: Look, partition_cores: Sequence[int]) -> tuple[str, str] 
     most = sum(sorted(partition_cores)[-look.num_nodes :]) if look.num_nodes else 0
     if most and look.num_cores > most:
         meaning = (
-            f"it asks for {look.num_cores} cores on {look.num_nodes} node"
-            f"{'' if look.num_nodes == 1 else 's'}, and {most} is all that partition "
+            f"it asks for {look.num_cores} cores on {format_count(look.num_nodes, 'node')}, and "
+            f"{most} is all that partition "
             f"{look.partition} has on so many: --set ranks_per_node=..., cpus_per_rank=... or "
             "cpus_per_gpu=... asks for fewer."
         )

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringside.draw.units import format_time
+from ringside.draw.units import format_count, format_time
 from ringside.errors import RingsideError
 from ringside.trace import write_atomically
 
@@ -81,8 +81,8 @@ def as_text(rows: Sequence[Row]) -> str:
         length = f"n = {row['n']:>9,}  " if row["n"] is not None else ""
         speedup = f"speedup {row['speedup']:.2f}" if row["speedup"] is not None else ""
         lines.append(
-            f"  {some(row['ranks'], 'rank'):>9} on {some(row['nodes'], 'node')}  {length}"
-            f"{format_time(row['time_s']):>9}  {speedup}"
+            f"  {format_count(row['ranks'], 'rank'):>9} on {format_count(row['nodes'], 'node')}  "
+            f"{length}{format_time(row['time_s']):>9}  {speedup}"
         )
     lines.append("  speedup: the time on the fewest ranks over the time on so many")
     if any(row["n"] is not None for row in rows):
@@ -91,11 +91,6 @@ def as_text(rows: Sequence[Row]) -> str:
         )
         lines.append("  the work grows with the ranks, and one rank alone sends nothing)")
     return "\n".join(lines)
-
-
-def some(number: int, noun: str) -> str:
-    """So many of something, in words."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def draw(rows: Sequence[Row], path: Path) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.draw.page import fit_lines, open_svg, shorten, text, text_width
 from ringside.draw.palette import LIGHT
-from ringside.draw.units import format_bytes
+from ringside.draw.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ def _cells(timeline: Drawable, left: float, top: float, cell: float) -> list[str
             opacity = FAINTEST + (1 - FAINTEST) * nbytes / _largest(matrix) if nbytes else 0.06
             x, y = left + dest * cell, top + source * cell
             said = f"rank {source} to rank {dest}\n{format_bytes(nbytes)}"
-            said += f" in {number} message{'' if number == 1 else 's'}" if number else ""
+            said += f" in {format_count(int(number), 'message')}" if number else ""
             squares.append(
                 f'<rect class="rs-bar" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{cell - 1:.1f}" '
                 f'height="{cell - 1:.1f}" fill-opacity="{opacity:.2f}">'

@@ -23,6 +23,7 @@ from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.rows import rank_rows, shares
 from ringside.draw.units import (
     format_bytes,
+    format_count,
     format_time,
     round_ticks,
     three_digits,
@@ -37,13 +38,12 @@ def _facts(timeline: Drawable) -> list[str]:
     total = sum(message.nbytes for message in timeline.messages)
     facts = [
         f"makespan {format_time(timeline.makespan_s)}",
-        f"{timeline.world_size} rank{'' if timeline.world_size == 1 else 's'}",
+        format_count(timeline.world_size, "rank"),
         f"{timeline.machine_name} machine",
     ]
     # Of the collectives of a real run, which has a label of its own, nobody sees the messages.
     if timeline.messages or not hasattr(timeline, "time_label"):
-        num_messages = len(timeline.messages)
-        facts += [f"{num_messages} message{'' if num_messages == 1 else 's'}", format_bytes(total)]
+        facts += [format_count(len(timeline.messages), "message"), format_bytes(total)]
     if blocked_calls(timeline):
         facts[0] = f"stands still at {format_time(timeline.makespan_s)}"
     if timeline.exposed_comm_s > 0:

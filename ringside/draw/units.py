@@ -72,6 +72,15 @@ def format_bytes(nbytes: float) -> str:
     return f"{three_digits(value)} {name}"
 
 
+def format_count(number: int, noun: str) -> str:
+    """So many of something.
+
+    >>> format_count(1, "rank"), format_count(64, "rank")
+    ('1 rank', '64 ranks')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def round_ticks(longest: float, count: int) -> list[float]:
     """About `count` ticks from 0 to at most `longest`, a step of 1, 2 or 5 times a power of ten.
 
