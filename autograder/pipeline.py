@@ -77,6 +77,8 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
     path = path.resolve()
     if path.name == assignment.name:
         return [Submission(path.parent.name, _in_folder(assignment, path))]
+    if not _is_open(path):
+        return [Submission(path.name, path)]
     if _has_modules(assignment, path) or os.path.lexists(path / assignment.notebook):
         return [Submission(path.name, _in_folder(assignment, path))]
     students = [
@@ -84,20 +86,27 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
         for child in sorted(path.iterdir())
         if child.is_dir() and not child.is_symlink() and child.name[0] not in "._"
     ]
+    shut = [Submission(child.name, child) for child in students if not _is_open(child)]
+    students = [child for child in students if _is_open(child)]
     tree = [child / assignment.name for child in students if (child / assignment.name).is_dir()]
     if tree:
-        return [Submission(each.parent.name, _in_folder(assignment, each)) for each in tree]
+        return [Submission(each.parent.name, _in_folder(assignment, each)) for each in tree] + shut
     folders = [
         Submission(child.name, _in_folder(assignment, child))
         for child in students
         if _has_modules(assignment, child) or _in_folder(assignment, child) != child
     ]
     packages = _packages(path)
-    if students and not folders and not packages:
+    if students and not folders and not packages and not shut:
         raise PathError(f"There is no submission of {assignment.name} under {path}.")
-    if folders or len(packages) > 1:
-        return [Submission(each.stem, each) for each in packages] + folders
+    if folders or shut or len(packages) > 1:
+        return [Submission(each.stem, each) for each in packages] + folders + shut
     return [Submission(path.name, _in_folder(assignment, path))]
+
+
+def _is_open(folder: Path) -> bool:
+    """Whether we may look inside; what is shut is told with its student, and stops nobody else."""
+    return os.access(folder, os.R_OK | os.X_OK)
 
 
 def _has_modules(assignment: Assignment, folder: Path) -> bool:
@@ -106,6 +115,8 @@ def _has_modules(assignment: Assignment, folder: Path) -> bool:
 
 def _in_folder(assignment: Assignment, folder: Path) -> Path:
     """What of a folder is read: its notebook, else its modules, else the one archive in it."""
+    if not _is_open(folder):
+        return folder
     if notebook := _notebook_in(assignment, folder):
         return notebook
     packages = [] if _has_modules(assignment, folder) else _packages(folder)

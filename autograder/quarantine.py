@@ -42,12 +42,15 @@ def inspect(folder: Path, limits: Limits = KIT) -> Inspection:
     """List the regular files of `folder` that are within the limits, and what is refused.
 
     Raises:
-        Rejected: `folder` is no folder, or holds more than any submission may.
+        Rejected: `folder` is no folder, can't be listed, or holds more than any submission may.
     """
     if not stat.S_ISDIR(os.lstat(folder).st_mode):
         raise Rejected(f"{folder.name} is not a folder.")
     found = Inspection()
-    _walk(folder, "", 0, found, limits)
+    try:
+        _walk(folder, "", 0, found, limits)
+    except PermissionError as error:
+        raise Rejected(f"{folder.name} can't be listed: {error.strerror}.") from error
     return found
 
 

@@ -21,6 +21,7 @@ from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.imports import imported
 from autograder.sandbox import Tier
+from tests.unprivileged import run_unprivileged
 
 from .conftest import KIT, NAME, solved, toy_grader
 
@@ -153,6 +154,56 @@ def test_what_cannot_be_graded_is_told_and_the_others_are_graded(
     told = capsys.readouterr().err
     assert "broken: rejected: The notebook is not valid JSON" in told
     assert "crash: grader_error: The grader failed. one: RuntimeError: the toy grader" in told
+
+
+SHUT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from autograder import assignment, pipeline
+from autograder.course import Course
+from autograder.quarantine import Rejected
+course = Course.here()
+plan = assignment.load("a03_allreduce", course)
+for path in map(Path, sys.argv[2:]):
+    for each in pipeline.find(plan, [path]):
+        try:
+            told = ",".join(sorted(pipeline.prepare(plan, each, course).modules))
+        except Rejected as rejected:
+            told = str(rejected)
+        print(path.name, each.student, told, sep=": ")
+"""
+
+
+def test_a_folder_that_is_shut_is_told_with_its_student_and_stops_nobody_else(
+    tmp_path: Path,
+) -> None:
+    for folder in ("flat/ada", "flat/ben", "tree/ada/a03_allreduce", "tree/ben/a03_allreduce"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "ring.py").write_text("x = 1\n")
+    (tmp_path / "tree" / "cleo").mkdir()
+    shut = [tmp_path / "flat" / "ben", tmp_path / "tree" / "ben" / "a03_allreduce",
+            tmp_path / "tree" / "cleo"]  # fmt: skip
+    for folder in (tmp_path, *tmp_path.rglob("*")):
+        folder.chmod(0o700 if folder in shut else 0o755)
+        if folder in shut and os.geteuid() != 0:
+            folder.chmod(0)
+    try:
+        words = [sys.executable, "-c", SHUT, str(KIT), str(tmp_path / "flat"),
+                 str(tmp_path / "tree"), str(shut[0])]  # fmt: skip
+        ended = run_unprivileged(words, [KIT, tmp_path])
+    finally:
+        for folder in shut:
+            folder.chmod(0o755)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == [
+        "flat: ada: ring",
+        "flat: ben: ben can't be listed: Permission denied.",
+        "tree: ada: ring",
+        "tree: ben: a03_allreduce can't be listed: Permission denied.",
+        "tree: cleo: cleo can't be listed: Permission denied.",
+        "ben: ben: ben can't be listed: Permission denied.",
+    ]
 
 
 @pytest.mark.parametrize(
