@@ -382,7 +382,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _launch(asked: argparse.Namespace) -> int:
-    from ringside import launch
+    from ringside import inputs, launch
     from ringside.sites import Site
     from ringside.world import Target
 
@@ -408,9 +408,16 @@ def _launch(asked: argparse.Namespace) -> int:
     if asked.target is None:
         raise TargetError("what to launch is missing: `ringside launch ring.py:all_reduce`.")
     lengths, dtype, words = launch.options_of(asked.words)
-    script = Target.parse(asked.target).function is None
+    target = Target.parse(asked.target)
+    script = target.function is None
+    path = target.folder / target.file
+    if script and inputs.only_defines(path) and (functions := inputs.functions(path)):
+        raise TargetError(
+            f"{target.file} only defines functions, so as a script it does nothing. Name one: "
+            f"`ringside launch {target.file}:FUNCTION` (functions of comm: {', '.join(functions)})."
+        )
     job = launch.Launch(
-        Target.parse(asked.target),
+        target,
         site,
         settings,
         asked.nodes,

@@ -244,6 +244,20 @@ def functions(path: Path) -> list[str]:
     ]
 
 
+def only_defines(path: Path) -> bool:
+    """Whether a file, run as a script, does nothing but define functions and names."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+    return all(
+        isinstance(node, kinds)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (
+            isinstance(node, ast.Assign | ast.AnnAssign)
+            and not any(isinstance(part, ast.Call | ast.Await) for part in ast.walk(node))
+        )
+        for node in parsed(path).body
+    )
+
+
 def parsed(path: Path) -> ast.Module:
     """Return a file's syntax tree; nothing of it is executed.
 

@@ -260,6 +260,7 @@ def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> N
         ("launch ring.py:all_reduce -- --m 5", "has no parameter 'm'"),
         ("launch ring.py:all_reduce -- --dtype float16", "must be one of float64, float32, int64"),
         ("launch --site local", "what to launch is missing"),
+        ("launch ring.py", "only defines functions, so as a script it does nothing. Name one"),
         ("run ring.py:all_reduce --machine textbook,alpha=1", "is not of the form NUMBER=VALUE"),
         ("run ring.py:all_reduce --machine nowhere", "textbook"),
         ("run ring.py:all_reduce --ranks 0", "must be between 1 and"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import examples
+from ringside import examples, inputs
 from ringside.errors import TargetError
 from ringside.inputs import Options, arguments_of_rank, parse_options, vector
 
@@ -96,3 +96,20 @@ def test_what_is_to_be_run_instead_exists_and_gets_its_arguments(name):
         (other, *words) = (word for word in shlex.split(line) if word != "--")
         file, _, function = other.partition(":")
         assert arguments_of_rank(place.parent / file, function, 2, 0, parse_options(words))
+
+
+@pytest.mark.parametrize(
+    ("text", "defines"),
+    [
+        ("'''What it is.'''\nimport os\nSIZE = 3\ndef f(comm):\n    print(comm)\n", True),
+        ("from mpi4py import MPI\nclass A:\n    pass\n", True),
+        ("comm = COMM.Dup()\n", False),
+        ("def f(comm):\n    pass\nf(None)\n", False),
+        ("def f(comm):\n    pass\nif __name__ == '__main__':\n    f(None)\n", False),
+        ("total: int = work()\n", False),
+        ("", True),
+    ],
+)
+def test_a_script_that_only_defines_does_nothing(tmp_path: Path, text: str, defines: bool) -> None:
+    (tmp_path / "script.py").write_text(text)
+    assert inputs.only_defines(tmp_path / "script.py") == defines
