@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ringside import codec, cpu_time
+from ringside.bytecode import keep_compiled
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
@@ -327,6 +328,9 @@ class Session:
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
         front = front_end or front_end_of(where)
+        own = self._lent and not self._strict  # nobody else's files
+        if own and (front, world_size) not in self._worlds:
+            keep_compiled(where.folder / where.file)
         return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last)
 
     def trace_torch(
