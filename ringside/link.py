@@ -6,13 +6,15 @@ Sendrecv (isend, irecv, wait) is one write and one read.
 
 from __future__ import annotations
 
+import mmap
+import os
 import socket
 import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from threading import get_ident
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -31,7 +33,6 @@ from ringside.wire import (
     Mode,
     Op,
     Reply,
-    room,
 )
 
 Call = tuple[str, tuple[tuple[str, Any], ...]]  # name and arguments, for verdicts
@@ -42,6 +43,7 @@ _GATHER_BYTES, _MAX_PARTS = 4096, 512
 _MAX_SITES = 60_000
 _EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
 _EXCHANGE = int(Op.EXCHANGE)
+_HEAD_BYTES = DOWN.size
 _MODES = {mode.name.lower(): int(mode) for mode in Mode}
 _HOW = {how.name.lower(): int(how) for how in How}
 _HERE = str(Path(__file__).resolve().parent)
@@ -100,9 +102,9 @@ class Link:
         self._requests = 0
         self._start = np.empty(_READ_BYTES, np.uint8).data
         self._sites: dict[tuple[Any, str, int], int] = {}
+        self._places: dict[tuple[int, int, int, int], tuple[int, CodeType]] = {}
         self._thread = get_ident()
         self._work: _Work | None = None
-        self._young = True  # has freed no memory yet that could be used again
         self.last_call = False  # whether the rank may end after the present call
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
@@ -157,11 +159,10 @@ class Link:
             _EXCHANGE, flags, call, comm, dest, sendtag, number, extra, EXCHANGE.size + nbytes,
             source, recvtag, capacity,
         )  # fmt: skip
-        self._out += (head, data)
-        self._out_bytes += len(head) + nbytes
-        self.flush()
-        _, _, body = self._read()
-        return _completion(body, COMPLETION.size)[0]  # the receive's, behind the send's
+        out, nbytes = [*self._out, head, data], self._out_bytes + len(head) + nbytes
+        self._out, self._out_bytes = [], 0
+        self._write(out, nbytes)
+        return _completion(self._read()[2], COMPLETION.size)[0]  # the receive's, behind the send's
 
     def wait(
         self, requests: Sequence[int], how: str = "all", *, call: Call | int
@@ -286,31 +287,38 @@ class Link:
             self._append(part)
         self.flush()
 
-    def next_call(self) -> memoryview | None:
-        """Wait for the next call of a function; None when the run is over.
+    def next_call(self) -> tuple[memoryview, memoryview]:
+        """Wait for the next call of a function; returns it twice, each to write in as well.
 
-        The bytes are the caller's own, to write in as well.
+        A large call is a file that both are views of: what one of them writes, only it sees.
         """
-        kind, last, body = self._read()
+        data, files, _, _ = socket.recv_fds(self._sock, len(self._start), 1)
+        self._start[: len(data)] = data
+        _, last, body = self._rest_of_reply(len(data))
         self.last_call = bool(last)
-        self._young = False
         self._requests = 0
         self._sites.clear()
-        if kind != Reply.CALL:
-            return None
-        return memoryview(bytearray(body)) if len(body) < len(self._start) else body
+        self._places.clear()
+        if not files:
+            return memoryview(bytearray(body)), memoryview(bytearray(body))
+        try:
+            return _private_view(files[0]), _private_view(files[0])
+        finally:
+            os.close(files[0])
 
     def flush(self) -> None:
         """Write what is buffered."""
         out, nbytes = self._out, self._out_bytes
-        if not out:
-            return
-        self._out, self._out_bytes = [], 0
+        if out:
+            self._out, self._out_bytes = [], 0
+            self._write(out, nbytes)
+
+    def _write(self, parts: list[bytes | memoryview], nbytes: int) -> None:
         sent = 0
-        if nbytes > _GATHER_BYTES and len(out) <= _MAX_PARTS:
-            sent = self._sock.sendmsg(out)  # large payloads are not copied together first
+        if nbytes > _GATHER_BYTES and len(parts) <= _MAX_PARTS:
+            sent = self._sock.sendmsg(parts)  # large payloads are not copied together first
         if sent < nbytes:
-            self._sock.sendall(memoryview(b"".join(out))[sent:])
+            self._sock.sendall(memoryview(b"".join(parts))[sent:])
 
     # -- frames ----------------------------------------------------------------------------------
 
@@ -360,25 +368,42 @@ class Link:
             self._append(UP.pack(Op.SITE, 0, number, 0, 0, 0, 0, 0, len(body)) + body)
         return number
 
+    def site_of_sendrecv(self, frame: FrameType, dest: int, source: int) -> int:
+        """As ``site``, for a Sendrecv that ``frame`` makes; known again without its line."""
+        code = frame.f_code
+        place = (id(code), frame.f_lasti, dest, source)
+        known = self._places.get(place)
+        if known is not None:
+            return known[0]
+        number = self.site(("Sendrecv", (("dest", dest), ("source", source))))
+        if number < _MAX_SITES and not code.co_filename.startswith(self.libraries):
+            self._places[place] = number, code  # which is kept, so that nothing else gets its id
+        return number
+
     def _answer(self) -> tuple[int, int, memoryview]:
         self.flush()
         return self._read()
 
     def _read(self) -> tuple[int, int, memoryview]:
         """One reply. The network sends nothing unasked, so what is there belongs to this reply."""
-        at = self._receive(self._start)
-        while at < DOWN.size:
-            at += self._receive(self._start[at:])
-        kind, _, _, count, nbytes = DOWN.unpack_from(self._start)
-        if DOWN.size + nbytes <= len(self._start):
-            body = self._start[DOWN.size : DOWN.size + nbytes]
-            at -= DOWN.size
+        return self._rest_of_reply(self._sock.recv_into(self._start))
+
+    def _rest_of_reply(self, at: int) -> tuple[int, int, memoryview]:
+        """The reply whose first ``at`` bytes are there."""
+        start = self._start
+        if not at:
+            raise SystemExit(0)  # the network has gone: the run is over
+        while at < _HEAD_BYTES:
+            at += self._receive(start[at:])
+        kind, _, _, count, nbytes = DOWN.unpack_from(start)
+        end = _HEAD_BYTES + nbytes
+        if end <= len(start):
+            body = start[_HEAD_BYTES:end]
         else:
-            body = room(nbytes) if self._young else np.empty(nbytes, np.uint8).data
-            body[: at - DOWN.size] = self._start[DOWN.size : at]
-            at -= DOWN.size
-        while at < nbytes:
-            at += self._receive(body[at:])
+            body = np.empty(nbytes, np.uint8).data
+            body[: at - _HEAD_BYTES] = start[_HEAD_BYTES:at]
+        while at < end:
+            at += self._receive(body[at - _HEAD_BYTES :])
         return kind, count, body
 
     def _receive(self, into: memoryview) -> int:
@@ -395,6 +420,12 @@ class Link:
             completion, at = _completion(body, at)
             result.append(completion)
         return result
+
+
+def _private_view(file: int) -> memoryview:
+    """All of a file's bytes; what is written into them stays here."""
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    return memoryview(mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE, prot=access))
 
 
 def _completion(body: memoryview, at: int) -> tuple[Completion, int]:

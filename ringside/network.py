@@ -199,8 +199,7 @@ class Network:
                 self._num_running += 1
                 place = comm.members.index(rank)
                 told = (comm.number, comm.members, place, self.machine.ranks_per_node)
-                parts = call_parts(told, body)
-                self._wires.reply(peer, Reply.CALL, int(last), parts, sum(map(len, parts)))
+                self._wires.call(peer, last, call_parts(told, body))
             with uncollected():
                 self._loop(deadline)
         finally:

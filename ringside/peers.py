@@ -6,6 +6,8 @@ is written to only as far as a limit, and none of this ever blocks.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import os
 import selectors
@@ -15,6 +17,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ringside import cpu_time
 from ringside.codec import Part
 from ringside.engine import Query
@@ -23,13 +27,14 @@ from ringside.errors import LimitError, RankError
 from ringside.matching import Pending
 from ringside.trace import Op as TraceOp
 from ringside.trace import Site
-from ringside.wire import DOWN, UP
+from ringside.wire import DOWN, UP, Reply
 
 # (peer, op, flags, site, communicator, to, tag, request, extra, body)
 # The body lies in the buffer that the next frames are read into, unless it is larger than that.
 Handler = Callable[["Peer", int, int, int, int, int, int, int, int, memoryview], None]
 
 READ_BYTES = 1 << 18
+_BY_FILE_BYTES = 1 << 17  # calls from here on travel as a file
 _MAX_PARTS, _JOIN_BYTES = 512, 4096
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LAST_READS = 32  # of what a rank has printed, when its run is over: it may print on for ever
@@ -156,6 +161,12 @@ class Peers:
             if events & _READ and not peer.gone:
                 self._read(peer)
 
+    def call(self, peer: Peer, last: bool, parts: Sequence[Part]) -> None:
+        """Send a rank its call."""
+        size = sum(map(len, parts))
+        if size < _BY_FILE_BYTES or peer.outbox or not _send_as_file(peer.sock, last, parts):
+            self.reply(peer, Reply.CALL, int(last), parts, size)
+
     def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[Part], size: int) -> None:
         """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
         if peer.gone:  # it died while it was waiting for this
@@ -233,7 +244,7 @@ class Peers:
                 raise LimitError(
                     peer.rank, f"a message of {needed} bytes is too large beside others"
                 )
-            peer.partial = memoryview(bytearray(needed))
+            peer.partial = np.empty(needed, np.uint8).data
             peer.filled = size - at
             peer.partial[: size - at] = data[at:]
 
@@ -326,6 +337,25 @@ class Peers:
         events = _READ | (_WRITE if outbox else 0)
         if self._selector.get_key(peer.sock).events != events:
             self._selector.modify(peer.sock, events, (peer, True))
+
+
+def _send_as_file(sock: socket.socket, last: bool, parts: Sequence[Part]) -> bool:
+    """Send a call whose body is a file in memory that nobody can write any more.
+
+    The rank maps it: its pages are copied only where they are written. False: not possible here.
+    """
+    if not hasattr(os, "memfd_create"):  # not Linux
+        return False
+    with contextlib.suppress(OSError):  # no descriptor or memory left, a full socket, a dead rank
+        made = os.memfd_create("call", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(made, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
+            socket.send_fds(sock, [DOWN.pack(Reply.CALL, 0, 0, int(last), 0)], [made])
+        return True
+    return False
 
 
 def _left(parts: list[Part], sent: int) -> list[Part]:

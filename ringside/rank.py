@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import importlib.util
-import itertools
 import json
 import linecache
 import os
+import random
 import runpy
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -26,7 +27,9 @@ from ringside.confine import confine
 from ringside.errors import CodecError
 from ringside.failure import OwnFrame
 from ringside.link import CommInfo, Link, current, set_current
-from ringside.wire import Op, result_parts, room, split_call
+from ringside.wire import Op, result_parts, split_call
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def main() -> None:
@@ -45,6 +48,7 @@ def prepare() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=False)  # see ringside.whereabouts
     _yield_to_the_network()
+    _use_freed_memory_again()
 
 
 def serve(
@@ -61,6 +65,7 @@ def serve(
     os.dup2(null, 0)
     _close_all_but(sock_fd, rules.descriptor if rules is not None else -1)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _seed_chance()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=sock_fd)
     folder = command["folder"]
     link = Link(sock, command["rank"], command["world_size"], folder)
@@ -79,10 +84,7 @@ def serve(
         os.close(rules.descriptor)
     modules: dict[str, Any] = {}
     while not link.last_call:
-        body = link.next_call()
-        if body is None:
-            return
-        kind, parts = run_call(body, folder, modules, make)
+        kind, parts = run_call(link.next_call(), folder, modules, make)
         link.report(kind, *parts)
 
 
@@ -91,6 +93,25 @@ def _yield_to_the_network() -> None:
     if hasattr(os, "SCHED_BATCH"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _seed_chance() -> None:
+    """Draw other numbers than the other ranks, as processes do that were started one by one."""
+    random.seed()
+    if "numpy.random" in sys.modules:  # else it seeds itself when it is imported
+        np.random.seed()
+
+
+def _use_freed_memory_again() -> None:
+    """Leave the pages of a freed array to the next one: each new page is an interruption.
+
+    These are the thresholds that the GNU C library comes to by itself, in a process that has freed
+    an array of 32 MiB.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 64 << 20)
 
 
 def _close_all_but(*keep: int) -> None:
@@ -103,15 +124,21 @@ def _close_all_but(*keep: int) -> None:
 
 
 def run_call(
-    body: memoryview, folder: str, modules: dict[str, Any], make: Callable[..., Any]
+    bodies: Sequence[memoryview], folder: str, modules: dict[str, Any], make: Callable[..., Any]
 ) -> tuple[Op, list[codec.Part]]:
-    """Make one call; returns what reports how it went: the frame's kind and its parts."""
-    comm, encoded = split_call(body)
+    """Make one call; returns what reports how it went: the frame's kind and its parts.
+
+    Args:
+        bodies: the call, and the same once more, to compare the arguments with.
+        make: called with the call, itself once more, the communicator, ``folder``, ``modules``.
+    """
+    (comm, encoded), (_, encoded_again) = map(split_call, bodies)
     number, members, place, ranks_per_node = comm
     current().ranks_per_node = ranks_per_node
-    info, call = CommInfo(number, members, place), codec.decode(encoded, copy=False)
+    info = CommInfo(number, members, place)
+    call, asked = (codec.decode(each, copy=False) for each in (encoded, encoded_again))
     try:
-        attested, value = make(call, info, folder, modules)
+        attested, value = make(call, asked, info, folder, modules)
         return Op.RESULT, result_parts(attested, value)
     except CodecError as error:
         frames = _definition(call, folder, modules)
@@ -128,7 +155,11 @@ def run_call(
 
 
 def make_call(
-    call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
+    call: dict[str, Any],
+    asked: dict[str, Any],
+    info: CommInfo,
+    folder: str,
+    modules: dict[str, Any],
 ) -> tuple[dict[str, bool], Any]:
     path = os.path.join(folder, call["file"])
     if call["function"] is None:
@@ -140,7 +171,7 @@ def make_call(
     if call["comm"]:
         args.insert(0, ringside.mpi.communicator(info))
     arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
-    before = _keeper.copies(arrays)
+    before = [arg for arg in asked["args"] if isinstance(arg, np.ndarray)]
     value = function(*args, **call["kwargs"])
     attested = {
         "changed": not all(map(_same_bytes, arrays, before)),
@@ -170,29 +201,6 @@ def _import(path: str) -> Any:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-class _Keeper:
-    """Copies of a call's arrays, in memory that the next call's take again."""
-
-    def __init__(self) -> None:
-        self._room = room(0)
-
-    def copies(self, arrays: list[Any]) -> list[Any]:
-        """Copies that last until the next call."""
-        starts = list(itertools.accumulate((-(-a.nbytes // 64) * 64 for a in arrays), initial=0))
-        if starts[-1] > len(self._room):
-            self._room = room(starts[-1])
-        result = []
-        for array, start in zip(arrays, starts, strict=False):
-            copy = np.frombuffer(self._room[start : start + array.nbytes], array.dtype)
-            copy = copy.reshape(array.shape)
-            np.copyto(copy, array)
-            result.append(copy)
-        return result
-
-
-_keeper = _Keeper()
 
 
 def _same_bytes(array: Any, old: Any) -> bool:

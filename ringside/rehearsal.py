@@ -98,7 +98,8 @@ def rehearse() -> None:
             "file": _MODULE.name, "function": "rehearsed", "args": arguments,
             "kwargs": {}, "comm": True,
         }  # fmt: skip
-        body = bytearray(b"".join(call_parts((1, (0, 1), 0, 1), codec.encode_parts(call))))
-        run_call(memoryview(body), str(_MODULE.parent), {}, make_call)
+        body = b"".join(call_parts((1, (0, 1), 0, 1), codec.encode_parts(call)))
+        bodies = [memoryview(bytearray(body)) for _ in range(2)]
+        run_call(bodies, str(_MODULE.parent), {}, make_call)
         sys.modules.pop(_MODULE.stem, None)
     unset_current()

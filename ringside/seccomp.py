@@ -28,7 +28,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
-import platform
+import os
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -181,7 +181,7 @@ def install(
     Raises:
         OSError: the kernel refuses, or the architecture is not known here.
     """
-    template = prepare(architecture or platform.machine(), threads, file_changes)
+    template = prepare(architecture or os.uname().machine, threads, file_changes)
     _put_on(template.replace(struct.pack("=I", _ANY_PID), struct.pack("=I", pid)))
 
 
@@ -199,7 +199,7 @@ def refuse_processes(pid: int) -> None:
         *((name, _only_values(0, (pid,))) for name in ("kill", "tkill", "tgkill")),
     ]
     refused = {**_PROCESSES, "setsid": (112, 157), "setpgid": (109, 154)}
-    program = pack(_program(platform.machine(), refused, rules))
+    program = pack(_program(os.uname().machine, refused, rules))
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the kernel refuses no_new_privs")
     _put_on(program)
@@ -218,7 +218,7 @@ def refuse_moving() -> None:
         "setpriority", "ioprio_set", "timer_create", "pidfd_send_signal",
     }  # fmt: skip
     refused = {name: row for name, row in _REFUSED.items() if name in names}
-    _put_on(pack(_program(platform.machine(), refused, [])))
+    _put_on(pack(_program(os.uname().machine, refused, [])))
 
 
 def _put_on(packed: bytes) -> None:

@@ -5,13 +5,13 @@ network -> rank    kind, flags, count, nbytes | body
 
 ``site`` numbers a pair (call, line of the student's file) that a SITE frame described before. An
 EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for both, in one frame.
+A CALL with large arguments has no body: they come with it as a sealed file, by descriptor.
 Both sides are written so that the network never trusts a field: ranks run student code.
 """
 
 from __future__ import annotations
 
 import enum
-import mmap
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -34,8 +34,6 @@ ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
 
 ANY_SOURCE = -1
 ANY_TAG = -1
-_POPULATE: int | None = getattr(mmap, "MAP_POPULATE", None)  # Linux
-_POPULATED_BYTES = 1 << 17
 
 FIRST_INTERNAL_TAG = 1 << 29  # tags from here on are the front ends' own: no wildcard takes them
 
@@ -89,14 +87,6 @@ OBJECT = (
     1  # flag of ISEND: a lower-case message; ``extra`` holds the bytes its sender claims to count
 )
 BLOCKING = 2  # flag of PROBE
-
-
-def room(nbytes: int) -> memoryview:
-    """Bytes to fill. Large ones come with all their pages: half of what touching each one costs."""
-    if nbytes < _POPULATED_BYTES or _POPULATE is None:
-        return memoryview(bytearray(nbytes))
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _POPULATE
-    return memoryview(mmap.mmap(-1, nbytes, flags=flags))
 
 
 def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:

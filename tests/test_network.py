@@ -18,6 +18,7 @@ import ringside
 from ringside import DeadlineError, DeadlockError, RankError, Session, TargetError
 from ringside.errors import LimitError
 from ringside.peers import Limits
+from ringside.trace import Kind
 
 PROGRAMS = """
 import os, random, sys, time
@@ -478,6 +479,95 @@ def test_large_results_are_the_callers_own_and_not_copied(tmp_path: Path) -> Non
     assert not np.may_share_memory(results[0][0], results[1][0])
 
 
+LARGE_ARGUMENTS = """
+import errno, os
+import numpy as np
+
+def total(comm, x, k):
+    return float(x.sum()) + k
+
+def writes(comm, x, k):
+    x[-1] += comm.rank  # nothing changes on rank 0
+    return x.flags.writeable and x.flags.aligned
+
+def tries_files(comm, x, k):
+    refused = set()
+    for number in range(3, 64):
+        try:
+            os.pwrite(number, b"changed!" * 64, 0)
+        except OSError as error:
+            refused.add(error.errno)
+    return refused <= {errno.EBADF, errno.EPERM, errno.ESPIPE}, float(x.sum())
+
+def torch_writes(group, x, k):
+    x[0] += group.rank()
+    return x
+"""
+
+
+@pytest.mark.parametrize("by_file", [True, False])
+def test_large_arguments_are_each_ranks_own(tmp_path: Path, monkeypatch, by_file: bool) -> None:
+    if not by_file:  # as on other systems than Linux
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    (tmp_path / "large.py").write_text(LARGE_ARGUMENTS)
+    n = 40_000
+    args = [(np.full(n, float(rank + 1)), rank) for rank in range(3)]
+    open_before = len(os.listdir("/proc/self/fd"))
+    with Session(tmp_path) as session:
+        for k in range(3):  # on the same ranks
+            given = [(x * (k + 1), rank) for x, rank in args]
+            result = session.call("large:total", 3, given).raise_for_error()
+            assert result.values == [n * (rank + 1) * (k + 1) + rank for rank in range(3)]
+            assert not any(result.inputs_changed)
+        result = session.call("large:writes", 3, args).raise_for_error()
+        assert all(result.values)
+        assert result.inputs_changed == [False, True, True]
+        assert args[2][0][-1] == 3, "what a rank writes is its own"
+        result = session.call("large:tries_files", 3, args).raise_for_error()
+        assert [value for value, _ in result.values] == [True] * 3
+        assert [total for _, total in result.values] == [n * (rank + 1) for rank in range(3)]
+        assert not any(result.inputs_changed)
+        result = session.call("large:torch_writes", 3, args, front_end="torch").raise_for_error()
+        assert result.inputs_changed == [False, True, True]
+        assert [value[0] for value in result.values] == [1, 3, 5]
+    assert len(os.listdir("/proc/self/fd")) <= open_before + 1  # the kept zygote's
+
+
+def test_arguments_that_no_file_can_be_made_for_come_as_a_frame(tmp_path: Path, monkeypatch):
+    def refused(*_: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    (tmp_path / "large.py").write_text(LARGE_ARGUMENTS)
+    monkeypatch.setattr(os, "memfd_create", refused)
+    result = ringside.run(tmp_path / "large.py:total", 2, (np.ones(50_000), 7))
+    assert result.values == [50_007, 50_007]
+
+
+def test_exchanges_are_told_apart_by_line_partner_and_code(tmp_path: Path) -> None:
+    (tmp_path / "lines.py").write_text(
+        "import numpy as np\n"
+        "def f(comm):\n"
+        "    x, y = np.ones(2), np.ones(2)\n"
+        "    for step in (1, 2, 1):\n"
+        "        to, source = (comm.rank + step) % 4, (comm.rank - step) % 4\n"
+        "        comm.Sendrecv(x, to, 0, y, source); comm.Sendrecv(x, to, 5, y, source)\n"
+        "    to, source = (comm.rank + 1) % 4, (comm.rank - 1) % 4\n"
+        "    for line in range(20):  # code that is gone when the next comes\n"
+        "        text = '\\n' * line + 'comm.Sendrecv(x, to, recvbuf=y, source=source)'\n"
+        "        exec(compile(text, f'made{line % 2}.py', 'exec'))\n"
+    )
+    trace = ringside.run(tmp_path / "lines.py:f", 4).trace
+    for rank, ops in enumerate(trace.ops):
+        sites = [trace.sites[op.site] for op in ops if op.kind == Kind.ISEND]
+        assert [site.line for site in sites] == [6] * 6 + list(range(1, 21))
+        assert [site.file for site in sites[6:]] == ["made0.py", "made1.py"] * 10
+        near = f"Sendrecv(dest={(rank + 1) % 4}, source={(rank - 1) % 4})"
+        far = f"Sendrecv(dest={(rank + 2) % 4}, source={(rank + 2) % 4})"
+        assert [site.call for site in sites[:6]] == [near, near, far, far, near, near]
+        assert {site.call for site in sites[6:]} == {near}
+        assert len({op.site for op in ops}) == 2 + 20
+
+
 HOSTILE = """
 import socket, struct, time
 import numpy as np
@@ -596,6 +686,38 @@ def test_text_of_a_rank_can_be_written_down(hostile: Session) -> None:
 def test_rank_that_does_not_read_is_stopped(hostile: Session) -> None:
     error = hostile.call("hostile:unread", 1, timeout_s=60).error
     assert isinstance(error, LimitError), error
+
+
+FORKED = """
+import logging, random, threading
+import numpy as np
+
+def f(comm):
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(threading.get_ident())) for _ in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    logging.getLogger("ranks").warning("rank %d", comm.rank)
+    alone = threading.active_count() == 1
+    main = threading.current_thread() is threading.main_thread()
+    return random.random(), float(np.random.rand()), len(seen) == 2 and alone and main
+"""
+
+
+@pytest.mark.parametrize("front_end", ["mpi", "torch"])
+def test_forked_ranks_have_chance_and_threads_of_their_own(tmp_path: Path, front_end: str) -> None:
+    (tmp_path / "forked.py").write_text(FORKED)
+    target = tmp_path / "forked.py:f"
+    if front_end == "torch":
+        (tmp_path / "forked.py").write_text(FORKED.replace("comm.rank", "0"))
+    results = [ringside.run(target, 3, front_end=front_end) for _ in range(2)]
+    values = [value for result in results for value in result.values]
+    for drawn in list(zip(*values, strict=True))[:2]:
+        assert len(set(drawn)) == 6
+    assert all(sound for *_, sound in values)
+    assert all("rank" in text for result in results for text in result.output)
 
 
 def test_ranks_started_by_exec_do_the_same_as_forked_ones(session: Session) -> None:

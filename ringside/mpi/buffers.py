@@ -124,18 +124,23 @@ class Region:
 _EMPTY = memoryview(bytearray())
 
 
+def plain_bytes(spec: Any) -> memoryview | None:
+    """The bytes of what most calls are given, a contiguous array; None for all else."""
+    if type(spec) is not np.ndarray or spec.dtype not in OF_DTYPE:
+        return None
+    if not spec.size or not spec.flags.c_contiguous:
+        return None
+    try:
+        return spec.data.cast("B")
+    except (TypeError, ValueError):  # complex, long double: no such cast
+        return spec.reshape(-1).view(np.uint8).data
+
+
 def region(spec: Any, writable: bool, blocks: int = 1) -> Region:
     """Return what ``spec`` means; with ``blocks`` the count is that of one of them."""
-    if type(spec) is np.ndarray:  # the way that most calls take
-        datatype = OF_DTYPE.get(spec.dtype)
-        size: int = spec.size
-        if datatype is not None and size and blocks < 2 and spec.flags.c_contiguous:
-            try:
-                view = spec.data.cast("B")
-            except (TypeError, ValueError):  # complex, long double: no such cast
-                view = spec.reshape(-1).view(np.uint8).data
-            if not writable or not view.readonly:
-                return Region(view, size, datatype)
+    plain = plain_bytes(spec) if blocks < 2 else None
+    if plain is not None and not (writable and plain.readonly):
+        return Region(plain, spec.size, OF_DTYPE[spec.dtype])
     buffer, count, displacement, named = _simple(spec)
     view, datatype = byte_view(buffer, writable, named)
     return _counted(buffer, view, count, displacement, datatype, blocks)

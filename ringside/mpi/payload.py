@@ -40,6 +40,16 @@ def of_object(obj: Any) -> Payload:
     return Payload(data, claimed, None)
 
 
+def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
+    """What is raised for a message that its receive has no room for."""
+    return MPIException(
+        ERR_TRUNCATE,
+        f"the message from rank {completion.source} (tag {completion.tag}) has "
+        f"{completion.nbytes} bytes, the buffer of {format_call(call)} has "
+        f"{capacity}. Give the receive a buffer that is at least as long.",
+    )
+
+
 class Target:
     """Where a message goes; it may have ``capacity`` bytes, -1: any number."""
 
@@ -58,12 +68,7 @@ class Target:
             MPI.Exception: ERR_TRUNCATE, the message is too long.
         """
         if completion.error or completion.overflow or -1 < self.capacity < completion.nbytes:
-            raise MPIException(
-                ERR_TRUNCATE,
-                f"the message from rank {completion.source} (tag {completion.tag}) has "
-                f"{completion.nbytes} bytes, the buffer of {format_call(call)} has "
-                f"{self.capacity}. Give the receive a buffer that is at least as long.",
-            )
+            raise too_long(completion, self.capacity, call)
         return self._put(completion)
 
     def _put(self, completion: Completion) -> Any:
@@ -76,7 +81,7 @@ class IntoRegion(Target):
     __slots__ = ("before", "region")
 
     def __init__(self, place: Region) -> None:
-        self.capacity = place.nbytes
+        super().__init__(place.nbytes)
         self.region = place
         self.before: bytes | None = None
 
@@ -98,9 +103,7 @@ class IntoBuffer(IntoRegion):
     __slots__ = ()
 
     def __init__(self, buf: Any) -> None:
-        self.region = place = region(buf, True)
-        self.capacity = place.nbytes
-        self.before = None
+        super().__init__(region(buf, True))
 
 
 class IntoObject(Target):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ringside.mpi.buffers import plain_bytes
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ringside.mpi.message import Message
 from ringside.mpi.payload import IntoBuffer, of_buffer
@@ -56,6 +57,14 @@ class PointToPoint(Transfer):
         status: Status | None = None,
     ) -> None:
         """Send one buffer and receive into another, at the same time."""
+        given, place = plain_bytes(sendbuf), plain_bytes(recvbuf)
+        if (
+            given is not None
+            and place is not None
+            and not place.readonly
+            and self._exchange_bytes(given, dest, sendtag, place, source, recvtag, status)
+        ):
+            return
         self._exchange(
             "Sendrecv", of_buffer, sendbuf, dest, sendtag,
             IntoBuffer, recvbuf, source, recvtag, status,

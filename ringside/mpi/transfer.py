@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from ringside.link import Call, Completion
 from ringside.mpi.attached import check_attached
-from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
 from ringside.mpi.membership import Membership
 from ringside.mpi.message import MESSAGE_NO_PROC, Message
 from ringside.mpi.operation import GuardedSend, NoOperation, Operation, Receive, Together
-from ringside.mpi.payload import Pack, Target
+from ringside.mpi.payload import Pack, Target, too_long
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
 
@@ -91,6 +92,34 @@ class Transfer(Membership):
             return nobody(status)
         return received(into, completions[-1], receiving, status)
 
+    def _exchange_bytes(
+        self, given: memoryview, dest: Any, sendtag: Any, place: memoryview,
+        source: Any, recvtag: Any, status: Status | None,
+    ) -> bool:  # fmt: skip
+        """The way that most Sendrecvs take, without the objects that the others need.
+
+        False: one of the numbers is out of the ordinary, and nothing was done.
+        """
+        if not (
+            type(dest) is type(sendtag) is type(source) is type(recvtag) is int
+            and 0 <= dest < (size := self._size)
+            and 0 <= source < size
+            and 0 <= sendtag <= LARGEST_TAG
+            and (recvtag == ANY_TAG or 0 <= recvtag <= LARGEST_TAG)
+        ):
+            return False
+        link = self._link
+        site = link.site_of_sendrecv(sys._getframe(2), dest, source)
+        done = link.exchange(
+            self._id, dest, sendtag, given, source, -1 if recvtag == ANY_TAG else recvtag,
+            len(place), call=site,
+        )  # fmt: skip
+        if done.error or done.overflow:
+            raise too_long(done, len(place), self._receiving("Sendrecv", source, recvtag)[2])
+        if done.payload:
+            place[: done.nbytes] = done.payload
+        return _described(done, status)
+
     # -- posting -----------------------------------------------------------------------------------
 
     def _post_send(
@@ -163,8 +192,7 @@ def nobody(status: Status | None) -> None:
 def received(into: Target, completion: Completion, call: Call, status: Status | None) -> Any:
     """Deliver a message, fill ``status``, and return the object of a lower-case call."""
     value = into.take(completion, call)
-    if status is not None:
-        _described(completion, status)
+    _described(completion, status)
     return value
 
 

@@ -162,7 +162,11 @@ def _create(options: Any, given: Any) -> Group:
 
 
 def call(
-    call: dict[str, Any], info: CommInfo, folder: str, modules: dict[str, Any]
+    call: dict[str, Any],
+    asked: dict[str, Any],
+    info: CommInfo,
+    folder: str,
+    modules: dict[str, Any],
 ) -> tuple[dict[str, Any], Any]:
     """Make one call of the run: a script, or a function with tensors in the place of arrays."""
     if "fakes" in call:
@@ -182,13 +186,13 @@ def call(
     args = [tensors.from_arrays(item) for item in call["args"]]
     kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
     given = tensors.tensors_in([args, kwargs])
-    before = [tensors.memory(tensor).copy() for tensor in given]
+    before = tensors.tensors_in(tensors.from_arrays([asked["args"], asked["kwargs"]]))
     meter.memory.given(given)
     with meter:
         value = function(*([group, *args] if call["comm"] else args), **kwargs)
     attested = {
         "changed": any(
-            not np.array_equal(tensors.memory(tensor), old)
+            not np.array_equal(tensors.memory(tensor), tensors.memory(old))
             for tensor, old in zip(given, before, strict=True)
         ),
         "memory": meter.memory.report(),
