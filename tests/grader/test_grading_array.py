@@ -358,6 +358,7 @@ def test_a_courses_secret_is_not_written_into_a_script(
     monkeypatch.setenv("RINGSIDE_COURSE_SECRET", "hush")
     monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path))
     monkeypatch.setenv("RINGSIDE_RESULTS", str(tmp_path / "results"))
+    assert Course.here().results == tmp_path / "results"
     made = array(tmp_path)
     with pytest.raises(ArrayError, match=r"write it into course_secret\.txt"):
         made.run(print)
