@@ -63,6 +63,8 @@ SlurmdTimeout=4
 # On a busy machine a job may take long to start; else it is taken for lost, and queued again.
 BatchStartTimeout=120
 KillWait=2
+# A node whose last job still ends is waited for; else the next job gets other nodes, now and then.
+CompleteWait=10
 MinJobAge=600
 GresTypes=gpu
 NodeName=node[1-$nodes] CPUs=128 RealMemory=512000 Gres=gpu:a100:4 Feature=cpu,gpu,a100 State=UNKNOWN
