@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import ringside.mpi
-from ringside import codec, failure, landlock
+from ringside import bytecode, codec, failure, landlock
 from ringside.confine import confine
 from ringside.errors import CodecError
 from ringside.failure import OwnFrame
@@ -42,6 +42,7 @@ def main() -> None:
 def prepare() -> None:
     """What all ranks have in common; the zygote does it once, before it forks."""
     ringside.mpi.install()
+    bytecode.install()
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     sys.dont_write_bytecode = True
@@ -137,6 +138,7 @@ def run_call(
     current().ranks_per_node = ranks_per_node
     info = CommInfo(number, members, place)
     call, asked = (codec.decode(each, copy=False) for each in (encoded, encoded_again))
+    bytecode.known.update(call["code"])
     try:
         attested, value = make(call, asked, info, folder, modules)
         return Op.RESULT, result_parts(attested, value)
@@ -195,7 +197,7 @@ def _import(path: str) -> Any:
     name = Path(path).stem
     if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no file {os.path.basename(path)}")
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=bytecode.Loader(name, path))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

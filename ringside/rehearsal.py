@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ringside import codec
+from ringside.bytecode import compiled
 from ringside.link import CommInfo, Link, set_current, unset_current
 from ringside.wire import COMPLETION, DOWN, EXCHANGE, UP, Op, Reply, call_parts
 
@@ -93,10 +94,10 @@ def rehearse() -> None:
             y += x
     arguments = (np.zeros(4), np.zeros(4, np.float32), np.zeros(4, np.int64), 3, 0.5, "text")
     for _ in range(3):
-        compile(_MODULE.read_bytes(), "module.py", "exec")  # importing takes the cached bytes
+        compile(_MODULE.read_bytes(), "module.py", "exec")  # as ranks do that get no code
         call = {
             "file": _MODULE.name, "function": "rehearsed", "args": arguments,
-            "kwargs": {}, "comm": True,
+            "kwargs": {}, "comm": True, "code": compiled(_MODULE.parent, _MODULE.name),
         }  # fmt: skip
         body = b"".join(call_parts((1, (0, 1), 0, 1), codec.encode_parts(call)))
         bodies = [memoryview(bytearray(body)) for _ in range(2)]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ringside import codec, cpu_time
-from ringside.bytecode import keep_compiled
+from ringside.bytecode import compiled
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
@@ -316,6 +316,10 @@ class Session:
                 f"members {group} must be distinct ranks below world_size ({world_size})."
             )
         per_rank = _per_rank(args, len(group), where)
+        front = front_end or front_end_of(where)
+        own = self._lent and not self._strict  # nobody else's files
+        first = (front, world_size) not in self._worlds
+        code = compiled(where.folder, where.file) if own and first else {}
         bodies = {}
         for place, rank in enumerate(group):
             call = {
@@ -324,13 +328,10 @@ class Session:
                 "args": per_rank[place],
                 "kwargs": kwargs or {},
                 "comm": comm,
+                "code": code,
             }
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
-        front = front_end or front_end_of(where)
-        own = self._lent and not self._strict  # nobody else's files
-        if own and (front, world_size) not in self._worlds:
-            keep_compiled(where.folder / where.file)
         return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last)
 
     def trace_torch(
@@ -361,6 +362,7 @@ class Session:
             "args": args,
             "kwargs": kwargs or {},
             "comm": comm,
+            "code": {},
             "fakes": fakes,
         }
         bodies = {0: codec.encode_parts(call)}

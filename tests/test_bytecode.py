@@ -1,16 +1,16 @@
-"""What ranks import is compiled once, and never taken for what the file says no longer."""
+"""What ranks import is compiled once, and is what Python would have imported."""
 
 from __future__ import annotations
 
-import importlib.util
+import marshal
 import os
-import sys
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
 import ringside
-from ringside.bytecode import keep_compiled
+from ringside.bytecode import compiled
 
 MODULE = """
 from helper import factor
@@ -21,9 +21,7 @@ def f(comm):
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    monkeypatch.setattr(sys, "pycache_prefix", None)
+def module(tmp_path: Path) -> Path:
     (tmp_path / "helper.py").write_text("import deeper\nfactor = deeper.factor\n")
     (tmp_path / "deeper.py").write_text("factor = 4\n")
     (tmp_path / "unused.py").write_text("raise SystemExit('imported')\n")
@@ -32,27 +30,30 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return module
 
 
-def cached(folder: Path) -> set[str]:
-    return {path.name.split(".")[0] for path in (folder / "__pycache__").glob("*.pyc")}
-
-
 def test_a_file_and_what_it_imports_from_its_folder_is_compiled(module: Path) -> None:
-    keep_compiled(module)
-    assert cached(module.parent) == {"module", "helper", "deeper"}
-    flags = int.from_bytes(
-        Path(importlib.util.cache_from_source(str(module))).read_bytes()[4:8], "little"
-    )
-    assert flags == 0b11  # by hash, which every import checks
+    code = compiled(module.parent, module.name)
+    assert set(code) == {str(module.with_name(f"{n}.py")) for n in ("module", "helper", "deeper")}
+    for path, text in code.items():
+        unpacked = marshal.loads(text)
+        assert isinstance(unpacked, CodeType) and unpacked.co_filename == path
 
 
-def test_what_has_not_changed_is_not_written_again(module: Path) -> None:
-    keep_compiled(module)
-    cache = module.parent / "__pycache__"
-    before = {path.name: path.stat().st_ino for path in cache.iterdir()}
-    (module.parent / "deeper.py").write_text("factor = 5\n")
-    keep_compiled(module)
-    after = {path.name: path.stat().st_ino for path in cache.iterdir()}
-    assert {name.split(".")[0] for name in before if before[name] != after[name]} == {"deeper"}
+def test_ranks_import_what_was_compiled_and_nothing_is_written(module: Path, monkeypatch) -> None:
+    swapped = compile("factor = 6\n", str(module.with_name("deeper.py")), "exec")
+
+    def with_other_code(folder: Path, file: str) -> dict[str, bytes]:
+        return {**compiled(folder, file), swapped.co_filename: marshal.dumps(swapped)}
+
+    monkeypatch.setattr("ringside.world.compiled", with_other_code)
+    before = set(module.parent.iterdir())
+    assert ringside.run(f"{module}:f", 2).values == [60, 61]
+    assert set(module.parent.iterdir()) == before
+
+
+def test_nobody_elses_file_is_compiled_here(module: Path, monkeypatch) -> None:
+    monkeypatch.setattr("ringside.world.compiled", lambda *_: pytest.fail("it was compiled"))
+    with ringside.Session(module.parent, strict=True) as session:
+        assert session.call("module.py:f", 2).values == [40, 41]
 
 
 def test_a_change_within_the_same_second_is_seen(module: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_change_within_the_same_second_is_seen(module: Path) -> None:
     deeper.write_text("factor = 7\n")
     os.utime(deeper, ns=times)
     assert ringside.run(f"{module}:f", 2).values == [70, 71]
-    deeper.write_text("factor = 8\n")  # behind the cache's back
+    deeper.write_text("factor = 8\n")
     os.utime(deeper, ns=times)
     with ringside.Session(module.parent, strict=True) as session:
         assert session.call("module.py:f", 2).values == [80, 81]
@@ -76,17 +77,49 @@ def test_what_is_wrong_with_a_file_is_told_by_the_rank(module: Path, capfd) -> N
     result = ringside.run(f"{module}:f", 2)
     assert all("SyntaxWarning" in text for text in result.output)
     assert "SyntaxWarning" not in capfd.readouterr().err
-    assert "deeper" not in cached(module.parent)
+    assert str(module.parent / "deeper.py") not in compiled(module.parent, module.name)
 
 
-def test_where_python_writes_no_cache_neither_do_we(module: Path, monkeypatch) -> None:
-    with ringside.Session(module.parent, strict=True) as session:  # nor into others' folders
-        assert session.call("module.py:f", 2).values == [40, 41]
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert ringside.run(f"{module}:f", 2).values == [40, 41]
-    assert not (module.parent / "__pycache__").exists()
+@pytest.mark.parametrize("strict", [False, True])
+def test_modules_are_found_where_python_finds_them(tmp_path: Path, strict: bool) -> None:
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "__init__.py").write_text("name = 'package'\n")
+    (tmp_path / "both.py").write_text("name = 'module'\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "late.py").write_text("name = 'other folder'\n")
+    (tmp_path / "late.py").write_text("name = 'first folder'\n")
+    (tmp_path / "math.py").write_text("name = 'hidden'\n")
+    (tmp_path / "again.py").write_text("import os\nname = os.path.basename(__file__)\n")
+    (tmp_path / "main.py").write_text(
+        "import importlib, inspect, sys\n"
+        "import both, math\n"
+        "def f(comm, folder):\n"
+        "    sys.path.insert(0, folder + '/other')\n"
+        "    import late\n"
+        "    del sys.path[0]\n"
+        "    import again\n"
+        "    first = again.name\n"
+        "    again.name = 'changed'\n"
+        "    importlib.reload(again)\n"
+        "    return (both.name, hasattr(math, 'name'), late.name, first, again.name,\n"
+        "            inspect.getsource(f).splitlines()[2].strip(), again.__spec__.origin)\n"
+    )
+    with ringside.Session(tmp_path, strict=strict) as session:
+        result = session.call("main:f", 2, (str(tmp_path),)).raise_for_error()
+    assert result.values == 2 * [
+        (
+            "package",
+            False,
+            "other folder",
+            "again.py",
+            "again.py",
+            "import late",
+            str(tmp_path / "again.py"),
+        )
+    ]
 
 
-def test_a_cache_that_can_not_be_written_changes_nothing(module: Path) -> None:
-    (module.parent / "__pycache__").write_text("not a folder")
-    assert ringside.run(f"{module}:f", 2).values == [40, 41]
+def test_a_script_imports_what_lies_beside_it(module: Path) -> None:
+    script = module.with_name("script.py")
+    script.write_text("import helper\nprint(helper.factor, __name__)\n")
+    assert ringside.run(script, 2).output == ["4 __main__\n"] * 2
