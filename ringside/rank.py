@@ -134,7 +134,7 @@ def run_call(
         make: called with the call, itself once more, the communicator, ``folder``, ``modules``.
     """
     (comm, encoded), (_, encoded_again) = map(split_call, bodies)
-    number, members, place, ranks_per_node = comm
+    number, members, place, ranks_per_node = codec.decode(comm)
     current().ranks_per_node = ranks_per_node
     info = CommInfo(number, members, place)
     call, asked = (codec.decode(each, copy=False) for each in (encoded, encoded_again))

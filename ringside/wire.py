@@ -100,10 +100,10 @@ def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.
     return [CALL.pack(end, start) + info + bytes(start - end), *call]
 
 
-def split_call(body: memoryview) -> tuple[Any, memoryview]:
-    """The communicator of a CALL, and the call as the codec wrote it."""
+def split_call(body: memoryview) -> tuple[memoryview, memoryview]:
+    """The communicator of a CALL, and the call, both as the codec wrote them."""
     end, start = CALL.unpack_from(body)
-    return codec.decode(body[CALL.size : end]), body[start:]
+    return body[CALL.size : end], body[start:]
 
 
 def result_parts(attested: dict[str, Any], value: Any) -> list[codec.Part]:
