@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import marshal
-import os
 import re
 import sys
 import warnings
@@ -72,11 +71,10 @@ class Loader(SourceFileLoader):
 class _Finder(MetaPathFinder):
     """Finds modules whose code is known in the first folder of Python's path."""
 
-    @staticmethod
     def find_spec(
-        fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        file = os.path.join(sys.path[0], f"{fullname}.py")
+        file = f"{sys.path[0] if sys.path else ''}/{fullname}.py"
         if file not in known:
             return None
         return spec_from_file_location(fullname, file, loader=Loader(fullname, file))
@@ -84,4 +82,4 @@ class _Finder(MetaPathFinder):
 
 def install() -> None:
     """Let this process import by code that is known, before it looks for files."""
-    sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder)
+    sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder())

@@ -71,6 +71,8 @@ class Case:
     dtype: str = "float64"
     options: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""  # options of `ringside run` beside the ranks, such as "--seed 1"
+    members: tuple[int, ...] = ()  # of a world of so many ranks, where comm is not the world
+    num_ranks: int = 0
 
     @property
     def function(self) -> str:
@@ -91,13 +93,20 @@ class Case:
     def reproduce(self) -> str:
         """The line that runs this case."""
         module, _, function = self.target.partition(":")
-        words = ["ringside run", f"{module}.py:{function}", "--ranks", self.world_size]
+        words: list[Any] = ["ringside run", f"{module}.py:{function}", self.ranks]
         words += [self.where] if self.where else []
         words += ["--", "--n", self.n]
         words += [] if self.dtype == "float64" else ["--dtype", self.dtype]
         for name, value in self.options.items():
             words += [f"--{name.replace('_', '-')}", value]
         return " ".join(str(word) for word in words)
+
+    @property
+    def ranks(self) -> str:
+        """The options of `ringside run` that make ``comm``."""
+        if not self.members:
+            return f"--ranks {self.world_size}"
+        return f"--ranks {self.num_ranks} --members {','.join(map(str, self.members))}"
 
     def __str__(self) -> str:
         more = "".join(f", {name} = {value}" for name, value in self.options.items())
@@ -129,6 +138,10 @@ class Case:
         words = [] if named == "textbook" else [f"--machine {named}"]
         return dataclasses.replace(self, where=" ".join([*words, *options]))
 
+    def among(self, members: Sequence[int], num_ranks: int) -> Case:
+        """This case where ``comm`` is made of some ranks of a larger world, in that order."""
+        return dataclasses.replace(self, members=tuple(members), num_ranks=num_ranks)
+
     def fail(self, sentence: str, detail: str = "") -> Verdict:
         """A verdict on this case."""
         return Verdict(f"{self}: {sentence}", reproduce=self.reproduce, detail=detail)
@@ -145,7 +158,8 @@ class Call(Case):
     @property
     def reproduce(self) -> str:
         """The line that runs this call."""
-        return self.line.replace(" -- ", f" {self.where} -- ", 1) if self.where else self.line
+        line = self.line.replace(f"--ranks {self.world_size}", self.ranks, 1)
+        return line.replace(" -- ", f" {self.where} -- ", 1) if self.where else line
 
     def __str__(self) -> str:
         places = format_count(self.world_size, self.place)
@@ -181,6 +195,8 @@ def contrasted(run: Callable[..., T], there: Mapping[str, Any], case: Case, word
         if verdict.sentence.startswith("not run"):
             raise
         run()
+        if "members" in there:
+            case = case.among(there["members"], there["world_size"])
         raise case.fail(f"{words} {verdict.sentence}", verdict.detail) from None
 
 
@@ -197,6 +213,7 @@ def assert_strangers_idle(
     result: Result, members: Sequence[int], case: Case, comm: str = "comm"
 ) -> None:
     """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
+    case = case.among(members, result.world_size)
     for stranger in sorted(set(range(result.world_size)) - set(members)):
         if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
             raise case.fail(f"rank {stranger} of the world, outside {comm}, took part.")

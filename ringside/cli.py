@@ -31,6 +31,7 @@ _RUN = """\
 examples:
   ringside run ring.py:all_reduce --ranks 8
   ringside run ring.py:all_reduce --ranks 5 --machine zaratan -- --n 11 --dtype float32
+  ringside run ring.py:all_reduce --ranks 5 --members 3,0,4     comm is a part of the world
   ringside run hello.py --ranks 4 -- any words     as `mpiexec -n 4 python hello.py any words`
 
 A function gets (comm, ...): x is a vector of --n whole numbers, different on each rank
@@ -146,6 +147,10 @@ def _add_run(commands: Any) -> None:
         "--ranks", type=int, default=4, metavar="P", help="number of ranks (default 4)"
     )
     parser.add_argument(
+        "--members", type=_members, metavar="R,R,...",
+        help="ranks that make up comm, in its order (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
         "--machine",
         default="textbook",
         help="textbook, laptop, zaratan, a TOML file, or numbers such as alpha_s=1e-3,ports=peer",
@@ -162,6 +167,13 @@ def _add_run(commands: Any) -> None:
     parser.add_argument(
         "--simgrid", type=Path, metavar="FOLDER", help="save trace and machine for SimGrid's replay"
     )
+
+
+def _members(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(rank) for rank in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of ranks such as 3,0,4") from None
 
 
 def _add_launch(commands: Any) -> None:
@@ -349,12 +361,17 @@ def _run(asked: argparse.Namespace) -> int:
         raise TargetError(f"--timeout ({asked.timeout:g}) must be more than 0 seconds.")
     target = Target.parse(asked.target)
     options = inputs.parse_options(asked.words) if target.function else None
+    if asked.members and target.function is None:
+        raise TargetError("--members makes the comm that a function is given; a script has none.")
     args: Any = list(asked.words)
     if target.function and options:
-        args = inputs.arguments(target.folder / target.file, target.function, asked.ranks, options)
+        size = len(asked.members or range(asked.ranks))
+        args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
     with Session(target.folder, machine=Machine.load(asked.machine)) as session:
-        result = session.call(name, asked.ranks, args, seed=asked.seed, timeout_s=asked.timeout)
+        result = session.call(
+            name, asked.ranks, args, members=asked.members, seed=asked.seed, timeout_s=asked.timeout
+        )
     values = run_report.verdict(result, target.function, options, target.folder / target.file)
     if asked.json:
         _print_json(run_report.as_json(result, name, values))

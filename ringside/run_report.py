@@ -77,7 +77,10 @@ def text(
     if result.error is not None:
         lines += [f"{type(result.error).__name__}: {result.error}", ""]
     given = f", n = {options.n}, {options.dtype}" if options else ""
-    lines.append(f"{target} on {result.world_size} ranks of machine {result.machine.name!r}{given}")
+    ranks = f"{result.world_size} ranks"
+    if result.members != tuple(range(result.world_size)):
+        ranks = f"ranks {', '.join(map(str, result.members))} of {result.world_size}"
+    lines.append(f"{target} on {ranks} of machine {result.machine.name!r}{given}")
     if any(result.sent_messages()) or result.collectives:
         lines += _table(result)
     lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")

@@ -100,7 +100,13 @@ def test_modules_are_found_where_python_finds_them(tmp_path: Path, strict: bool)
         "    import again\n"
         "    first = again.name\n"
         "    again.name = 'changed'\n"
+        "    importlib.invalidate_caches()\n"
         "    importlib.reload(again)\n"
+        "    sys.path.clear()\n"
+        "    try:\n"
+        "        import nowhere\n"
+        "    except ModuleNotFoundError:\n"
+        "        pass\n"
         "    return (both.name, hasattr(math, 'name'), late.name, first, again.name,\n"
         "            inspect.getsource(f).splitlines()[2].strip(), again.__spec__.origin)\n"
     )

@@ -69,6 +69,26 @@ def test_members_are_out_of_order_and_leave_rank_0_out_where_there_are_strangers
         assert whole == 3 and sorted(everyone) == [0, 1, 2] != everyone
 
 
+def test_what_is_wrong_on_some_ranks_of_the_world_is_run_again_on_them():
+    def run(members=None, world_size=3):
+        if members is not None:
+            fails("it is wrong.")
+
+    call = checking.Call("step:step", 3, 4, line="ringside run trials.py:try --ranks 3 -- --n 4")
+    there = {"members": [4, 0, 2], "world_size": 5}
+    for case, line in (
+        (call, "ringside run trials.py:try --ranks 5 --members 4,0,2 -- --n 4"),
+        (
+            checking.Case("ring:all_reduce", 3, 10, "float32", where="--seed 1"),
+            "ringside run ring.py:all_reduce --ranks 5 --members 4,0,2 --seed 1 -- --n 10 "
+            "--dtype float32",
+        ),
+    ):
+        with pytest.raises(Verdict) as caught:
+            contrasted(run, there, case, "There:")
+        assert caught.value.reproduce == line
+
+
 @pytest.mark.parametrize(("peers", "collective"), [({2: {0}}, []), ({}, [(0, 2)])])
 def test_a_stranger_that_took_part_is_named(peers, collective):
     result = SimpleNamespace(
@@ -76,8 +96,11 @@ def test_a_stranger_that_took_part_is_named(peers, collective):
         peers=lambda rank: peers.get(rank, set()),
         collectives=[SimpleNamespace(members=members) for members in collective],
     )
-    with pytest.raises(Verdict, match="rank 2 of the world, outside the group, took part"):
+    with pytest.raises(
+        Verdict, match="rank 2 of the world, outside the group, took part"
+    ) as caught:
         assert_strangers_idle(result, [1, 0], CASE, "the group")
+    assert "--ranks 3 --members 1,0 " in caught.value.reproduce
     assert_strangers_idle(result, [1, 0, 2], CASE)
 
 

@@ -150,6 +150,15 @@ def test_run_compares_with_the_serial_computation_and_counts(folder: Path, rings
     assert found["makespan_s"] == pytest.approx(4 * step_s, rel=1e-9)
 
 
+def test_run_takes_some_ranks_of_the_world(folder: Path, ringside: Run) -> None:
+    status, output, _ = ringside("run ring.py:all_reduce --ranks 6 --members 4,0,3 -- --n 11")
+    assert status == 0
+    assert "ring.py:all_reduce on ranks 4, 0, 3 of 6 of machine 'textbook', n = 11" in output
+    assert "values: right, equal to the serial computation on every rank" in output
+    sent = dict(re.findall(r"^ +(\d) +(\d+) B ", output, re.M))
+    assert sent == {str(rank): str(2 * 11 * 8 * (rank in (0, 3, 4))) for rank in range(6)}
+
+
 def test_run_says_which_rank_returned_what_instead_of_what(folder: Path, ringside: Run) -> None:
     status, output, _ = ringside("run ring.py:halving_doubling --ranks 2 -- --n 3")
     assert status == 1
@@ -264,6 +273,8 @@ def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> N
         ("run ring.py:all_reduce --machine textbook,alpha=1", "is not of the form NUMBER=VALUE"),
         ("run ring.py:all_reduce --machine nowhere", "textbook"),
         ("run ring.py:all_reduce --ranks 0", "must be between 1 and"),
+        ("run ring.py:all_reduce --members 1,4", "must be distinct ranks below world_size (4)"),
+        ("run ring.py --members 1,0", "makes the comm that a function is given"),
         ("launch ring.py:all_reduce --site nowhere", "generic, local, "),
         ("launch ring.py:all_reduce --set nodes=3", "site local has the variables"),
         ("launch ring.py:all_reduce --set ranks_per_node=many", "a whole number is wanted"),
