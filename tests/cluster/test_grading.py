@@ -22,8 +22,6 @@ pytestmark = pytest.mark.slurm
 # node1 is stopped, and its work goes on on node2; node4 belongs to the partition scavenger.
 ON_NODE_1_OR_2 = "directives=--exclude=node[3-4]"
 ON_NODE_3 = "directives=--exclude=node[1-2]"
-# Where the first try's end keeps node3 busy, Slurm would put a second one on node4.
-ON_NO_OTHER_THAN_NODE_3 = "directives=--nodelist=node3"
 
 
 class Scenes:
@@ -91,7 +89,7 @@ def scenes(grading_slurm: Any, grade_command: Any, tmp_path_factory: Any) -> Ite
     )  # fmt: skip
     made.begin(
         "no fallback", {"anna": "# dies on nodes", "ben": "# an error on nodes", "cleo": "# half"},
-        "--no-fallback", "--set", "array_chunk=1", "--set", ON_NO_OTHER_THAN_NODE_3,
+        "--no-fallback", "--set", "array_chunk=1", "--set", ON_NODE_3,
     )  # fmt: skip
     for name in ("queued again", "submitted again", "pushed aside", "killed"):
         made.wait_for(name, "1/nodes/0.json")

@@ -143,8 +143,7 @@ def test_every_program_ends_in_a_plot_against_the_model(tutorial: Tutorial, prog
 
 
 def test_the_replay_of_a_step_is_compared_with_its_measured_times(tutorial: Tutorial) -> None:
-    times = r"[\d.]+ [mµn]?s +[\d.]+ [mµn]?s"  # on a busy machine it may be a second
-    assert re.search(rf"^  all_reduce +{times}", tutorial.said[3], re.MULTILINE)
+    assert re.search(r"^  all_reduce +[\d.]+ .s +[\d.]+ .s", tutorial.said[3], re.MULTILINE)
 
 
 def test_fsdp_holds_a_quarter_on_four_ranks(tutorial: Tutorial) -> None:
