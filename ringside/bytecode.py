@@ -1,7 +1,7 @@
 """What ranks import is compiled once, by whoever starts them, and comes with their first call.
 
-Left to themselves each of 64 ranks looks for the same files, reads them and compiles them: a tenth
-of a short run. It is for files of one's own only: nobody else's may be compiled outside a sandbox.
+Left to themselves each of 64 ranks looks for the same files, reads them and compiles them. It is
+for files of one's own only: nobody else's may be compiled outside a sandbox.
 """
 
 from __future__ import annotations

@@ -71,8 +71,7 @@ class Case:
     dtype: str = "float64"
     options: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""  # options of `ringside run` beside the ranks, such as "--seed 1"
-    members: tuple[int, ...] = ()  # of a world of so many ranks, where comm is not the world
-    num_ranks: int = 0
+    ranks: str = ""  # those that make comm of a part of the world: "--ranks 5 --members 4,2"
 
     @property
     def function(self) -> str:
@@ -93,7 +92,8 @@ class Case:
     def reproduce(self) -> str:
         """The line that runs this case."""
         module, _, function = self.target.partition(":")
-        words: list[Any] = ["ringside run", f"{module}.py:{function}", self.ranks]
+        ranks = self.ranks or f"--ranks {self.world_size}"
+        words: list[Any] = ["ringside run", f"{module}.py:{function}", ranks]
         words += [self.where] if self.where else []
         words += ["--", "--n", self.n]
         words += [] if self.dtype == "float64" else ["--dtype", self.dtype]
@@ -101,16 +101,9 @@ class Case:
             words += [f"--{name.replace('_', '-')}", value]
         return " ".join(str(word) for word in words)
 
-    @property
-    def ranks(self) -> str:
-        """The options of `ringside run` that make ``comm``."""
-        if not self.members:
-            return f"--ranks {self.world_size}"
-        return f"--ranks {self.num_ranks} --members {','.join(map(str, self.members))}"
-
     def __str__(self) -> str:
         more = "".join(f", {name} = {value}" for name, value in self.options.items())
-        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+        ranks = format_count(self.world_size, "rank")
         return f"{self.function} on {ranks}, n = {self.n}, {self.dtype}{more}"
 
     def vectors(self, rng: np.random.Generator) -> list[Array]:
@@ -140,7 +133,8 @@ class Case:
 
     def among(self, members: Sequence[int], num_ranks: int) -> Case:
         """This case where ``comm`` is made of some ranks of a larger world, in that order."""
-        return dataclasses.replace(self, members=tuple(members), num_ranks=num_ranks)
+        named = ",".join(map(str, members))
+        return dataclasses.replace(self, ranks=f"--ranks {num_ranks} --members {named}")
 
     def fail(self, sentence: str, detail: str = "") -> Verdict:
         """A verdict on this case."""
@@ -158,7 +152,9 @@ class Call(Case):
     @property
     def reproduce(self) -> str:
         """The line that runs this call."""
-        line = self.line.replace(f"--ranks {self.world_size}", self.ranks, 1)
+        line = self.line
+        if self.ranks:
+            line = line.replace(f"--ranks {self.world_size}", self.ranks, 1)
         return line.replace(" -- ", f" {self.where} -- ", 1) if self.where else line
 
     def __str__(self) -> str:

@@ -365,7 +365,7 @@ def _run(asked: argparse.Namespace) -> int:
         raise TargetError("--members makes the comm that a function is given; a script has none.")
     args: Any = list(asked.words)
     if target.function and options:
-        size = len(asked.members or range(asked.ranks))
+        size = len(asked.members) if asked.members else asked.ranks
         args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
     with Session(target.folder, machine=Machine.load(asked.machine)) as session:

@@ -93,13 +93,13 @@ def rehearse() -> None:
             comm.Irecv(y, source=1).Wait()
             y += x
     arguments = (np.zeros(4), np.zeros(4, np.float32), np.zeros(4, np.int64), 3, 0.5, "text")
+    call = {
+        "file": _MODULE.name, "function": "rehearsed", "args": arguments,
+        "kwargs": {}, "comm": True, "code": compiled(_MODULE.parent, _MODULE.name),
+    }  # fmt: skip
+    body = b"".join(call_parts((1, (0, 1), 0, 1), codec.encode_parts(call)))
     for _ in range(3):
         compile(_MODULE.read_bytes(), "module.py", "exec")  # as ranks do that get no code
-        call = {
-            "file": _MODULE.name, "function": "rehearsed", "args": arguments,
-            "kwargs": {}, "comm": True, "code": compiled(_MODULE.parent, _MODULE.name),
-        }  # fmt: skip
-        body = b"".join(call_parts((1, (0, 1), 0, 1), codec.encode_parts(call)))
         bodies = [memoryview(bytearray(body)) for _ in range(2)]
         run_call(bodies, str(_MODULE.parent), {}, make_call)
         sys.modules.pop(_MODULE.stem, None)
