@@ -28,6 +28,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,14 +258,19 @@ class WarmSandbox(Sandbox):
 
 
 class _Forked:
-    """A fork of a host, with what ``Process`` needs of ``subprocess.Popen``."""
+    """A fork of a host, with what ``Process`` needs of ``subprocess.Popen``.
+
+    Its watchdog and who waits for it ask from two threads; so what they ask stays open.
+    """
 
     def __init__(
         self, host: Host, argv: Sequence[str], request: Mapping[str, object], fds: Sequence[int]
     ) -> None:
         self.args = list(argv)
         self.returncode: int | None = None
+        self._ending = threading.Lock()
         self._life, theirs = socket.socketpair()
+        weakref.finalize(self, self._life.close)
         read, write = os.pipe()
         self.stdout: IO[bytes] = open(read, "rb", buffering=0)  # noqa: SIM115
         try:
@@ -281,6 +288,7 @@ class _Forked:
                 raise HostError(said[1:].decode("utf-8", "replace") or "the host has ended")
             self.pid = array.array("i", about[0][2][:12])[0]
             self._end = os.pidfd_open(self.pid)
+            weakref.finalize(self, os.close, self._end)
         except (OSError, HostError) as error:
             self._life.close()
             self.stdout.close()
@@ -303,8 +311,8 @@ class _Forked:
 
     def _wait(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._end], [], [], timeout)[0]:
-            told = self._life.recv(1)
-            self.returncode = told[0] if told else -signal.SIGKILL
-            os.close(self._end)
-            self._life.close()
+            with self._ending:
+                if self.returncode is None:
+                    told = self._life.recv(1)
+                    self.returncode = told[0] if told else -signal.SIGKILL
         return self.returncode

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ def test_a_program_finds_what_it_was_given_and_libraries_loaded(host, tmp_path):
     os.close(write)
     assert os.read(read, 100) == b"here"
     os.close(read)
+
+
+def test_all_who_wait_for_a_program_hear_how_it_ended(host, tmp_path):
+    """Whoever closes a sandbox and its watchdog may do so at the same time."""
+    with WarmSandbox(host, tmp_path) as place, ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            read, write = os.pipe()
+            code = f"import os, sys; os.read({read}, 1); sys.exit(3)"
+            process = place.popen([place.python, "-I", "-c", code], (read,))
+            os.close(read)
+            heard = [threads.submit(process.wait, 30.0) for _ in range(8)]
+            os.close(write)  # now it ends
+            assert [each.result() for each in heard] == [3] * 8
+            assert process.poll() == 3
 
 
 SETTLE = """
