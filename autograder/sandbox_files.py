@@ -59,8 +59,15 @@ def kit() -> Path:
     stage = scratch.new("kit-")
     stage.chmod(0o755)
     target = stage / "ringside"
-    shutil.copytree(source, target, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(source, target, symlinks=False, copy_function=_copy)
     compileall.compile_dir(target, quiet=2)
     for path in [target, *target.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     return target
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file of the kit; compiled ones may be another user's, or just be written."""
+    passed = (FileNotFoundError, PermissionError) if "__pycache__" in source else ()
+    with contextlib.suppress(*passed):
+        shutil.copy2(source, target)

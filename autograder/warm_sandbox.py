@@ -42,13 +42,11 @@ from autograder.sandbox import Limits, Process, Sandbox, Tier, best_tier, harmle
 __all__ = ["Host", "WarmSandbox", "kinds_of", "known", "start"]
 
 _INSIDE = Path("/warm")  # where the host sees the stages of all sandboxes
-_REAL = "from ringside import codec, seccomp"
 _IMPORTS = {
     "mpi": "import numpy, ringside.mpi",
     "torch": "import numpy, ringside.mpi, ringside.pytorch.preload",
-    "mpiexec": f"import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; {_REAL}",
-    "gloo": "import torch, torch._dynamo, torch.distributed, torch.nn.parallel, torch.optim; "
-    f"torch.set_num_threads(1); from ringside.pytorch import tensors; {_REAL}",
+    "mpiexec": "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    "from ringside import codec, seccomp",
 }
 _ANSWER_S = 120.0  # the host may still be importing
 
@@ -88,8 +86,11 @@ _gone: list[Host] = []  # hosts that ended, whose folders may still be in use
 
 
 def kinds_of(module: str) -> tuple[str, str]:
-    """The hosts that a module's suite can use: for simulated ranks, and for real ones."""
-    return ("torch", "gloo") if module.endswith("_torch") else ("mpi", "mpiexec")
+    """The hosts that a module's suite can use: for simulated ranks, and for real ones.
+
+    Real ranks of torch need nothing that simulated ones don't: one host imports torch for both.
+    """
+    return ("torch", "torch") if module.endswith("_torch") else ("mpi", "mpiexec")
 
 
 def start(kinds: Sequence[str]) -> None:
