@@ -59,7 +59,13 @@ from autograder.build import cell_points
 from autograder.course import Course
 from autograder.outcome import Outcome, clamp
 from autograder.quarantine import Rejected, read_regular, sweep
-from autograder.rebuild import Rebuilt, modules_of, rebuild, release_notebook
+from autograder.rebuild import (
+    Rebuilt,
+    RebuiltNotebook,
+    modules_of,
+    rebuild,
+    release_notebook,
+)
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -157,7 +163,7 @@ class RebuildExporter(NotebookExporter):
             rebuilt = rebuild(plan, release, read_regular(path, limits=plan.limits))
             rejected = ""
         except Rejected as error:
-            rebuilt, rejected = Rebuilt(notebook=release), str(error)
+            rebuilt, rejected = RebuiltNotebook(notebook=release), str(error)
         rebuilt.notebook.metadata[MARK] = {"notes": notes + rebuilt.notes, "rejected": rejected}
         return rebuilt.notebook
 
@@ -231,7 +237,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
             return Outcome(student, "rejected", message=mark["rejected"], notes=mark["notes"])
         release = release_notebook(plan, course.release(plan.name))
         modules, untouched = modules_of(plan, nb, release)
-        rebuilt = Rebuilt(nb, modules, untouched, list(mark.get("notes", [])))
+        rebuilt = Rebuilt(modules, untouched, list(mark.get("notes", [])))
         grader = pipeline.suite_grader(course)
         session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
         return session.outcome(student, rebuilt)

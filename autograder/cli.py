@@ -1,4 +1,8 @@
-"""``autograder``: what an instructor does, from the release to the class report."""
+"""``autograder``: what an instructor does, from the release to the class report.
+
+A command imports its module when it runs: nbgrader and nbformat alone take three seconds, which
+``--help``, `verify` and the grading of a folder of modules needn't.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from autograder import assignment as plans
-from autograder import cli_export, cli_grade, gradebook, new_assignment, pipeline, regrade
+from autograder import exports, pipeline
 from autograder.assignment import AssignmentError
 from autograder.course import Course
-from autograder.exports import gradescope
-from autograder.gradebook import GradebookError
 from autograder.limits import LimitsError
 from autograder.sandbox import SandboxUnavailable
 from ringside.errors import RingsideError
@@ -36,7 +38,6 @@ and the message says what.
 
 FAULTS = (
     AssignmentError,
-    GradebookError,
     LimitsError,
     RingsideError,
     SandboxUnavailable,
@@ -99,9 +100,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all, if none is named")
     sub.add_argument("--check", action="store_true", help="change nothing; status 1 if stale")
 
-    sub = command(
-        "grade", cli_grade.grade, "grade notebooks, folders of modules, or a submitted tree"
-    )
+    sub = command("grade", grade, "grade notebooks, folders of modules, or a submitted tree")
     sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
     sub.add_argument(
         "paths",
@@ -131,25 +130,25 @@ def parser() -> argparse.ArgumentParser:
     _add_grading_options(sub)
     _add_measuring_options(sub)
 
-    sub = command(
-        "report", cli_grade.class_report, "scores, failed tests, similar submissions of a class"
-    )
+    sub = command("report", report, "scores, failed tests, similar submissions of a class")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     sub.add_argument("--html", type=Path, metavar="FILE", help="write one page with everything")
     sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
     _add_grading_options(sub)
 
-    sub = command(
-        "regrade", regrade.regrade, "show whose points a mended suite changes, and write them"
-    )
-    regrade.add_command(sub)
+    sub = command("regrade", regrade, "show whose points a mended suite changes, and write them")
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument("students", nargs="*", metavar="STUDENT", help="default: the whole class")
+    group = sub.add_mutually_exclusive_group()
+    group.add_argument("--yes", action="store_true", help="write without asking")
+    group.add_argument("--dry-run", action="store_true", help="show only, never write")
     _add_grading_options(sub)
 
-    sub = command("export", cli_export.export, "marks for Canvas, Moodle or Gradescope, or a CSV")
+    sub = command("export", export, "marks for Canvas, Moodle or Gradescope, or a CSV")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
-    sub.add_argument("--to", choices=cli_export.KINDS, required=True, help="for which platform")
+    sub.add_argument("--to", choices=exports.KINDS, required=True, help="for which platform")
     sub.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="a folder, for Gradescope"
     )
@@ -163,7 +162,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument(
         "--visibility",
-        choices=gradescope.VISIBILITY,
+        choices=exports.VISIBILITY,
         default="after_published",
         help="when students see Gradescope's tests (%(default)s)",
     )
@@ -171,7 +170,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command(
         "new-assignment",
-        new_assignment.new_assignment,
+        new_assignment,
         "make an assignment that builds, verifies and grades, to be changed",
     )
     sub.add_argument("name", metavar="NAME", help="like a14_prefix")
@@ -223,6 +222,7 @@ def _add_measuring_options(sub: argparse.ArgumentParser) -> None:
 
 def build(options: argparse.Namespace) -> int:
     """`autograder build`"""
+    from autograder import gradebook
     from autograder.build import build_all
 
     course = Course.here()
@@ -240,6 +240,41 @@ def build(options: argparse.Namespace) -> int:
     return 1 if any(found.values()) else 0
 
 
+def grade(options: argparse.Namespace) -> int:
+    """`autograder grade`"""
+    from autograder import cli_grade
+
+    return cli_grade.grade(options)
+
+
+def report(options: argparse.Namespace) -> int:
+    """`autograder report`"""
+    from autograder import cli_grade
+
+    return cli_grade.class_report(options)
+
+
+def regrade(options: argparse.Namespace) -> int:
+    """`autograder regrade`"""
+    from autograder import regrade as regrading
+
+    return regrading.regrade(options)
+
+
+def export(options: argparse.Namespace) -> int:
+    """`autograder export`"""
+    from autograder import cli_export
+
+    return cli_export.export(options)
+
+
+def new_assignment(options: argparse.Namespace) -> int:
+    """`autograder new-assignment`"""
+    from autograder import new_assignment as making
+
+    return making.new_assignment(options)
+
+
 def bundle(options: argparse.Namespace) -> int:
     """`autograder bundle`"""
     from autograder import bundle as bundling
@@ -254,6 +289,7 @@ def bundle(options: argparse.Namespace) -> int:
 
 def demo(options: argparse.Namespace) -> int:
     """`autograder demo`"""
+    from autograder import cli_grade
     from autograder.demo import show
 
     return show.run(options.to, jobs=options.jobs, console=cli_grade.console())

@@ -15,8 +15,6 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.outcome import Outcome
 
-KINDS = ("canvas", "moodle", "gradescope", "csv", "nbgrader")
-
 
 def export(options: argparse.Namespace) -> int:
     """`autograder export`"""

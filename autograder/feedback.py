@@ -12,10 +12,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
-from nbformat import NotebookNode
 
 from autograder import notebooks, svg
 from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
@@ -23,6 +22,9 @@ from autograder.cluster_run import RunCheck
 from autograder.outcome import Outcome, clamp
 from autograder.rebuild import plain_text
 from ringside.draw.units import format_count
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_TEXT = 4_000

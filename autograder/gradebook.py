@@ -6,16 +6,12 @@ time. What runs is the same as its commands run, with the same ``nbgrader_config
 
 from __future__ import annotations
 
-import csv
 import datetime
-import io
 import logging
 import os
-import re
 import sqlite3
 import sys
-import unicodedata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +28,8 @@ from traitlets.config.loader import PyFileConfigLoader
 from autograder import graded
 from autograder.assignment import Assignment
 from autograder.course import Course
-from ringside.trace import write_atomically
+from autograder.safe_csv import write_csv
+from ringside.errors import RingsideError
 
 CONFIG = "nbgrader_config.py"
 COLUMNS = (
@@ -46,7 +43,7 @@ ROOM_BYTES = 1 << 20
 _TABLES = {"assignment", "student", "submitted_assignment", "submitted_notebook", "grade"}
 
 
-class GradebookError(RuntimeError):
+class GradebookError(RingsideError):
     """nbgrader refused, and the message is its own; or the gradebook can't be used."""
 
 
@@ -344,51 +341,6 @@ def ask_for_a_person(course: Course, assignment: str, student: str) -> None:
                 if grade.auto_score is None and grade.manual_score is None:
                     grade.needs_manual_grade = True
         book.db.commit()
-
-
-# What begins a formula, in any width; spreadsheets of some countries end a cell at ; or a tab.
-_FORMULA = frozenset("=+-@|%\N{MINUS SIGN}")
-_ENDS_CELL = re.compile("([;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+)")
-_NOT_SEEN = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))  # controls, marks of order, spaces
-
-
-def safe_cell(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula: text that looks like one is quoted.
-
-    So is each part that a spreadsheet would take for a cell, were it told another separator.
-
-    >>> safe_cell("=1+1"), safe_cell("ada"), safe_cell(-1.5)
-    ("'=1+1", 'ada', -1.5)
-    >>> safe_cell("ada;\uff1d1")
-    "ada;'\uff1d1"
-    """
-    if isinstance(value, int | float):
-        return value
-    parts = _ENDS_CELL.split(str(value).replace("\x00", ""))
-    text = "".join(f"'{part}" if _begins_formula(part) else part for part in parts)
-    return f"'{text}" if text[:1] in ("\t", "\r", "\n") else text
-
-
-def _begins_formula(text: str) -> bool:
-    """Whether the first character that one sees begins a formula."""
-    seen = (each for each in text if unicodedata.category(each) not in _NOT_SEEN)
-    return unicodedata.normalize("NFKC", next(seen, ""))[:1] in _FORMULA
-
-
-def write_csv(
-    path: Path,
-    columns: Sequence[str],
-    table: Sequence[Mapping[str, object]],
-    *,
-    as_is: Collection[object] = (),
-) -> None:
-    """Write `table` with `columns`, every cell made safe but those that are one of `as_is`."""
-    cells = ([row.get(column, "") for column in columns] for row in table)
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(map(safe_cell, columns))
-    writer.writerows([cell if cell in as_is else safe_cell(cell) for cell in row] for row in cells)
-    write_atomically(path, stream.getvalue().encode("utf-8", "replace"))  # names of any bytes
 
 
 class SafeCsvExport(ExportPlugin):  # type: ignore[misc]

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, late, limits, scratch, suite_process
+from autograder import cache, limits, scratch, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -150,7 +150,7 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     if submission.path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
         submitted = read_regular(submission.path, limits=assignment.limits)
-        rebuilt = rebuild(assignment, release, submitted)
+        rebuilt: Rebuilt = rebuild(assignment, release, submitted)
         if submission.path.name != assignment.notebook:
             rebuilt.notes.append(
                 f"The notebook is named {submission.path.name[:80]!r}: it was taken."
@@ -225,9 +225,12 @@ class Session:
         `progress` hears first of what is stored already, and then of each module.
         """
         outcomes = [self._read(submission) for submission in submissions]
-        seconds = late.seconds_late(self.course, self.assignment.name)
-        for outcome in outcomes:
-            outcome.late_seconds = seconds.get(outcome.student, 0.0)
+        if self.course.receipts(self.assignment.name).exists():
+            from autograder import late  # and nbgrader with it, which takes seconds
+
+            seconds = late.seconds_late(self.course, self.assignment.name)
+            for outcome in outcomes:
+                outcome.late_seconds = seconds.get(outcome.student, 0.0)
         plans = [self._jobs_of(outcome) for outcome in outcomes]
         # A plan's later modules take longer: begun first, none of them comes last alone.
         wanted = {job.key: job for jobs in plans for job in reversed(jobs)}

@@ -18,26 +18,33 @@ import re
 import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks
 from autograder.assignment import Assignment
 from autograder.limits import Limits
 from autograder.quarantine import MIB, Rejected, read_regular
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
 WRITEFILE = re.compile(r"%%(?:writefile|file)\b[ \t]*(?:-a[ \t]+)?(\S*)[^\n]*(?:\n|\Z)")
 
 
 @dataclass
 class Rebuilt:
-    """What is graded: a notebook of ours, and the modules in it."""
+    """What is graded: the modules of a submission."""
 
-    notebook: NotebookNode
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
     untouched: tuple[str, ...] = ()  # modules that are still as released
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class RebuiltNotebook(Rebuilt):
+    """A notebook of ours, with the solutions that were handed in."""
+
+    notebook: NotebookNode
 
 
 @dataclass(frozen=True)
@@ -55,14 +62,14 @@ def release_notebook(assignment: Assignment, release: Path) -> NotebookNode:
     return notebooks.read(release / assignment.notebook)
 
 
-def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> Rebuilt:
+def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> RebuiltNotebook:
     """Move the solutions of the `submitted` notebook into a copy of the `release`.
 
     Raises:
         Rejected: it is no notebook.
     """
     cells = _parse(submitted, assignment.limits)
-    rebuilt = Rebuilt(notebook=copy.deepcopy(release))
+    rebuilt = RebuiltNotebook(notebook=copy.deepcopy(release))
     for cell in solution_cells(rebuilt.notebook):
         grade_id = cell.metadata.nbgrader.grade_id
         found = _choose(cells, grade_id, cell.source, rebuilt.notes)
@@ -104,7 +111,7 @@ def modules_of(
 
 def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:
     """The planned modules among the files of `folder`; other files are not looked at."""
-    rebuilt = Rebuilt(notebook=notebooks.notebook([]))
+    rebuilt = Rebuilt()
     for module in assignment.modules:
         path = folder / module.filename
         if not path.exists() and not path.is_symlink():

@@ -34,7 +34,7 @@ from autograder.graded import Part, Record
 from autograder.outcome import Outcome
 from ringside.draw.units import format_count
 
-__all__ = ["Change", "Differences", "add_command", "compare", "regrade", "write"]
+__all__ = ["Change", "Differences", "compare", "regrade", "write"]
 
 _SAME = 5e-4  # of a point: scores are rounded to four places
 
@@ -67,15 +67,6 @@ class Differences:
     def students(self) -> list[str]:
         """Those whose points change."""
         return list(dict.fromkeys(change.student for change in self.changes))
-
-
-def add_command(sub: argparse.ArgumentParser) -> None:
-    """The words of ``autograder regrade``."""
-    sub.add_argument("assignment", metavar="ASSIGNMENT")
-    sub.add_argument("students", nargs="*", metavar="STUDENT", help="default: the whole class")
-    group = sub.add_mutually_exclusive_group()
-    group.add_argument("--yes", action="store_true", help="write without asking")
-    group.add_argument("--dry-run", action="store_true", help="show only, never write")
 
 
 def regrade(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from autograder import feedback, late, similarity
+from autograder import feedback, similarity
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.outcome import Outcome
@@ -127,6 +127,8 @@ def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
 
 def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> Summary:
     """The summary of a class, with who is alike and what lateness costs."""
+    from autograder import late  # and nbgrader with it, which takes seconds
+
     account = late.of_assignment(course, plan.name)
     groups = similarity.groups(alike(plan, outcomes, course))
     return summarise(plan, outcomes, groups, account)

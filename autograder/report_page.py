@@ -10,16 +10,19 @@ import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jinja2
 
 from autograder import feedback
 from autograder.assignment import Assignment, ModuleSpec
-from autograder.late import Late
 from autograder.outcome import Outcome
 from autograder.report import moment, provenance
 from autograder.summary import BINS, Cluster, Spread, Summary
 from ringside.trace import write_atomically
+
+if TYPE_CHECKING:
+    from autograder.late import Late
 
 MAX_MESSAGE, MAX_DETAIL = 700, 400  # characters of what a page of 300 students repeats
 STATUS = {"rejected": "rejected", "grader_error": "grader failed"}

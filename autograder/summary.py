@@ -13,11 +13,14 @@ import collections
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from autograder import feedback, similarity
 from autograder.assignment import Assignment, ModuleSpec
-from autograder.late import Late
 from autograder.outcome import Outcome
+
+if TYPE_CHECKING:
+    from autograder.late import Late
 
 MAX_TESTS = 12
 MAX_CLUSTERS = 6  # of a module

@@ -22,8 +22,6 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.outcome import Outcome
 from ringside.trace import write_atomically
 
-VISIBILITY = ("visible", "after_due_date", "after_published", "hidden")
-
 
 def write(
     folder: Path,

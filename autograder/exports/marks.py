@@ -19,6 +19,7 @@ from autograder.assignment import Assignment, AssignmentError
 from autograder.course import Course
 from autograder.late import Late
 from autograder.outcome import Outcome
+from autograder.safe_csv import write_csv
 
 COLUMNS = (
     "student", "email", "last_name", "first_name", "status",
@@ -140,7 +141,7 @@ def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
 def write(path: Path, marks: Sequence[Mark]) -> None:
     """A plain CSV of marks."""
     table = [{name: _cell(getattr(mark, name)) for name in COLUMNS} for mark in marks]
-    gradebook.write_csv(path, COLUMNS, table)
+    write_csv(path, COLUMNS, table)
 
 
 def _cell(value: object) -> object:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import gradebook
 from autograder.exports.marks import ExportError, Mark
+from autograder.safe_csv import write_csv
 
 
 @dataclass
@@ -98,4 +98,4 @@ def _names(cell: str) -> set[str]:
 def write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, object]]) -> None:
     """Write a CSV that no spreadsheet executes; a dash alone, as Moodle writes, stays one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    gradebook.write_csv(path, columns, rows, as_is=("-",))
+    write_csv(path, columns, rows, as_is=("-",))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograder import gradebook
 from autograder.assignment import Assignment
 from autograder.outcome import Outcome
+from autograder.safe_csv import write_csv
 
 
 def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
@@ -33,7 +33,7 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
         }
         for outcome in outcomes
     ]
-    gradebook.write_csv(path, columns, table)
+    write_csv(path, columns, table)
 
 
 def _measured_cells(outcome: Outcome) -> dict[str, object]:

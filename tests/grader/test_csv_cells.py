@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autograder.gradebook import safe_cell, write_csv
+from autograder.safe_csv import safe_cell, write_csv
 
 # By the manuals of Excel and LibreOffice, and what their importers take off in front.
 STARTERS = "=+-@|%\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"

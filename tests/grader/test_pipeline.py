@@ -413,3 +413,19 @@ def test_results_may_lie_elsewhere_than_in_the_kit(tmp_path: Path) -> None:
             check=True,
         )  # fmt: skip
         assert answer.stdout.strip().endswith(str(expected)), answer.stdout
+
+
+def test_a_folder_of_modules_is_graded_without_nbgrader_and_nbformat(tmp_path: Path) -> None:
+    """They take seconds: jsonschema compiles the grammars of its formats, where it has them all."""
+    program = (
+        "import sys; from autograder import cli; status = cli.main(sys.argv[1:]); "
+        "print(status, *({'nbformat', 'jsonschema', 'nbgrader'} & set(sys.modules)))"
+    )
+    folder = tmp_path / "ada"
+    folder.mkdir()
+    (folder / "ping.py").write_bytes(b"\xff\xfe")  # no text, so no suite is run
+    words = ["grade", "a01_first_ranks", str(folder), "--csv", str(tmp_path / "out.csv")]
+    answer = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=KIT, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.splitlines()[-1] == "0"

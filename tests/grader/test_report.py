@@ -13,8 +13,8 @@ from autograder import feedback, receipt, report, similarity, summary
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.exports import scores_csv
-from autograder.gradebook import safe_cell
 from autograder.outcome import Outcome
+from autograder.safe_csv import safe_cell
 
 RING = '''
 def all_reduce(comm, x):
