@@ -24,6 +24,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -166,6 +167,7 @@ def serve(fd: int, run: str) -> None:
     """
     if not scratch.join(Path(run)):
         return  # the grader was killed, and another one has cleared up after it
+    tempfile.tempdir = run  # for all suites: each would try a folder with a file that a kill leaves
     import pytest
 
     from autograder import plugin, sandbox, warm_sandbox

@@ -91,13 +91,29 @@ def grade(course: Course, mark: Callable[[], None] = lambda: None) -> None:
 
 def kill(everybody: bool, dice: random.Random, pid: int) -> None:
     """SIGKILL a grader, or all of its processes in any order."""
-    victims = [each.pid for each in descendants(ProcessId.of(pid))] if everybody else [pid]
+    victims = _all_stopped(pid) if everybody else [pid]
     dice.shuffle(victims)
     if pid == os.getpid():  # oneself last
         victims.sort(key=pid.__eq__)
     for victim in victims:
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, signal.SIGKILL)
+
+
+def _all_stopped(pid: int) -> list[int]:
+    """All processes of a grader, so that none of them starts another one that nobody kills.
+
+    That one could be bubblewrap's child, which waits for its parent for ever until it is set up.
+    """
+    found = {pid}
+    if pid != os.getpid():
+        os.kill(pid, signal.SIGSTOP)
+    while fresh := {each.pid for each in descendants(ProcessId.of(pid))} - found:
+        found |= fresh
+        for each in fresh:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGSTOP)
+    return sorted(found)
 
 
 class Instruments:
