@@ -225,12 +225,9 @@ class Session:
         `progress` hears first of what is stored already, and then of each module.
         """
         outcomes = [self._read(submission) for submission in submissions]
-        if self.course.receipts(self.assignment.name).exists():
-            from autograder import late  # and nbgrader with it, which takes seconds
-
-            seconds = late.seconds_late(self.course, self.assignment.name)
-            for outcome in outcomes:
-                outcome.late_seconds = seconds.get(outcome.student, 0.0)
+        seconds = self._seconds_late()
+        for outcome in outcomes:
+            outcome.late_seconds = seconds.get(outcome.student, 0.0)
         plans = [self._jobs_of(outcome) for outcome in outcomes]
         # A plan's later modules take longer: begun first, none of them comes last alone.
         wanted = {job.key: job for jobs in plans for job in reversed(jobs)}
@@ -238,6 +235,15 @@ class Session:
         for outcome, jobs in zip(outcomes, plans, strict=True):
             self._collect(outcome, jobs, results)
         return outcomes
+
+    def _seconds_late(self) -> Mapping[str, float]:
+        course, name = self.course, self.assignment.name
+        said = (course.receipts(name), course.database, course.extensions)
+        if not any(path.exists() for path in said):
+            return {}
+        from autograder import late  # and nbgrader with it, which takes seconds
+
+        return late.seconds_late(course, name)
 
     def _results(self, jobs: Sequence[Job], progress: Progress | None) -> dict[str, Result]:
         stored = {job.key: self.store.get(job.key) for job in jobs}

@@ -426,6 +426,8 @@ def test_a_folder_of_modules_is_graded_without_nbgrader_and_nbformat(tmp_path: P
     (folder / "ping.py").write_bytes(b"\xff\xfe")  # no text, so no suite is run
     words = ["grade", "a01_first_ranks", str(folder), "--csv", str(tmp_path / "out.csv")]
     answer = subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=KIT, capture_output=True, text=True, check=True
-    )
+        [sys.executable, "-c", program, *words],
+        cwd=KIT, env={**os.environ, "RINGSIDE_COURSE": str(tmp_path)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert answer.stdout.splitlines()[-1] == "0"
