@@ -67,7 +67,10 @@ KillWait=2
 CompleteWait=10
 MinJobAge=600
 GresTypes=gpu
-NodeName=node[1-$nodes] CPUs=128 RealMemory=512000 Gres=gpu:a100:4 Feature=cpu,gpu,a100 State=UNKNOWN
+NodeName=DEFAULT CPUs=128 RealMemory=512000 Gres=gpu:a100:4 Feature=cpu,gpu,a100 State=UNKNOWN
+# Slurm would give a job the node that is fuller; the last one, which is scavenger's, comes last.
+$( [ "$nodes" = 1 ] || echo "NodeName=node[1-$((nodes - 1))]" )
+NodeName=node$nodes Weight=2
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=DEFAULT DefaultTime=15 MaxTime=60 PreemptMode=OFF PriorityTier=10 State=UP
