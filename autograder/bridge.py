@@ -59,13 +59,7 @@ from autograder.build import cell_points
 from autograder.course import Course
 from autograder.outcome import Outcome, clamp
 from autograder.quarantine import Rejected, read_regular, sweep
-from autograder.rebuild import (
-    Rebuilt,
-    RebuiltNotebook,
-    modules_of,
-    rebuild,
-    release_notebook,
-)
+from autograder.rebuild import Rebuilt, RebuiltNotebook, modules_of, rebuild, release_notebook
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails

@@ -105,12 +105,10 @@ def _all_stopped(pid: int) -> list[int]:
 
     That one could be bubblewrap's child, which waits for its parent for ever until it is set up.
     """
-    found = {pid}
-    if pid != os.getpid():
-        os.kill(pid, signal.SIGSTOP)
+    found: set[int] = set()
     while fresh := {each.pid for each in descendants(ProcessId.of(pid))} - found:
         found |= fresh
-        for each in fresh:
+        for each in fresh - {os.getpid()}:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each, signal.SIGSTOP)
     return sorted(found)
