@@ -17,6 +17,7 @@ from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.limits import LimitsError
 from autograder.sandbox import SandboxUnavailable
+from autograder.storage import file_to_write, folder_to_write
 from ringside.errors import RingsideError
 
 EXAMPLES = """examples:
@@ -109,9 +110,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="a notebook, a zip, a folder of modules; or a folder of these, named after students",
     )
-    sub.add_argument("--json", type=Path, metavar="FILE", help="write the results; - is stdout")
-    sub.add_argument("--feedback", type=Path, metavar="FOLDER", help="write a page per submission")
-    sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
+    sub.add_argument(
+        "--json", type=file_to_write, metavar="FILE", help="write the results; - is stdout"
+    )
+    sub.add_argument(
+        "--feedback", type=folder_to_write, metavar="FOLDER", help="write a page per submission"
+    )
+    sub.add_argument("--csv", type=file_to_write, metavar="FILE", help="write the scores")
     sub.add_argument(
         "--executor",
         choices=["local", "slurm"],
@@ -133,8 +138,10 @@ def parser() -> argparse.ArgumentParser:
     sub = command("report", report, "scores, failed tests, similar submissions of a class")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
-    sub.add_argument("--html", type=Path, metavar="FILE", help="write one page with everything")
-    sub.add_argument("--csv", type=Path, metavar="FILE", help="write the scores")
+    sub.add_argument(
+        "--html", type=file_to_write, metavar="FILE", help="write one page with everything"
+    )
+    sub.add_argument("--csv", type=file_to_write, metavar="FILE", help="write the scores")
     _add_grading_options(sub)
 
     sub = command("regrade", regrade, "show whose points a mended suite changes, and write them")

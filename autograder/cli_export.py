@@ -14,6 +14,7 @@ from autograder.exports import canvas, gradescope, marks, moodle
 from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.outcome import Outcome
+from autograder.storage import file_to_write, folder_to_write
 
 
 def export(options: argparse.Namespace) -> int:
@@ -22,6 +23,7 @@ def export(options: argparse.Namespace) -> int:
     plan = plans.load(options.assignment, course)
     if options.roster is not None and options.to not in ("canvas", "moodle"):
         raise ExportError(f"--roster is for Canvas and Moodle; {options.to} needs none.")
+    (folder_to_write if options.to == "gradescope" else file_to_write)(options.out)
     if options.to == "nbgrader":
         if not course.database.is_file():
             raise ExportError(

@@ -6,9 +6,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import tempfile
 from pathlib import Path
 
-__all__ = ["StorageError", "explain", "write"]
+__all__ = ["StorageError", "explain", "file_to_write", "folder_to_write", "write"]
 
 _CURES = {
     errno.ENOSPC: "Free some room there",
@@ -17,6 +18,7 @@ _CURES = {
     errno.EACCES: "Give this account the right to write there",
     errno.EPERM: "Give this account the right to write there",
     errno.ENOTDIR: "Move away the file that stands where a folder should",
+    errno.EISDIR: "Name a file in that folder",
 }
 
 
@@ -33,6 +35,36 @@ def explain(path: Path | str, error: OSError) -> StorageError:
         f"{path} can't be written: {why}. {cure}, then start the command again: what was "
         "graded is kept."
     )
+
+
+def file_to_write(text: str | Path) -> Path:
+    """The path of a file, named on a command line: refused before the work that it is to hold.
+
+    Raises:
+        StorageError: nothing can be written there.
+    """
+    path = Path(text)
+    if path.is_dir():
+        raise explain(path, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    _try(path, path.parent)
+    return path
+
+
+def folder_to_write(text: str | Path) -> Path:
+    """As file_to_write, of a folder that files are to be written into."""
+    path = Path(text)
+    _try(path, path)
+    return path
+
+
+def _try(path: Path, folder: Path) -> None:
+    """Begin a file in `folder`, or in what is there of it."""
+    try:
+        there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise explain(path, error) from error
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:

@@ -232,3 +232,7 @@ def test_the_command_exports_what_is_handed_in(
     assert rows(out)[2][-1] == "30.0"
     assert cli.main([*words, "--to", "csv", "--roster", str(people)]) == 2
     assert "needs none" in capsys.readouterr().err
+    assert cli.main([*words, "--to", "gradescope"]) == 2  # a file stands where its folder should
+    refused = capsys.readouterr()
+    assert f"{out} can't be written: Not a directory." in refused.err and not refused.out
+    assert rows(out)[2][-1] == "30.0"

@@ -221,6 +221,34 @@ def test_a_wrong_request_ends_with_status_2_and_says_why(
     assert match in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "place", "why"),
+    [
+        ("grade", "--json", "", "Is a directory. Name a file in that folder"),
+        ("grade", "--csv", "file/scores.csv", "Not a directory. Move away the file"),
+        ("grade", "--feedback", "file", "Not a directory. Move away the file"),
+        ("report", "--html", "file/not/there.html", "Not a directory. Move away the file"),
+    ],
+)
+def test_a_place_where_nothing_can_be_written_is_refused_before_anything_is_graded(
+    course: Course,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    option: str,
+    place: str,
+    why: str,
+) -> None:
+    submission(tmp_path, "ada", one=source("one"))
+    (tmp_path / "file").write_text("kept")
+    asked = tmp_path / place
+    assert cli.main([command, NAME, str(tmp_path / "ada"), option, str(asked)]) == 2
+    said = capsys.readouterr()
+    assert f"{asked} can't be written: {why}" in said.err
+    assert said.out == "" and not course.results.exists()
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def submission(tmp_path: Path, student: str, **modules: str) -> pipeline.Submission:
     folder = tmp_path / student
     folder.mkdir()
