@@ -47,6 +47,7 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "target": target,
         "machine": result.machine.name,
         "world_size": result.world_size,
+        "members": list(result.members),
         "error": str(result.error) if result.error else None,
         "error_type": type(result.error).__name__ if result.error else None,
         "values": values,

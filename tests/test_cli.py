@@ -157,6 +157,9 @@ def test_run_takes_some_ranks_of_the_world(folder: Path, ringside: Run) -> None:
     assert "values: right, equal to the serial computation on every rank" in output
     sent = dict(re.findall(r"^ +(\d) +(\d+) B ", output, re.M))
     assert sent == {str(rank): str(2 * 11 * 8 * (rank in (0, 3, 4))) for rank in range(6)}
+    _, output, _ = ringside("run ring.py:all_reduce --ranks 6 --members 4,0,3 --json -- --n 11")
+    found = json.loads(output)
+    assert (found["world_size"], found["members"]) == (6, [4, 0, 3])
 
 
 def test_run_says_which_rank_returned_what_instead_of_what(folder: Path, ringside: Run) -> None:
