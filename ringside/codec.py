@@ -105,7 +105,7 @@ def _encode(value: Any, out: _Parts, depth: int) -> None:
         _encode_sized(b"b", data, out)
     elif isinstance(value, np.ndarray):
         _encode_array(value, out)
-    elif isinstance(value, np.generic):
+    elif isinstance(value, np.generic) and not isinstance(value, str):
         _encode_array(np.asarray(value), out)
     elif kind is complex:
         out.append(b"c" + _C128.pack(value.real, value.imag))

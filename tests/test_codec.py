@@ -118,3 +118,10 @@ def test_integers_that_nobody_could_write_out_are_refused() -> None:
     with pytest.raises(CodecError, match="an integer of 2000 bytes"):
         codec.decode(big[:1] + (2000).to_bytes(8, "little") + bytes(2000))
     assert len(str(codec.decode(big))) == 2409
+
+
+def test_a_string_of_numpys_travels_as_text() -> None:
+    name = np.array(["ring", "star"])[1]
+    assert isinstance(name, np.str_)
+    arrived = codec.decode(codec.encode({"name": name}))
+    assert arrived == {"name": "star"} and type(arrived["name"]) is str
