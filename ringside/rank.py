@@ -30,6 +30,8 @@ from ringside.link import CommInfo, Link, current, set_current
 from ringside.wire import Op, result_parts, split_call
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
+# As they are before a student's file can put others in their places.
+_array_equal, _contiguous, _may_share = np.array_equal, np.ascontiguousarray, np.may_share_memory
 
 
 def main() -> None:
@@ -207,16 +209,16 @@ def _import(path: str) -> Any:
 
 def _same_bytes(array: Any, old: Any) -> bool:
     """Whether nothing has changed, NaNs and signs of zeros included."""
-    now, then = (np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in (array, old))
+    now, then = (_contiguous(a).reshape(-1).view(np.uint8) for a in (array, old))
     whole = now.size // 8 * 8  # words are compared in an eighth of the memory
-    words_alike = np.array_equal(now[:whole].view(np.uint64), then[:whole].view(np.uint64))
-    return words_alike and np.array_equal(now[whole:], then[whole:])
+    words_alike = _array_equal(now[:whole].view(np.uint64), then[:whole].view(np.uint64))
+    return words_alike and _array_equal(now[whole:], then[whole:])
 
 
 def _aliases(value: Any, arrays: list[Any]) -> bool:
     values = value if isinstance(value, (tuple, list)) else [value]
     return any(
-        isinstance(item, np.ndarray) and np.may_share_memory(item, array)
+        isinstance(item, np.ndarray) and _may_share(item, array)
         for item in values
         for array in arrays
     )

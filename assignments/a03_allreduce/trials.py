@@ -26,14 +26,14 @@ def strided(comm, target, stride, x, *rest):
     view = longer[: abs(stride) * len(x)][::stride]
     view[:] = x
     before = longer.copy()
-    view.flags.writeable = False
+    view.flags.writeable = longer.flags.writeable = False
     result = find(target)(comm, view, *rest)
     shared = isinstance(result, np.ndarray) and bool(np.shares_memory(result, longer))
     return result, shared, not np.array_equal(longer, before)
 
 
 def twice(comm, target, first, second, *rest):
-    """Call twice in a row, and look at the first result again after the second call.
+    """Call with one vector, another, and the first again; then look at the first result again.
 
     Returns:
         ``(first result then, first result now, second result, shared, fixed)``: does one result
@@ -43,8 +43,9 @@ def twice(comm, target, first, second, *rest):
     early = function(comm, first, *rest)
     then = np.array(early)
     late = function(comm, second, *rest)
-    pairs = [(out, given) for out in (early, late) for given in (first, second)]
-    pairs.append((early, late))
+    last = function(comm, first, *rest)
+    pairs = [(out, given) for out in (early, late, last) for given in (first, second)]
+    pairs += [(early, late), (early, last), (late, last)]
     arrays = [pair for pair in pairs if all(isinstance(each, np.ndarray) for each in pair)]
     shared = any(a is b or bool(np.shares_memory(a, b)) for a, b in arrays)
     fixed = any(isinstance(out, np.ndarray) and not out.flags.writeable for out in (early, late))

@@ -49,6 +49,13 @@ class SharedTests:
             for n in lengths
         ]
 
+    def _assorted(self, world_sizes, lengths):
+        return [
+            case
+            for target in self._targets
+            for case in trial.assorted(target, world_sizes, lengths, self._options)
+        ]
+
     def _sweep(self):
         return [case for target in self._targets for case in trial.sweep(target, self._options)]
 
@@ -69,15 +76,15 @@ class SharedTests:
         return self._test(number, "values", check)
 
     def strided(self, number):
-        cases = self._cases((1, 2, 5), (11,))
+        cases = self._assorted((1, 2, 5), (11,))
         return self._test(number, "values", trial.check_strided, cases, trial.summed)
 
     def inputs_kept(self, number):
-        cases = self._cases((1, 2, 4, 5), (13,))
+        cases = self._assorted((1, 2, 4, 5), (13,))
         return self._test(number, "values", trial.check_inputs_kept, cases)
 
     def second_call(self, number):
-        cases = self._cases((1, 2, 4, 5), (9, 0))
+        cases = self._assorted((1, 2, 4, 5), (9, 0))
         return self._test(number, "values", trial.check_second_call, cases)
 
     def real_mpi(self, number):
@@ -106,5 +113,5 @@ class SharedTests:
         return self._test(number, "safety", trial.check_rendezvous, cases)
 
     def any_order(self, number):
-        cases = [*self._cases((4,), (21,)), *self._cases((5,), (3,))]
+        cases = [case for target in self._targets for case in trial.shuffled(target, self._options)]
         return self._test(number, "safety", trial.check_any_order, cases)

@@ -20,9 +20,9 @@ def points(number, kind):
 
 
 def sizes(world_size):
-    """Vectors that every scheme can cut evenly, from a few bytes to gigabytes."""
+    """Vectors that every scheme can cut evenly, from none and a few bytes to gigabytes."""
     unit = 8 * math.lcm(world_size, 1 << (world_size.bit_length() - 1))
-    return [unit * times for times in (1, 17, 1024, 100_003, 5_000_000)]
+    return [unit * times for times in (0, 1, 17, 1024, 100_003, 5_000_000)]
 
 
 def ask(ranks, function, calls):

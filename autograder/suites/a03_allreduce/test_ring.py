@@ -11,12 +11,10 @@ from ringside.checking import (
     assert_messages,
     assert_own_messages,
     assert_peers,
-    assert_requests_complete,
     assert_values,
     buffered,
     long_wire,
     magnitude,
-    rendezvous,
     short_wire,
     total,
 )
@@ -49,11 +47,17 @@ def gathered(case, vectors):
     return arguments, [whole] * ranks, [abs(whole.astype("float64"))] * ranks
 
 
-def half(ranks, rng, case, machine=None):
+def half(ranks, rng, case, *, machine=None, world_size=None, **where):
     """Run a reduce-scatter or an all-gather and check its values; returns the result."""
     prepare = scattered if case.target == SCATTER else gathered
     arguments, expected, scales = prepare(case, case.vectors(rng))
-    result = ranks.call(case.target, case.world_size, arguments, machine=machine or buffered())
+    result = ranks.call(
+        case.target,
+        world_size or case.world_size,
+        arguments,
+        machine=machine or buffered(),
+        **where,
+    )
     assert_values(result, expected, case, scales=scales)
     return result
 
@@ -128,25 +132,24 @@ def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
 
 @points(3, "values")
 def test_strided_and_read_only_input(ranks, rng):
-    trial.check_strided(ranks, rng, [Case(TARGET, p, 11) for p in (1, 2, 5)], trial.summed)
-    trial.check_strided(ranks, rng, [Case(SCATTER, p, 11) for p in (1, 4)], scattered)
-    trial.check_strided(ranks, rng, [Case(GATHER, p, 11) for p in (1, 4)], gathered)
+    trial.check_strided(ranks, rng, trial.assorted(TARGET, (1, 2, 5), (11,)), trial.summed)
+    trial.check_strided(ranks, rng, trial.assorted(SCATTER, (1, 4), (11,)), scattered)
+    trial.check_strided(ranks, rng, trial.assorted(GATHER, (1, 4), (11,)), gathered)
 
 
 @points(3, "values")
 def test_input_stays_as_it_was(ranks, rng):
-    trial.check_inputs_kept(ranks, rng, [Case(TARGET, p, 13) for p in (1, 2, 4, 5)])
+    trial.check_inputs_kept(ranks, rng, trial.assorted(TARGET, (1, 2, 4, 5), (13,)))
     for target in (SCATTER, GATHER):
-        for world_size in (1, 4, 5):
-            case = Case(target, world_size, 13)
+        for case in trial.assorted(target, (1, 4, 5), (13,)):
             assert_inputs_kept(half(ranks, rng, case), case)
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
-    trial.check_second_call(ranks, rng, [Case(TARGET, p, n) for p in (1, 2, 4, 5) for n in (9, 0)])
-    trial.check_second_call(ranks, rng, [Case(SCATTER, p, 9) for p in (1, 4)], scattered)
-    trial.check_second_call(ranks, rng, [Case(GATHER, p, 9) for p in (1, 4)], gathered)
+    trial.check_second_call(ranks, rng, trial.assorted(TARGET, (1, 2, 4, 5), (9, 0)))
+    trial.check_second_call(ranks, rng, trial.assorted(SCATTER, (1, 4), (9,)), scattered)
+    trial.check_second_call(ranks, rng, trial.assorted(GATHER, (1, 4), (9,)), gathered)
 
 
 test_real_mpi = shared.real_mpi(5)
@@ -181,7 +184,12 @@ def test_messages_go_to_neighbours_only(ranks, rng):
             assert_peers(seen_half(ranks, case), neighbours(case.world_size), case, rule)
 
 
-test_given_communicator_is_used = shared.given_communicator(4)
+@points(4, "communication")
+def test_given_communicator_is_used(ranks, rng):
+    trial.check_given_communicator(ranks, rng, trial.of_each_dtype(TARGET))
+    for target in (SCATTER, GATHER):
+        cases = [Case(target, 3, 11), Case(target, 4, 8)]
+        trial.check_given_communicator(ranks, rng, cases, half)
 
 
 @points(4, "communication")
@@ -198,22 +206,26 @@ def test_only_point_to_point_calls(ranks, rng):
 def test_sends_may_wait_for_their_receives(ranks, rng):
     trial.check_rendezvous(ranks, rng, trial.slow(TARGET))
     for target in (SCATTER, GATHER):
-        for case in (Case(target, p, n) for p in (2, 3, 4) for n in (2, 40)):
-            assert_requests_complete(half(ranks, rng, case, machine=rendezvous()), case)
+        cases = [Case(target, p, n) for p in (2, 3, 4, 5) for n in (2, 40)]
+        trial.check_rendezvous(ranks, rng, cases, half)
 
 
-test_messages_may_arrive_in_any_order = shared.any_order(5)
+@points(5, "safety")
+def test_messages_may_arrive_in_any_order(ranks, rng):
+    trial.check_any_order(ranks, rng, trial.shuffled(TARGET))
+    for target in (SCATTER, GATHER):
+        trial.check_any_order(ranks, rng, [Case(target, 4, 21), Case(target, 5, 40)], half)
 
 
 @points(10, "speed")
 def test_time_with_long_vectors(ranks, rng):
-    cases = [Case(TARGET, p, 1250 * p) for p in (7, 12)]
+    cases = [Case(TARGET, p, 1250 * p) for p in (7, 8, 12)]
     bound_s = partial(oracle.seconds, "ring")
     trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
 
 
 @points(5, "speed")
 def test_time_with_short_vectors(ranks, rng):
-    cases = [Case(TARGET, p, 4 * p) for p in (5, 12)]
+    cases = [Case(TARGET, p, 4 * p) for p in (5, 8, 12)]
     bound_s = partial(oracle.seconds, "ring")
     trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)

@@ -55,6 +55,6 @@ test_messages_may_arrive_in_any_order = shared.any_order(5)
 
 @points(15, "speed")
 def test_time_with_long_vectors(ranks, rng):
-    cases = [Case(TARGET, p, 1250) for p in (7, 12)]
+    cases = [Case(TARGET, p, 1250) for p in (7, 8, 12)]
     bound_s = partial(oracle.seconds, "star")
     trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)

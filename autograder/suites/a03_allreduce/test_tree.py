@@ -186,5 +186,5 @@ test_messages_may_arrive_in_any_order = shared.any_order(3)
 
 @points(14, "speed")
 def test_time_with_long_vectors(ranks, rng):
-    cases = [case(p, 40_000, num_chunks=16) for p in (7, 12)]
+    cases = [case(p, 40_000, num_chunks=16) for p in (7, 8, 12)]
     trial.check_makespans(ranks, rng, cases, long_wire(), oracle.tree_seconds)

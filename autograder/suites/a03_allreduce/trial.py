@@ -9,6 +9,7 @@ of values look at it too. A run costs by its messages, some p * p of them, so fe
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -59,18 +60,31 @@ def sweep(target, options=None, world_sizes=range(2, 9)):
 
 
 def slow(target, options=None):
-    """Of ``sweep``, what also runs with sends that wait: long vectors, and single elements."""
-    return [
+    """What also runs with sends that wait: of ``sweep`` long vectors and single elements; none."""
+    swept = [
         case
         for case in sweep(target, options)
         if case.n > case.world_size or (case.n == 1 and case.world_size > 2)
     ]
+    return swept + [Case(target, p, 0, options=options or {}) for p in (2, 3)]
+
+
+def assorted(target, world_sizes, lengths, options=None):
+    """Cases of these lengths, and some with nothing to pad or convert: equal shards, no float64."""
+    cases = [Case(target, p, n, options=options or {}) for p in world_sizes for n in lengths]
+    dtypes = itertools.cycle(("int64", "float32"))
+    return cases + [Case(target, p, 3 * p, next(dtypes), options or {}) for p in world_sizes]
 
 
 def of_each_dtype(target, options=None):
     """Three cases of one dtype each: short, uneven and long."""
     sizes = ((3, 10, "float64"), (4, 2, "int64"), (5, LARGE, "float32"))
     return [Case(target, *each, options or {}) for each in sizes]
+
+
+def shuffled(target, options=None):
+    """Cases that are run with messages in many orders: long shards, and some that are empty."""
+    return [Case(target, p, n, options=options or {}) for p, n in ((4, 21), (5, 3))]
 
 
 def check_sums(ranks, rng, target, world_sizes, options=None):
@@ -204,15 +218,18 @@ def check_second_call(ranks, rng, cases: Iterable[Case], call: Callable = summed
                 raise case.fail(f"rank {rank}'s result can't be written to by its caller.")
 
 
-def check_given_communicator(ranks, rng, cases: Iterable[Case]):
-    """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
+def check_given_communicator(ranks, rng, cases: Iterable[Case], run: Callable = reduced):
+    """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them.
+
+    ``run(ranks, rng, case, ...)`` runs a case and checks its values, here and below.
+    """
     cases = list(cases)
     for case in cases:
         # The last one has all ranks of the world, in another order.
         strangers = 0 if case is cases[-1] else 2
         members, world_size = members_of_world(rng, case.world_size, strangers)
         result = contrasted(
-            functools.partial(reduced, ranks, rng, case),
+            functools.partial(run, ranks, rng, case),
             {"members": members, "world_size": world_size},
             case,
             f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
@@ -226,19 +243,19 @@ def check_point_to_point(ranks, rng, cases: Iterable[Case]):
         seen(ranks, case)
 
 
-def check_rendezvous(ranks, rng, cases: Iterable[Case]):
+def check_rendezvous(ranks, rng, cases: Iterable[Case], run: Callable = reduced):
     """Nothing hangs where every send waits for its receive."""
     for case in cases:
-        result = with_waiting_sends(functools.partial(reduced, ranks, rng, case), case)
+        result = with_waiting_sends(functools.partial(run, ranks, rng, case), case)
         assert_requests_complete(result, case)
 
 
-def check_any_order(ranks, rng, cases: Iterable[Case]):
+def check_any_order(ranks, rng, cases: Iterable[Case], run: Callable = reduced):
     """Right whichever messages are slow, and whichever a wildcard takes."""
     for case in cases:
         for seed in LATENCY_SEEDS:
             for machine in (buffered(), rendezvous()):
-                reduced(ranks, rng, case, machine=machine, seed=seed)
+                run(ranks, rng, case, machine=machine, seed=seed)
 
 
 def check_makespans(ranks, rng, cases: Iterable[Case], machine, bound_s, **limits):
