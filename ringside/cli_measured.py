@@ -140,17 +140,10 @@ def predict(asked: argparse.Namespace) -> int:
 
 def doctor_cluster(asked: argparse.Namespace) -> int:
     """On ranks: examine them; alone: start some."""
-    from ringside import cluster_facts
-
-    launched = cluster_facts.launched_rank()
-    if launched is not None and cluster_facts.kind() == "mpi4py":
-        # Before the heap fills: MPICH tells its peers UCX's address with whatever lay in memory
-        # between its fields; squeezed badly, a piece of it is too long for pmi2 of Slurm 22.05.
-        import mpi4py.MPI  # noqa: F401
-    from ringside import doctor
+    from ringside import cluster_facts, doctor
     from ringside import doctor_cluster as cluster
 
-    if launched is None:
+    if cluster_facts.launched_rank() is None:
         words = ["--json"] if asked.json else []
         words += ["--site", asked.site] if asked.site else []
         return cluster.start_ranks(asked.site, asked.ranks, words)

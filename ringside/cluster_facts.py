@@ -17,7 +17,8 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,30 @@ def launcher(environment: Environment = os.environ) -> str:
     if is_step(environment):
         return "srun"
     return "mpiexec" if "PMI_RANK" in environment else "RANK and WORLD_SIZE"
+
+
+def before_mpi_is_loaded(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Have MPICH's wheel use libfabric under srun, unless the environment already says what to use.
+
+    Over UCX its ranks tell each other 4096 bytes, an address and behind it what lay in memory. A
+    piece of it, written in hexadecimal, can be longer than the 1023 bytes that pmi2 of Slurm 22.05
+    reads at once, and then MPI_Init fails; it seldom is. An address of libfabric has 16 bytes.
+    """
+    if launcher(environment) == "srun" and _is_mpich_wheel(environment):
+        environment.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+
+
+def _is_mpich_wheel(environment: Environment) -> bool:
+    """Whether mpi4py will load PyPI's MPICH; one without libfabric would crash for being asked."""
+    import mpi4py
+
+    # Only an mpi4py that was built for one MPI library has something to tell of its building.
+    if "MPI4PY_LIBMPI" in environment or mpi4py.get_config():
+        return False
+    try:
+        return bool(metadata.version("mpich"))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def job(environment: Environment = os.environ, asked: int | None = None) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def examine(site: str | None, asked: int | None) -> list[Finding] | None:
 
 
 def _over_mpi(asked: int | None) -> Examination | None:
+    cluster_facts.before_mpi_is_loaded()
     from mpi4py import MPI
 
     from ringside.probe.on_mpi import OverMpi

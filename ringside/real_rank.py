@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ringside import real_run
+from ringside import cluster_facts, real_run
 from ringside.recorder import Recorder, recording_here
 from ringside.watch import Watch
 from ringside.world import Target
@@ -87,6 +87,7 @@ def main() -> int:
     """Be a rank; returns the exit status."""
     asked = real_run.parse(real_run.parser("python -m ringside.real_rank"))
     real_run.begin()
+    cluster_facts.before_mpi_is_loaded()
     from mpi4py import MPI
 
     from ringside.recording import record

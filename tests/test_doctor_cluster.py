@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -251,6 +252,30 @@ def test_launchers_are_known_by_what_they_leave_in_the_environment() -> None:
     assert (cluster_facts.kind(torch), cluster_facts.launched_rank(torch)) == ("torch", 1)
     assert cluster_facts.kind(srun) == "mpi4py"
     assert cluster_facts.job(torch, asked=3)["ranks_asked"] == 3
+
+
+def test_the_wheel_under_srun_takes_libfabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(**environment: str) -> str | None:
+        cluster_facts.before_mpi_is_loaded(environment)
+        return environment.get("MPIR_CVAR_CH4_NETMOD")
+
+    monkeypatch.setattr("mpi4py.get_config", dict)
+    monkeypatch.setattr("importlib.metadata.version", {"mpich": "5.0.2"}.__getitem__)
+    srun = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1"}
+    assert taken(**srun) == "ofi"
+    assert taken(**srun, MPIR_CVAR_CH4_NETMOD="ucx") == "ucx"
+    assert taken(**srun, HYDI_CONTROL_FD="5") is None  # MPICH's own launcher reads any length
+    assert taken(**srun, MPI4PY_LIBMPI="libmpi.so.40") is None
+    assert taken(SLURM_STEP_ID="batch") is None
+    monkeypatch.setattr("mpi4py.get_config", lambda: {"mpicc": "/opt/mpi/bin/mpicc"})
+    assert taken(**srun) is None
+    monkeypatch.setattr("mpi4py.get_config", dict)
+
+    def no_such_package(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", no_such_package)
+    assert taken(**srun) is None
 
 
 def run_doctor(*command: str, folder: Path, **environment: str) -> tuple[int, dict[str, Any]]:
