@@ -1,16 +1,21 @@
 """The reference solutions of a03: on the network, on real ranks, and against their bounds."""
 
 import math
+import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autograder.reality import Call, RealRanks
+from autograder.suites.a03_allreduce import test_cost
 from ringside import Machine, Session, public_tests, replay
-from ringside.checking import Case, assert_sum, buffered, long_wire, magnitude, total
+from ringside.checking import Case, Verdict, assert_sum, buffered, long_wire, magnitude, total
 from solutions.a03_allreduce import cost
 from solutions.a03_allreduce.shards import shard_bounds
 
@@ -226,3 +231,23 @@ def test_wildcards_posted_together_are_all_answered(tmp_path, world_size):
                     asked.target, world_size, asked.arguments(vectors), machine=machine
                 )
                 assert_sum(result, vectors, asked)
+
+
+def test_the_call_of_a_formula_that_raises_is_named_with_a_line_that_runs(tmp_path):
+    for name in ("trials.py", "shards.py"):
+        shutil.copy(SOLUTION / name, tmp_path)
+    (tmp_path / "cost.py").write_text(
+        "def ring_s(nbytes, world_size, machine):\n"
+        "    return 1.0 / (world_size - 5) if nbytes else 0.0\n"
+    )
+    calls = [(nbytes, p, 1e-6, 1e-9) for p in (1, 5, 9) for nbytes in (0, 64, 128)]
+    with Session(tmp_path) as session, pytest.raises(Verdict) as failed:
+        test_cost.ask(session, "ring_s", calls)
+    assert failed.value.sentence.startswith(
+        "ring_s(64, 5, machine) with alpha_s = 1e-06, beta_s_per_byte = 1e-09: "
+        "rank 0 raised ZeroDivisionError at cost.py:2"
+    )
+    words = [sys.executable, *shlex.split(failed.value.reproduce)[1:]]
+    environment = {**os.environ, "PYTHONPATH": str(SOLUTION.parent.parent)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "ZeroDivisionError" in done.stderr

@@ -1,6 +1,7 @@
 """cost.py: closed forms, and the choice that they allow."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -26,14 +27,19 @@ def sizes(world_size):
 
 
 def ask(ranks, function, calls):
-    return evaluated(ranks, "trials:formulas", f"cost:{function}", calls)
+    return evaluated(ranks, "trials:formulas", f"cost:{function}", calls, partial(shown, function))
 
 
-def reproduce(call, function):
+def shown(function, call):
+    """How a sentence names a call, and the line that makes it."""
     nbytes, world_size, alpha_s, beta = call
     machine = f"ringside.Machine('asked', {alpha_s!r}, {beta!r})"
     arguments = f"{nbytes}, {world_size}, {machine}"
-    return f'python -c "import cost, ringside; print(cost.{function}({arguments}))"'
+    return (
+        f"{function}({nbytes}, {world_size}, machine) with alpha_s = {alpha_s:g}, "
+        f"beta_s_per_byte = {beta:g}",
+        f'python -c "import cost, ringside; print(cost.{function}({arguments}))"',
+    )
 
 
 def check_formula(ranks, rng, name, world_sizes):
@@ -49,19 +55,16 @@ def check_formula(ranks, rng, name, world_sizes):
         nbytes, world_size, alpha_s, beta = call
         machine = Machine("asked", alpha_s=alpha_s, beta_s_per_byte=beta)
         right = getattr(reference, function)(nbytes, world_size, machine)
-        where = (
-            f"{function}({nbytes}, {world_size}, machine) with alpha_s = {alpha_s:g}, "
-            f"beta_s_per_byte = {beta:g}"
-        )
+        where, line = shown(function, call)
         if type(value) not in (int, float):
             raise Verdict(
                 f"{where} is of type {type(value).__name__}; it must be a number.",
-                reproduce=reproduce(call, function),
+                reproduce=line,
             )
         if not math.isclose(value, right, rel_tol=1e-6, abs_tol=1e-18):
             raise Verdict(
                 f"{where} is {value:.6g} s; it must be {right:.6g} s.",
-                reproduce=reproduce(call, function),
+                reproduce=line,
             )
 
 
@@ -72,21 +75,18 @@ def check_choice(ranks, calls):
         times = {
             each: getattr(reference, f"{each}_s")(nbytes, world_size, machine) for each in NAMES
         }
-        where = (
-            f"choose({nbytes}, {world_size}, machine) with alpha_s = {alpha_s:g}, "
-            f"beta_s_per_byte = {beta:g}"
-        )
+        where, line = shown("choose", call)
         if not isinstance(name, str) or name not in times:
             raise Verdict(
                 f"{where} is {one_line(repr(name), 60)}; it must be one of {', '.join(NAMES)}.",
-                reproduce=reproduce(call, "choose"),
+                reproduce=line,
             )
         best = min(times, key=times.__getitem__)
         if times[name] > 1.05 * times[best] + 1e-15:
             raise Verdict(
                 f"{where} is {name!r}, which takes {times[name] * 1e6:.6g} µs; "
                 f"{best!r} takes {times[best] * 1e6:.6g} µs.",
-                reproduce=reproduce(call, "choose"),
+                reproduce=line,
             )
 
 

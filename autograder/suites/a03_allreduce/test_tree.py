@@ -12,10 +12,10 @@ from ringside.checking import (
     assert_bytes,
     assert_messages,
     assert_peers,
-    assert_ran,
     long_wire,
     one_line,
 )
+from ringside.formulas import evaluated
 
 TARGET = "tree:all_reduce"
 CHUNKS = {"num_chunks": 3}
@@ -30,17 +30,18 @@ def case(world_size, n, num_chunks=3, dtype="float64"):
 
 def double_trees(ranks, world_sizes):
     """The student's trees for these world sizes, as ``{p: (parents1, parents2)}``."""
-    result = ranks.call("trials:trees", 1, [("tree:double_tree", list(world_sizes))])
-    assert_ran(result, Case("tree:double_tree", 1, 0))
-    answers = result.values[0]
-    if not isinstance(answers, list) or len(answers) != len(world_sizes):
-        raise Verdict("double_tree did not answer every call.")
+    answers = evaluated(ranks, "trials:trees", "tree:double_tree", list(world_sizes), shown)
     return {p: parents(p, answer) for p, answer in zip(world_sizes, answers, strict=True)}
+
+
+def shown(p):
+    """How a sentence names a call of double_tree, and the line that makes it."""
+    return f"double_tree({p})", f'python -c "import tree; print(tree.double_tree({p}))"'
 
 
 def parents(p, answer):
     """An answer of double_tree as two lists of int."""
-    line = f'python -c "import tree; print(tree.double_tree({p}))"'
+    _, line = shown(p)
     if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise Verdict(f"double_tree({p}) must be two lists of parents.", reproduce=line)
     found = []

@@ -1,6 +1,7 @@
 """cost.py: bytes to the byte, against what the network counts of the same traffic."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -28,7 +29,7 @@ def drawn(rng, layers=None):
 
 
 def ask(ranks, function, calls):
-    return evaluated(ranks, "trials:evaluated", f"cost:{function}", calls)
+    return evaluated(ranks, "trials:evaluated", f"cost:{function}", calls, partial(shown, function))
 
 
 def shown(function, call):
