@@ -24,14 +24,14 @@ class _Asked(Call):
         return self.about
 
 
-def evaluated(
+def answered(
     ranks: Any,
     trial: str,
     target: str,
     calls: Sequence[Any],
     shown: Callable[[Any], tuple[str, str]],
-) -> list[Any]:
-    """What a function gives for each of ``calls``.
+) -> Any:
+    """What a trial of a function that needs no ranks gives.
 
     Args:
         ranks: the fixture.
@@ -40,11 +40,10 @@ def evaluated(
         shown: how a sentence names a call, and the line that makes it.
 
     Raises:
-        Verdict: a call raised, or not all of them were answered.
+        Verdict: a call raised; it is the one that is named.
     """
-    function = target.partition(":")[2]
     result = ranks.call(trial, 1, [(target, calls)])
-    about, line = function, ""
+    about, line = target.partition(":")[2], ""
     if isinstance(result.error, RankError):
 
         def raises(count: int) -> bool:
@@ -54,8 +53,24 @@ def evaluated(
         first = bisect.bisect_left(range(1, len(calls)), True, key=raises)
         about, line = shown(calls[first])
     assert_ran(result, _Asked(target, 1, 0, about=about, line=line))
-    values = result.values[0]
+    return result.values[0]
+
+
+def evaluated(
+    ranks: Any,
+    trial: str,
+    target: str,
+    calls: Sequence[Any],
+    shown: Callable[[Any], tuple[str, str]],
+) -> list[Any]:
+    """What the function itself gives for each of ``calls``; see ``answered``.
+
+    Raises:
+        Verdict: a call raised, or not all of them were answered.
+    """
+    values = answered(ranks, trial, target, calls, shown)
     if not isinstance(values, list) or len(values) != len(calls):
+        function = target.partition(":")[2]
         raise Verdict(f"{function} did not answer all of {len(calls)} calls.")
     return [plain(value) for value in values]
 

@@ -57,14 +57,17 @@ def loss_layer(comm, logits, y, vocab_size, grad_losses):
     return losses, cross_entropy.backward(comm, saved, grad_losses)
 
 
-def looked_at(comm, layer, *args):
+def looked_at(comm, layer, order, *args):
     """Call with arrays that have gaps and can't be written to, and look at them afterwards.
+
+    Args:
+        order: of the arrays' elements in memory, "C" (by rows) or "F" (by columns).
 
     Returns:
         ``(results, changed, shared, fixed)``: did an argument change; does a result share memory
         with one; can an array of the result not be written to?
     """
-    wide = [_with_gaps(arg) for arg in args]
+    wide = [_with_gaps(arg, order) for arg in args]
     given = list(_arrays(wide))
     before = [array.copy() for array in given]
     for array in given:
@@ -95,26 +98,44 @@ def updated(comm, layer, first, second):
     return function(comm, *given)
 
 
-def interleaved(comm, module, first, second, grads):
-    """Two forward passes, then their two backward passes: ``saved`` holds what each needs."""
-    forward, backward = find(f"{module}:forward"), find(f"{module}:backward")
-    (y1, saved1), (y2, saved2) = forward(comm, *first), forward(comm, *second)
-    found = []
-    for y, saved, grad in ((y1, saved1, grads[0]), (y2, saved2, grads[1])):
-        back = backward(comm, saved, grad)
-        found.append((y, *_arrays(back)))
+def interleaved(comm, layer, first, second, last_first):
+    """Two forward passes, then their two backward passes: all that each of these needs is its own.
+
+    Args:
+        last_first: backwards in the other order, as through two layers of a network.
+    """
+    begun = [_begin(comm, layer, *args) for args in (first, second)]
+    found = [None, None]
+    for place in (1, 0) if last_first else (0, 1):
+        y, backward = begun[place]
+        found[place] = (y, *_arrays(backward()))
     return found
+
+
+def _begin(comm, layer, *args):
+    """A forward pass: its result, and a function that makes the backward pass."""
+    if layer in ("column_layer", "row_layer"):
+        linear, cut = import_module("linear"), layer.removesuffix("_layer")
+        x, W, b, grad = args
+        y = getattr(linear, f"{cut}_forward")(comm, x, W, b)
+        return y, lambda: getattr(linear, f"{cut}_backward")(comm, x, W, grad)
+    module = import_module(layer.removesuffix("_layer").replace("loss", "cross_entropy"))
+    y, saved = module.forward(comm, *args[:-1])
+    return y, lambda: module.backward(comm, saved, args[-1])
 
 
 def shards(comm, target, calls):
     """Every ``shard(*whole, world_size, rank)`` of a list of ``(*whole, world_size)``, on one rank.
+
+    The whole arrays lie in memory by rows, in every other call by columns.
 
     Returns:
         Per call and rank ``(parts, shared, gaps)``: does a part share memory with what was given;
         is one not contiguous?
     """
     shard, found = find(target), []
-    for *whole, world_size in calls:
+    for number, (*whole, world_size) in enumerate(calls):
+        whole = _stored(whole, "CF"[number % 2])
         given = list(_arrays(whole))
         for rank in range(world_size):
             parts = shard(*whole, world_size, rank)
@@ -145,15 +166,26 @@ def evaluated(comm, target, calls):
     return [function(*arguments) for arguments in calls]
 
 
-def _with_gaps(value):
+def _with_gaps(value, order):
     """The same values, as every other element of larger arrays."""
     if isinstance(value, np.ndarray) and value.ndim:
-        wide = np.full([2 * extent for extent in value.shape], 77, value.dtype)
+        wide = np.full([2 * extent for extent in value.shape], 77, value.dtype, order)
         view = wide[(slice(None, None, 2),) * value.ndim]
         view[...] = value
         return view
     if isinstance(value, list | tuple):
-        return type(value)(_with_gaps(each) for each in value)
+        return type(value)(_with_gaps(each, order) for each in value)
+    return value
+
+
+def _stored(value, order):
+    """The same values by rows ("C") or by columns ("F"), not to be written to."""
+    if isinstance(value, np.ndarray):
+        value = np.array(value, order=order)
+        value.flags.writeable = False
+        return value
+    if isinstance(value, list | tuple):
+        return type(value)(_stored(each, order) for each in value)
     return value
 
 

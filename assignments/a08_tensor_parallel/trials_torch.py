@@ -28,7 +28,8 @@ def operator(group, target, x, dy, how="plain"):
         target: ``"module:function"``.
         how: "plain"; "gaps" (``x`` and ``dy`` are transposed tensors); "sum" (``dy`` is the
             gradient of a sum, one number in memory); "shared" (``dy`` is the gradient of two
-            tensors, the second is 3 times a tensor).
+            tensors, the second is 3 times a tensor); "beside" (``x`` is used elsewhere too: 3 is
+            added to its gradient there).
 
     Returns:
         ``(y, dx, second, changed)``: ``second`` is the gradient of the other tensor, if there is
@@ -52,6 +53,10 @@ def operator(group, target, x, dy, how="plain"):
     elif how == "sum":
         y = call(group, given)
         y.sum().backward()
+    elif how == "beside":
+        tripled = 3 * given
+        y = call(group, given)
+        torch.autograd.backward([y, tripled], [dy, torch.ones_like(x)])
     else:
         y = call(group, given)
         y.backward(dy)
@@ -63,14 +68,17 @@ def operator(group, target, x, dy, how="plain"):
 # -- a column and a row ----------------------------------------------------------------------------
 
 
-def pair(group, params, steps, needs="all", measure=False):
+def pair(group, params, steps, needs="all", measure=False, how="plain"):
     """A column-parallel layer, gelu, a row-parallel layer; all steps add up their gradients.
 
     Args:
         params: whole W1, b1, W2, b2, on all ranks.
         steps: ``(x, dz)`` each: inputs, and the gradient of the result.
-        needs: which gradients: "all", "weights" (x is data), "x" (weights are frozen), "none".
+        needs: which gradients: "all", "weights" (x is data), "x" (all parameters are frozen),
+            "biases" (of biases and x: weights are frozen), "none".
         measure: find out what the layers keep.
+        how: "plain"; "gaps" (inputs are transposed tensors); "together" (all forward passes, then
+            the backward passes, the last one first).
 
     Returns:
         A dict: ``z`` and ``dx`` of each step, ``gradients`` (of this rank's four parameters),
@@ -81,25 +89,54 @@ def pair(group, params, steps, needs="all", measure=False):
     column, first = _made(linear_torch.ColumnLinear, group, *params[:2], measure=measure)
     row, second = _made(linear_torch.RowLinear, group, *params[2:], measure=measure)
     own = [column.weight, column.bias, row.weight, row.bias]
-    for each in own:
+    for number, each in enumerate(own):
         if each is not None:
-            each.requires_grad_(needs in ("all", "weights"))
+            frozen = needs == "biases" and number % 2 == 0
+            each.requires_grad_(needs in ("all", "weights", "biases") and not frozen)
     found = {id(each) for layer in (column, row) for each in layer.parameters()}
-    result = {"z": [], "dx": [], "held": [first, second], "changed": False}
+    result = {"held": [first, second]}
     result["registered"] = {id(each) for each in own if each is not None} <= found
-    for x, dz in steps:
-        before = (x.clone(), dz.clone())
-        x = x.requires_grad_(needs in ("all", "x"))
+
+    def forward(x):
+        if how == "gaps":
+            x = x.transpose(0, -1).contiguous().transpose(0, -1)
+        x = x.requires_grad_(needs in ("all", "x", "biases"))
         with torch.set_grad_enabled(needs != "none"):
-            z = row(gelu(column(x), approximate="tanh"))
-        if needs != "none":
-            z.backward(dz)
-        result["z"].append(z.detach().clone())
-        result["dx"].append(x.grad)
-        result["changed"] |= not (torch.equal(x.detach(), before[0]) and torch.equal(dz, before[1]))
+            return x, row(gelu(column(x), approximate="tanh"))
+
+    result |= _passes(steps, forward, needs != "none", how == "together")
     result["gradients"] = [None if each is None else each.grad for each in own]
     result["shapes"] = [None if each is None else list(each.shape) for each in own]
     return result
+
+
+def _passes(steps, forward, backward, together):
+    """Forward and backward passes of all steps: ``z`` and ``dx`` of each, and ``changed``.
+
+    Args:
+        steps: ``(x, dz, *more)`` each.
+        forward: ``forward(x, *more)``, which gives x as it needs it, and the result.
+        backward: are there backward passes?
+        together: all forward passes, then the backward passes, the last one first.
+    """
+    found = {"z": [None] * len(steps), "dx": [None] * len(steps), "changed": False}
+    begun = []
+
+    def end(number, x, dz, z, before):
+        if backward:
+            z.backward(dz)
+        found["z"][number], found["dx"][number] = z.detach().clone(), x.grad
+        found["changed"] |= not (torch.equal(x.detach(), before[0]) and torch.equal(dz, before[1]))
+
+    for number, (x, dz, *more) in enumerate(steps):
+        before = (x.clone(), dz.clone())
+        x, z = forward(x, *more)
+        begun.append((number, x, dz, z, before))
+        if not together:
+            end(*begun.pop())
+    while begun:
+        end(*begun.pop())
+    return found
 
 
 def _made(make, group, *given, measure):
@@ -175,14 +212,19 @@ def serial_pair(group, params, steps):
 # -- a sequence ------------------------------------------------------------------------------------
 
 
-def block(group, params, rate, steps, training=True, backward=True, measure=False, before=()):
+def block(
+    group, params, rate, steps, training=True, backward=True, measure=False, before=(),
+    how="plain",
+):  # fmt: skip
     """A ``SequenceBlock``; all steps add up their gradients, then ``finish``.
 
     Args:
         params: the whole parameters, a dict.
         steps: ``(x, dz, seed)`` each, of this rank's positions.
         measure: find out what the block keeps.
-        before: such steps with a ``finish`` of their own, after which gradients are None again.
+        before: such steps with a ``finish`` of their own, after which gradients are 0 again.
+        how: "plain", or "together" (all forward passes, then the backward passes, the last one
+            first).
 
     Returns:
         A dict: ``z`` and ``dx`` of each step, ``gradients`` by name, ``registered`` (does an
@@ -192,23 +234,20 @@ def block(group, params, rate, steps, training=True, backward=True, measure=Fals
     make = import_module("sequence_torch").SequenceBlock
     own, held = _made(make, group, params, rate, measure=measure)
     own.train(training)
-    result = {"z": [], "dx": [], "held": held, "changed": False}
+    result = {"held": held}
     found = {id(each) for each in own.parameters()}
     result["registered"] = {id(getattr(own, name)) for name in WHOLE_NAMES} <= found
     for x, dz, seed in before:
         own(x.requires_grad_(), seed).backward(dz)
     if before:
         own.finish()
-        own.zero_grad(set_to_none=True)
-    for x, dz, seed in steps:
-        known = (x.clone(), dz.clone())
+        own.zero_grad(set_to_none=False)
+
+    def forward(x, seed):
         x = x.requires_grad_()
-        z = own(x, seed)
-        if backward:
-            z.backward(dz)
-        result["z"].append(z.detach().clone())
-        result["dx"].append(x.grad)
-        result["changed"] |= not (torch.equal(x.detach(), known[0]) and torch.equal(dz, known[1]))
+        return x, own(x, seed)
+
+    result |= _passes(steps, forward, backward, how == "together")
     if backward:
         own.finish()
     result["gradients"] = {name: getattr(own, name).grad for name in WHOLE_NAMES}

@@ -24,10 +24,11 @@ def operator_call(target, world_size, shape, dtype="float64", how="plain"):
     """One of the four operators; ``how`` as for ``trials_torch.operator``."""
     module, _, name = target.partition(":")
     shown = " x ".join(map(str, shape))
+    more = {"plain": "", "beside": ", which is used elsewhere too"}.get(how, f", {how}")
     words = f"--target {target} --shape '{list(shape)}' --how {how} --dtype {dtype}"
     return Call(
         f"{module}:{name}", world_size, shape[0], dtype,
-        about=f"x of {shown}{'' if how == 'plain' else f', {how}'}",
+        about=f"x of {shown}{more}",
         line=f"ringside run trials_torch.py:try_operator --ranks {world_size} -- {words}",
     )  # fmt: skip
 

@@ -17,9 +17,10 @@ Rules:
 - ``group`` is a process group of p >= 1 ranks in any order; it need not be the world, and a graph
   may use several groups. Collectives and point-to-point calls on ``group`` are allowed; make no
   group of your own. What is started is waited for.
-- Tensors are float64 or float32 and travel as what they are. They have two dimensions or more,
-  and gaps (a transposed tensor, a gradient made by ``expand``). Nothing that comes in is changed:
-  neither tensors that a function is called with, nor gradients that autograd hands to it.
+- Tensors are float64 or float32 and travel as what they are. They have any number of dimensions,
+  a layer's input two or more, and may have gaps (a transposed tensor, a gradient made by
+  ``expand``). Nothing that comes in is changed: neither tensors that a function is called with,
+  nor gradients that autograd hands to it.
 - "Part r" of n elements is ``tensor_split(p)[r]``: the first ``n % p`` parts have one more. Parts
   differ in length, and may be empty.
 - Values and gradients: those of the whole layers on one rank, to a relative error of 1e-12 in

@@ -151,7 +151,7 @@ def test_ranks_without_a_part_and_float32(ranks, rng, layer):
 @for_layers("values", column_layer=2, row_layer=3, mlp_layer=5, attention_layer=5, loss_layer=5)
 def test_what_is_given_stays_as_it_was(ranks, rng, layer):
     problem = Problem(rng, layer, 3, 4, EVEN[layer])
-    arguments = [(layer, *each) for each in problem.arguments()]
+    arguments = [(layer, "C", *each) for each in problem.arguments()]
     result = ranks.call("trials:looked_at", 3, arguments, machine=buffered())
     assert_ran(result, problem.case)
     problem.check([value[0] for value in result.values])

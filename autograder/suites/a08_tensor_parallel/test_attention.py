@@ -42,8 +42,11 @@ def test_dtype_is_kept(ranks, rng):
 @points(6, "values")
 def test_parts_of_the_parameters(ranks, rng):
     calls = []
-    for p, widths in ((1, (3, 2, 2, 1)), (2, (6, 4, 3, 1)), (3, (5, 7, 2, 1)), (4, (3, 3, 4, 1))):
-        _, params, head_dim, _ = oracle.LAYERS.drawn(ATTENTION, 0, widths, rng)
+    for p, widths, dtype in (
+        (1, (3, 2, 2, 1), "float64"), (2, (6, 4, 3, 1), "float32"), (3, (5, 7, 2, 1), "float32"),
+        (4, (3, 3, 4, 1), "float64"),
+    ):  # fmt: skip
+        _, params, head_dim, _ = oracle.LAYERS.drawn(ATTENTION, 0, widths, rng, dtype)
         calls.append((params, head_dim, p))
 
     def wanted(call, rank):

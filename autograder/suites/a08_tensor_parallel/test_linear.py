@@ -51,8 +51,11 @@ def test_dtype_is_kept(ranks, rng):
 @points(6, "values")
 def test_parts_of_the_layer(ranks, rng):
     calls = []
-    for p, (d_in, d_out) in ((1, (3, 4)), (2, (6, 8)), (3, (8, 7)), (4, (3, 9)), (5, (11, 2))):
-        _, W, b, _ = oracle.LAYERS.drawn(COLUMN, 0, (d_in, d_out), rng)
+    for p, widths, dtype in (
+        (1, (3, 4), "float64"), (2, (6, 8), "float32"), (3, (8, 7), "float32"),
+        (4, (3, 9), "float64"), (5, (11, 2), "float64"),
+    ):  # fmt: skip
+        _, W, b, _ = oracle.LAYERS.drawn(COLUMN, 0, widths, rng, dtype)
         calls.append((W, b, p))
     for layer in BOTH:
 

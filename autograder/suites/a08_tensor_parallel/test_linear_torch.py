@@ -75,6 +75,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
     for target in (F, G):
         for p in (2, 3):
             used(ranks, rng, target, p, how="shared")
+        used(ranks, rng, target, 3, how="beside")
     call, result = trained(ranks, rng, 2, 4, SMALL)
     shared.check_kept(result, call)
 
@@ -84,7 +85,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 
 def trained(
     ranks, rng, p, rows, widths, *, shape=None, dtype="float64", biases=True, steps=1,
-    needs="all", measure=False, world_size=None, about="", **where,
+    needs="all", measure=False, how="plain", world_size=None, about="", **where,
 ):  # fmt: skip
     """A column and a row on p ranks against one rank; returns call and run."""
     call = pair_call(p, rows, widths, dtype, about)
@@ -94,7 +95,7 @@ def trained(
         tuple(rng.standard_normal((*lead, d)).astype(dtype) for d in widths[::2])
         for _ in range(steps)
     ]
-    arguments = [(params, given, needs, measure)] * p
+    arguments = [(params, given, needs, measure, how)] * p
     result = ranks.call("trials_torch:pair", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = [oracle.pair(params, x, dz) for x, dz in given]
@@ -105,7 +106,7 @@ def trained(
         shared.check_registered(value, rank, call)
         for number, (z, dx, _) in enumerate(wanted):
             assert_near(value["z"][number], z, call, f"rank {rank}'s result")
-            if needs in ("all", "x"):
+            if needs in ("all", "x", "biases"):
                 assert_near(value["dx"][number], dx, call, f"rank {rank}'s gradient of x")
         parts = [oracle.part(each, p, rank) for each in whole[:2]]
         parts += [oracle.part(whole[2], p, rank, axis=1), whole[3]]
@@ -113,6 +114,7 @@ def trained(
         for name, found, form, part in zip(
             names, value["gradients"], value["shapes"], parts, strict=True
         ):
+            learns = needs in ("all", "weights") or (needs == "biases" and "bias" in name)
             if part is None or form is None:
                 if part is not form:
                     raise call.fail(f"rank {rank}'s {name}: a bias of None must stay None.")
@@ -120,7 +122,7 @@ def trained(
                 raise call.fail(
                     f"rank {rank}'s {name} has shape {tuple(form)}; its part has {part.shape}."
                 )
-            elif needs in ("all", "weights"):
+            elif learns:
                 assert_near(found, part, call, f"rank {rank}'s gradient of the {name}")
     return call, result
 
@@ -149,13 +151,17 @@ def test_other_shapes_dtypes_and_no_biases(ranks):
     seen(ranks, 2, 6, SMALL, shape=(2, 3), about="in 2 x 3")
     seen(ranks, 3, 4, WIDE, dtype="float32")
     seen(ranks, 2, 4, SMALL, biases=False, about="no biases")
-    seen(ranks, 2, 3, SMALL, needs="x", about="weights are frozen")
+    seen(ranks, 2, 3, SMALL, needs="x", about="parameters are frozen")
+    seen(ranks, 2, 3, SMALL, needs="biases", about="weights are frozen")
+    seen(ranks, 3, 6, SMALL, shape=(2, 3), how="gaps", about="in 2 x 3, transposed")
 
 
 @points(3, "values")
 def test_gradients_add_up(ranks):
     for p in (2, 3):
         seen(ranks, p, 3, SMALL, steps=3, about="3 steps")
+    about = "3 forward passes, then their backward passes, the last one first"
+    seen(ranks, 2, 3, SMALL, steps=3, how="together", about=about)
 
 
 @points(3, "values")

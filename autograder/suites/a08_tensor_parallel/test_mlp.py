@@ -36,14 +36,18 @@ def test_empty_parts_and_no_samples(ranks, rng):
 
 @points(3, "values")
 def test_dtype_is_kept(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(3, 5, (7, 6)), (2, 4, (8, 5))], "float32"))
+    # With a few hidden units a rank, right ones miss the bound now and then: by cancellation.
+    trial.check_values(ranks, cases(rng, [(3, 5, (7, 48)), (2, 4, (8, 39))], "float32"))
 
 
 @points(4, "values")
 def test_parts_of_the_parameters(ranks, rng):
     calls = []
-    for p, (d, h) in ((1, (3, 4)), (2, (6, 8)), (3, (8, 7)), (4, (3, 9)), (5, (4, 2))):
-        _, params, _ = oracle.LAYERS.drawn(MLP, 0, (d, h), rng)
+    for p, (d, h), dtype in (
+        (1, (3, 4), "float64"), (2, (6, 8), "float32"), (3, (8, 7), "float32"),
+        (4, (3, 9), "float64"), (5, (4, 2), "float64"),
+    ):  # fmt: skip
+        _, params, _ = oracle.LAYERS.drawn(MLP, 0, (d, h), rng, dtype)
         calls.append((params, p))
 
     def wanted(call, rank):
@@ -66,18 +70,7 @@ def test_second_call_is_independent(ranks, rng):
 
 @points(3, "values")
 def test_two_forward_passes_before_their_backward_passes(ranks, rng):
-    pair = cases(rng, [(3, 4, (5, 6)), (3, 4, (5, 6))])
-    first, second = pair
-    arguments = []
-    for rank in range(3):
-        (x1, own1, grad1), (x2, own2, grad2) = (each.arguments(rank) for each in pair)
-        arguments.append(("mlp", (x1, own1), (x2, own2), (grad1, grad2)))
-    result = ranks.call("trials:interleaved", 3, arguments, machine=buffered())
-    assert_ran(result, first.case)
-    for each, name, place in ((first, "first", 0), (second, "second", 1)):
-        for rank, (value, right) in enumerate(zip(result.values, each.wanted(), strict=True)):
-            whose = f"of two layers in flight, rank {rank}'s {name}"
-            trial.assert_arrays(value[place], right, each, each.case, whose)
+    trial.check_interleaved(ranks, *cases(rng, [(3, 4, (5, 6)), (3, 4, (5, 6))]))
 
 
 @points(5, "reality")

@@ -77,6 +77,7 @@ def test_tensors_with_gaps_and_gradients_of_sums(ranks, rng):
 def test_incoming_gradients_and_inputs_stay(ranks, rng):
     for target in (GATHER, SCATTER):
         used(ranks, rng, target, 2, how="shared")
+        used(ranks, rng, target, 3, how="beside")
     call, result = trained(ranks, rng, 2, 8, SMALL)
     shared.check_kept(result, call)
 
@@ -86,7 +87,8 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 
 def trained(
     ranks, rng, p, positions, widths, *, rate=0.0, dtype="float64", steps=1, training=True,
-    backward=True, measure=False, check=WHOLE_NAMES, world_size=None, about="", before=0, **where,
+    backward=True, measure=False, check=WHOLE_NAMES, world_size=None, about="", before=0,
+    how="plain", **where,
 ):  # fmt: skip
     """A block on p ranks against one rank; ``check`` names the gradients that are compared."""
     call = block_call(p, positions, widths, rate, dtype, about)
@@ -98,7 +100,7 @@ def trained(
     arguments = []
     for rank in range(p):
         own = [(*(oracle.part(each, p, rank) for each in (x, dz)), seed) for x, dz, seed in given]
-        parts = own[before:], training, backward, measure, own[:before]
+        parts = own[before:], training, backward, measure, own[:before], how
         arguments.append((params, rate, *parts))
     result = ranks.call("trials_torch:block", world_size or p, arguments, **where)
     call = call.seen_in(result)
@@ -163,6 +165,8 @@ def test_gradients_of_replicated_parameters(ranks):
 @points(4, "values")
 def test_gradients_add_up(ranks):
     seen(ranks, 2, 6, SMALL, steps=3, about="3 steps")
+    about = "2 forward passes, then their backward passes, the last one first"
+    seen(ranks, 2, 6, SMALL, steps=2, how="together", about=about)
     seen(ranks, 3, 6, SMALL, steps=2, before=1, about="2 steps, after one that was finished")
 
 

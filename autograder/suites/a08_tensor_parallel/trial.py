@@ -29,6 +29,7 @@ from ringside.checking import (
     with_waiting_sends,
 )
 from ringside.errors import TraceError
+from ringside.formulas import answered
 from ringside.machine import Machine
 from ringside.replay import replay
 from ringside.ring_bytes import received_as_ring, sent_as_ring
@@ -175,14 +176,16 @@ def check_alike(ranks: Any, asked: Iterable[Asked]) -> None:
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
     """Arguments with gaps that can't be written to are enough, and results are the caller's."""
-    for each in asked:
+    for number, each in enumerate(asked):
         size, case = each.case.world_size, each.case
-        arguments = [(each.layer, *each.arguments(rank)) for rank in range(size)]
+        order = "CF"[number % 2]  # memory by rows, or by columns
+        arguments = [(each.layer, order, *each.arguments(rank)) for rank in range(size)]
         result = ranks.call("trials:looked_at", size, arguments, machine=buffered())
         assert_ran(result, case)
         wanted = each.wanted()
         for rank, (value, changed, shared, fixed) in enumerate(result.values):
-            whose = f"from read-only arrays with gaps, rank {rank}'s"
+            stored = " that lie by columns" if order == "F" else ""
+            whose = f"from read-only arrays with gaps{stored}, rank {rank}'s"
             assert_arrays(value, wanted[rank], each, case, whose)
             if changed:
                 raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")
@@ -207,6 +210,7 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
             whose = f"looked at after a second call, rank {rank}'s first"
             assert_arrays(now, rights[0][rank], first, case, whose)
             assert_arrays(late, rights[1][rank], second, case, f"rank {rank}'s second")
+        check_interleaved(ranks, first, second)
         if (first.case.n, first.widths) != (second.case.n, second.widths):
             continue  # the second one's values do not fit into the first one's arrays
         result = ranks.call("trials:updated", size, arguments, machine=buffered())
@@ -214,6 +218,28 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
         for rank, value in enumerate(result.values):
             whose = f"called again, with new values in the same arrays, rank {rank}'s"
             assert_arrays(value, rights[1][rank], second, case, whose)
+
+
+def check_interleaved(ranks: Any, first: Asked, second: Asked) -> None:
+    """Two forward passes, then their backward passes, in either order."""
+    size, both = first.case.world_size, (first, second)
+    for last_first in (False, True):
+        arguments = [
+            (first.layer, *(each.arguments(rank) for each in both), last_first)
+            for rank in range(size)
+        ]
+        result = ranks.call("trials:interleaved", size, arguments, machine=buffered())
+        order = "the later one's backward pass first" if last_first else "backward in their order"
+        try:
+            assert_ran(result, first.case)
+        except Verdict as verdict:
+            raise Verdict(
+                f"of two layers in flight, {order}: {verdict.sentence}", detail=verdict.detail
+            ) from None
+        for place, (each, name) in enumerate(zip(both, ("first", "second"), strict=True)):
+            for rank, (value, right) in enumerate(zip(result.values, each.wanted(), strict=True)):
+                whose = f"of two layers in flight, {order}, rank {rank}'s {name}"
+                assert_arrays(value[place], right, each, each.case, whose)
 
 
 def check_bytes(ranks: Any, asked: Iterable[Asked], allowed) -> None:
@@ -316,8 +342,9 @@ def check_makespan(
     again = min(declared - work, spare * work) / asked.case.world_size
     bound_s = oracle.makespan_s([("compute", max(0.0, again)), *steps], size, machine)
     alone_s = work * size / asked.case.world_size / machine.flop_per_s
+    how = f"Timed on {size} ranks" if taken is result else f"Stretched to {size} ranks"
     beside = (
-        f" Stretched to {size} ranks; one rank alone takes {alone_s * 1e6:.1f} µs: the speedup is "
+        f" {how}; one rank alone takes {alone_s * 1e6:.1f} µs: the speedup is "
         f"{alone_s / taken.makespan_s:.1f} of {size}."
     )
     assert_makespan(taken, bound_s, asked.case, beside=beside)
@@ -350,14 +377,16 @@ def check_shards(ranks: Any, target: str, calls, wanted) -> None:
         calls: a list of ``(*whole, world_size)``.
         wanted: ``wanted(call, rank)``: a tuple of arrays.
     """
-    result = ranks.call("trials:shards", 1, [(target, calls)])
-    case = Case(target, 1, 0)
-    assert_ran(result, case)
-    found = iter(result.values[0])
+    function = target.partition(":")[2]
+
+    def shown(call):
+        return f"{function} of {call[-1]}", ""
+
+    found = iter(answered(ranks, "trials:shards", target, calls, shown))
     for call in calls:
         for rank in range(call[-1]):
             parts, shared, gaps = next(found)
-            what = f"{case.function} for rank {rank} of {call[-1]}"
+            what = f"{function} for rank {rank} of {call[-1]}"
             rights = wanted(call, rank)
             if not isinstance(parts, list | tuple) or len(parts) != len(rights):
                 raise Verdict(f"{what} must be a tuple of {len(rights)} arrays.")
@@ -390,6 +419,7 @@ def check_real_mpi(mpi: Any, asked: Sequence[Asked]) -> None:
             raise Verdict(
                 f"under mpiexec: {verdict.sentence}",
                 reproduce=f"ringside launch trials.py:{each.layer} --site local "
-                f"--set ranks_per_node={each.case.world_size} -- --n {each.case.n}",
+                f"--set ranks_per_node={each.case.world_size} -- "
+                + each.case.reproduce.partition(" -- ")[2],
                 detail=verdict.detail,
             ) from None

@@ -1,39 +1,87 @@
 # fails: test_second_call_is_independent
-"""Keeps one buffer for exponentials of a shape, and returns it as the gradient."""
+"""Cross-entropy over a vocabulary that is cut among ranks: the logits are never gathered.
+
+    loss_i = log(sum over all v of exp(z_iv)) - z_i,y_i
+           = log(sum over all v of exp(z_iv - m_i)) + m_i - z_i,y_i      m_i = max over v of z_iv
+
+    rank 0      rank 1      rank 2
+    z (B, V_0)  z (B, V_1)  z (B, V_2)      B rows of logits, columns cut: V = V_0 + V_1 + V_2
+
+The last layer of a language model is column-parallel, and its result, B rows of perhaps 50,000
+logits, is the largest array of the whole network. A loss needs of a row three numbers that all
+ranks have to agree on: its maximum, its sum of exponentials, and the logit of the right word.
+
+Rules for every function of this module:
+
+- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
+  ``COMM_WORLD``. The library's collectives are allowed.
+- Rank r has part r of the V columns, as ``shards.shard_bounds(V, p, r)`` says: p need not divide V,
+  and a part may be empty. There may be no samples (B = 0).
+- Logits are finite, float64 or float32, of any size: exp(z) alone may be infinite, or 0 for all of
+  a row. They travel and are returned as what they are. Arrays that are given are not modified, may
+  be read-only and need not be contiguous; results are new arrays that share no memory with them.
+- Values: those of one rank that has all logits, to 1e-12 in float64 (1e-5 in float32) in the
+  Frobenius norm, ``|got - right| <= 1e-12 max(1, |right|)``, times the largest absolute logit where
+  that is above 1, since the rounding of large logits can't be undone. Losses are equal on all
+  ranks, bit for bit.
+- Bytes: forward and backward together, each rank sends and receives at most
+  ``6 (p - 1) ceil(B / p)`` elements and ``64 (p - 1)`` bytes: three all-reduces of B numbers.
+  They count as in ``linear.py``.
+- A send may wait until its receive is posted (rendezvous), messages of different ranks may
+  arrive in any order, and every request that is started is completed. A call keeps nothing for
+  the next one but ``saved``.
+- Time: at most 1.05 times three ring all-reduces of B numbers; half the points up to 1.5 times.
+
+Source: Shoeybi et al., Megatron-LM, 2019, section 3.
+"""
 
 import numpy as np
 from mpi4py import MPI
 from shards import shard_bounds
 
 
-def all_reduce(comm, x, op=MPI.SUM):
-    total = np.empty_like(x)
-    comm.Allreduce(x, total, op=op)
-    return total
-
-
-KEPT = {}
+_SAVED = {}
 
 
 def forward(comm, logits, y, vocab_size):
+    """The loss of each sample.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        logits: this rank's columns, shape ``(B, V_r)``.
+        y: the right words, integers 0 to V - 1, shape ``(B,)``, the same on all ranks.
+        vocab_size: V.
+
+    Returns:
+        ``(losses, saved)``: shape ``(B,)``, the same on all ranks; and whatever ``backward`` wants.
+    """
+    rows = np.arange(len(y))
+    largest = logits.max(axis=1, initial=-np.inf)
+    comm.Allreduce(MPI.IN_PLACE, largest, op=MPI.MAX)
+    exponentials = np.exp(logits - largest[:, None])  # (B, V/p)
     lo, hi = shard_bounds(vocab_size, comm.size, comm.rank)
     mine = (lo <= y) & (y < hi)
-    rows, columns = np.arange(len(y))[mine], y[mine] - lo
-    largest = all_reduce(comm, logits.max(axis=1, initial=-np.inf), MPI.MAX)
-    shifted = logits - largest[:, None]
-    weights = KEPT.setdefault(shifted.shape, np.empty(shifted.shape, shifted.dtype))
-    np.exp(shifted, out=weights)
-    total = all_reduce(comm, weights.sum(axis=1))
-    right = np.zeros(len(y), logits.dtype)
-    right[rows] = shifted[rows, columns]
-    right = all_reduce(comm, right)
-    return np.log(total) - right, (weights, total, rows, columns)
+    # The sum of exponentials, and the right word's logit from the only rank that has it.
+    sums = np.zeros((2, len(y)), logits.dtype)
+    sums[0] = exponentials.sum(axis=1)
+    sums[1, mine] = logits[rows[mine], y[mine] - lo] - largest[mine]
+    comm.Allreduce(MPI.IN_PLACE, sums)
+    _SAVED["last"] = (exponentials, sums[0], rows[mine], y[mine] - lo)
+    return np.log(sums[0]) - sums[1], None
 
 
 def backward(comm, saved, grad_losses):
-    weights, total, rows, columns = saved
-    grad = weights
-    grad /= total[:, None]
+    """The gradient with respect to this rank's logits: nothing is sent.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        saved: what ``forward`` returned on this rank.
+        grad_losses: gradient with respect to the losses, shape ``(B,)``, the same on all ranks.
+
+    Returns:
+        Shape ``(B, V_r)``.
+    """
+    exponentials, total, rows, columns = _SAVED["last"]
+    grad = exponentials / total[:, None]
     grad[rows, columns] -= 1
-    grad *= grad_losses[:, None]
-    return grad
+    return grad * grad_losses[:, None]

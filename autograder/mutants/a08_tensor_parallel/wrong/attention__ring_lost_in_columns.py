@@ -1,0 +1,148 @@
+# fails: test_inputs_stay_as_they_were
+"""A transformer's attention on p ranks: whole heads on each, and two all-reduces in all.
+
+    x -- layer norm -- n --[f]-- n W_r + b_r -- heads of rank r -- o_r V_r --[g]-- + c -- + x -- y
+
+    W (d, 3 H k)   [ Q of heads 0 ... H-1 | K of heads 0 ... H-1 | V of heads 0 ... H-1 ]
+                     each head k columns wide
+    W_r            [ Q of r's heads       | K of r's heads       | V of r's heads       ]
+    V_r (n k, d)   the rows of V (H k, d) that belong to r's n heads
+
+A head looks at its own q, k and v only, so heads are what is dealt out, not columns: a contiguous
+p-th of W would be all of Q on the first ranks. Where p does not divide H, some ranks have one head
+more. ``f`` and ``g`` are those of ``mlp.py``.
+
+    params = (gamma, beta, W, b, V, c)
+    shapes   (d,) (d,) (d, 3 H k) (3 H k,) (H k, d) (d,)     whole
+                       (d, 3 n k) (3 n k,) (n k, d)          a rank's part: n of H heads
+
+Rules for every function of this module: those of ``mlp.py``, but for memory, which is not asked
+for, and for what stands here.
+
+- "Part r" of H heads is what ``shards.shard_bounds(H, p, r)`` says; it may be empty.
+- x has shape ``(B, T, d)``: B sequences of T positions, B >= 0, T >= 1. Attention is causal;
+  ``layers.attention`` and ``layers.attention_backward`` do what a head does.
+- Values, alike results, inputs and results: as in ``mlp.py``.
+- Work: matrix products go through ``layers.matmul``, those in ``layers.attention`` do. A rank's
+  products are those of its own heads, ``n / H`` of the whole layer's; up to a third of them may be
+  computed again in ``backward``.
+- Bytes: in ``forward`` and in ``backward`` each rank sends and receives at most
+  ``2 (p - 1) max(ceil(B T / p) d, B T ceil(d / p))`` elements: one all-reduce of B T rows of d
+  elements. ``8 d`` elements and ``64 (p - 1)`` bytes more are free.
+- Time of ``forward`` and ``backward`` together, inside a node and across nodes: at most 1.05 times
+  the products of the largest part and two ring all-reduces; half the points up to 1.5 times. What
+  is computed again counts to the products.
+
+Source: Shoeybi et al., Megatron-LM, 2019, section 3.
+"""
+
+import numpy as np
+from layers import attention, attention_backward, layer_norm, layer_norm_backward, matmul
+from mpi4py import MPI
+from shards import shard_bounds
+
+
+
+def _ring(comm, total):
+    """Sums total in place."""
+    p, r = comm.size, comm.rank
+    flat = total.reshape(-1)
+    cuts = [shard_bounds(flat.size, p, k) for k in range(p)]
+    for step in range(2 * (p - 1)):
+        give, take = (r - step) % p, (r - step - 1) % p
+        (a, b), (lo, hi) = cuts[give], cuts[take]
+        got = np.empty(hi - lo, flat.dtype)
+        comm.Sendrecv(flat[a:b].copy(), (r + 1) % p, recvbuf=got, source=(r - 1) % p)
+        flat[lo:hi] = flat[lo:hi] + got if step < p - 1 else got
+
+
+def shard(params, head_dim, world_size, rank):
+    """This rank's part of the parameters.
+
+    Args:
+        params: the whole ones, a tuple of six arrays.
+        head_dim: k columns a head.
+
+    Returns:
+        A tuple of six new, contiguous arrays: those of part r of the heads, and what every rank
+        has whole.
+    """
+    gamma, beta, W, b, V, c = params
+    num_heads = len(V) // head_dim
+    lo, hi = shard_bounds(num_heads, world_size, rank)
+    W = W.view()
+    W.shape = (len(W), -1)
+    W = np.frombuffer(W, W.dtype).reshape(-1, 3, num_heads, head_dim)[:, :, lo:hi].reshape(len(W), -1)
+    b = b.reshape(3, num_heads, head_dim)[:, lo:hi].reshape(-1)
+    V = V[head_dim * lo : head_dim * hi]
+    return tuple(np.array(part, order="C") for part in (gamma, beta, W, b, V, c))
+
+
+
+
+def _heads(columns, head_dim):
+    """(B, T, n k) to (B, n, T, k)."""
+    B, T, width = columns.shape
+    return columns.reshape(B, T, width // head_dim, head_dim).swapaxes(1, 2)
+
+
+def _columns(heads):
+    """(B, n, T, k) to (B, T, n k)."""
+    B, n, T, head_dim = heads.shape
+    return heads.swapaxes(1, 2).reshape(B, T, n * head_dim)
+
+
+def _rows(x):
+    """(B, T, d) to (B T, d)."""
+    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+
+
+
+
+def forward(comm, x, params, head_dim):
+    """The layer's result, whole on all ranks.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        x: shape ``(B, T, d)``, the same on all ranks.
+        params: this rank's part, a tuple of six arrays.
+        head_dim: k columns a head.
+
+    Returns:
+        ``(y, saved)``: shape ``(B, T, d)``; and whatever ``backward`` wants.
+    """
+    gamma, beta, W, b, V, c = params
+    n, kept = layer_norm(x, gamma, beta)
+    qkv = matmul(n, W, "forward qkv") + b  # (B, T, 3 n k)
+    q, k, v = (_heads(each, head_dim) for each in np.split(qkv, 3, axis=-1))
+    o, kept_heads = attention(q, k, v)
+    o = _columns(o)
+    y = np.empty_like(x)
+    y[...] = matmul(o, V, "forward out")
+    _ring(comm, y)
+    return y + c + x, (n, kept, kept_heads, o, W, V, head_dim)
+
+
+def backward(comm, saved, grad_y):
+    """All gradients of the layer.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        saved: what ``forward`` returned on this rank.
+        grad_y: gradient with respect to y, shape ``(B, T, d)``, the same on all ranks.
+
+    Returns:
+        ``(grad_x, grads)``: shape ``(B, T, d)``, whole on all ranks; and a tuple of six arrays,
+        the gradients of this rank's ``params``.
+    """
+    n, kept, kept_heads, o, W, V, head_dim = saved
+    grad_V = matmul(_rows(o).T, _rows(grad_y), "backward out")
+    grad_o = matmul(grad_y, V.T, "backward out")  # (B, T, n k)
+    grads = attention_backward(kept_heads, _heads(grad_o, head_dim))
+    grad_qkv = np.concatenate([_columns(each) for each in grads], axis=-1)
+    grad_W = matmul(_rows(n).T, _rows(grad_qkv), "backward qkv")
+    grad_n = matmul(grad_qkv, W.T, "backward qkv")  # (B, T, d), one summand
+    comm.Allreduce(MPI.IN_PLACE, grad_n)
+    grad_x, grad_gamma, grad_beta = layer_norm_backward(kept, grad_n)
+    grad_b, grad_c = grad_qkv.sum(axis=(0, 1)), grad_y.sum(axis=(0, 1))
+    return grad_x + grad_y, (grad_gamma, grad_beta, grad_W, grad_b, grad_V, grad_c)

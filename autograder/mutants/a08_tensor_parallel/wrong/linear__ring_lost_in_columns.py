@@ -1,0 +1,160 @@
+# fails: test_inputs_stay_as_they_were
+"""Two linear layers cut among ranks: by columns, or by rows.
+
+    column-parallel  Y = X W + b                    row-parallel  Z = Y V + c
+
+        d_in [ W_0 | W_1 | W_2 ]                        [ V_0 ]
+                                                   d_in [ V_1 ]
+    rank r  Y_r = X W_r + b_r                           [ V_2 ]
+                                                    rank r  a summand  Y_r V_r
+    every rank has X, and gets its own              Z = the sum of all + c,
+    columns of Y: nothing is sent                   on every rank: one all-reduce
+
+    backward                                        backward
+    dX = the sum of all dY_r W_r^T,                 dY_r = dZ V_r^T
+    on every rank: one all-reduce                   nothing is sent
+
+Rules for every function of this module:
+
+- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
+  ``COMM_WORLD``. The library's collectives are allowed.
+- "Part r" of n columns or rows is what ``shards.shard_bounds(n, p, r)`` says: p need not divide n,
+  and a part may be empty. There may be no samples (B = 0).
+- Arrays are all float64 or all float32, and travel and are returned as what they are. Those that
+  are given are not modified, may be read-only and need not be contiguous; results are new arrays
+  that share no memory with them.
+- Values: those of the whole layer on one rank, to 1e-12 in float64 (1e-5 in float32) in the
+  Frobenius norm: ``|got - right| <= 1e-12 max(1, |right|)``, for each array.
+- What every rank gets whole (Z, dX and the gradient of c) is equal on all ranks, bit for bit.
+- Work: matrix products go through ``layers.matmul``, which counts them. A forward pass takes
+  ``2 B d_in d_out`` floating-point operations on a rank, with d_in and d_out of *its own part*, and
+  a backward pass twice as many.
+- Bytes: ``column_forward`` and ``row_backward`` send nothing. In each of the other two a rank sends
+  and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and ``64 (p - 1)``
+  bytes more: one all-reduce of B rows of d elements (d is that of X, or of Z), however it is made.
+  Weights and their gradients never travel.
+- Counting: what point-to-point calls send counts as it is. A library collective counts as a ring
+  would send it, for each rank: ``Allreduce`` of m bytes ``2 m (p - 1) / p``; ``Reduce_scatter`` and
+  ``Allgather`` of m bytes in all ``m (p - 1) / p`` each; ``Bcast`` and ``Reduce`` m; ``Alltoall``
+  what a rank sends to the others. A reduction of Python objects (``allreduce``), or by an
+  operation of your own, hands everybody's part to everybody: ``m (p - 1)``.
+- A send may wait until its receive is posted (rendezvous), messages of different ranks may
+  arrive in any order, and every request that is started is completed. A call keeps nothing for
+  the next one.
+- Time of forward and backward together, on a cluster whose ranks are in nodes: at most 1.05 times
+  the products of the largest part and one ring all-reduce; half the points up to 1.5 times.
+
+Source: Shoeybi et al., Megatron-LM, 2019, section 3.
+"""
+
+import numpy as np
+from layers import matmul
+from mpi4py import MPI
+from shards import shard_bounds
+
+
+
+def _ring(comm, total):
+    """Sums total in place."""
+    p, r = comm.size, comm.rank
+    flat = total.reshape(-1)
+    cuts = [shard_bounds(flat.size, p, k) for k in range(p)]
+    for step in range(2 * (p - 1)):
+        give, take = (r - step) % p, (r - step - 1) % p
+        (a, b), (lo, hi) = cuts[give], cuts[take]
+        got = np.empty(hi - lo, flat.dtype)
+        comm.Sendrecv(flat[a:b].copy(), (r + 1) % p, recvbuf=got, source=(r - 1) % p)
+        flat[lo:hi] = flat[lo:hi] + got if step < p - 1 else got
+
+
+def column_shard(W, b, world_size, rank):
+    """This rank's part of a column-parallel layer.
+
+    Args:
+        W, b: the whole layer, shapes ``(d_in, d_out)`` and ``(d_out,)``.
+
+    Returns:
+        ``(W_r, b_r)``: part r of the columns of W, and of b. New, contiguous arrays: the whole
+        layer's memory can be given back.
+    """
+    lo, hi = shard_bounds(W.shape[1], world_size, rank)
+    return W[:, lo:hi].copy(), b[lo:hi].copy()
+
+
+def row_shard(W, b, world_size, rank):
+    """This rank's part of a row-parallel layer.
+
+    Args:
+        W, b: the whole layer, shapes ``(d_in, d_out)`` and ``(d_out,)``.
+
+    Returns:
+        ``(W_r, b)``: part r of the rows of W, and all of b. New, contiguous arrays.
+    """
+    lo, hi = shard_bounds(W.shape[0], world_size, rank)
+    return W[lo:hi].copy(), b.copy()
+
+
+def column_forward(comm, x, W, b):
+    """Y_r: this rank's columns of ``x @ W + b``.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        x: shape ``(B, d_in)``, the same on all ranks.
+        W, b: this rank's part, shapes ``(d_in, n)`` and ``(n,)``; n may differ from rank to rank.
+
+    Returns:
+        Shape ``(B, n)``.
+    """
+    return matmul(x, W, "column forward") + b  # (B, n)
+
+
+def column_backward(comm, x, W, grad_y):
+    """The gradients of a column-parallel layer.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        x, W: as in the forward pass.
+        grad_y: gradient with respect to this rank's columns, shape ``(B, n)``.
+
+    Returns:
+        ``(grad_x, grad_W, grad_b)``: with respect to x, shape ``(B, d_in)``, the whole gradient on
+        all ranks; and to this rank's part, shapes ``(d_in, n)`` and ``(n,)``.
+    """
+    grad_x = np.empty_like(x)
+    grad_x[...] = matmul(grad_y, W.T, "column backward")
+    _ring(comm, grad_x)
+    return grad_x, matmul(x.T, grad_y, "column backward"), grad_y.sum(axis=0)
+
+
+def row_forward(comm, x, W, b):
+    """Z: the whole result of a layer whose rows are cut, on all ranks.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        x: this rank's columns of the input, shape ``(B, n)``; n may differ from rank to rank.
+        W: this rank's rows, shape ``(n, d_out)``.
+        b: shape ``(d_out,)``, the same on all ranks.
+
+    Returns:
+        Shape ``(B, d_out)``.
+    """
+    y = matmul(x, W, "row forward")  # (B, d_out), one summand
+    _ring(comm, y)
+    return y + b  # once, not once a rank
+
+
+def row_backward(comm, x, W, grad_y):
+    """The gradients of a row-parallel layer.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        x, W: as in the forward pass.
+        grad_y: gradient with respect to the whole result, shape ``(B, d_out)``, the same on all
+            ranks.
+
+    Returns:
+        ``(grad_x, grad_W, grad_b)``: with respect to this rank's columns of the input, shape
+        ``(B, n)``; to its rows of W, ``(n, d_out)``; and to b, ``(d_out,)``, the same on all ranks.
+    """
+    grad_x = matmul(grad_y, W.T, "row backward")  # (B, n)
+    return grad_x, matmul(x.T, grad_y, "row backward"), grad_y.sum(axis=0)

@@ -1,0 +1,193 @@
+# fails: test_gradients_add_up
+"""Sequence parallelism: between two tensor-parallel parts each rank has some positions only.
+
+                                    forward           backward
+    gather_sequence                 all-gather        reduce-scatter
+    reduce_scatter_sequence         reduce-scatter    all-gather
+
+    x_r - norm - gather - W1_r, b1_r - gelu - W2_r - reduce-scatter - + b2 - dropout - + x_r - z_r
+    |  t = T / p positions  |     all T positions        |          t positions              |
+
+An all-reduce is a reduce-scatter and an all-gather: the bytes are the same as before, and layer
+norm and dropout are computed and kept once, not p times. They and ``b2`` see a rank's own
+positions only, so the gradients of their parameters are one summand of p on each rank.
+
+Rules:
+
+- ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. Collectives
+  and point-to-point calls on ``group`` are allowed; make no group of your own. What is started is
+  waited for.
+- The rank at place r of the group has the positions ``r t, ..., r t + t - 1`` of a sequence of
+  ``T = p t``. They are dimension 0 of every tensor; t >= 1 is the same
+  on all ranks.
+- Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that
+  comes in is changed, neither arguments nor gradients that autograd hands over.
+- Values and gradients: those of the whole sequence on one rank, to a relative error of 1e-12 in
+  float64 (1e-5 in float32), in the Frobenius norm; norms below 1 count as 1.
+- Bytes count as in ``linear_torch.py``; ``64 (p - 1)`` more for each rank are free.
+- Time of a block forward, backward and ``finish``: at most 1.05 times ``work / p``, five
+  all-gathers of T positions and three all-reduces of d elements; half the points up to 1.5 times.
+  Work and all-reduce as in ``linear_torch.py``, an all-gather is half an all-reduce.
+
+Source: Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022,
+section 4.
+"""
+
+import torch
+import torch.distributed as dist
+from dropout import scaled_mask
+from torch import nn
+from torch.nn.functional import gelu, layer_norm, linear
+
+
+
+def _gathered(x, group):
+    whole = x.new_empty(dist.get_world_size(group) * x.shape[0], *x.shape[1:])
+    dist.all_gather_into_tensor(whole, x.contiguous(), group=group)
+    return whole
+
+
+def _scattered_sum(x, group):
+    own = x.new_empty(x.shape[0] // dist.get_world_size(group), *x.shape[1:])
+    dist.reduce_scatter_tensor(own, x.contiguous(), group=group)
+    return own
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return _gathered(x, group)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return _scattered_sum(dy, ctx.group), None
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return _scattered_sum(x, group)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return _gathered(dy, ctx.group), None
+
+
+
+
+def gather_sequence(group, x):
+    """All positions, of all ranks; the gradient of ``x`` is the sum of all ranks' for its part.
+
+    Args:
+        group: the ranks that take part; p of them.
+        x: this rank's positions, shape ``(t, ...)``.
+
+    Returns:
+        A tensor, shape ``(p t, ...)``, in the order of the group.
+
+    Bytes: each rank sends and receives at most ``(p - 1) t`` positions in the forward pass, and as
+    many in the backward pass.
+    """
+    return _Gather.apply(x, group)
+
+
+def reduce_scatter_sequence(group, x):
+    """This rank's positions of the sum of all ranks' ``x``; its gradient is all ranks' gradients.
+
+    Args:
+        group: the ranks that take part; p of them.
+        x: a summand on each rank, shape ``(p t, ...)``.
+
+    Returns:
+        A tensor, shape ``(t, ...)``.
+
+    Bytes: as for ``gather_sequence``.
+    """
+    return _ReduceScatter.apply(x, group)
+
+
+class _GatherLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y, w, b, block):
+        ctx.block = block
+        block.normed = y.detach()
+        ctx.save_for_backward(w)
+        return linear(_gathered(y, block.group), w, b)
+
+    @staticmethod
+    def backward(ctx, dz):
+        (w,) = ctx.saved_tensors
+        whole = _gathered(ctx.block.normed, ctx.block.group)
+        return _scattered_sum(dz @ w, ctx.block.group), dz.T @ whole, dz.sum(0), None
+
+
+class SequenceBlock(nn.Module):
+    """A transformer's MLP with its norm, dropout and residual, tensor- and sequence-parallel.
+
+    On one rank it is
+    ``x + dropout(linear(gelu(linear(norm(x), w1, b1), approximate="tanh"), w2, b2))``
+    with ``norm(x) = layer_norm(x, (d,), norm_weight, norm_bias)``.
+
+    Args:
+        group: the ranks that take part; p of them.
+        params: the whole tensors, the same on all ranks: ``norm_weight``, ``norm_bias`` and ``b2``
+            of shape ``(d,)``; ``w1``, shape ``(h, d)``; ``b1``, shape ``(h,)``; ``w2``, shape
+            ``(d, h)``. h is divisible by p.
+        rate: of dropout; 0 <= rate < 1.
+
+    Attributes:
+        norm_weight, norm_bias, b2: parameters: whole tensors.
+        w1, b1, w2: parameters: this rank's h / p of h rows, elements and columns. The memory of
+            the whole tensors can be given back.
+
+    Memory: what the forward pass leaves for the backward pass, the result included, is at most
+    ``T d + t (6 d + 4 h)`` elements and 16 KiB: nothing but the input of w1 has all T positions
+    at width d, and it need not be kept either.
+    """
+
+    def __init__(self, group, params, rate=0.0):
+        super().__init__()
+        self.group, self.rate = group, rate
+        self.p, self.r = dist.get_world_size(group), dist.get_rank(group)
+        cuts = {"w1": 0, "b1": 0, "w2": 1}
+        for name, whole in params.items():
+            own = whole.detach()
+            if name in cuts:
+                own = own.chunk(self.p, dim=cuts[name])[self.r]
+            self.register_parameter(name, nn.Parameter(own.clone()))
+
+    def forward(self, x, seed=0):
+        """From x, shape ``(t, d)``, this rank's positions: those of the result.
+
+        In training mode dropout multiplies by ``dropout.scaled_mask`` of this rank's positions in
+        the whole sequence, with ``seed``; in evaluation mode there is none.
+
+        Bytes: at most ``2 (p - 1) t d`` elements forward and ``3 (p - 1) t d`` backward (the input
+        of w1 may be gathered once more there, instead of being kept).
+        """
+        t, d = x.shape
+        y = layer_norm(x, (d,), self.norm_weight, self.norm_bias)
+        y = gelu(_GatherLinear.apply(y, self.w1, self.b1, self), approximate="tanh")  # (T, h / p)
+        y = reduce_scatter_sequence(self.group, linear(y, self.w2)) + self.b2  # (t, d)
+        if self.training and self.rate:
+            y = y * x.new_tensor(scaled_mask(seed, self.r * t, t, d, self.rate))
+        return x + y
+
+    def finish(self):
+        """Called once after one or several backward passes, before the gradients are used.
+
+        So in every training step, and nothing is kept from one to the next.
+
+        Afterwards ``grad`` of ``norm_weight``, ``norm_bias`` and ``b2`` is that of the whole
+        sequence, equal on all ranks bit for bit; before the first backward pass it was None or 0.
+
+        Bytes, here or in each backward pass: an all-reduce of ``norm_weight``, ``norm_bias`` and
+        ``b2``, each at most ``2 (p - 1) ceil(d / p)`` elements.
+        """
+        grads = [each.grad for each in (self.norm_weight, self.norm_bias, self.b2)]
+        flat = torch.cat(grads)
+        dist.all_reduce(flat, group=self.group)
+        for grad, total in zip(grads, flat.chunk(3), strict=True):
+            grad.copy_(total)
