@@ -108,17 +108,18 @@ def run_suite(
         about: verification asks about one test; see ``Job``.
         warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
     """
+    sources = _sources(plan, module, stage)
     with scratch.fresh("record-") as outer:
         job = Job(
             module=module,
             folder=str(stage),
             record=str(outer / "record.json"),
             secret=secret,
-            module_hash=_hash(plan, module, stage),
+            module_hash=_hash(module, sources),
             sandbox=sandbox,
             limits=asdict(limits or plan.limits),
             about=about,
-            warm=warm,
+            hosts=kinds_of(module, sources) if warm and sandbox else (),
         )
         output = _run_pytest(plan.name, job, outer)
         try:
@@ -128,18 +129,23 @@ def run_suite(
         return record
 
 
-def _hash(plan: Assignment, module: str, stage: Path) -> str:
+def _sources(plan: Assignment, module: str, stage: Path) -> dict[str, bytes]:
+    """The module, and its author's modules that it imports."""
+    paths = {spec.name: stage / spec.filename for spec in plan.modules}
+    texts = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    found = imported(module, {name: text.decode("latin-1") for name, text in texts.items()})
+    return {name: texts[name] for name in found}
+
+
+def _hash(module: str, sources: dict[str, bytes]) -> str:
     """What hidden inputs are drawn from: the module, and its author's modules that it imports.
 
     By its own text alone, its inputs would stay where another module is changed: what the first
     one tells of them in an error, the other could know the next time.
     """
-    paths = {spec.name: stage / spec.filename for spec in plan.modules}
-    texts = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
-    found = imported(module, {name: text.decode("latin-1") for name, text in texts.items()})
-    digest = hashlib.sha256(texts[module])
-    for name in sorted(found.keys() - {module}):
-        digest.update(hashlib.sha256(texts[name]).digest())
+    digest = hashlib.sha256(sources[module])
+    for name in sorted(sources.keys() - {module}):
+        digest.update(hashlib.sha256(sources[name]).digest())
     return digest.hexdigest()
 
 
@@ -149,8 +155,7 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
-    warm = kinds_of(job.module) if job.warm and job.sandbox else ()
-    return suite_process.run(arguments, outer, job.limits["module_timeout_s"], warm)
+    return suite_process.run(arguments, outer, job.limits["module_timeout_s"], job.hosts)
 
 
 def _report(

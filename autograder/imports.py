@@ -1,7 +1,8 @@
-"""Which of an author's modules a module needs."""
+"""What a module imports."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
@@ -22,3 +23,16 @@ def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
         words = set(re.findall(r"\w+", " ".join(_IMPORT.findall(modules[name]))))
         wanted += sorted(words & modules.keys())
     return found
+
+
+def imports_package(source: bytes, package: str) -> bool:
+    """Whether a module's text has an import statement for a package or a part of it."""
+    try:
+        statements = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # then it imports nothing at all
+        return False
+    names = [
+        each.name for node in statements if isinstance(node, ast.Import) for each in node.names
+    ]
+    names += [node.module or "" for node in statements if isinstance(node, ast.ImportFrom)]
+    return any(name.partition(".")[0] == package for name in names)

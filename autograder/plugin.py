@@ -37,8 +37,9 @@ from autograder.reality import (
     RealRun,
 )
 from autograder.sandbox import Sandbox
-from autograder.warm_sandbox import Host, WarmSandbox, kinds_of, known
+from autograder.warm_sandbox import Host, WarmSandbox, known
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
+from ringside.draw.units import format_count
 from ringside.errors import DeadlineError
 from ringside.machine import Machine
 from ringside.ring_bytes import sent_as_ring
@@ -63,7 +64,7 @@ class Job:
     sandbox: bool
     limits: dict[str, Any] = field(default_factory=dict)  # where they aren't the kit's
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
-    warm: bool = True  # whether forks of libraries already imported may be used: warm_sandbox
+    hosts: Sequence[str] = ()  # warm ones that may be used, for simulated ranks and real ones
 
     @property
     def bounds(self) -> Limits:
@@ -174,7 +175,9 @@ class Ranks:
             self.tally.add(result, stated=states_work)
             if not isinstance(result.error, DeadlineError):
                 return result
-        self._struck.append(f"{target} on {world_size} ranks")
+        first = args[0][0] if args and args[0] else None  # supplied trials are told what to call
+        named = first if isinstance(first, str) and ":" in first else target
+        self._struck.append(f"{named} on {format_count(world_size, 'rank')}")
         return result
 
     def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
@@ -341,7 +344,7 @@ def _reference(config: pytest.Config) -> Path:
 
 def _host(job: Job, number: int) -> Host | None:
     """The warm host for simulated ranks (0) or real ones (1), where one is to be used."""
-    return known.get(kinds_of(job.module)[number]) if job.warm and job.sandbox else None
+    return known.get(job.hosts[number]) if job.hosts else None
 
 
 @pytest.fixture

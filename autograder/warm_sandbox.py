@@ -37,6 +37,7 @@ from typing import IO
 
 from autograder import scratch, warm_host, warm_room
 from autograder.bubblewrap import outer_filter
+from autograder.imports import imports_package
 from autograder.sandbox import Limits, Process, Sandbox, Tier, best_tier, harmless
 
 __all__ = ["Host", "WarmSandbox", "kinds_of", "known", "start"]
@@ -85,12 +86,19 @@ _refused: set[str] = set()  # kinds that are not tried again
 _gone: list[Host] = []  # hosts that ended, whose folders may still be in use
 
 
-def kinds_of(module: str) -> tuple[str, str]:
+def kinds_of(module: str, sources: Mapping[str, bytes]) -> tuple[str, str]:
     """The hosts that a module's suite can use: for simulated ranks, and for real ones.
 
     Real ranks of torch need nothing that simulated ones don't: one host imports torch for both.
+
+    Args:
+        sources: the module's text, and those of its author's modules that it imports. One that
+            needs no torch may import it; if each rank did so, they would use up their memory.
     """
-    return ("torch", "torch") if module.endswith("_torch") else ("mpi", "mpiexec")
+    if module.endswith("_torch"):
+        return "torch", "torch"
+    imports_torch = any(imports_package(text, "torch") for text in sources.values())
+    return "torch" if imports_torch else "mpi", "mpiexec"
 
 
 def start(kinds: Sequence[str]) -> None:

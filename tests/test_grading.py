@@ -14,6 +14,7 @@ import pytest
 from autograder import assignment as assignments
 from autograder import grading, verify
 from autograder.grading import grade_modules, run_suite, staged
+from autograder.imports import imports_package
 from autograder.limits import Limits
 from autograder.plugin import Job, Mpi, Ranks, Record, TestRecord
 from autograder.reality import RanksEnded, RealityError, RealRun
@@ -425,3 +426,26 @@ def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_pa
         kind = Verdict if earned < 5 else RealityError  # ours, where nothing else is wrong
         with pytest.raises(kind, match="mpiexec did not end"):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
+
+
+def test_torch_may_be_imported_where_it_is_not_needed(tmp_path):
+    text = (SOLUTION / "star.py").read_text()
+    (tmp_path / "star.py").write_text(text.replace("import numpy", "import torch\nimport numpy", 1))
+    assert "import torch" in (tmp_path / "star.py").read_text()
+    report = grade_modules("a03_allreduce", tmp_path, secret="s", modules=["star"])
+    assert report["modules"]["star"]["score"] == 100, report["modules"]["star"]["tests"]
+
+
+@pytest.mark.parametrize(
+    ("text", "imports"),
+    [
+        (b"import torch", True),
+        (b"def f():\n    from torch.nn import Linear\n", True),
+        (b'"""\nimport torch\n"""', False),
+        (b"import torchvision, torch_geometric", False),
+        (b"from . import torch", False),
+        (b"import torch as t; def", False),
+    ],
+)
+def test_import_statements_are_found(text, imports):
+    assert imports_package(text, "torch") is imports
