@@ -17,8 +17,8 @@ from ringside.errors import RankError
 
 
 @dataclass(frozen=True)
-class _Asked(Call):
-    """A call without ranks, as sentences name it."""
+class Asked(Call):
+    """A call that is not of a vector on ranks; ``about`` is what a sentence calls it."""
 
     def __str__(self) -> str:
         return self.about
@@ -52,7 +52,7 @@ def answered(
         # The last call of the shortest list that raises, found in a few runs.
         first = bisect.bisect_left(range(1, len(calls)), True, key=raises)
         about, line = shown(calls[first])
-    assert_ran(result, _Asked(target, 1, 0, about=about, line=line))
+    assert_ran(result, Asked(target, 1, 0, about=about, line=line))
     return result.values[0]
 
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from ringside.checking import Case, Verdict, assert_ran
+from ringside.formulas import Asked
 
 TARGET = "shard:shard"
 SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
 LARGE, MEDIUM = 1000, 50
-FACTORS = (42, 97, 99, 100, 101, 123, 128, 256, 997, 1000, 1001, 1009, 1024, 10_000)
+FACTORS = (*range(1, 300), *(10**k for k in range(3, 8)), *(2**k for k in range(9, 21)), 997, 1009)
 
 
 def points(number, kind):
@@ -24,7 +25,11 @@ def fail(sentence, n, world_size, rank, epoch, seed):
 def shards(ranks, world_size, calls):
     """For each ``(n, epoch, seed)`` every rank's shard, each from a process of its own."""
     result = ranks.call("trials:shards", world_size, [(list(calls),)] * world_size)
-    assert_ran(result, Case(TARGET, world_size, calls[0][0]))
+    n, epoch, seed = calls[0]
+    first = f"shard({n}, {world_size}, rank, {epoch}, {seed})"
+    about = first if len(calls) == 1 else f"one of {len(calls)} calls, beginning with {first}"
+    line = f'python -c "from shard import shard; print({first.replace("rank", "0")})"'
+    assert_ran(result, Asked(TARGET, world_size, n, about=about, line=line))
     per_rank = [value[0] for value in result.values]
     for rank, own in enumerate(per_rank):
         for (n, epoch, seed), indices in zip(calls, own, strict=True):
@@ -106,10 +111,11 @@ def test_lengths_differ_by_one_at_most(ranks, rng):
 def test_each_epoch_and_seed_has_its_own_order(ranks, rng):
     seed = draw(rng)[0]
     calls = [(LARGE, epoch, seed + k) for k in range(4) for epoch in range(4)]
+    calls += [(LARGE, 0, 2**40), (LARGE, 1, 2**40)]
     calls += [(LARGE, e, s) for e in (0, 1, 2, 3, 10, 11) for s in (0, 1, 2, 3, 10, 11)]
     # Where one number is made of both, as 100 seed + epoch, late epochs meet the next seed's.
-    calls += [(MEDIUM, many, 0) for many in (1, *FACTORS)]
-    calls += [(MEDIUM, 0, many) for many in (1, *FACTORS)]
+    calls += [(MEDIUM, many, 0) for many in FACTORS]
+    calls += [(MEDIUM, 0, many) for many in FACTORS]
     covered(ranks, 2, [calls[0]])  # one rank alone earns nothing
     found = orders(ranks, calls)
     seen = {}
@@ -138,6 +144,14 @@ def test_orders_are_random_permutations(ranks, rng):
                     f"{what}; in a random permutation almost none have.",
                     LARGE, 1, 0, late - 1, seed,
                 )  # fmt: skip
+    for epoch, order in enumerate(found[1:]):
+        moved = float(np.corrcoef(order, np.arange(LARGE))[0, 1])
+        if abs(moved) > 0.2:  # by chance it is about 0.03
+            raise fail(
+                f"the samples' places correlate with their numbers by {moved:.2f}; in a random "
+                "permutation they do not.",
+                LARGE, 1, 0, epoch, seed,
+            )  # fmt: skip
 
 
 def _likeness(a, b):

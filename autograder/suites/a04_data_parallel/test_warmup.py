@@ -1,11 +1,13 @@
 """warmup.py: linear scaling, warm-up and decay."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from ringside.checking import Case, Verdict, assert_ran
+from ringside.checking import Verdict
+from ringside.formulas import answered
 
 
 def points(number, kind):
@@ -34,14 +36,15 @@ def right_schedule(
 
 
 def shown(function, call):
-    return f"{function}({', '.join(f'{each!r}' for each in call)})"
+    """How a sentence names a call, and the line that makes it."""
+    where = f"{function}({', '.join(f'{each!r}' for each in call)})"
+    return where, f'python -c "from warmup import *; print({where})"'
 
 
 def ask(ranks, function, calls):
     """Evaluate a function on one rank, for a list of argument tuples."""
-    result = ranks.call("trials:evaluated", 1, [(f"warmup:{function}", list(calls))])
-    assert_ran(result, Case(f"warmup:{function}", 1, 0))
-    return result.values[0]
+    told = partial(shown, function)
+    return answered(ranks, "trials:evaluated", f"warmup:{function}", list(calls), told)
 
 
 def number(value):
@@ -54,22 +57,18 @@ def number(value):
 def check_numbers(ranks, function, right, calls):
     for call, value in zip(calls, ask(ranks, function, calls), strict=True):
         wanted, got = right(*call), number(value)
-        line = f'python -c "from warmup import *; print({shown(function, call)})"'
+        where, line = shown(function, call)
         if got is None:
             raise Verdict(
-                f"{shown(function, call)} is of type {type(value).__name__}; it must be a float.",
-                reproduce=line,
+                f"{where} is of type {type(value).__name__}; it must be a float.", reproduce=line
             )
         if not math.isclose(got, wanted, rel_tol=1e-12):
-            raise Verdict(
-                f"{shown(function, call)} is {got:.12g}; it must be {wanted:.12g}.", reproduce=line
-            )
+            raise Verdict(f"{where} is {got:.12g}; it must be {wanted:.12g}.", reproduce=line)
 
 
 def check_schedules(ranks, calls):
     for call, value in zip(calls, ask(ranks, "schedule", calls), strict=True):
-        wanted, where = right_schedule(*call), shown("schedule", call)
-        line = f'python -c "from warmup import *; print({where})"'
+        wanted, (where, line) = right_schedule(*call), shown("schedule", call)
         rates = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(rates, list | tuple):
             raise Verdict(f"{where} must be a list, not {type(value).__name__}.", reproduce=line)
@@ -130,7 +129,7 @@ def test_milestones(ranks, rng):
     calls = []
     for lr, k in rates(rng, 2):
         for decay in (0.1, 0.5):
-            for places in ((20,), (20, 30, 35), (35, 20), (3, 20), (20, 20)):
+            for places in ((20,), (20, 30, 35), (35, 20), (3, 20), (20, 20), (0, 20)):
                 calls += [(s, lr, k, 5, places, decay) for s in (0, 3, 4, 19, 20, 21, 30, 34, 40)]
     calls += [(s, 0.2, 3.0, 5, (4, 9)) for s in (3, 4, 8, 9)]
     check_numbers(ranks, "lr_at", right_lr, calls)
@@ -161,5 +160,6 @@ def test_schedule_decays_at_the_start_of_epochs(ranks, rng):
         (100, 6, 8, 4, lr, 16, 0, (1,), 0.5),
         (99, 4, 5, 2, lr, 16, 1, (2, 3), 0.2),
         (60, 5, 5, 2, lr, 4, 3, (1, 4), 0.3),
+        (60, 4, 5, 2, lr, 4, 1, (0, 2), 0.3),
     ]
     check_schedules(ranks, calls)

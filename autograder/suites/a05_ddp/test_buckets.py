@@ -31,6 +31,7 @@ def sizes_and_caps(rng):
         ([100, 100, 100], 199),
         ([5, 5, 5, 5, 5], 1),  # all oversize
         ([0, 0, 7, 0], 7),
+        ([0, 500, 0, 5], 20),
         ([9000, 1, 1, 1], 10),  # oversize at the end
         ([1, 1, 1, 9000], 10),  # oversize at the begin
         ([10, 60, 10, 60, 10], 70),
@@ -229,14 +230,14 @@ def test_strided_gradients_are_written_to(ranks, rng):
         averaged(ranks, rng, p, SHAPES, some_buckets(SHAPES, 3), strided=True)
 
 
-def fused(ranks, rng, p, shapes, ready, threshold, dtype="float64", **options):
+def fused(ranks, rng, p, shapes, ready, threshold, dtype="float64", *, strided=False, **options):
     """Run ``fusion_cycle`` and check agreement and means; returns case, result and the agreed."""
     contributions = [drawn(shapes, rng, dtype) for _ in range(p)]
     case = fusion_call(p, [int(np.prod(shape)) for shape in shapes], threshold, dtype)
     agreed = [index for index in range(len(shapes))[::-1] if all(own[index] for own in ready)]
     world_size = options.pop("world_size", p)
     arguments = [
-        ("fusion_cycle", own, (np.array(mine, dtype=bool), threshold), False)
+        ("fusion_cycle", own, (np.array(mine, dtype=bool), threshold), strided)
         for own, mine in zip(contributions, ready, strict=True)
     ]
     result = ranks.call("trials:averaged", world_size, arguments, **options)
@@ -264,6 +265,7 @@ def test_fusion_averages_what_is_ready_everywhere(ranks, rng):
     one_late = [[True] * n for _ in range(4)]
     one_late[2][1] = False
     fused(ranks, rng, 4, SHAPES, one_late, 100, "float32")
+    fused(ranks, rng, 3, SHAPES, drawn_ready(rng, 3, n), 100, strided=True)
     fused(ranks, rng, 2, [], [[], []], 100)
     fused(ranks, rng, 1, SHAPES, drawn_ready(rng, 1, n), 150)
 
@@ -309,13 +311,17 @@ def test_one_all_reduce_a_bucket(ranks, rng):
 def test_fusion_agrees_once_and_fuses(ranks, rng):
     n = len(SHAPES)
     for p in (2, 4, 5):
-        for threshold in (1, 100, 10**6):
+        cycles = [(threshold, "float64") for threshold in (1, 100, 10**6)] + [(228, "float32")]
+        for threshold, dtype in cycles:
             ready = drawn_ready(rng, p, n, 0.9)
-            case, result, agreed = fused(ranks, rng, p, SHAPES, ready, threshold)
-            sizes = [8 * int(np.prod(SHAPES[index])) for index in agreed[::-1]]
+            case, result, agreed = fused(ranks, rng, p, SHAPES, ready, threshold, dtype)
+            unit = np.dtype(dtype).itemsize
+            sizes = [unit * int(np.prod(SHAPES[index])) for index in agreed[::-1]]
             buckets = oracle.assign(sizes, threshold)
             nbytes = [sum(sizes[place] for place in bucket) for bucket in buckets]
             trial.check_all_reduces(result, nbytes, case, free=(8 * n,))
+    case, result, _ = fused(ranks, rng, 2, [], [[], []], 100)
+    trial.check_all_reduces(result, [], case)
 
 
 @points(5, "communication")
