@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from actions import Forward, parse
 from networks import Piece
-from trials import words_of
+from trials import held, number, words_of
 
 
 def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=False):
@@ -24,18 +24,23 @@ def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=
         words: this stage's actions as text.
 
     Returns:
-        A dict: ``loss``, ``grads`` (per chunk, None where there is none), ``kept`` (are parameters
-        and tensors that were given as they were?), ``drawn`` (a random number drawn afterwards);
-        with dropout ``alone``, the same after nothing but the forward passes of the list.
+        A dict: ``loss``, ``grads`` (per chunk, None where there is none), ``kept`` (are parameters,
+        tensors that were given and the lists of them as they were, and the modules in training
+        mode?), ``drawn`` (a random number drawn afterwards); with dropout ``alone``, the same
+        after nothing but the forward passes of the list.
     """
     modules = made(group, spec, params)
     given = [*(inputs or []), *(targets or []), *(p for m in modules for p in m.parameters())]
-    before = [each.detach().clone() for each in given]
+    before, lists = [each.detach().clone() for each in given], held(inputs, targets)
     torch.manual_seed(17 + group.rank())
     run = import_module("pipeline_torch").run
     loss = run(group, modules, parse(words), batch_sizes, inputs, targets, recompute=recompute)
     kept = all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
-    value = {"loss": loss, "grads": grads_of(modules), "kept": kept, "drawn": torch.rand(()).item()}
+    kept = kept and lists == held(inputs, targets) and all(each.training for each in modules)
+    data = [*(inputs or []), *(targets or [])]
+    kept = kept and not any(each.requires_grad or each.grad is not None for each in data)
+    value = {"loss": number(loss), "grads": grads_of(modules), "kept": kept}
+    value["drawn"] = torch.rand(()).item()
     if spec["dropout"]:
         value["alone"] = drawn_after_forward(modules, parse(words), batch_sizes, 17 + group.rank())
     return value
@@ -65,7 +70,7 @@ def step_memory(group, spec, params, words, batch_sizes, inputs, targets, recomp
     modules = made(group, spec, params)
     run = import_module("pipeline_torch").run
     loss = run(group, modules, parse(words), batch_sizes, inputs, targets, recompute=recompute)
-    return {"loss": loss, "grads": grads_of(modules)}
+    return {"loss": number(loss), "grads": grads_of(modules)}
 
 
 def made(group, spec, params):
@@ -91,7 +96,7 @@ def copied(grad):
 
 
 def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False, steps=1):
-    """One step on a sample model; returns loss and gradients.
+    """One step on a sample model; returns loss, gradients, and whether all that was given is kept.
 
     Args:
         schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``; or the name of a
@@ -109,7 +114,7 @@ def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False, steps
     y = [torch.as_tensor(each) for each in targets] if rank == num_stages - 1 else None
     step = stepped if steps == 1 else second_step
     value = step(group, spec, tensors, words, batch_sizes, x, y, recompute)
-    return {name: value[name] for name in ("loss", "grads")}
+    return {name: value[name] for name in ("loss", "grads", "kept")}
 
 
 def torch_sample(num_pieces, batch_sizes, widths=(5, 7, 4)):

@@ -72,14 +72,25 @@ def stepped(comm, params, words, batch_sizes, inputs, targets, costs=(1e-6, 2e-6
 
     Returns:
         A dict: ``loss``, ``grads``: per chunk the gradients, and ``kept``: are parameters, inputs
-        and targets as they were?
+        and targets as they were, and the lists of them?
     """
     pieces = made(comm, params, costs)
     given = [each for piece in pieces for each in piece.params] + (inputs or []) + (targets or [])
-    before = [np.array(each) for each in given]
+    before, lists = [np.array(each) for each in given], held(inputs, targets)
     loss = find("stage:run")(comm, pieces, parse(words), batch_sizes, inputs, targets)
     kept = all(np.array_equal(a, b) for a, b in zip(given, before, strict=True))
-    return {"loss": loss, "grads": [piece.grads for piece in pieces], "kept": kept}
+    kept = kept and lists == held(inputs, targets)
+    return {"loss": number(loss), "grads": [piece.grads for piece in pieces], "kept": kept}
+
+
+def held(*lists):
+    """What lists have in them, to be compared with what they have later."""
+    return [[id(item) for item in each or ()] for each in lists]
+
+
+def number(value):
+    """NumPy's numbers as Python's; arrays stay arrays."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def second_step(comm, params, words, batch_sizes, inputs, targets):
@@ -108,7 +119,7 @@ def step_memory(comm, params, words, batch_sizes, inputs, targets):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    return {"loss": loss, "grads": [piece.grads for piece in pieces], "peak": peak}
+    return {"loss": number(loss), "grads": [piece.grads for piece in pieces], "peak": peak}
 
 
 # -- for trying out -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from solutions.a09_pipeline.actions import Backward, BackwardInput, BackwardWeight, Forward
+from solutions.a09_pipeline.actions import Backward, BackwardInput, BackwardWeight, Forward, parse
 from solutions.a09_pipeline.replayed import makes, needs
 
 
@@ -127,6 +127,11 @@ def opposite(num_stages, num_microbatches):
         [kind(m) for kind in (Forward, Backward) for m in (order[::-1] if stage % 2 else order)]
         for stage in range(num_stages)
     ]
+
+
+def overtaking():
+    """Two stages' lists: on the second, microbatch 2 comes before 1."""
+    return [parse("F0 F1 B0 F2 B1 B2"), parse("F0 B0 F2 F1 B1 B2")]
 
 
 def unhurried(num_stages, num_microbatches):

@@ -94,7 +94,11 @@ def test_fewest_microbatches(ranks):
 
 @points(10, "communication")
 def test_gpipe_with_latency(ranks, rng):
-    calls = [(*size, 1.0, 2.0, c) for size in (*SMALL, (1, 3), (5, 2)) for c in (0.0, 0.5, 0.125)]
+    calls = [
+        (*size, 1.0, 2.0, c)
+        for size in (*SMALL, (1, 3), (5, 2), (2, 1), (3, 1))
+        for c in (0.0, 0.5, 0.125)
+    ]
     calls += [(*size, 0.5, 0.75, 1e-3) for size in drawn(rng, 2)]
 
     def right(s, m, forward_s, backward_s, latency_s):
@@ -125,8 +129,8 @@ def test_microbatches_in_flight(ranks, rng):
         for s, m in sizes
         for stage in {0, s // 2, s - 1}
     ]
-    calls += [("interleaved", s, m, k, v) for s, m in SMALL if m % s == 0 for k in range(s)
-              for v in (1, 2, 3)]  # fmt: skip
+    calls += [("interleaved", s, m, k, v) for s, m in ((1, 4), *SMALL) if m % s == 0
+              for k in range(s) for v in (1, 2, 3)]  # fmt: skip
 
     def right(name, s, m, stage, *chunks):
         return replayed.most_in_flight(getattr(oracle, name)(s, m, stage, *chunks))

@@ -106,7 +106,10 @@ def check_gradients(result, loss, gradients, case, returned):
                         f"by {error:.3g} from that of the whole batch."
                     )
         if value.get("kept") is False:
-            raise case.fail(f"stage {stage} changed its parameters, inputs or targets.")
+            raise case.fail(
+                f"stage {stage} changed its parameters, inputs or targets (their values, their "
+                "requires_grad or grad, or a list of them), or left training mode."
+            )
 
 
 def passes(ops):
@@ -174,24 +177,31 @@ def test_gradient_with_recomputation(ranks, rng):
     for name, p, sizes in (("gpipe", 2, LENGTHS), ("one_f_one_b", 3, LENGTHS[:5])):
         values(ranks, rng, name, p, sizes, recompute=True)
     values(ranks, rng, "interleaved", 2, LENGTHS[:4], 2, recompute=True)
+    drawn = oracle.anything(3, 4, 1, rng, halves=False)
+    name = "a schedule drawn at random"
+    values(ranks, rng, name, 3, LENGTHS[:4], recompute=True, lists=drawn)
 
 
 @points(4, "values")
 def test_recomputation_draws_the_same_numbers_again(ranks, rng):
-    for name, p in (("gpipe", 2), ("one_f_one_b", 3)):
-        sizes = LENGTHS[:4]
-        lists = trial.lists_of(getattr(oracle, name), p, len(sizes))
-        model = Model(rng, p, sizes, hidden=20)
+    sizes = LENGTHS[:4]
+    drawn = oracle.anything(2, len(sizes), 2, rng, halves=False)
+    for name, lists, v in (
+        ("gpipe", trial.lists_of(oracle.gpipe, 2, len(sizes)), 1),
+        ("one_f_one_b", trial.lists_of(oracle.one_f_one_b, 3, len(sizes)), 1),
+        ("a schedule drawn at random", drawn, 2),
+    ):
+        model = Model(rng, len(lists) * v, sizes, hidden=20)
         words = [text(each) for each in lists]
-        case = torch_call(name, words, sizes, 1, True)
+        case = torch_call(name, words, sizes, v, True)
         plain, again = (
-            called(ranks, case, model, lists, sizes, recompute=recompute, dropout=0.4).values
+            called(ranks, case, model, lists, sizes, v, recompute=recompute, dropout=0.4).values
             for recompute in (False, True)
         )
         for stage, (first, second) in enumerate(zip(plain, again, strict=True)):
             check_same(first, second, stage, case)
             if trial.plain(first["drawn"]) != trial.plain(first["alone"]):
-                raise torch_call(name, words, sizes).fail(
+                raise torch_call(name, words, sizes, v).fail(
                     f"with dropout, stage {stage}'s generator is not where its forward passes "
                     "leave it: they are made in training mode, and nothing else seeds or uses it."
                 )
@@ -199,7 +209,8 @@ def test_recomputation_draws_the_same_numbers_again(ranks, rng):
 
 def check_same(first, second, stage, case):
     """Gradients with and without recomputation, and the number drawn afterwards."""
-    for a, b in zip(first["grads"][0], second["grads"][0], strict=True):
+    plain, again = ([grad for own in each["grads"] for grad in own] for each in (first, second))
+    for a, b in zip(plain, again, strict=True):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
             raise case.fail(f"stage {stage} has no gradient, with dropout.")
         if not np.allclose(a, b, rtol=1e-10, atol=1e-12):
@@ -339,9 +350,13 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
         options = {"machine": rendezvous(), "seed": seed}
         case, result, _ = run(ranks, rng, name, p, LENGTHS[:4], v, **options)
         assert_requests_complete(result, case)
-    drawn = oracle.anything(3, 5, 1, rng, halves=False)
-    options = {"machine": rendezvous(), "lists": drawn}
-    run(ranks, rng, "a schedule drawn at random", 3, LENGTHS[:5], **options)
+    for name, lists in (
+        ("a schedule drawn at random", oracle.anything(3, 5, 1, rng, halves=False)),
+        ("a third forward pass before the second", oracle.overtaking()),
+        ("opposite orders", oracle.opposite(2, 24)),
+    ):
+        sizes = (LENGTHS * 4)[: max(each.microbatch for each in lists[0]) + 1]
+        run(ranks, rng, name, len(lists), sizes, machine=rendezvous(), lists=lists)
 
 
 def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
@@ -368,3 +383,4 @@ def test_time_on_a_slow_wire(ranks, rng):
     slow = Machine("slow wire", alpha_s=1e-3, beta_s_per_byte=3e-5)
     for name, v in (("one_f_one_b", 1), ("gpipe", 1), ("interleaved", 2)):
         check_time(ranks, rng, name, 4, 8, slow, v=v)
+    check_time(ranks, rng, "one_f_one_b", 4, 8, slow, recompute=True)

@@ -211,11 +211,11 @@ def test_passes_follow_the_list(ranks, rng):
 def test_activations_are_let_go(ranks, rng):
     rows, ends, hidden, count = 96, (8, 8), 512, 8
     saved = 8 * rows * (ends[0] + hidden + ends[1])  # input, hidden and output, each once
-    params = 8 * (ends[0] * hidden + hidden + hidden * ends[1] + ends[1])
-    traffic = 4 * count * 8 * rows * ends[0]  # sent and received, forward and backward
-    for name in ("one_f_one_b", "gpipe", "zero_bubble"):
+    for name, v in (("one_f_one_b", 1), ("gpipe", 1), ("zero_bubble", 1), ("interleaved", 3)):
+        params = 8 * v * (ends[0] * hidden + hidden + hidden * ends[1] + ends[1])
+        traffic = 4 * v * count * 8 * rows * ends[0]  # sent and received, forward and backward
         case, result, lists = run(
-            ranks, rng, name, 4, (rows,) * count, widths=(ends, hidden), through="step_memory"
+            ranks, rng, name, 4, (rows,) * count, v, widths=(ends, hidden), through="step_memory"
         )
         for stage, actions in enumerate(lists):
             most = replayed.most_in_flight(actions)
@@ -247,9 +247,12 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
     run(ranks, rng, "zero_bubble", 3, UNEQUAL, machine=machine)
     for name, lists in (
         ("opposite orders", oracle.opposite(2, len(UNEQUAL))),
+        ("opposite orders", oracle.opposite(2, 24)),
+        ("a third forward pass before the second", oracle.overtaking()),
         ("a schedule drawn at random", oracle.anything(3, len(UNEQUAL), 1, rng)),
     ):
-        trial.stepped(ranks, rng, name, lists, UNEQUAL, machine=machine)
+        sizes = (UNEQUAL * 4)[: max(each.microbatch for each in lists[0]) + 1]
+        trial.stepped(ranks, rng, name, lists, sizes, machine=machine)
 
 
 # -- speed -----------------------------------------------------------------------------------------
@@ -273,6 +276,7 @@ def test_time_on_a_slow_wire(ranks, rng):
         ("one_f_one_b", 4, 8, 1),
         ("gpipe", 3, 6, 1),
         ("interleaved", 4, 8, 2),
+        ("zero_bubble", 4, 8, 1),
     ):
         sizes, widths = (1,) * count, ((width, width), 4)
         case, result, lists = run(

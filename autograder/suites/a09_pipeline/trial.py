@@ -8,13 +8,13 @@ import numpy as np
 
 from autograder.suites.a09_pipeline import oracle
 from ringside.checking import (
-    Case,
     Verdict,
     assert_array,
     assert_ran,
     award,
     one_line,
 )
+from ringside.formulas import Asked
 from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
@@ -38,12 +38,14 @@ def plain(value):
 
 def answers(ranks, through, target, calls):
     """Call a function inside one rank with a list of arguments: per call ``(result, error)``."""
-    case = Case(target, 1, 0)
+    module, _, function = target.partition(":")
+    first = shown(function, calls[0])
+    about = f"one of {len(calls)} calls, beginning with {first}" if len(calls) > 1 else first
     result = ranks.call(f"trials:{through}", 1, [(target, calls)])
-    assert_ran(result, case)
+    assert_ran(result, Asked(target, 1, 0, about=about, line=typed(module, first)))
     found = result.values[0]
     if not isinstance(found, list) or len(found) != len(calls):
-        raise Verdict(f"{case.function} did not answer all of {len(calls)} calls.")
+        raise Verdict(f"{function} did not answer all of {len(calls)} calls.")
     return [(plain(value), error) for value, error in found]
 
 
@@ -202,17 +204,21 @@ def check_values(result, params, inputs, targets, case, returned=True):
                 grad, right, scale = flat(grad, right), right.reshape(-1), scale.reshape(-1)
                 assert_array(grad, right, scale, case, what)
         if value.get("kept") is False:
-            raise case.fail(f"stage {stage} changed its parameters, inputs or targets.")
+            raise case.fail(
+                f"stage {stage} changed its parameters, inputs or targets, or a list of them."
+            )
 
 
 def check_loss(told, loss, stage, tolerance, case):
     """The last stage's number; None from the others."""
-    told = plain(told)
     if stage < case.world_size - 1:
         if told is not None:
             raise case.fail(f"stage {stage} returned {one_line(repr(told), 60)}, not None.")
     elif not isinstance(told, float | int):
-        raise case.fail(f"the last stage's loss is of type {type(told).__name__}, no float.")
+        kind = (
+            "an array or a tensor" if isinstance(told, np.ndarray) else f"a {type(told).__name__}"
+        )
+        raise case.fail(f"the last stage's loss is {kind}; it must be a float.")
     elif not abs(told - loss) <= tolerance * (1 + abs(loss)):
         raise case.fail(f"the loss is {told:.12g}; of the whole batch it is {loss:.12g}.")
 
