@@ -364,7 +364,7 @@ def test_inputs_are_others_where_a_module_that_is_imported_is_another(tmp_path):
     def of(**texts):
         for name in ("ring", "star", "tree"):
             (tmp_path / f"{name}.py").write_text(texts.get(name, ""))
-        return grading._hash(plan, "ring", tmp_path)
+        return grading._hash("ring", grading._sources(plan, "ring", tmp_path))
 
     alone = of(ring="from star import f")
     assert alone != of(ring="from star import f", star="raise ValueError(x)")
