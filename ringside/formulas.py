@@ -40,10 +40,12 @@ def answered(
         shown: how a sentence names a call, and the line that makes it.
 
     Raises:
-        Verdict: a call raised; it is the one that is named.
+        Verdict: a call raised, and is named; or they did not end.
     """
     result = ranks.call(trial, 1, [(target, calls)])
-    about, line = target.partition(":")[2], ""
+    about, line = shown(calls[0])
+    if len(calls) > 1:
+        about = f"one of {len(calls)} calls, beginning with {about}"
     if isinstance(result.error, RankError):
 
         def raises(count: int) -> bool:

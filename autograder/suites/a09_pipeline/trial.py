@@ -14,7 +14,7 @@ from ringside.checking import (
     award,
     one_line,
 )
-from ringside.formulas import Asked
+from ringside.formulas import evaluated, plain
 from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
@@ -29,23 +29,15 @@ def typed(module, call):
     return f'python -c "from {module} import *; print({call})"'
 
 
-def plain(value):
-    """NumPy's numbers, which travel as arrays of no dimension, as Python's."""
-    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
-        return value.item()
-    return value
-
-
 def answers(ranks, through, target, calls):
     """Call a function inside one rank with a list of arguments: per call ``(result, error)``."""
     module, _, function = target.partition(":")
-    first = shown(function, calls[0])
-    about = f"one of {len(calls)} calls, beginning with {first}" if len(calls) > 1 else first
-    result = ranks.call(f"trials:{through}", 1, [(target, calls)])
-    assert_ran(result, Asked(target, 1, 0, about=about, line=typed(module, first)))
-    found = result.values[0]
-    if not isinstance(found, list) or len(found) != len(calls):
-        raise Verdict(f"{function} did not answer all of {len(calls)} calls.")
+
+    def told(call):
+        words = shown(function, call)
+        return words, typed(module, words)
+
+    found = evaluated(ranks, f"trials:{through}", target, calls, told)
     return [(plain(value), error) for value, error in found]
 
 
