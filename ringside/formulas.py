@@ -24,6 +24,11 @@ class Asked(Call):
         return self.about
 
 
+def one_of(calls: Sequence[Any], first: str) -> str:
+    """How a sentence names calls that were made together, of which the first one is ``first``."""
+    return first if len(calls) == 1 else f"one of {len(calls)} calls, beginning with {first}"
+
+
 def answered(
     ranks: Any,
     trial: str,
@@ -44,8 +49,7 @@ def answered(
     """
     result = ranks.call(trial, 1, [(target, calls)])
     about, line = shown(calls[0])
-    if len(calls) > 1:
-        about = f"one of {len(calls)} calls, beginning with {about}"
+    about = one_of(calls, about)
     if isinstance(result.error, RankError):
 
         def raises(count: int) -> bool:

@@ -22,39 +22,59 @@ def find(target):
 
 def column_layer(comm, x, W, b, grad_y):
     """``linear.py``, columns: ``(y, grad_x, grad_W, grad_b)``."""
-    linear = import_module("linear")
-    y = linear.column_forward(comm, x, W, b)
-    return (y, *linear.column_backward(comm, x, W, grad_y))
+    return _ended(*_begun(comm, "column_layer", x, W, b, grad_y))
 
 
 def row_layer(comm, x, W, b, grad_y):
     """``linear.py``, rows: ``(y, grad_x, grad_W, grad_b)``."""
-    linear = import_module("linear")
-    y = linear.row_forward(comm, x, W, b)
-    return (y, *linear.row_backward(comm, x, W, grad_y))
+    return _ended(*_begun(comm, "row_layer", x, W, b, grad_y))
 
 
 def mlp_layer(comm, x, params, grad_y):
     """``mlp.py``: ``(y, grad_x, *grads)``."""
-    mlp = import_module("mlp")
-    y, saved = mlp.forward(comm, x, params)
-    grad_x, grads = mlp.backward(comm, saved, grad_y)
-    return (y, grad_x, *grads)
+    return _ended(*_begun(comm, "mlp_layer", x, params, grad_y))
 
 
 def attention_layer(comm, x, params, head_dim, grad_y):
     """``attention.py``: ``(y, grad_x, *grads)``."""
-    attention = import_module("attention")
-    y, saved = attention.forward(comm, x, params, head_dim)
-    grad_x, grads = attention.backward(comm, saved, grad_y)
-    return (y, grad_x, *grads)
+    return _ended(*_begun(comm, "attention_layer", x, params, head_dim, grad_y))
 
 
 def loss_layer(comm, logits, y, vocab_size, grad_losses):
     """``cross_entropy.py``: ``(losses, grad_logits)``."""
-    cross_entropy = import_module("cross_entropy")
-    losses, saved = cross_entropy.forward(comm, logits, y, vocab_size)
-    return losses, cross_entropy.backward(comm, saved, grad_losses)
+    return _ended(*_begun(comm, "loss_layer", logits, y, vocab_size, grad_losses))
+
+
+def _begun(comm, layer, *args):
+    """A forward pass: its result, and a function that makes the backward pass.
+
+    Args:
+        args: those of the layer's function; the last one is the gradient that comes back.
+    """
+    if layer in ("column_layer", "row_layer"):
+        linear, cut = import_module("linear"), layer.removesuffix("_layer")
+        x, W, b, grad = args
+        y = getattr(linear, f"{cut}_forward")(comm, x, W, b)
+        return y, lambda: getattr(linear, f"{cut}_backward")(comm, x, W, grad)
+    *given, grad = args
+    module = import_module(
+        "cross_entropy" if layer == "loss_layer" else layer.removesuffix("_layer")
+    )
+    y, saved = module.forward(comm, *given)
+
+    def backward():
+        found = module.backward(comm, saved, grad)
+        if layer == "loss_layer":
+            return (found,)
+        grad_x, grads = found
+        return (grad_x, *grads)
+
+    return y, backward
+
+
+def _ended(y, backward):
+    """All that both passes give, as one flat tuple."""
+    return (y, *backward())
 
 
 def looked_at(comm, layer, order, *args):
@@ -104,24 +124,11 @@ def interleaved(comm, layer, first, second, last_first):
     Args:
         last_first: backwards in the other order, as through two layers of a network.
     """
-    begun = [_begin(comm, layer, *args) for args in (first, second)]
+    begun = [_begun(comm, layer, *args) for args in (first, second)]
     found = [None, None]
     for place in (1, 0) if last_first else (0, 1):
-        y, backward = begun[place]
-        found[place] = (y, *_arrays(backward()))
+        found[place] = _ended(*begun[place])
     return found
-
-
-def _begin(comm, layer, *args):
-    """A forward pass: its result, and a function that makes the backward pass."""
-    if layer in ("column_layer", "row_layer"):
-        linear, cut = import_module("linear"), layer.removesuffix("_layer")
-        x, W, b, grad = args
-        y = getattr(linear, f"{cut}_forward")(comm, x, W, b)
-        return y, lambda: getattr(linear, f"{cut}_backward")(comm, x, W, grad)
-    module = import_module(layer.removesuffix("_layer").replace("loss", "cross_entropy"))
-    y, saved = module.forward(comm, *args[:-1])
-    return y, lambda: module.backward(comm, saved, args[-1])
 
 
 def shards(comm, target, calls):

@@ -30,14 +30,14 @@ def stepped(group, spec, params, words, batch_sizes, inputs, targets, recompute=
         after nothing but the forward passes of the list.
     """
     modules = made(group, spec, params)
-    given = [*(inputs or []), *(targets or []), *(p for m in modules for p in m.parameters())]
+    data = [*(inputs or []), *(targets or [])]
+    given = [*data, *(p for m in modules for p in m.parameters())]
     before, lists = [each.detach().clone() for each in given], held(inputs, targets)
     torch.manual_seed(17 + group.rank())
     run = import_module("pipeline_torch").run
     loss = run(group, modules, parse(words), batch_sizes, inputs, targets, recompute=recompute)
     kept = all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
     kept = kept and lists == held(inputs, targets) and all(each.training for each in modules)
-    data = [*(inputs or []), *(targets or [])]
     kept = kept and not any(each.requires_grad or each.grad is not None for each in data)
     value = {"loss": number(loss), "grads": grads_of(modules), "kept": kept}
     value["drawn"] = torch.rand(()).item()

@@ -15,7 +15,7 @@ from ringside.checking import (
     long_wire,
     one_line,
 )
-from ringside.formulas import evaluated
+from ringside.formulas import evaluated, plain
 
 TARGET = "tree:all_reduce"
 CHUNKS = {"num_chunks": 3}
@@ -49,7 +49,7 @@ def parents(p, answer):
         if isinstance(tree, np.ndarray) and tree.dtype.kind in "iu":
             tree = tree.tolist()
         if isinstance(tree, tuple | list):
-            tree = [whole(each) for each in tree]
+            tree = [plain(each) for each in tree]
         fits = isinstance(tree, list) and len(tree) == p
         if not fits or not all(type(each) is int and -1 <= each < p for each in tree):
             raise Verdict(
@@ -59,12 +59,6 @@ def parents(p, answer):
             )
         found.append(list(tree))
     return found
-
-
-def whole(value):
-    """A whole number; NumPy's travel as arrays of no dimension."""
-    known = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu"
-    return value.item() if known else value
 
 
 def depth(tree, p, which):

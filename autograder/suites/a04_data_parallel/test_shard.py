@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ringside.checking import Case, Verdict, assert_ran
-from ringside.formulas import Asked
+from ringside.formulas import Asked, one_of
 
 TARGET = "shard:shard"
 SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
@@ -27,9 +27,8 @@ def shards(ranks, world_size, calls):
     result = ranks.call("trials:shards", world_size, [(list(calls),)] * world_size)
     n, epoch, seed = calls[0]
     first = f"shard({n}, {world_size}, rank, {epoch}, {seed})"
-    about = first if len(calls) == 1 else f"one of {len(calls)} calls, beginning with {first}"
     line = f'python -c "from shard import shard; print({first.replace("rank", "0")})"'
-    assert_ran(result, Asked(TARGET, world_size, n, about=about, line=line))
+    assert_ran(result, Asked(TARGET, world_size, n, about=one_of(calls, first), line=line))
     per_rank = [value[0] for value in result.values]
     for rank, own in enumerate(per_rank):
         for (n, epoch, seed), indices in zip(calls, own, strict=True):

@@ -7,7 +7,14 @@ import pytest
 
 from autograder.suites.a05_ddp import oracle, trial
 from ringside import Machine
-from ringside.checking import LATENCY_SEEDS, Verdict, assert_makespan, members_of_world, rendezvous
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Verdict,
+    assert_makespan,
+    assert_ran,
+    members_of_world,
+    rendezvous,
+)
 from solutions.a05_ddp.cases import average_call, drawn, fusion_call, ring_s
 
 ASSIGN = "buckets:assign_buckets"
@@ -137,7 +144,7 @@ def packed(ranks, rng, dtype, strided, shapes=SHAPES):
     arrays = drawn(shapes, rng, dtype)
     case = average_call(1, [array.size for array in arrays], [], dtype)
     result = ranks.call("trials:packed", 1, [(arrays, strided)])
-    trial.assert_ran(result, case)
+    assert_ran(result, case)
     flat, shared, changed, doubled, refused, spoilt = result.values[0]
     of = f"of shapes {', '.join(map(str, shapes))}{', not contiguous' if strided else ''}"
     whole = np.concatenate([array.reshape(-1) for array in arrays])
@@ -189,7 +196,7 @@ def averaged(ranks, rng, p, shapes, buckets, dtype="float64", *, strided=False, 
 
 def check_means(result, contributions, inside, case):
     """Gradients in ``inside`` are means, the others as they were; the list is the same."""
-    trial.assert_ran(result, case)
+    assert_ran(result, case)
     means = oracle.mean(contributions)
     for rank, (_, gradients, kept, spoilt) in enumerate(result.values):
         own = contributions[rank]
@@ -241,7 +248,7 @@ def fused(ranks, rng, p, shapes, ready, threshold, dtype="float64", *, strided=F
         for own, mine in zip(contributions, ready, strict=True)
     ]
     result = ranks.call("trials:averaged", world_size, arguments, **options)
-    trial.assert_ran(result, case)
+    assert_ran(result, case)
     for rank, value in enumerate(result.values):
         if value[0] != agreed:
             raise case.fail(
@@ -358,7 +365,7 @@ def test_one_flat_buffer_at_a_time(ranks, rng):
     contributions = [drawn(shapes, rng) for _ in range(2)]
     case = average_call(2, [2000] * 12, buckets)
     result = ranks.call("trials:average_memory", 2, [(own, buckets) for own in contributions])
-    trial.assert_ran(result, case)
+    assert_ran(result, case)
     means = oracle.mean(contributions)
     longest = 2 * 2000 * 8
     for rank, (gradients, held) in enumerate(result.values):

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ringside.checking import (
-    Case,
     Verdict,
     assert_array,
-    assert_ran,
     assert_requests_complete,
     contrasted,
     one_line,
 )
+from ringside.formulas import evaluated
 from ringside.trace import Kind, Op
 
 ANSWERS = "trials:several"
@@ -27,17 +26,16 @@ def answers(ranks, target, calls, *, kept=False):
     Args:
         kept: ask, too, that it leaves its arguments as they were.
     """
-    case = Case(target, 1, 0)
-    result = ranks.call(ANSWERS, 1, [(target, calls)])
-    assert_ran(result, case)
-    found = result.values[0]
-    if not isinstance(found, list) or len(found) != len(calls):
-        raise Verdict(f"{case.function} did not answer all of {len(calls)} calls.")
+
+    def shown(call):
+        return f"{target.partition(':')[2]}{call!r}", typed(target, call)
+
+    found = evaluated(ranks, ANSWERS, target, calls, shown)
     for call, (_, _, changed) in zip(calls, found, strict=True):
         if kept and changed:
+            what, line = shown(call)
             raise Verdict(
-                f"{case.function}{call!r} changed an argument; all must stay as they were.",
-                reproduce=typed(target, call),
+                f"{what} changed an argument; all must stay as they were.", reproduce=line
             )
     return [(plain(value), error) for value, error, _ in found]
 
