@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from ringside.errors import NotPythonError, TargetError
 Array = npt.NDArray[Any]
 
 FIRST = ("comm", "group")  # the ranks that take part: a communicator, or a process group
-DTYPES = ("float64", "float32", "int64")
+DTYPES = ("float64", "float32", "int64", "int16", "complex64")
 # Where a name has a usual value, nobody needs to give it.
 USUAL = {"num_chunks": 4}
 # For functions that are not written as a plain `def` at the top of their file.
@@ -122,7 +123,7 @@ def arguments_of_rank(
     if own is not None:
         return own
     names = _given(path, function, options)
-    return tuple(_value(name, function, world_size, rank, options) for name in names)
+    return tuple(_value(name, path, function, world_size, rank, options) for name in names)
 
 
 def _own_arguments(
@@ -168,7 +169,7 @@ def _refuse_what_only_ranks_can_make(module: ModuleType, path: Path, function: s
 
 
 def _given(path: Path, function: str, options: Options) -> list[str]:
-    """The parameters that get a value; a default may stay only if nothing after it is given."""
+    """The parameters that get a value: those without a default, and all before one asked for."""
     names = parameters(path, function)
     unknown = sorted(set(options.others) - {name for name, _ in names})
     if unknown:
@@ -183,7 +184,9 @@ def _given(path: Path, function: str, options: Options) -> list[str]:
     return [name for index, (name, default) in enumerate(names) if index <= last or not default]
 
 
-def _value(name: str, function: str, world_size: int, rank: int, options: Options) -> Any:
+def _value(
+    name: str, path: Path, function: str, world_size: int, rank: int, options: Options
+) -> Any:
     if name in options.others:
         return options.others[name]
     if name in _VECTORS:
@@ -193,6 +196,10 @@ def _value(name: str, function: str, world_size: int, rank: int, options: Option
         return np.array_split(whole, world_size)[rank].copy()
     if name in _OWN:
         return getattr(options, name)
+    default = dict(_signature(path, function) or ()).get(name)
+    if default is not None:
+        with contextlib.suppress(ValueError):
+            return ast.literal_eval(default)
     if name in USUAL:
         return USUAL[name]
     raise TargetError(f"{function} needs a value for {name!r}: add `-- --{name} VALUE`.")
@@ -206,31 +213,38 @@ def parameters(path: Path, function: str) -> list[tuple[str, bool]]:
             parameter is neither ``comm`` nor ``group``.
         NotPythonError: Python can't read the file.
     """
-    definition = _definition(path, function)
-    if definition is None:
+    listed = _signature(path, function)
+    if listed is None:
         return [(name, False) for name in SIGNATURES.get(function, ("x",))]
-    listed = [*definition.args.posonlyargs, *definition.args.args]
-    if not listed or listed[0].arg not in FIRST:
+    if not listed or listed[0][0] not in FIRST:
         raise TargetError(
             f"{_shown(path, function)} can't be run on ranks: its first parameter must be comm, or "
             "group for a function of torch.distributed."
         )
-    first_default = len(listed) - len(definition.args.defaults)
-    return [(item.arg, index >= first_default) for index, item in enumerate(listed)][1:]
+    return [(name, default is not None) for name, default in listed[1:]]
+
+
+def _signature(path: Path, function: str) -> list[tuple[str, ast.expr | None]] | None:
+    """Each parameter and its default as it is written, if any; None for a name without a def."""
+    definition = _definition(path, function)
+    return None if definition is None else _parameters(definition)
+
+
+def _parameters(definition: ast.FunctionDef) -> list[tuple[str, ast.expr | None]]:
+    listed = [item.arg for item in [*definition.args.posonlyargs, *definition.args.args]]
+    defaults = definition.args.defaults
+    without: list[ast.expr | None] = [None] * (len(listed) - len(defaults))
+    return list(zip(listed, [*without, *defaults], strict=True))
 
 
 def _shown(path: Path, function: str) -> str:
     """A function with its parameters' names, as ``all_reduce(comm, x)``."""
-    definition = _definition(path, function)
-    listed = [*definition.args.posonlyargs, *definition.args.args] if definition else []
-    return f"{function}({', '.join(argument.arg for argument in listed)})"
+    return f"{function}({', '.join(name for name, _ in _signature(path, function) or ())})"
 
 
 def takes_group(path: Path, function: str) -> bool:
     """Tell whether a function is one of torch.distributed, which may work in place."""
-    definition = _definition(path, function)
-    listed = [*definition.args.posonlyargs, *definition.args.args] if definition else []
-    return bool(listed) and listed[0].arg == "group"
+    return any(name == "group" for name, _ in (_signature(path, function) or ())[:1])
 
 
 def functions(path: Path) -> list[str]:
@@ -239,8 +253,7 @@ def functions(path: Path) -> list[str]:
         node.name
         for node in ast.parse(path.read_bytes()).body
         if isinstance(node, ast.FunctionDef)
-        and [argument.arg for argument in [*node.args.posonlyargs, *node.args.args]][:1]
-        in (["comm"], ["group"])
+        and any(name in FIRST for name, _ in _parameters(node)[:1])
     ]
 
 

@@ -31,6 +31,14 @@ def test_a_parameter_with_a_default_is_given_when_it_was_asked_for(tmp_path, opt
     assert rest == given
 
 
+def test_a_default_that_is_not_asked_for_stays_before_one_that_is(tmp_path):
+    path = tmp_path / "it.py"
+    path.write_text("def f(comm, words, chunks=1, names=('a', None), steps=1, x=3): pass\n")
+    asked = {"words": "F0 B0", "steps": 2}
+    given = arguments_of_rank(path, "f", 2, 0, Options(others=asked))
+    assert given == ("F0 B0", 1, ("a", None), 2)
+
+
 def test_a_function_that_calls_twice_gets_two_vectors(tmp_path):
     path = tmp_path / "trials.py"
     path.write_text("def twice(group, first, second):\n    pass\n")
