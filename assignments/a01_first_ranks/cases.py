@@ -6,6 +6,7 @@ A ``Call`` is what a verdict is about: its words, and the line that runs the sam
 from dataclasses import dataclass
 
 from ringside.checking import Case
+from ringside.draw.units import format_count
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,13 @@ class Call(Case):
     def reproduce(self):
         """The line that runs this call."""
         module, _, function = self.target.partition(":")
+        ranks = self.ranks or f"--ranks {self.world_size}"
         where = f" {self.where}" if self.where else ""
         after = f" -- {self.words}" if self.words else ""
-        return f"ringside run {module}.py:{function} --ranks {self.world_size}{where}{after}"
+        return f"ringside run {module}.py:{function} {ranks}{where}{after}"
 
     def __str__(self):
-        ranks = "1 rank" if self.world_size == 1 else f"{self.world_size} ranks"
+        ranks = format_count(self.world_size, "rank")
         return f"{self.function} on {ranks}{f', {self.about}' if self.about else ''}"
 
 
@@ -59,12 +61,14 @@ def exchange_call(world_size, n):
     return Call("mend:exchange", world_size, n, about=f"n = {n}", words=f"--n {n}")
 
 
-def mean_call(lengths):
-    """``mend.mean_and_deviation``, with so many elements on each rank."""
+def mean_call(lengths, equal=None):
+    """``mend.mean_and_deviation``, with so many elements on each rank; all ``equal``, if given."""
     shown = "[" + ",".join(map(str, lengths)) + "]"
+    alike, more = ("", "") if equal is None else (f", all {equal}", f" --equal {equal}")
     return Call(
         "mend:mean_and_deviation", len(lengths), sum(lengths),
-        about=f"with {', '.join(map(str, lengths))} elements", words=f"--lengths {shown}",
+        about=f"with {', '.join(map(str, lengths))} elements{alike}",
+        words=f"--lengths {shown}{more}",
     )  # fmt: skip
 
 
@@ -72,11 +76,12 @@ def collect_call(world_size, rows, width):
     """``mend.collect``."""
     return Call(
         "mend:collect", world_size, width,
-        about=f"{rows} rows of {width}", words=f"--rows {rows} --n {width}",
+        about=f"{format_count(rows, 'row')} of {width}", words=f"--rows {rows} --n {width}",
     )  # fmt: skip
 
 
 def where_call(world_size, visible=None):
-    """``where.where``; ``visible`` is the same on all ranks."""
+    """``where.where``; ``visible`` is the same on all ranks, or a list with each rank's."""
+    about = f"visible {'on each rank ' if isinstance(visible, list) else ''}= {visible!r}"
     words = "" if visible is None else f'--visible "{visible}"'
-    return Call("where:where", world_size, 0, about=f"visible = {visible!r}", words=words)
+    return Call("where:where", world_size, 0, about=about, words=words)

@@ -11,13 +11,15 @@ import numpy as np
 
 from ringside.inputs import vector
 
-OPTIONS = {"nbytes", "repetitions", "partner", "lengths", "rows", "visible"}
+OPTIONS = {"nbytes", "repetitions", "partner", "lengths", "equal", "rows", "visible"}
 
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
     others = options.others
-    trips = (int(others.get("repetitions", 100)), int(others.get("partner", 1)))
+    trips = [int(others.get("repetitions", 100))]
+    if "partner" in others:
+        trips.append(int(others["partner"]))
     if function == "ping":
         return (int(others.get("nbytes", 8)), *trips)
     if function == "bounce":
@@ -27,7 +29,7 @@ def arguments(function, world_size, rank, options):
     if function == "collect":
         return (_rows(rank, options),)
     if function == "where":
-        return (_visible(others),)
+        return (_visible(rank, others),)
     return None
 
 
@@ -46,9 +48,11 @@ def expected(function, world_size, rank, options):
 
 
 def _elements(rank, options):
-    """A rank's elements: ``--lengths [3,0,2]``, else three times its rank."""
+    """A rank's elements: ``--lengths [3,0,2] --equal 0.5``, else three times its rank."""
     lengths = options.others.get("lengths")
     n = 3 * rank + 1 if lengths is None else lengths[rank]
+    if "equal" in options.others:
+        return np.full(n, float(options.others["equal"]))
     return vector(n, "float64", rank, options.seed)
 
 
@@ -57,8 +61,12 @@ def _rows(rank, options):
     return vector(rows * options.n, "float64", rank, options.seed).reshape(rows, options.n)
 
 
-def _visible(others):
+def _visible(rank, others):
+    """``--visible 0,1``, or a list with each rank's: ``--visible "['0,1', None]"``."""
     if "visible" not in others:
         return os.environ.get("CUDA_VISIBLE_DEVICES")
-    given = others["visible"]  # 0,1 has been read as a pair of numbers
+    given = others["visible"]
+    if isinstance(given, list):
+        return given[rank]
+    # 0,1 has been read as a pair of numbers.
     return ",".join(map(str, given)) if isinstance(given, tuple) else str(given)

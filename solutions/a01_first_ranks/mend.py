@@ -53,11 +53,13 @@ def mean_and_deviation(comm, x):
             element.
 
     Returns:
-        ``(mean, deviation)`` on every rank, two floats, right to nine digits: the deviation is
-        the root of the mean squared distance from the mean, ``numpy.std``.
+        ``(mean, deviation)`` on every rank, two floats: the deviation is the root of the mean
+        squared distance from the mean, ``numpy.std``. Right to nine digits where the elements
+        are of the order of their deviation; where all are equal, a deviation of less than 1e-5
+        times their size will do for 0.
 
     Messages: collectives only, at most four of them, to which a rank gives at most three numbers
-    each, however long its ``x`` is.
+    each, and 64 bytes of names or the like, however long its ``x`` is.
     """
     ### BEGIN SOLUTION
     count, total = comm.allreduce(np.array([len(x), x.sum()]))
@@ -72,10 +74,11 @@ def collect(comm, rows):
 
     Args:
         comm: the ranks.
-        rows: shape ``(m, width)``, float64, m >= 0 and width >= 0 the same on all ranks.
+        rows: shape ``(m, width)``, float64, contiguous; m >= 0 and width >= 0 are the same on all
+            ranks.
 
     Returns:
-        On rank 0 an array, shape ``(p, m, width)``: element ``[r, k]`` is row k of rank r, each
+        On rank 0 a new array, shape ``(p, m, width)``: element ``[r, k]`` is row k of rank r, each
         number squared. None on all others.
 
     Messages: point-to-point calls only, to rank 0 only, which sends nothing; together at most

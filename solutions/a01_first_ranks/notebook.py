@@ -362,7 +362,7 @@ print(mean_and_deviation(comm, np.arange(comm.Get_rank() + 1.0)))
 #
 # The third program brings rows to rank 0. `Isend` begins a send and returns at once, with a
 # *request*; only when the request has been waited for may the buffer be written to again.
-# `ANY_SOURCE` receives whatever comes first.
+# `ANY_SOURCE` receives whatever comes first: a rank that is ahead may be in its next call by then.
 
 # %%
 print(getsource(broken.collect))

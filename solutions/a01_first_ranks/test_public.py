@@ -121,6 +121,11 @@ def test_input_of_bounce_stays(ranks, rng):
     assert_inputs_kept(result, case)
     if any(result.aliased):
         raise case.fail("the result must be a new array.")
+    vectors = case.vectors(rng)
+    result = ranks.call("trials:again", 2, [(case.target, x, 2) for x in vectors], machine=QUIET)
+    assert_ran(result, case)
+    what = "rank 0's result, looked at after a second call,"
+    assert_array(result.values[0], vectors[0], None, case, what)
 
 
 @points(20, "communication", "ping")

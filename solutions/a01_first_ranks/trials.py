@@ -38,6 +38,14 @@ def busy(comm, target, seconds, nbytes, *arguments):
     return result
 
 
+def again(comm, target, x, *arguments):
+    """Call with x and then with 3 x: what the first call gave, as it is after the second."""
+    first = find(target)(comm, x, *arguments)
+    comm.Barrier()
+    find(target)(comm, 3 * x, *arguments)
+    return first
+
+
 def answers(comm, target, calls):
     """Call a function that needs no ranks with each of a list of argument tuples.
 

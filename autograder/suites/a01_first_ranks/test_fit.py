@@ -170,6 +170,10 @@ def test_two_regimes_at_the_ends_and_of_a_cloud(ranks, rng):
     for threshold in (64, 32768):  # two sizes are left on one side
         again = np.concatenate([sizes, sizes])
         calls.append((again, stepped(again, threshold, (1e-6, 1e-9), (3e-5, 1e-9), 1e-3, rng)))
+    # Where times are far from any line, another sum than that of squares finds another threshold.
+    for noise in (0.5, 0.8) * 8:
+        thrice = rng.permutation(np.repeat([0, 1, 8, 64, 512, 4096, 32768, 262144], 3))
+        calls.append((thrice.tolist(), times(thrice, *MACHINES[0], noise, rng).tolist()))
     check_regimes(ranks, calls)
 
 
@@ -212,6 +216,7 @@ def test_inputs_stay_as_they_were(ranks, rng):
     measured = times(sizes, *MACHINES[0], 0.1, rng)
     check_lines(ranks, [(sizes, measured)])
     for function, more in (("fit", ()), ("residuals", (1e-6, 1e-9)), ("two_regimes", ())):
-        for call in ((sizes, measured, *more), (sizes.tolist(), measured.tolist(), *more)):
+        for given in (sizes, sizes.astype(float), sizes.tolist()):
+            call = (given, measured.tolist() if isinstance(given, list) else measured, *more)
             if any(changed for _, _, changed in ask(ranks, function, [call])):
                 fail(function, call, "changed its arguments; they must stay as they were.")

@@ -18,10 +18,11 @@ from ringside.checking import (
 from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
 
 EXCHANGES = ((2, 5), (3, 700), (4, 0), (5, 33))
-LENGTHS = ((3, 4), (0, 5, 2), (6, 0, 0, 1), (2, 3, 0, 9, 40))
+LENGTHS = ((3, 4), (0, 5, 2), (6, 0, 0, 1), (2, 3, 0, 9, 40), (90, 0, 30, 20, 70, 60, 1, 50))
 COLLECTS = ((2, 3, 4), (3, 5, 7), (4, 1, 300), (5, 4, 1))
 NUMBERS, CALLS = 3, 4  # of a collective; in all
 LABEL_BYTES = 64  # of whatever comes with a number
+OF_ONE_RANK = ("allreduce", "bcast", "reduce")  # their bytes are those of one rank
 
 
 def points(number, kind):
@@ -57,6 +58,8 @@ def test_mean_and_deviation(ranks, rng):
         averaged(ranks, lengths)
     for lengths in ((5,), (0, 0, 1), (1, 1), (30, 0, 1, 2, 3, 0, 7, 500)):
         trial.run(ranks, oracle.mean(rng, lengths))
+    for lengths in LENGTHS:
+        trial.run(ranks, oracle.mean_of_equal(rng, lengths))
 
 
 @points(13, "values")
@@ -70,7 +73,7 @@ def test_collect(ranks, rng):
 
 
 @points(4, "values")
-def test_inputs_stay_and_results_are_new(ranks):
+def test_inputs_stay_and_results_are_new(ranks, rng):
     def check(run, *shapes):
         for shape in shapes:
             case, result = run(ranks, shape)
@@ -81,8 +84,10 @@ def test_inputs_stay_and_results_are_new(ranks):
     trial.of_each(
         lambda: check(exchanged, *EXCHANGES[:2], (1, 4)),
         lambda: check(averaged, LENGTHS[3]),
-        lambda: check(collected, COLLECTS[1]),
+        lambda: check(collected, *COLLECTS, (1, 3, 2)),
     )
+    asked = [oracle.exchange(rng, exchange_call(3, 4)), oracle.collect(rng, 3, 2, 4)]
+    trial.check_again(ranks, asked)
 
 
 @points(5, "reality")
@@ -124,12 +129,13 @@ def test_mean_and_deviation_by_few_numbers(ranks):
         if result.comm_calls:
             raise case.fail("a communicator was made; only collectives on comm are asked for.")
         for used in result.collectives:
-            parts = 1 if used.by_members else len(used.members)
-            allowed = (8 * NUMBERS + (LABEL_BYTES if used.by_members else 0)) * parts
+            parts = 1 if used.by_members or used.name in OF_ONE_RANK else len(used.members)
+            allowed = (8 * NUMBERS + LABEL_BYTES) * parts
             if used.nbytes > allowed:
+                whose = "a" if parts == 1 else "each"
                 raise case.fail(
-                    f"{used.name} brought together {used.nbytes} bytes; at most {allowed} are "
-                    f"allowed, {NUMBERS} numbers of each rank."
+                    f"{used.name} took {used.nbytes} bytes; {NUMBERS} numbers of {whose} rank, "
+                    f"with their names, are at most {allowed}."
                 )
 
 

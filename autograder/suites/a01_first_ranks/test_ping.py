@@ -1,5 +1,7 @@
 """ping.py: messages to and fro, and the time of one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,11 +77,18 @@ def of_both(ranks, check, more=()):
 def test_what_was_sent_comes_back(ranks, rng):
     for shape in SHAPES:
         bounced(ranks, shape)
-    for dtype in ("float32", "int64"):
+    for dtype in ("float32", "int64", "int16", "complex64"):
         bounced(ranks, (3, 2, 7, 3), dtype)
     for p, n in ((2, 2003), (8, 1)):
         case = bounce_call(p, n, 2, p - 1)
         trial.run(ranks, oracle.bounce(rng, case, 2, p - 1), machine=EAGER)
+    named = oracle.bounce(rng, bounce_call(3, 4, 2), 2)
+    unnamed = replace(named, arguments=[given[:2] for given in named.arguments])
+    sent = trial.run(ranks, unnamed).sent_messages()
+    if sent != [2, 2, 0]:
+        raise named.case.fail(
+            f"called without partner, and ranks sent {sent} messages; it is rank 1 then."
+        )
 
 
 @points(10, "values")
@@ -94,18 +103,21 @@ def test_time_of_a_message(ranks):
 @points(4, "values")
 def test_mean_where_one_trip_takes_longer(ranks):
     # A message of another kind keeps rank 0's port busy, after the first trip.
-    nbytes, repetitions, other = 2000, 3, 15_000
+    nbytes, repetitions, other, members = 2000, 12, 15_000, [2, 0, 1]
     trip_s = oracle.trip_s(EAGER, nbytes)
-    case = ping_call(3, nbytes, repetitions)
+    case = ping_call(3, nbytes, repetitions).among(members, 3)
+    trial.run(ranks, oracle.ping(case, repetitions), machine=EAGER, members=members)
     arguments = [("ping:ping", 2.5 * trip_s, other, nbytes, repetitions, 1)] * 3
-    result = ranks.call("trials:busy", 3, arguments, machine=EAGER, members=[2, 0, 1])
+    result = ranks.call("trials:busy", 3, arguments, machine=EAGER, members=members)
+    case = case.on(EAGER)
     assert_ran(result, case)
     right_s = (result.makespan_s / 2 - trip_s) / repetitions
     try:
         oracle.assert_time(result.values[0], right_s, case)
     except AssertionError as verdict:
         raise case.fail(
-            f"one of the round trips took longer than the others. {verdict.sentence}"
+            f"comm holds ranks {members} of the world. There one round trip takes longer than the "
+            f"others (trials.busy). {verdict.sentence}"
         ) from None
 
 
@@ -125,6 +137,7 @@ def test_time_on_other_machines(ranks, rng):
 def test_who_comes_late_is_waited_for_first(ranks):
     for p, partner, who, nbytes in ((2, 1, 1, 100), (3, 2, 2, 0), (2, 1, 0, 100)):
         case = ping_call(p, nbytes, 2, partner)
+        trial.run(ranks, oracle.ping(case, 2, partner))
         arguments = [("ping:ping", who, 1e-3, nbytes, 2, partner)] * p
         result = ranks.call("trials:late", p, arguments, machine=RENDEZVOUS)
         assert_ran(result, case)
@@ -132,17 +145,18 @@ def test_who_comes_late_is_waited_for_first(ranks):
             oracle.assert_time(result.values[0], oracle.trip_s(RENDEZVOUS, nbytes), case)
         except AssertionError as verdict:
             raise case.fail(
-                f"rank {who} came 1 ms late, and the clock ran. {verdict.sentence}"
+                f"rank {who} came 1 ms late (trials.late), and the clock ran. {verdict.sentence}"
             ) from None
 
 
 @points(4, "values")
-def test_inputs_stay_and_results_are_new(ranks):
+def test_inputs_stay_and_results_are_new(ranks, rng):
     for shape in SHAPES[:2]:
         case, result = bounced(ranks, shape)
         assert_inputs_kept(result, case)
         if any(result.aliased):
             raise case.fail("rank 0's result shares memory with its x; it must be a new array.")
+    trial.check_again(ranks, [oracle.bounce(rng, bounce_call(2, 5, 2), 2)])
 
 
 @points(5, "reality")
@@ -216,6 +230,8 @@ def test_given_communicator_is_used(ranks, rng):
     asked = [
         oracle.bounce(rng, bounce_call(3, 9, 2, 2), 2, 2),
         oracle.ping(ping_call(2, 100, 2), 2),
+        oracle.bounce(rng, bounce_call(1, 4, 2), 2),
+        oracle.ping(ping_call(1, 100, 2), 2),
     ]
     trial.check_members(ranks, rng, asked)
 

@@ -7,7 +7,10 @@ from ringside.checking import LATENCY_SEEDS, assert_requests_complete, buffered,
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call
 
-LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", "0,1,2,3,4,5,6,7")
+UUIDS = "GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2b,GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2c"
+LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", UUIDS, "0,1,2,3,4,5,6,7")
+# Ranks, ranks of a node, and what they see; in the last one a table of all is longer than a kB.
+SHAPES = ((4, 2), (8, 3), (3, 8), (6, 1), (17, 2, UUIDS))
 CALLS, MESSAGES, NBYTES = 4, 4, 1000
 
 
@@ -22,8 +25,7 @@ def nodes_of(ranks_per_node, machine=None):
 def asked(world_size, machine, visible=None):
     """The call, with the same visible GPUs on all ranks or a list of them."""
     each = visible if isinstance(visible, list) else [visible] * world_size
-    same = None if isinstance(visible, list) else visible
-    return oracle.where(where_call(world_size, same), each, machine)
+    return oracle.where(where_call(world_size, visible), each, machine)
 
 
 def seen(ranks, world_size, ranks_per_node, visible="0,1,2,3"):
@@ -63,7 +65,8 @@ def test_ranks_of_a_host_need_not_be_neighbours(ranks, rng):
         except AssertionError as verdict:
             if verdict.sentence.startswith("not run"):
                 raise
-            raise call.case.on(machine).fail(
+            case = call.case.among(members, 6).on(machine)
+            raise case.fail(
                 f"comm holds ranks {members} of the world. There: {verdict.sentence}",
                 verdict.detail,
             ) from None
@@ -81,8 +84,10 @@ def test_gpu_of_each_rank(ranks, rng):
 
 @points(12, "values")
 def test_rank_0_alone_prints(ranks):
-    for p, ranks_per_node in ((4, 2), (8, 3)):
-        case, result = seen(ranks, p, ranks_per_node)
+    for p, ranks_per_node, visible in (
+        (4, 2, "0,1,2,3"), (8, 3, "0,1,2,3"), (4, 3, None), (4, 3, "0"),
+    ):  # fmt: skip
+        case, result = seen(ranks, p, ranks_per_node, visible)
         for rank in range(1, p):
             if result.output[rank].strip():
                 raise case.fail(f"rank {rank} printed a line; only rank 0 prints.")
@@ -91,16 +96,16 @@ def test_rank_0_alone_prints(ranks):
 @points(8, "reality")
 def test_real_mpi(mpi):
     visible = ["0,1", None, "0,1"]
-    call = oracle.where_on_one_host(where_call(3, "0,1"), visible)
+    call = oracle.where_on_one_host(where_call(3, visible), visible)
     trial.check_real_mpi(mpi, [call])
 
 
 @points(10, "communication")
 def test_few_calls(ranks):
-    for p, ranks_per_node in ((4, 2), (8, 3), (3, 8)):
-        case, result = seen(ranks, p, ranks_per_node)
-        made = -(-len(result.comm_calls) // p)
-        for rank in range(p):
+    for shape in SHAPES:
+        case, result = seen(ranks, *shape)
+        made = -(-len(result.comm_calls) // case.world_size)
+        for rank in range(case.world_size):
             count = made + sum(rank in used.members for used in result.collectives)
             if count > CALLS:
                 raise case.fail(
@@ -113,8 +118,8 @@ def test_few_calls(ranks):
 
 @points(10, "communication")
 def test_few_bytes(ranks):
-    for p, ranks_per_node in ((4, 2), (8, 3), (3, 8)):
-        case, result = seen(ranks, p, ranks_per_node)
+    for shape in SHAPES:
+        case, result = seen(ranks, *shape)
         for rank, sent in enumerate(result.sent_bytes()):
             shared = [used for used in result.collectives if rank in used.members]
             given = sent + sum(used.nbytes / len(used.members) for used in shared)
@@ -128,7 +133,8 @@ def test_few_bytes(ranks):
 def test_messages_may_arrive_in_any_order(ranks):
     for seed in LATENCY_SEEDS:
         machine = nodes_of(2, buffered())
-        trial.run(ranks, asked(5, machine, "0,1"), machine=machine, seed=seed)
+        call = asked(5, machine, ["0,1", "2,3", None, "5", "6,7"])
+        trial.run(ranks, call, machine=machine, seed=seed)
 
 
 @points(5, "safety")

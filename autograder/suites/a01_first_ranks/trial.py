@@ -101,6 +101,27 @@ def check_any_order(ranks: Any, asked: Sequence[Asked]) -> None:
     of_each(*(partial(check, each) for each in asked))
 
 
+def check_again(ranks: Any, asked: Sequence[Asked]) -> None:
+    """What a call gave stays as it is when another one is made."""
+
+    def check(each: Asked) -> None:
+        size, target = each.case.world_size, each.case.target
+        arguments = [(target, *given) for given in each.arguments]
+        result = ranks.call("trials:again", size, arguments, machine=RENDEZVOUS)
+        assert_ran(result, each.case)
+        try:
+            each.check(result, each.case)
+        except Verdict as verdict:
+            run(ranks, each)  # wrong at once: that is another test's matter
+            raise each.case.fail(
+                f"called twice (trials.again), the first result is wrong after the second call: "
+                f"{verdict.sentence}",
+                verdict.detail,
+            ) from None
+
+    of_each(*(partial(check, each) for each in asked))
+
+
 def check_members(ranks: Any, rng: np.random.Generator, asked: Sequence[Asked]) -> None:
     """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
 
@@ -109,20 +130,21 @@ def check_members(ranks: Any, rng: np.random.Generator, asked: Sequence[Asked]) 
         members = [int(rank) + 1 for rank in rng.permutation(size)]
         if members == sorted(members):
             members.reverse()
+        among = each.case.among(members, size + 2)
         try:
             result = run(ranks, each, members=members, world_size=size + 2)
         except Verdict as verdict:
             if verdict.sentence.startswith("not run"):
                 raise
             run(ranks, each)  # wrong on any communicator: that is another test's matter
-            raise each.case.fail(
+            raise among.fail(
                 f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
                 f"There: {verdict.sentence}",
                 verdict.detail,
             ) from None
         for stranger in sorted(set(range(size + 2)) - set(members)):
             if result.peers(stranger):
-                raise each.case.fail(f"rank {stranger} of the world, outside comm, got messages.")
+                raise among.fail(f"rank {stranger} of the world, outside comm, got messages.")
 
     of_each(*(partial(check, each) for each in asked))
 

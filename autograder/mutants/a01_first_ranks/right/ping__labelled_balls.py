@@ -1,0 +1,27 @@
+"""A number and a word travel with the ball."""
+
+import numpy as np
+from mpi4py import MPI
+
+
+def bounce(comm, x, repetitions, partner=1):
+    rank = comm.Get_rank()
+    if comm.Get_size() == 1 or rank not in (0, partner):
+        return None
+    ball = x
+    for k in range(repetitions):
+        if rank == 0:
+            comm.send({"trip": k, "ball": ball}, dest=partner)
+            ball = comm.recv(source=partner)["ball"]
+        else:
+            comm.send(comm.recv(source=0), dest=0)
+    return ball if rank == 0 else None
+
+
+def ping(comm, nbytes, repetitions, partner=1):
+    message = np.zeros(nbytes, np.uint8)
+    bounce(comm, message, 1, partner)
+    start_s = MPI.Wtime()
+    if bounce(comm, message, repetitions, partner) is None:
+        return None
+    return (MPI.Wtime() - start_s) / (2 * repetitions)

@@ -1,0 +1,34 @@
+# fails: test_mean_where_one_trip_takes_longer
+"""A tenth of the trips is left out at either end."""
+
+import numpy as np
+from mpi4py import MPI
+
+
+def bounce(comm, x, repetitions, partner=1):
+    rank = comm.Get_rank()
+    if comm.Get_size() == 1 or rank not in (0, partner):
+        return None
+    ball = np.array(x)
+    for _ in range(repetitions):
+        if rank == 0:
+            comm.Send(ball, dest=partner)
+            comm.Recv(ball, source=partner)
+        else:
+            comm.Recv(ball, source=0)
+            comm.Send(ball, dest=0)
+    return ball if rank == 0 else None
+
+
+def ping(comm, nbytes, repetitions, partner=1):
+    message = np.zeros(nbytes, np.uint8)
+    bounce(comm, message, 1, partner)
+    times = []
+    for _ in range(repetitions):
+        start_s = MPI.Wtime()
+        if bounce(comm, message, 1, partner) is None and comm.Get_rank() == 0:
+            return None
+        times.append(MPI.Wtime() - start_s)
+    cut = repetitions // 10
+    kept = sorted(times)[cut : repetitions - cut]
+    return float(np.mean(kept)) / 2 if comm.Get_rank() == 0 else None

@@ -1,0 +1,21 @@
+# fails: test_rank_0_alone_prints
+"""A rank without a GPU says so itself."""
+
+from mpi4py import MPI
+from places import line
+
+
+def where(comm, visible):
+    host = MPI.Get_processor_name()
+    on_this_host = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.Get_rank())
+    local_rank = on_this_host.Get_rank()
+    on_this_host.Free()
+    gpus = visible.split(",") if visible else []
+    gpu = gpus[local_rank % len(gpus)] if gpus else None
+    if gpu is None and comm.Get_rank() > 0:
+        print(f"warning: rank {comm.Get_rank()} has no GPU")
+    places = comm.gather((comm.Get_rank(), host, local_rank, gpu), root=0)
+    if comm.Get_rank() == 0:
+        for place in places:
+            print(line(*place))
+    return places
