@@ -31,7 +31,8 @@ Rules for every function of this module:
 - Values are right to 1e-10 in float64, 1e-4 in float32, relative to the largest element of an array
   or to 1, whichever is larger; so gradients agree with finite differences to 1e-6.
 - What is given is not modified, not even for a moment, and may be read-only. Results are new
-  arrays, writable, that share no memory with what was given. A call keeps nothing for the next.
+  arrays, writable, that share no memory with what was given. A call keeps nothing for the next,
+  and leaves random generators alone.
 - NumPy does the work: no SciPy and no torch here. Loops are welcome, over the elements of a
   kernel, over windows, over images; a loop over single products is not. Counted are the lines
   of this file that a call executes: at most 200 for each of the ``B H_out W_out`` windows.

@@ -12,8 +12,8 @@ Rules for every function of this module:
   of another, integers too, and is taken in that one.
 - Values are those of ``sgd.py``: to 1e-10 in float64, 1e-4 in float32, relative to the largest
   element of an array or to 1, whichever is larger.
-- ``x`` and ``y`` are not modified, and get no gradient. A call keeps nothing for the next one, and
-  leaves torch's default dtype as it is.
+- ``x`` and ``y`` are not modified, and get no gradient. A call keeps nothing for the next one (no
+  graph either), and leaves torch's default dtype as it is, and gradients on if they were.
 """
 
 import torch
@@ -45,7 +45,8 @@ def from_numpy(params):
 def to_numpy(model):
     """The way back: what ``from_numpy`` was given, or would be now, as a list of new arrays.
 
-    Later steps of the model don't change them, and writing to them doesn't change the model.
+    Later steps of the model don't change them, and writing to them doesn't change the model. It
+    stays as it is, its mode and which of its parameters learn too.
     """
     ### BEGIN SOLUTION
     arrays = []

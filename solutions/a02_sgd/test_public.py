@@ -165,10 +165,12 @@ def looked_at(ranks, target, call, right, strided=False, tolerance=1e-10):
 
 def measured(ranks, target, call, right, tolerance=1e-10):
     """Lines of your file that ran, and the most memory in use."""
-    result, lines, peak, foreign = called(ranks, "trials:measured", target, target, call)
+    result, lines, peak, kept, foreign = called(ranks, "trials:measured", target, target, call)
     same(target, call, result, right, tolerance)
     if foreign:
         raise complain(target, call, f"your file imports {foreign[0]}; NumPy alone may help it.")
+    if kept > 65536:
+        raise complain(target, call, f"{kept} bytes were still in use afterwards: keep nothing.")
     return lines, peak
 
 
@@ -498,13 +500,13 @@ def test_the_same_network(ranks, rng):
 @points(10, "safety", "sgd_torch")
 def test_copies(ranks, rng):
     params = network(rng)
-    (_, _, _, later, given, _, kept), _ = torch_call(
+    (_, _, _, later, given, _, changed), _ = torch_call(
         ranks, "there_and_back", "sgd_torch:from_numpy", params
     )
     same("sgd_torch:to_numpy", (), later, params, what="after the model changed, its result")
     same("sgd_torch:from_numpy", (), given, params, what="after the model changed, its argument")
-    if not kept:
-        raise Verdict("from_numpy: torch's default dtype is another one afterwards.")
+    if changed:
+        raise Verdict(f"from_numpy or to_numpy changed {changed}.")
 
 
 @points(30, "values", "sgd_torch")
@@ -524,6 +526,8 @@ def test_once_through(ranks, rng):
         )
     if not all(training for _, training, _ in done["passes"]):
         raise Verdict("train_step: the model was in training mode, and isn't any more.")
+    if done["changed"] or done["besides"] or done["graphs"]:
+        raise Verdict("train_step: x, y, gradients on, the default dtype stay; no graph is kept.")
 
 
 @points(20, "memory", "sgd_torch")
@@ -537,3 +541,5 @@ def test_evaluation(ranks, rng):
     same("sgd_torch:evaluate", (), accuracy, (best == y).mean(), 1e-4, "the accuracy")
     if not (done["mode"] and done["kept"]) or [each[2] for each in done["passes"]] != [False]:
         raise Verdict("evaluate: once through, gradients off, and the model as it was afterwards.")
+    if done["changed"] or done["besides"]:
+        raise Verdict("evaluate: x, y, gradients on and the default dtype stay as they were.")

@@ -8,12 +8,19 @@ from inside, such as memory or inputs that can't be written to, the tests ask fo
     python -c "import trials; trials.show('conv:conv_forward', [2, 3, 7, 5], [4, 3, 3, 2], [4])"
 """
 
+import builtins
+import gc
 import os
+import random
 import sys
 import tracemalloc
+from contextlib import contextmanager
 from importlib import import_module
 
 import numpy as np
+
+FOREIGN = {"scipy", "sklearn", "torch"}  # what does the work in NumPy's place
+_LOADED = set(sys.modules)  # before your files were, which may not need them
 
 
 def find(target):
@@ -39,16 +46,18 @@ def looked_at(comm, target, calls, strided=False):
 
     Returns:
         Per call ``((result, "") or (None, what it raised), complaint)``; the complaint is "" where
-        arguments stay as they were and results are new, writable arrays.
+        arguments and global random generators stay as they were and results are new, writable
+        arrays.
     """
     seen = []
     for arguments in calls:
-        arguments = _inside_larger(arguments) if strided else arguments
+        arguments = _guarded(_inside_larger(arguments) if strided else arguments)
         given = list(_arrays(arguments))
         before = [array.copy() for array in given]
         lists = [(each, list(each)) for each in _lists(arguments)]
         for array in given:
             array.flags.writeable = False
+        generators = _seeded(987_654)
         answer = _tried(target, arguments)
         made = list(_arrays(answer[0]))
         complaint = ""
@@ -56,6 +65,8 @@ def looked_at(comm, target, calls, strided=False):
             complaint = "an argument was changed; all must stay as they were"
         elif _changed(lists):
             complaint = "a list that was given holds something else now; make a new list"
+        elif generators != _global_generators():
+            complaint = "a global random generator was drawn from or seeded; leave it alone"
         elif any(np.shares_memory(a, b) for a in made for b in given):
             complaint = "a result shares memory with an argument; it must be a new array"
         elif any(not array.flags.writeable for array in made):
@@ -80,25 +91,58 @@ def measured(comm, target, arguments):
     """Call twice: once counting the lines of your file that run, once watching the memory.
 
     Returns:
-        ``(result, lines, peak_bytes, foreign)``: the most memory that was in use above what was
-        there before the call, the result included; and libraries that are not for this module.
+        ``(result, lines, peak_bytes, kept_bytes, foreign)``: the most memory that was in use above
+        what was there before the call, the result included; what is still in use when the result
+        is gone; and libraries that are not for this module.
     """
-    function = find(target)
-    lines = _Lines(import_module(target.partition(":")[0]).__file__)
-    outer = sys.gettrace()
-    sys.settrace(lines.enter)
-    try:
-        function(*arguments)
-    finally:
-        sys.settrace(outer)
+    find(target)  # a file that can't be imported complains here, by itself
+    with _noted_imports() as imported:
+        _forget_your_modules()
+        function = find(target)
+        lines = _Lines(import_module(target.partition(":")[0]).__file__)
+        outer = sys.gettrace()
+        sys.settrace(lines.enter)
+        try:
+            function(*arguments)
+        finally:
+            sys.settrace(outer)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
     result = function(*arguments)
     peak = tracemalloc.get_traced_memory()[1]
+    copied = _copied(result)
+    del result
+    gc.collect()
+    after = tracemalloc.get_traced_memory()[0] - sum(array.nbytes for array in _arrays(copied))
     tracemalloc.stop()
-    foreign = sorted({"scipy", "sklearn", "torch"} & set(sys.modules))
-    return result, lines.count, peak - before, foreign
+    foreign = sorted(FOREIGN & (imported | sys.modules.keys() - _LOADED))
+    return copied, lines.count, peak - before, after - before, foreign
+
+
+@contextmanager
+def _noted_imports():
+    """The names of packages that are imported meanwhile, be they loaded already or not."""
+    found, outer = set(), builtins.__import__
+
+    def noted(name, *more, **named):
+        found.add(name.partition(".")[0])
+        return outer(name, *more, **named)
+
+    builtins.__import__ = noted
+    try:
+        yield found
+    finally:
+        builtins.__import__ = outer
+
+
+def _forget_your_modules():
+    """Let the files of this folder be imported anew."""
+    here = os.path.dirname(__file__)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and os.path.dirname(file) == here and name != __name__:
+            del sys.modules[name]
 
 
 class _Lines:
@@ -124,14 +168,10 @@ def epochs(comm, calls):
         ``(answers, moved)``: per call a list of epochs; and did a call move NumPy's or Python's
         global generator?
     """
-    import random
-
     found, moved = [], False
     for n, batch_size, seed, times in calls:
         rng = np.random.default_rng(seed)
-        np.random.seed(len(found))
-        random.seed(len(found))
-        before = _global_generators()
+        before = _seeded(len(found))
         found.append([_tried("sgd:minibatches", (n, batch_size, rng)) for _ in range(times)])
         moved = moved or before != _global_generators()
     return found, moved
@@ -146,13 +186,14 @@ def counted(comm, function, calls):
     Returns:
         ``(answers, peak_bytes)``: and the most memory that a call had in use.
     """
-    calls = [tuple(_made(argument) for argument in arguments) for arguments in calls]
     found, peak = [], 0
-    for arguments in calls:
+    for told in calls:
+        arguments = tuple(map(_made, told))
         tracemalloc.start()
         found.append(_tried(f"account:{function}", arguments))
         peak = max(peak, tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
+        del arguments  # the next ones may lie where these did
     return found, peak
 
 
@@ -181,14 +222,19 @@ def _tried(target, arguments):
             if at.tb_frame.f_code.co_filename == here:
                 number = at.tb_lineno
             at = at.tb_next
-        place = f"{os.path.basename(here)}:{number}"
+        place = os.path.basename(here) + (f":{number}" if number else "")
         said = f": {error}" if str(error) else ""
         return None, f"it raised {type(error).__name__} at {place}{said}"
 
 
-def _global_generators():
-    import random
+def _seeded(seed):
+    """NumPy's and Python's global generators, after they were seeded."""
+    np.random.seed(seed)
+    random.seed(seed)
+    return _global_generators()
 
+
+def _global_generators():
     _, words, place, *_ = np.random.get_state()
     return words.tobytes(), place, random.getstate()
 
@@ -225,11 +271,32 @@ def _inside_larger(value):
     return value
 
 
+class _Guarded(list):
+    """A list that can't be changed; copies of it can."""
+
+    def _refuse(self, *arguments, **named):
+        raise TypeError("a list that was given is changed; make a new list")
+
+    append = extend = insert = pop = remove = clear = reverse = sort = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self):
+        return list, (list(self),)
+
+
+def _guarded(value):
+    if isinstance(value, list | tuple):
+        items = map(_guarded, value)
+        return _Guarded(items) if isinstance(value, list) else tuple(items)
+    return value
+
+
 def _copied(value):
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, list | tuple):
-        return type(value)(_copied(item) for item in value)
+        items = map(_copied, value)
+        return list(items) if isinstance(value, list) else tuple(items)
     return value
 
 

@@ -39,15 +39,23 @@ def _onward(params: Arrays, x: np.ndarray, y: np.ndarray) -> tuple[float, np.nda
     else:
         loss, da, behind = _onward(params[2:], z.clip(0), y)
         dz = np.heaviside(z, 0.0) * da
-    return (
-        loss,
-        np.einsum("no,io->ni", dz, params[0]),
-        [
-            np.einsum("ni,no->io", x, dz),
-            np.einsum("no->o", dz),
-            *behind,
-        ],
-    )
+    dx, dW, db = linear_backward(dz, x, params[0])
+    return loss, dx, [dW, db, *behind]
+
+
+def linear_backward(
+    dy: np.ndarray, x: np.ndarray, W: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of what goes into a layer, of its weights and of its biases."""
+    return np.einsum("no,io->ni", dy, W), np.einsum("ni,no->io", x, dy), np.einsum("no->o", dy)
+
+
+def sgd_step(
+    params: Arrays, velocity: Arrays, gradients: Arrays, lr: float, momentum: float
+) -> tuple[Arrays, Arrays]:
+    """One update: parameters and velocity."""
+    moved = [g + v * momentum for v, g in zip(velocity, gradients, strict=True)]
+    return [p + v * -lr for p, v in zip(params, moved, strict=True)], moved
 
 
 def training(
@@ -59,9 +67,7 @@ def training(
     losses = []
     for batch in batches:
         loss, gradients = loss_and_gradients(moving, x[batch], y[batch])
-        for k, gradient in enumerate(gradients):
-            velocity[k] = gradient + velocity[k] * momentum
-            moving[k] = moving[k] + velocity[k] * -lr
+        moving, velocity = sgd_step(moving, velocity, gradients, lr, momentum)
         losses.append(loss)
     return moving, velocity, losses
 

@@ -140,7 +140,8 @@ def check_exact(ranks, function, calls):
     for call, result in zip(calls, results, strict=True):
         value, right = plain(result), getattr(oracle, function)(*call)
         if not _whole(value):
-            raise fail(function, call, f"it gives {one_line(repr(value), 60)}; it must be {right}.")
+            said = f"it gives {one_line(repr(value), 60)}; it must be {right}"
+            raise fail(function, call, f"{said}, in whole numbers (int).")
         if value != right:
             raise fail(function, call, f"it is {value}; it must be {right}.")
 
@@ -270,6 +271,7 @@ def test_nothing_is_allocated(ranks, rng):
     machine = machines(rng)[-1]
     for function, calls in (
         ("num_parameters", [(KNOWN[3],), (KNOWN[0],)]),
+        ("layer_flops", [(("layer", "Linear", {"out_features": 1000}), (4096,), 1000)]),
         ("activation_bytes", [(KNOWN[3], 1000), (KNOWN[0], 8, 4, "slide")]),
         ("training_bytes", [(KNOWN[3], 1000)]),
         ("training_flops", [(KNOWN[3], 1000)]),

@@ -5,7 +5,8 @@ import pytest
 
 from autograder.suites.a02_sgd import oracle, trial
 
-FORWARD, BACKWARD, IM2COL = "conv:conv_forward", "conv:conv_backward", "conv:im2col"
+FORWARD, BACKWARD = "conv:conv_forward", "conv:conv_backward"
+IM2COL, TOEPLITZ = "conv:im2col", "conv:toeplitz"
 
 
 def points(number, kind):
@@ -43,6 +44,11 @@ def check_all(ranks, target, made):
     trial.check(ranks, target, calls, rights)
 
 
+def without_options(made):
+    """The same calls with stride and pad left out."""
+    return [(call[:3], right) for call, right in made]
+
+
 # Images (B, C, H, W), filters (O, C, k_h, k_w).
 PLAIN = (
     ((2, 3, 6, 5), (4, 3, 3, 2)),
@@ -73,7 +79,7 @@ def test_toeplitz_of_2_by_2_kernels(ranks, rng):
         (rng.integers(1, 9, size=(2, 2)).astype("float32"), (3, 3)),
         (rng.standard_normal((2, 2)), (4, 4)),
     ]
-    trial.check(ranks, "conv:toeplitz", calls, [oracle.toeplitz(*call) for call in calls])
+    trial.check(ranks, TOEPLITZ, calls, [oracle.toeplitz(*call) for call in calls])
 
 
 @points(6, "values")
@@ -84,7 +90,7 @@ def test_toeplitz_of_other_shapes(ranks, rng):
             ((2, 3), (4, 5)), ((3, 1), (3, 4)), ((1, 1), (2, 3)), ((3, 4), (3, 4)), ((1, 2), (5, 2))
         )
     ]  # fmt: skip
-    trial.check(ranks, "conv:toeplitz", calls, [oracle.toeplitz(*call) for call in calls])
+    trial.check(ranks, TOEPLITZ, calls, [oracle.toeplitz(*call) for call in calls])
 
 
 @points(6, "values")
@@ -105,7 +111,8 @@ def test_im2col_with_stride_and_padding(ranks, rng):
 
 @points(9, "values")
 def test_forward(ranks, rng):
-    check_all(ranks, FORWARD, [forward(rng, *shapes) for shapes in PLAIN])
+    made = [forward(rng, *shapes) for shapes in PLAIN]
+    check_all(ranks, FORWARD, [*made, *without_options(made)])
 
 
 @points(9, "values")
@@ -115,7 +122,8 @@ def test_forward_with_stride_and_padding(ranks, rng):
 
 @points(9, "values")
 def test_backward(ranks, rng):
-    check_all(ranks, BACKWARD, [backward(rng, *shapes) for shapes in PLAIN])
+    made = [backward(rng, *shapes) for shapes in PLAIN]
+    check_all(ranks, BACKWARD, [*made, *without_options(made)])
 
 
 @points(9, "values")
@@ -137,6 +145,7 @@ def test_float32_and_integer_images(ranks, rng):
 
 # -- work and memory -------------------------------------------------------------------------------
 
+WIDE_APART = ((2, 4, 40, 41), (16, 4, 3, 3), 4, 1)  # a stride that leaves few windows
 BUSY = ((2, 8, 12, 12), (16, 8, 5, 5), 1, 0)  # 128 windows of 200 numbers, 3200 products each
 
 
@@ -149,6 +158,9 @@ def test_no_loop_over_single_products(ranks, rng):
     trial.check_lines(ranks, IM2COL, columns, oracle.im2col(*columns), 25_600, rule)
     call, right = backward(rng, *BUSY)
     trial.check_lines(ranks, BACKWARD, call, right, 25_600, rule)
+    matrix = (rng.standard_normal((3, 4)), (20, 20))
+    rule = "200 for each of 306 windows, so no loop over all elements of the matrix"
+    trial.check_lines(ranks, TOEPLITZ, matrix, oracle.toeplitz(*matrix), 61_200, rule)
 
 
 def im2col_bytes(x, w, y):
@@ -162,6 +174,7 @@ def test_memory_of_the_forward_pass(ranks, rng):
     for shapes, dtype in (
         (((2, 4, 14, 13), (12, 4, 5, 5), 1, 2), "float64"),
         (((4, 3, 20, 20), (16, 3, 3, 3), 2, 1), "float32"),
+        (WIDE_APART, "float64"),
     ):
         call, right = forward(rng, *shapes, dtype=dtype)
         nbytes = im2col_bytes(call[0], call[1], right)
@@ -170,9 +183,10 @@ def test_memory_of_the_forward_pass(ranks, rng):
 
 @points(6, "memory")
 def test_memory_of_the_backward_pass(ranks, rng):
-    call, right = backward(rng, (2, 4, 14, 13), (12, 4, 5, 5), 1, 2)
-    nbytes = im2col_bytes(call[1], call[2], call[0])
-    trial.check_peak(ranks, BACKWARD, call, right, 6, nbytes)
+    for shapes in (((2, 4, 14, 13), (12, 4, 5, 5), 1, 2), WIDE_APART):
+        call, right = backward(rng, *shapes)
+        nbytes = im2col_bytes(call[1], call[2], call[0])
+        trial.check_peak(ranks, BACKWARD, call, right, 6, nbytes)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -181,11 +195,11 @@ def test_memory_of_the_backward_pass(ranks, rng):
 def of_each(rng):
     """A call of each function, and what it must give."""
     shapes = ((2, 3, 6, 5), (4, 3, 3, 2), 2, 1)
-    kernel = rng.standard_normal((2, 3))
+    matrices = [(rng.standard_normal((2, 3)), (4, 5)) for _ in range(2)]
     columns = [
         (numbers(rng, (1, 2, 4, 3)), *more) for more in (((2, 2), 1, 1), ((1, 1),), ((2, 2), 1, 1))
     ]
-    yield "conv:toeplitz", [((kernel, (4, 5)), oracle.toeplitz(kernel, (4, 5)))]
+    yield TOEPLITZ, [(call, oracle.toeplitz(*call)) for call in matrices]
     yield IM2COL, [(call, oracle.im2col(*call)) for call in columns]
     for target, made in ((FORWARD, forward), (BACKWARD, backward)):
         yield target, [made(rng, *each) for each in (shapes, ((2, 1, 3, 3), (1, 1, 1, 1)), shapes)]
@@ -195,8 +209,8 @@ def of_each(rng):
 def test_inputs_stay_and_results_are_new(ranks, rng):
     for target, made in of_each(rng):
         calls, rights = zip(*made, strict=True)
-        trial.check_kept(ranks, target, calls, rights)
         trial.check_second_call(ranks, target, calls[0], calls[-1], (rights[0], rights[-1]))
+        trial.check_kept(ranks, target, calls, rights)
 
 
 @points(4, "safety")

@@ -81,12 +81,12 @@ def test_the_model_is_the_network_of_sgd(ranks, rng):
 @points(12, "safety")
 def test_arrays_and_model_share_nothing(ranks, rng):
     for widths, dtype in ((SMALL, "float64"), (SQUARE, "float64"), (FLAT, "float32")):
-        params, _, later, given, fresh, kept = there_and_back(ranks, rng, widths, dtype)
+        params, _, later, given, fresh, changed = there_and_back(ranks, rng, widths, dtype)
         same(later, params, "what to_numpy gave, looked at after the model has changed,", dtype)
         same(given, params, "what from_numpy was given, looked at after the model changed,", dtype)
         same(fresh, [2 * p for p in params], "to_numpy after an earlier list was written to", dtype)
-        if not kept:
-            raise fail("from_numpy or to_numpy changed torch's default dtype; it must stay.")
+        if changed:
+            raise fail(f"from_numpy or to_numpy changed {changed}; it must stay.")
 
 
 # -- the step --------------------------------------------------------------------------------------
@@ -102,6 +102,8 @@ def stepped(ranks, params, batches, *, lr=0.2, momentum=0.8, velocity=None, froz
     )
     right, right_velocity, right_losses = _serial(params, velocity, batches, lr, momentum, frozen)
     what = f"after {len(batches)} steps"
+    what += " with old gradients" if stale else ""
+    what += f", parameters {frozen} frozen," if frozen else ""
     same(after, right, f"{what} the list of parameters", dtype)
     same(moved, right_velocity, f"{what} the optimizer's velocity", dtype)
     same(losses, right_losses, "the list of losses", dtype)
@@ -159,8 +161,12 @@ def test_samples_stay_and_losses_are_floats(ranks, rng):
     told, _ = stepped(ranks, network(rng, SMALL), [samples(rng, SMALL, 5) for _ in range(2)])
     if told["changed"]:
         raise fail("train_step changed x or y, or gave them a gradient.")
+    if told["besides"]:
+        raise fail(f"train_step changed {told['besides']}; it must stay.")
     if not told["plain"]:
         raise fail("train_step must return a Python float, which keeps no graph alive.")
+    if told["graphs"]:
+        raise fail("a loss of train_step is still there, with its graph; a call keeps nothing.")
 
 
 def forward_flops(params, num_samples):
@@ -199,6 +205,8 @@ def evaluated(ranks, params, x, y, training=True, dropout=0.0):
     (loss, accuracy, told), result = call(
         ranks, "evaluation", EVALUATE, params, x, y, training, dropout
     )
+    if any(mode for _, mode, _ in told["passes"]):
+        raise fail("evaluate went forward in training mode; call model.eval() before.")
     scores = x.astype("float64")
     for k in range(0, len(params), 2):
         scores = (scores.clip(0) if k else scores) @ params[k].astype("float64") + params[k + 1]
@@ -224,7 +232,11 @@ def test_evaluation_leaves_the_model_as_it_was(ranks, rng):
         if not told["mode"]:
             raise fail("evaluate must leave the model in the mode in which it was.")
         if not told["kept"]:
-            raise fail("evaluate changed parameters or their gradients.")
+            raise fail("evaluate changed parameters, their gradients, or which of them learn.")
+        if told["changed"]:
+            raise fail("evaluate changed x or y.")
+        if told["besides"]:
+            raise fail(f"evaluate changed {told['besides']}; it must stay.")
         if not told["plain"]:
             raise fail("evaluate must return two Python floats.")
 

@@ -14,6 +14,7 @@ import numpy as np
 from ringside.checking import Case, Verdict, assert_ran, one_line
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
+SLACK_BYTES = 64 << 10  # of memory, beside what a rule allows
 Call = tuple[Any, ...]
 
 
@@ -46,7 +47,9 @@ def fail(target: str, arguments: Sequence[Any], sentence: str, line: str = "") -
     if not line:
         floats = [a.dtype for a in _arrays(arguments) if a.dtype.kind == "f"]
         words = [repr(target), *map(told, arguments)]
-        words += ["dtype='float32'"] if floats and floats[-1] == np.float32 else []
+        weights_first = bool(arguments) and isinstance(arguments[0], list)
+        dtype = floats[0 if weights_first else -1] if floats else None
+        words += ["dtype='float32'"] if dtype == np.float32 else []
         line = f'python -c "import trials; trials.show({", ".join(words)})"'
     where = f"{function}({given}): " if target else ""
     return Verdict(f"{where}{sentence}", reproduce=line)
@@ -78,10 +81,10 @@ def ran(result: Any, target: str, call: Call = (), line: str = "") -> Any:
     return result
 
 
-def answers(ranks: Any, target: str, calls: Sequence[Call]) -> list[Any]:
+def answers(ranks: Any, target: str, calls: Sequence[Call], line: str = "") -> list[Any]:
     """The results of some calls, none of which may raise."""
-    found = driven(ranks, "trials:answers", target, target, list(calls))
-    return [taken(target, call, answer) for call, answer in zip(calls, found, strict=True)]
+    found = driven(ranks, "trials:answers", target, target, list(calls), line=line)
+    return [taken(target, call, answer, line) for call, answer in zip(calls, found, strict=True)]
 
 
 def taken(target: str, call: Call, answer: tuple[Any, str], line: str = "") -> Any:
@@ -92,16 +95,25 @@ def taken(target: str, call: Call, answer: tuple[Any, str], line: str = "") -> A
     return result
 
 
-def check(ranks: Any, target: str, calls: Sequence[Call], rights: Sequence[Any]) -> None:
+def check(
+    ranks: Any,
+    target: str,
+    calls: Sequence[Call],
+    rights: Sequence[Any],
+    what: str = "the result",
+    line: str = "",
+) -> None:
     """Each call gives what is right: numbers, arrays of a dtype, or lists of them."""
-    for call, got, right in zip(calls, answers(ranks, target, calls), rights, strict=True):
-        compare(target, call, got, right)
+    for call, got, right in zip(calls, answers(ranks, target, calls, line), rights, strict=True):
+        compare(target, call, got, right, what, line)
 
 
 def compare(
     target: str, call: Call, got: Any, right: Any, what: str = "the result", line: str = ""
 ) -> None:
     """A result is what it must be; floats within the docstrings' tolerance."""
+    if got is None:
+        raise fail(target, call, f"{what} is nothing (None): is a return missing?", line)
     if isinstance(right, list | tuple):
         if isinstance(got, np.ndarray) and all(isinstance(one, float) for one in right):
             got = got.tolist()  # an array of numbers is as good as a list of them
@@ -187,7 +199,7 @@ def check_second_call(ranks: Any, target: str, first: Call, second: Call, rights
 
 def check_lines(ranks: Any, target: str, call: Call, right: Any, allowed: int, rule: str) -> None:
     """How many lines of the module's file a call executes, and whether NumPy alone helps it."""
-    got, lines, _, foreign = driven(ranks, "trials:measured", target, target, call, call=call)
+    got, lines, *_, foreign = driven(ranks, "trials:measured", target, target, call, call=call)
     compare(target, call, got, right)
     if foreign:
         raise fail(target, call, f"your file imports {foreign[0]}; NumPy alone may do the work.")
@@ -196,13 +208,18 @@ def check_lines(ranks: Any, target: str, call: Call, right: Any, allowed: int, r
 
 
 def check_peak(ranks: Any, target: str, call: Call, right: Any, times: int, nbytes: int) -> None:
-    """The most memory in use during a call, the result included."""
-    got, _, peak, _ = driven(ranks, "trials:measured", target, target, call, call=call)
+    """The most memory in use during a call, the result included; nothing stays in use."""
+    got, _, peak, kept, _ = driven(ranks, "trials:measured", target, target, call, call=call)
     compare(target, call, got, right)
-    allowed = times * nbytes + 65_536
+    allowed = times * nbytes + SLACK_BYTES
     if peak > allowed:
         raise fail(
             target, call,
             f"{peak} bytes of memory were in use at once; at most {allowed} may be, "
             f"{times} times {nbytes} and 64 KiB.",
+        )  # fmt: skip
+    if kept > SLACK_BYTES:
+        raise fail(
+            target, call,
+            f"{kept} bytes beside the result are still in use afterwards; a call keeps nothing.",
         )  # fmt: skip

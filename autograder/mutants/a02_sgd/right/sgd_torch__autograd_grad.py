@@ -33,6 +33,7 @@ def train_step(model, optimizer, x, y):
     learning = [p for p in model.parameters() if p.requires_grad]
     scores = model(x.type(dtype_of(model)))
     loss = nn.functional.nll_loss(scores.log_softmax(dim=-1), y)
+    optimizer.zero_grad()
     for p, g in zip(learning, torch.autograd.grad(loss, learning)):
         p.grad = g
     optimizer.step()
