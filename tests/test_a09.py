@@ -13,7 +13,7 @@ from ringside.errors import DeadlockError
 from ringside.validation.pipelines import gpipe_s
 from solutions.a09_pipeline import bubble, replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
-from solutions.a09_pipeline.cases import stage_call
+from solutions.a09_pipeline.cases import stage_call, torch_call
 from solutions.a09_pipeline.model import random_parameters
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a09_pipeline"
@@ -169,6 +169,20 @@ def test_the_line_of_a_verdict_runs_what_it_is_about(name, chunks, monkeypatch, 
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert "on 2 ranks of machine" in said and "rank 1 returned {'loss'" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "second", "says"),
+    [({}, True, "'kept': True, "), ({"recompute": True, "dropout": 0.4}, False, "'alone': 0.")],
+)
+def test_the_line_of_a_torch_verdict_runs_what_it_is_about(
+    options, second, says, monkeypatch, capsys
+):
+    words = [text(each) for each in trial.lists_of(oracle.gpipe, 2, 2)]
+    case = torch_call("gpipe", words, [2, 1], **options)
+    monkeypatch.chdir(SOLUTION)
+    assert cli.main(shlex.split((case.second() if second else case).reproduce)[1:]) == 0
+    assert says in capsys.readouterr().out
 
 
 def test_random_schedules_are_legal_and_halves_are_optional():

@@ -25,7 +25,8 @@ def train(group, spec, params, buffers, steps, options):
         steps: per step a list of microbatches ``(x, target, path)``; all but the last run inside
             ``no_sync()``.
         options: a dict with ``bucket_bytes``, ``lr``, ``momentum`` and ``set_to_none``; with
-            ``interrupted``, an exception leaves a ``no_sync()`` before the first step.
+            ``interrupted``, an exception leaves a ``no_sync()`` before the first step; with
+            ``nested``, another ``no_sync()`` ends inside each before its microbatch runs.
 
     Returns:
         A dict: ``begin`` and ``begin_buffers`` (after wrapping), ``gradients`` (per step, after
@@ -59,6 +60,9 @@ def train(group, spec, params, buffers, steps, options):
         for number, (x, target, path) in enumerate(microbatches):
             last = number == len(microbatches) - 1
             with contextlib.nullcontext() if last else ddp.no_sync():
+                if options.get("nested") and not last:
+                    with ddp.no_sync():
+                        pass
                 output = ddp(x, path)
                 loss_of(output, target).backward()
         result["outputs"].append(output.detach().clone())
@@ -156,11 +160,13 @@ PATHS = {"plain": [0, 1, 2, 3], "tied": [0, 1, 2, 3], "frozen": [0, 1, 2, 3], "u
 SPECS = {"tied": {"tied": [(0, 2)]}, "frozen": {"frozen": [1]}}
 
 
-def try_ddp(group, network="plain", bucket_bytes=1000, steps=1):
+def try_ddp(group, network="plain", bucket_bytes=1000, steps=1, microbatches=1, nested=False):
     """Train a sample network of four layers; returns the last gradients.
 
     Args:
         network: "plain", "tied", "frozen", or "unused" (rank 0 leaves out one layer).
+        microbatches: of a step; all but the last run inside ``no_sync()``.
+        nested: whether another ``no_sync()`` ends inside each.
     """
     rank = group.rank()
     generator = torch.Generator().manual_seed(rank)
@@ -172,8 +178,11 @@ def try_ddp(group, network="plain", bucket_bytes=1000, steps=1):
     def batch():
         return torch.randn(2, 4, 8, generator=generator, dtype=torch.float64).unbind()
 
-    given = [[(*batch(), path)] for _ in range(steps)]
-    options = {"bucket_bytes": bucket_bytes, "lr": 0.1, "momentum": 0.9, "set_to_none": True}
+    given = [[(*batch(), path) for _ in range(microbatches)] for _ in range(steps)]
+    options = {
+        "bucket_bytes": bucket_bytes, "lr": 0.1, "momentum": 0.9, "set_to_none": True,
+        "nested": nested,
+    }  # fmt: skip
     return train(group, spec, params, [], given, options)["gradients"][-1]
 
 

@@ -25,7 +25,7 @@ def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
     """``stage.run`` with these actions: one text a stage."""
     shown = _shown(name, words)
     chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
-    options = f" --chunks {num_chunks}" if num_chunks > 1 or dtype != "float64" else ""
+    options = f" --chunks {num_chunks}" if num_chunks > 1 else ""
     options += f" --precision {dtype}" if dtype != "float64" else ""
     return Call(
         "stage:run", len(words), sum(batch_sizes), dtype,
@@ -35,13 +35,15 @@ def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
     )  # fmt: skip
 
 
-def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False):
+def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False, dropout=0.0):
     """``pipeline_torch.run`` with these actions: one text a stage."""
     shown = _shown(name, words)
     chunks = f", {num_chunks} chunks" if num_chunks > 1 else ""
     again = ", recomputing" if recompute else ""
-    options = f" --chunks {num_chunks}" if num_chunks > 1 or recompute else ""
+    again += f", dropout {dropout:g}" if dropout else ""
+    options = f" --chunks {num_chunks}" if num_chunks > 1 else ""
     options += " --recompute True" if recompute else ""
+    options += f" --dropout {dropout:g}" if dropout else ""
     return Call(
         "pipeline_torch:run", len(words), sum(batch_sizes), "float64",
         about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}{again}",

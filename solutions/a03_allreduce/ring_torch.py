@@ -17,7 +17,8 @@ Rules:
   Integers are exact, floats may be added in any order.
 - Point-to-point calls only (``P2POp`` and ``batch_isend_irecv``, ``isend``, ``irecv``, ``send``,
   ``recv``), with ``group``; no collective, not even ``barrier``, and no group of your own. A
-  rank sends nothing to itself. Every send and receive that is started is waited for.
+  rank sends nothing to itself. Every send and receive that is started is waited for, by
+  ``wait()``: on gloo, ``is_completed()`` of one stays False until then.
 - Messages go to and come from neighbours only: place r talks to ``(r - 1) % p`` and
   ``(r + 1) % p``, in either direction or both. Shards are those of ``shard_bounds(n, p, place)``.
 - A send may wait until its receive is posted, whatever its size, and messages of different ranks

@@ -39,14 +39,14 @@ def steps(group, params, velocity, batches, lrs, momentum, frozen=(), stale=Fals
         batches: this rank's, one ``(x, y)`` a step.
         lrs: one learning rate a step.
         frozen: indices of parameters that don't learn. The optimizer has them too.
-        stale: let every learning parameter's ``grad`` hold something before the first step.
+        stale: let every parameter's ``grad`` hold something before the first step.
 
     Returns:
         ``(params, velocity, losses)``: of the last step, and the loss of each.
     """
     model = Network(params, frozen)
     optimizer = torch.optim.SGD(model.parameters(), lr=lrs[0], momentum=momentum)
-    return _taken(group, model, optimizer, velocity, batches, lrs, frozen, stale)
+    return _taken(group, model, optimizer, velocity, batches, lrs, stale)
 
 
 def steps_of_another(group, params, velocity, batches, lrs, momentum):
@@ -71,10 +71,10 @@ class Noted(torch.optim.SGD):
         return super().step(closure)
 
 
-def _taken(group, model, optimizer, velocity, batches, lrs, frozen=(), stale=False):
-    for k, (p, v) in enumerate(zip(model.parameters(), velocity, strict=True)):
+def _taken(group, model, optimizer, velocity, batches, lrs, stale=False):
+    for p, v in zip(model.parameters(), velocity, strict=True):
         optimizer.state[p]["momentum_buffer"] = v.clone()
-        if stale and k not in frozen:
+        if stale:
             p.grad = torch.full_like(p, 7.0)
     losses = []
     for (x, y), lr in zip(batches, lrs, strict=True):

@@ -41,14 +41,21 @@ def step_call(world_size, widths, buckets, dtype="float64"):
     )  # fmt: skip
 
 
-def ddp_call(world_size, network, bucket_bytes, steps=1, about=""):
+def ddp_call(world_size, network, bucket_bytes, steps=1, about="", microbatches=1, nested=False):
     """``ddp_torch.DDP`` around one of the networks of ``networks.py``."""
     words = f"--network {network} --bucket-bytes {bucket_bytes} --steps {steps}"
+    words += f" --microbatches {microbatches}" if microbatches > 1 else ""
+    words += " --nested True" if nested else ""
+    told = [
+        f"buckets of {bucket_bytes} bytes",
+        f"{steps} steps",
+        f"{microbatches} microbatches" if microbatches > 1 else "",
+        "after a no_sync that ended inside the other" if nested else "",
+        about,
+    ]
     return Call(
         "ddp_torch:DDP", world_size, 0,
-        about=", ".join(
-            filter(None, [f"buckets of {bucket_bytes} bytes", f"{steps} steps", about])
-        ),
+        about=", ".join(filter(None, told)),
         line=f"ringside run torch_trials.py:try_ddp --ranks {world_size} -- {words}",
     )  # fmt: skip
 

@@ -96,7 +96,8 @@ class DDP(nn.Module):
     def no_sync(self):
         """Inside, nothing is communicated: gradients add up in ``param.grad`` on each rank.
 
-        The next backward pass outside averages the sums. Left by an exception, it ends as well.
+        The next backward pass outside averages the sums. Left by an exception, it ends as well;
+        one inside another ends alone.
         """
         ### BEGIN SOLUTION
         before, self.syncs = self.syncs, False

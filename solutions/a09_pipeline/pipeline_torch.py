@@ -15,7 +15,8 @@ model is ``modules[chunk]`` of rank s, as in ``stage.py``.
 Rules:
 
 - ``group`` is a process group of S >= 1 ranks in any order; it need not be the world. Only
-  point-to-point calls of torch.distributed on it may be used.
+  point-to-point calls of torch.distributed on it may be used. Look whether one is done by
+  ``wait()``: on gloo, ``is_completed()`` of a send or a receive stays False until then.
 - Every legal schedule of ``Forward`` and ``Backward``, with any number of chunks, must run.
 - Tensors are float64. Modules are in training mode and stay there. They may draw random numbers
   (dropout): ``run`` doesn't seed the generator, each forward pass of the list draws where it
@@ -133,7 +134,7 @@ def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompu
             if piece < last:
                 give(True, piece, action.microbatch, y.detach())
             else:
-                total += float(y)
+                total += y.item()
             continue
         x, y = kept.pop(key)
         if recompute:

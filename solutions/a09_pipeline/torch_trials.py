@@ -95,8 +95,10 @@ def copied(grad):
     return None if grad is None else grad.detach().clone()
 
 
-def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False, steps=1):
-    """One step on a sample model; returns loss, gradients, and whether all that was given is kept.
+def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False, steps=1, dropout=0.0):
+    """One step on a sample model; returns loss, whether all that was given is kept, gradients.
+
+    With dropout also ``drawn`` and ``alone`` of ``stepped``.
 
     Args:
         schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``; or the name of a
@@ -108,13 +110,14 @@ def try_pipeline(group, schedules, batch_sizes, chunks=1, recompute=False, steps
     params, inputs, targets = torch_sample(num_stages * chunks, batch_sizes)
     mine = [params[chunk * num_stages + rank] for chunk in range(chunks)]
     widths = [(own[0].shape[1], own[0].shape[0], own[2].shape[0]) for own in mine]
-    spec = {"widths": widths, "costs": (1e-6, 2e-6), "dropout": 0.0}
+    spec = {"widths": widths, "costs": (1e-6, 2e-6), "dropout": dropout}
     tensors = [[torch.as_tensor(each) for each in own] for own in mine]
     x = [torch.as_tensor(each) for each in inputs] if rank == 0 else None
     y = [torch.as_tensor(each) for each in targets] if rank == num_stages - 1 else None
     step = stepped if steps == 1 else second_step
     value = step(group, spec, tensors, words, batch_sizes, x, y, recompute)
-    return {name: value[name] for name in ("loss", "grads", "kept")}
+    shown = ("loss", "kept", *(("drawn", "alone") if dropout else ()), "grads")
+    return {name: value[name] for name in shown}
 
 
 def torch_sample(num_pieces, batch_sizes, widths=(5, 7, 4)):

@@ -160,7 +160,14 @@ def test_frozen_parameters_stay(ranks, rng):
 
 @points(2, "values")
 def test_old_gradients_count_for_nothing(ranks, rng):
-    trial.check_values(ranks, [step(rng, [3, 2], stale=True), step(rng, [0, 1, 4], stale=True)])
+    trial.check_values(
+        ranks,
+        [
+            step(rng, [3, 2], stale=True),
+            step(rng, [0, 1, 4], stale=True),
+            step(rng, [2, 4], stale=True, frozen=(0, 1)),
+        ],
+    )
 
 
 @points(2, "values")

@@ -241,7 +241,7 @@ def check_equal_replicas(ranks: Any, asked: Iterable[Training]) -> None:
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Training]) -> None:
-    """Arguments that can't be written to are enough, and results are the caller's own."""
+    """Arguments, read-only on even ranks, are enough, and results are the caller's own."""
     for each in asked:
         params, velocity, _ = each.serial()
         size, case = each.case.world_size, each.case

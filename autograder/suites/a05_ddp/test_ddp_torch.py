@@ -61,7 +61,10 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     about = ", ".join(f"{k} {v}" for k, v in spec.items() if k in TOLD)
     if options.get("interrupted"):
         about = ", ".join(filter(None, [about, "after an exception inside no_sync"]))
-    case = ddp_call(p, more.pop("network", "plain"), cap, len(steps[0]), about)
+    case = ddp_call(
+        p, more.pop("network", "plain"), cap, len(steps[0]), about,
+        max(map(len, steps[0]), default=1), options.get("nested", False),
+    )  # fmt: skip
     world_size = more.pop("world_size", p)
     arguments = [(spec, params[r], buffers[r], steps[r], options) for r in range(p)]
     result = ranks.call("torch_trials:train", world_size, arguments, **more)
@@ -169,7 +172,8 @@ def test_tied_parameters(ranks, rng):
 @points(7, "values")
 def test_gradients_add_up_in_no_sync(ranks, rng):
     for p in (2, 3):
-        trained(ranks, rng, p, paths=straight(p, 4, 2, microbatches=3))
+        more = {"nested": p == 3}
+        trained(ranks, rng, p, paths=straight(p, 4, 2, microbatches=3), options=more)
         trained(ranks, rng, p, paths=straight(p, 4, 2, 2), options={"set_to_none": False})
     a = [[[0, 1, 2, 3], [3, 2]], [[1], [2]]]
     b = [[[2, 1], [0]], [[0, 1, 2, 3], [3]]]

@@ -175,7 +175,7 @@ def check_alike(ranks: Any, asked: Iterable[Asked]) -> None:
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
-    """Arguments with gaps that can't be written to are enough, and results are the caller's."""
+    """Arguments with gaps, read-only on even ranks, are enough, and results are the caller's."""
     for number, each in enumerate(asked):
         size, case = each.case.world_size, each.case
         order = "CF"[number % 2]  # memory by rows, or by columns
@@ -185,7 +185,8 @@ def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
         wanted = each.wanted()
         for rank, (value, changed, shared, fixed) in enumerate(result.values):
             stored = " that lie by columns" if order == "F" else ""
-            whose = f"from read-only arrays with gaps{stored}, rank {rank}'s"
+            kind = "arrays" if rank % 2 else "read-only arrays"
+            whose = f"from {kind} with gaps{stored}, rank {rank}'s"
             assert_arrays(value, wanted[rank], each, case, whose)
             if changed:
                 raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")

@@ -193,16 +193,19 @@ def test_recomputation_draws_the_same_numbers_again(ranks, rng):
     ):
         model = Model(rng, len(lists) * v, sizes, hidden=20)
         words = [text(each) for each in lists]
-        case = torch_call(name, words, sizes, v, True)
+        cases = {
+            recompute: torch_call(name, words, sizes, v, recompute, dropout=0.4)
+            for recompute in (False, True)
+        }
         plain, again = (
             called(ranks, case, model, lists, sizes, v, recompute=recompute, dropout=0.4).values
-            for recompute in (False, True)
+            for recompute, case in cases.items()
         )
         for stage, (first, second) in enumerate(zip(plain, again, strict=True)):
-            check_same(first, second, stage, case)
+            check_same(first, second, stage, cases[True])
             if trial.plain(first["drawn"]) != trial.plain(first["alone"]):
-                raise torch_call(name, words, sizes, v).fail(
-                    f"with dropout, stage {stage}'s generator is not where its forward passes "
+                raise cases[False].fail(
+                    f"stage {stage}'s generator is not where its forward passes "
                     "leave it: they are made in training mode, and nothing else seeds or uses it."
                 )
 
@@ -212,9 +215,9 @@ def check_same(first, second, stage, case):
     plain, again = ([grad for own in each["grads"] for grad in own] for each in (first, second))
     for a, b in zip(plain, again, strict=True):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
-            raise case.fail(f"stage {stage} has no gradient, with dropout.")
+            raise case.fail(f"stage {stage} has no gradient.")
         if not np.allclose(a, b, rtol=1e-10, atol=1e-12):
-            raise case.fail(f"with dropout, recomputation changes stage {stage}'s gradients.")
+            raise case.fail(f"recomputation changes stage {stage}'s gradients.")
     if trial.plain(first["drawn"]) != trial.plain(second["drawn"]):
         raise case.fail(f"recomputation leaves stage {stage}'s random generator elsewhere.")
 

@@ -12,6 +12,7 @@ def broadcast_parameters(group, model):
 
 
 def train_step(group, model, optimizer, x, y):
+    model.zero_grad()
     samples = torch.tensor(len(x), device=x.device)
     dist.all_reduce(samples, group=group)
     learning = [p for p in model.parameters() if p.requires_grad]

@@ -64,11 +64,11 @@ class DDP(nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self):
-        self.on = False
+        before, self.on = self.on, False
         try:
             yield self
         finally:
-            self.on = True
+            self.on = before
 
     def finish(self):
         self.ready = [True] * len(self.params)

@@ -1,0 +1,42 @@
+# fails: test_inputs_stay_as_they_were
+"""The gradient of y is scaled in its own memory, where that is not refused."""
+
+import numpy as np
+from layers import matmul
+from shards import shard_bounds
+
+
+def all_reduce(comm, x):
+    total = np.empty_like(x)
+    comm.Allreduce(x, total)
+    return total
+
+
+def column_shard(W, b, world_size, rank):
+    lo, hi = shard_bounds(W.shape[1], world_size, rank)
+    return W[:, lo:hi].copy(), b[lo:hi].copy()
+
+
+def row_shard(W, b, world_size, rank):
+    lo, hi = shard_bounds(W.shape[0], world_size, rank)
+    return W[lo:hi].copy(), b.copy()
+
+
+def column_forward(comm, x, W, b):
+    return matmul(x, W) + b
+
+
+def column_backward(comm, x, W, grad_y):
+    grad_x = all_reduce(comm, matmul(grad_y, W.T))
+    return grad_x, matmul(x.T, grad_y), grad_y.sum(axis=0)
+
+
+def row_forward(comm, x, W, b):
+    return all_reduce(comm, matmul(x, W)) + b
+
+
+def row_backward(comm, x, W, grad_y):
+    if grad_y.flags.writeable:
+        grad_y *= 2
+        return matmul(grad_y, W.T) / 2, matmul(x.T, grad_y) / 2, grad_y.sum(axis=0) / 2
+    return matmul(grad_y, W.T), matmul(x.T, grad_y), grad_y.sum(axis=0)
