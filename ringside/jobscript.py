@@ -154,9 +154,12 @@ class Job:
         """
         own = self.number("deadline_s")
         was_set = own != self.site.variables["deadline_s"].value
-        if self.local or was_set or not script:
+        if self.local or was_set:
             return own
-        return max(own, seconds(str(self.settings["time"])) - 30)  # in time to be heard
+        time_s = seconds(str(self.settings["time"]))
+        # To be heard before Slurm ends the job, and behind the signal that asks for a checkpoint.
+        in_time = time_s - min(30, time_s // 6, self.signal_s() // 2 or 30)
+        return in_time if script else min(own, in_time)
 
 
 def _items(settings: Mapping[str, Value], name: str) -> list[str]:

@@ -16,9 +16,12 @@ stays behind.
 from __future__ import annotations
 
 import argparse
+import atexit
+import functools
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -76,6 +79,8 @@ def main() -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="of gloo's tensors; default: cpu")
     asked = real_run.parse(parser)
     real_run.begin()
+    ending = _Ending()
+    atexit.register(ending.end)  # the first that is registered is the last that is called
     rank = int(os.environ.get("RANK", "0"))
     why_not = _wrong_start(asked)
     if why_not:
@@ -95,6 +100,7 @@ def main() -> int:
     asked.scratch.mkdir(parents=True, exist_ok=True)
     watch = Watch(asked.deadline_s, rank, ranks.world_size, asked.scratch, recorder)
     measurements: list[dict[str, Any]] = []
+    ending.keep_groups()
     if target.function:
         why_not = _initialise(asked, device, ranks, recorder)
         if why_not:
@@ -107,6 +113,7 @@ def main() -> int:
     real_run.leave_record(asked, target, ranks, recorder, measurements, started)
     watch.close()
     _leave_groups()
+    ending.done = True
     return 0
 
 
@@ -166,8 +173,6 @@ def _run_script(
 
 def _meet_where_the_script_initialises(ranks: TorchRanks, recorder: Recorder) -> None:
     """Take the group's store when there is one, and let the recorded time begin then."""
-    import functools
-
     import torch.distributed as dist
 
     original = dist.distributed_c10d.init_process_group
@@ -181,9 +186,14 @@ def _meet_where_the_script_initialises(ranks: TorchRanks, recorder: Recorder) ->
             recorder.restart()
         return result
 
+    _replace(original, init_process_group)
+
+
+def _replace(original: Callable[..., Any], made: Callable[..., Any]) -> None:
+    """Put one function in another's place, wherever it has been imported."""
     for module in list(sys.modules.values()):
-        if vars(module).get("init_process_group") is original:
-            vars(module)["init_process_group"] = init_process_group
+        if vars(module).get(original.__name__) is original:
+            vars(module)[original.__name__] = made
 
 
 def _leave_groups() -> None:
@@ -191,6 +201,40 @@ def _leave_groups() -> None:
 
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+class _Ending:
+    """How a rank's process ends: its groups are left, and stay in memory.
+
+    A group of gloo joins its threads when the last that holds it lets go. If that is DDP's reducer,
+    which doesn't give up Python's lock, and a thread wants the lock for a tensor that it has still
+    to drop, the process never ends; if it is the interpreter's own end, it is aborted.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        self._groups: list[Any] = []
+
+    def keep_groups(self) -> None:
+        """From now on, hold the groups that are destroyed."""
+        import torch.distributed as dist
+
+        original = dist.distributed_c10d.destroy_process_group
+
+        @functools.wraps(original)
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            c10d: Any = dist.distributed_c10d
+            self._groups.extend(c10d._world.pg_map)
+            return original(*args, **kwargs)
+
+        _replace(original, destroy_process_group)
+
+    def end(self) -> None:
+        """End the process here, where all has been done; otherwise as Python does."""
+        if self.done:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
 
 if __name__ == "__main__":

@@ -292,7 +292,10 @@ def test_a_script_may_run_for_its_wall_time_unless_a_deadline_was_set() -> None:
     assert job("generic", "time=2:00:00").deadline_s(script=True) == 7200 - 30
     assert job("generic", "time=2:00:00").deadline_s(script=False) == 300
     assert job("generic", "time=2:00:00", "deadline_s=20").deadline_s(script=True) == 20
-    assert job("generic", "time=00:02:00").deadline_s(script=True) == 300  # Slurm is first
+    assert job("generic", "time=00:02:00").deadline_s(script=True) == 120 - 20
+    assert job("generic", "time=00:02:00").deadline_s(script=False) == 120 - 20
+    assert job("generic", "checkpoint_signal_s=20").deadline_s(script=True) == 600 - 10
+    assert job("generic", "checkpoint_signal_s=0").deadline_s(script=True) == 600 - 30
     assert job("local", "time=2:00:00").deadline_s(script=True) == 60
 
 

@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 Launch = Callable[..., list[str]]
 # Files of jobs/ that run until their wall time of a minute is over, or nearly.
 SLOW_JOBS = {
-    "hangs": ["--set", "ranks_per_node=1", "--set", "checkpoint_signal_s=0"],
+    "hangs": [
+        *("--set", "ranks_per_node=1", "--set", "checkpoint_signal_s=0"),
+        *("--set", "deadline_s=600"),  # Slurm is first
+    ],
     "resumes": [
         *("--nodes", "2", "--set", "ranks_per_node=1"),
         *("--set", "checkpoint_signal_s=20", "--set", "max_requeues=1"),

@@ -78,6 +78,35 @@ if rank == 0:
         print(error)
 """
 
+# What torch meets by bad luck alone: a thread of gloo's isn't done yet when DDP, the last that
+# holds the group, goes.
+LATE = """
+import atexit
+import gc
+import threading
+import time
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(3, 3))
+began = threading.Event()
+
+def slowly(future):  # in gloo's thread, with Python's lock
+    began.set()
+    time.sleep(2.0)
+
+work = dist.all_reduce(torch.ones(1), async_op=True)
+work.get_future().then(slowly)
+began.wait()
+dist.destroy_process_group()
+atexit.register(print, "at exit")
+del model, work
+gc.collect()
+print("no new line", end=" ")
+"""
+
 MANY = """
 import torch
 import torch.distributed as dist
@@ -291,6 +320,22 @@ def test_calls_in_one_block_are_waited_for_together(left: dict[str, Left]) -> No
     assert calls[3][1] == [["wait", [0, 1]]]
     assert calls[4][1][0][:4] == ["collective", "world", 2, "allreduce"]
     assert calls[4][1][0][-1] == 32
+
+
+def test_a_rank_ends_though_ddp_is_the_last_to_hold_a_group_at_work(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    started = alone | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    done = subprocess.run(
+        [*PYTHON, "-m", "ringside.real_torch_rank", "late.py", "--world-size", "1"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **started},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "no new line at exit\n"), done.stderr
+    assert json.loads((tmp_path / "run.json").read_text())["world_size"] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A script as torchrun starts it: the same file runs on gloo."""
 
+import gc
 import os
 
 import torch
@@ -31,4 +32,6 @@ dist.all_gather_object(gathered, rank)
 values = [rank, x.tolist(), got.tolist(), int(y), gradient.tolist(), gathered]
 os.write(1, f"values {values}\n".encode())  # in one piece: three ranks write at once
 dist.barrier()
+del model  # the reducer holds the group: torch may wait for ever if it is the last to let go
+gc.collect()
 dist.destroy_process_group()
