@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import ctypes
 import functools
 import os
 import sys
@@ -234,6 +235,7 @@ class _Ending:
         if self.done:
             sys.stdout.flush()
             sys.stderr.flush()
+            ctypes.CDLL(None).fflush(None)  # what C code printed, such as NCCL
             os._exit(0)
 
 

@@ -82,6 +82,7 @@ if rank == 0:
 # holds the group, goes.
 LATE = """
 import atexit
+import ctypes
 import gc
 import threading
 import time
@@ -101,6 +102,7 @@ work = dist.all_reduce(torch.ones(1), async_op=True)
 work.get_future().then(slowly)
 began.wait()
 dist.destroy_process_group()
+atexit.register(ctypes.CDLL(None).printf, b"from C")
 atexit.register(print, "at exit")
 del model, work
 gc.collect()
@@ -325,7 +327,7 @@ def test_calls_in_one_block_are_waited_for_together(left: dict[str, Left]) -> No
 def test_a_rank_ends_though_ddp_is_the_last_to_hold_a_group_at_work(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
-    started = alone | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    started = alone | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHONUNBUFFERED": ""}
     done = subprocess.run(
         [*PYTHON, "-m", "ringside.real_torch_rank", "late.py", "--world-size", "1"],
         cwd=tmp_path,
@@ -334,7 +336,7 @@ def test_a_rank_ends_though_ddp_is_the_last_to_hold_a_group_at_work(tmp_path: Pa
         text=True,
         timeout=120,
     )
-    assert (done.returncode, done.stdout) == (0, "no new line at exit\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "no new line at exit\nfrom C"), done.stderr
     assert json.loads((tmp_path / "run.json").read_text())["world_size"] == 1
 
 
