@@ -306,8 +306,10 @@ def _differs(
     allowed = 2 * (world_size + 1) * np.finfo(expected.dtype).eps * size.astype("float64")
     with np.errstate(all="ignore"):  # a signaling NaN would warn, and a warning may be an error
         difference = np.abs(value.astype("float64") - expected.astype("float64"))
-    within: npt.NDArray[np.bool_] = difference <= allowed
-    return ~within  # a NaN differs
+    within = (difference <= allowed) & np.isfinite(expected)  # a NaN differs from any number
+    alike = (value == expected) | (np.isnan(value) & np.isnan(expected))
+    wrong: npt.NDArray[np.bool_] = ~(within | alike)
+    return wrong
 
 
 def _kind(value: Any) -> str:

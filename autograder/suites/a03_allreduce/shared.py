@@ -57,7 +57,8 @@ class SharedTests:
         ]
 
     def _sweep(self):
-        return [case for target in self._targets for case in trial.sweep(target, self._options)]
+        each = (trial.everywhere(target, self._options) for target in self._targets)
+        return [case for cases in each for case in cases]
 
     def sums(self, number, world_sizes):
         """The sum is right on every rank, for vectors of all lengths."""

@@ -34,7 +34,7 @@ test_real_mpi = shared.real_mpi(4)
 
 @points(7, "communication")
 def test_recursive_doubling_bytes_per_rank(ranks, rng):
-    for case in (Case(DOUBLING, 4, 64), Case(DOUBLING, 6, 5003), *trial.sweep(DOUBLING)):
+    for case in (Case(DOUBLING, 4, 64), Case(DOUBLING, 6, 5003), *trial.everywhere(DOUBLING)):
         result = trial.seen(ranks, case)
         ranks.record(case, result, {"sent_bytes": oracle.doubling_bytes(case)})
         assert_bytes(result, oracle.doubling_bytes(case), case)
@@ -43,7 +43,7 @@ def test_recursive_doubling_bytes_per_rank(ranks, rng):
 @points(5, "communication")
 def test_recursive_doubling_messages_per_rank(ranks, rng):
     more = [Case(DOUBLING, 16, 16), Case(DOUBLING, 4, 128), Case(DOUBLING, 4, 5003)]
-    for case in (*more, *trial.sweep(DOUBLING)):
+    for case in (*more, *trial.everywhere(DOUBLING)):
         allowed = [sum(oracle.steps_and_fold(case.world_size))] * case.world_size
         assert_messages(trial.seen(ranks, case), allowed, case)
 
@@ -51,7 +51,7 @@ def test_recursive_doubling_messages_per_rank(ranks, rng):
 @points(10, "communication")
 def test_halving_doubling_bytes_per_rank(ranks, rng):
     sizes = ((4, 64), (8, 200), (6, 203), (4, 5003))
-    for case in (*(Case(HALVING, p, n) for p, n in sizes), *trial.sweep(HALVING)):
+    for case in (*(Case(HALVING, p, n) for p, n in sizes), *trial.everywhere(HALVING)):
         result = trial.seen(ranks, case)
         ranks.record(case, result, {"sent_bytes": oracle.halving_bytes(case)})
         assert_bytes(result, oracle.halving_bytes(case), case)
@@ -68,27 +68,27 @@ test_messages_may_arrive_in_any_order = shared.any_order(5)
 
 @points(3, "speed")
 def test_recursive_doubling_time_with_long_vectors(ranks, rng):
-    cases = [Case(DOUBLING, p, 1250) for p in (6, 16)]
+    cases = [Case(DOUBLING, p, 1250) for p in (6, 16, 33)]
     bound_s = partial(oracle.seconds, "recursive_doubling")
     trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
 
 
 @points(4, "speed")
 def test_recursive_doubling_time_with_short_vectors(ranks, rng):
-    cases = [Case(DOUBLING, p, 8) for p in (6, 16)]
+    cases = [Case(DOUBLING, p, 8) for p in (6, 16, 33)]
     bound_s = partial(oracle.seconds, "recursive_doubling")
     trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
 
 
 @points(5, "speed")
 def test_halving_doubling_time_with_long_vectors(ranks, rng):
-    cases = [Case(HALVING, p, 1250 * p) for p in (6, 16)]
+    cases = [Case(HALVING, p, 1250 * p) for p in (6, 16, 33)]
     bound_s = partial(oracle.seconds, "halving_doubling")
     trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
 
 
 @points(3, "speed")
 def test_halving_doubling_time_with_short_vectors(ranks, rng):
-    cases = [Case(HALVING, p, 32) for p in (8, 16)]
+    cases = [Case(HALVING, p, 32) for p in (8, 16, 32)]
     bound_s = partial(oracle.seconds, "halving_doubling")
     trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)

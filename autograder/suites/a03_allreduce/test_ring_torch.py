@@ -93,7 +93,7 @@ def test_real_gloo(gloo, rng):
 
 @points(13, "communication")
 def test_bytes_per_rank(ranks, rng):
-    sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003))
+    sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003), (17, 77))
     cases = [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET)
     for case in cases:
         result = trial.seen(ranks, case)
@@ -106,7 +106,8 @@ def test_bytes_per_rank(ranks, rng):
 @points(9, "communication")
 def test_messages_go_to_neighbours_only(ranks, rng):
     rule = "a rank talks to its two neighbours only"
-    for case in (Case(TARGET, 5, 203), Case(TARGET, 6, 5003), *trial.sweep(TARGET)):
+    sizes = ((5, 203), (6, 5003), (17, 77))
+    for case in [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET):
         assert_peers(trial.seen(ranks, case), neighbours(case.world_size), case, rule)
 
 

@@ -142,7 +142,7 @@ test_real_mpi = shared.real_mpi(4)
 
 @points(6, "communication")
 def test_bytes_per_rank(ranks, rng):
-    for each in (case(4, 64), case(7, 203), case(6, 5003), *trial.sweep(TARGET, CHUNKS)):
+    for each in (case(4, 64), case(7, 203), case(6, 5003), *trial.everywhere(TARGET, CHUNKS)):
         result = trial.seen(ranks, each)
         allowed = [(2 * each.n + 2) * oracle.itemsize(each)] * each.world_size
         ranks.record(each, result, {"sent_bytes": allowed})
@@ -156,7 +156,7 @@ def test_bytes_per_rank(ranks, rng):
 def test_messages_go_along_the_trees(ranks, rng):
     rule = "messages go along the edges of double_tree only"
     more = [case(4, 64, 4), case(7, 203, 2), case(8, 30, 1), case(2, 30, 1), case(6, 5003)]
-    for each in (*more, *trial.sweep(TARGET, CHUNKS)):
+    for each in (*more, *trial.everywhere(TARGET, CHUNKS)):
         p = each.world_size
         neighbours = [set() for _ in range(p)]
         edges = [0] * p

@@ -59,6 +59,12 @@ def sweep(target, options=None, world_sizes=range(2, 9)):
     ]
 
 
+def everywhere(target, options=None):
+    """``sweep``, and as many ranks as nobody tries by hand: whoever is a star there is seen."""
+    many = ((17, 77, "int64"), (36, 90, "float32"))
+    return sweep(target, options) + [Case(target, *each, options or {}) for each in many]
+
+
 def slow(target, options=None):
     """What also runs with sends that wait: of ``sweep`` long vectors and single elements; none."""
     swept = [
@@ -95,6 +101,35 @@ def check_sums(ranks, rng, target, world_sizes, options=None):
         for n in lengths(world_size):
             case = Case(target, world_size, n, options=options or {})
             reduced(ranks, rng, case, values_only=True)
+    for dtype in ("float64", "float32"):
+        check_special(ranks, rng, Case(target, world_sizes[1], 13, dtype, options or {}))
+
+
+def check_special(ranks, rng, case):
+    """NaN, infinities, very large and very small numbers are added like all others."""
+    large, small = (1e300, 1e-200) if case.dtype == "float64" else (1e37, 1e-30)
+    vectors = case.vectors(rng)
+    for place, number in enumerate((np.nan, np.inf, -np.inf, large)):
+        vectors[rng.integers(case.world_size)][place] = number
+    for vector in vectors:
+        vector[4] *= small
+    arguments, expected, scales = summed(case, vectors)
+    result = ranks.call(case.target, case.world_size, arguments, machine=buffered())
+    assert_ran(result, case)
+    for rank, value in enumerate(result.values):
+        what = f"rank {rank}'s result for NaN, infinities, {large} and {small} among others"
+        try:
+            assert_array(value, expected[rank], scales[rank], case, what)
+        except Verdict as verdict:
+            numbers = f"np.array([np.nan, np.inf, -np.inf, {large}, {small}], np.{case.dtype})"
+            given = ", ".join([numbers, *map(str, case.options.values())])
+            raise Verdict(
+                verdict.sentence,
+                reproduce='python -c "import numpy as np, ringside; '
+                f"print(ringside.run('{case.target.replace(':', '.py:')}', {case.world_size}, "
+                f'[({given},)] * {case.world_size}).values)"',
+                detail=verdict.detail,
+            ) from None
 
 
 def check_dtypes(ranks, rng, target, options=None):
