@@ -302,7 +302,7 @@ def test_real_mpi(mpi, ranks, rng):
 
 @points(9, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p in (2, 3, 4, 8):
+    for p in (2, 3, 4, 8, 18):
         for count in (1, 4, 8):
             for dtype in ("float64", "float32"):
                 buckets = some_buckets(SHAPES, count)
@@ -317,7 +317,7 @@ def test_one_all_reduce_a_bucket(ranks, rng):
 @points(8, "communication")
 def test_fusion_agrees_once_and_fuses(ranks, rng):
     n = len(SHAPES)
-    for p in (2, 4, 5):
+    for p in (2, 4, 5, 18):
         cycles = [(threshold, "float64") for threshold in (1, 100, 10**6)] + [(228, "float32")]
         for threshold, dtype in cycles:
             ready = drawn_ready(rng, p, n, 0.9)

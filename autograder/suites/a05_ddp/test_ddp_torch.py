@@ -287,8 +287,9 @@ def test_one_all_reduce_a_bucket(ranks, rng):
         (3, spec_of(tied=[(0, 2)])),
         (4, spec_of(frozen=[1])),
         (2, spec_of(dtype="float32")),
+        (18, spec_of()),
     ):
-        for cap in CAPS:
+        for cap in CAPS if p < 18 else CAPS[:1]:
             case, result, net = trained(ranks, rng, p, spec, cap=cap)
             for rank, nbytes in enumerate(reduced(result, case)):
                 check_buckets(nbytes, net, cap, 2, case, rank)

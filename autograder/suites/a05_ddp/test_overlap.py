@@ -227,7 +227,7 @@ def bucket_nbytes(params, buckets):
 
 @points(10, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p in (2, 3, 4, 8):
+    for p in (2, 3, 4, 8, 18):
         for bucket_bytes in (1, 200, 10**6):
             for dtype in ("float64", "float32"):
                 buckets = cut(WIDTHS, bucket_bytes, dtype)

@@ -257,6 +257,7 @@ def test_one_message_for_each_activation_and_gradient(ranks, rng):
         ("gpipe", 2, 1, False),
         ("one_f_one_b", 4, 1, True),
         ("interleaved", 2, 2, False),
+        ("one_f_one_b", 18, 1, False),
     ):
         case, result, _ = run(ranks, rng, name, p, sizes, v, again, widths=(ends, HIDDEN))
         pieces, counts, nbytes = p * v, [0] * p, [0] * p
@@ -280,7 +281,12 @@ def test_one_message_for_each_activation_and_gradient(ranks, rng):
 
 @points(5, "communication")
 def test_messages_go_to_neighbours_only(ranks, rng):
-    for name, p, v in (("one_f_one_b", 4, 1), ("interleaved", 4, 2), ("interleaved", 1, 2)):
+    for name, p, v in (
+        ("one_f_one_b", 4, 1),
+        ("interleaved", 4, 2),
+        ("interleaved", 1, 2),
+        ("one_f_one_b", 18, 1),
+    ):
         case, result, _ = run(ranks, rng, name, p, LENGTHS[:4], v)
         assert_own_messages(result, case)
         ring = {0: {1, p - 1}, p - 1: {p - 2, 0}} if v > 1 else {0: {1}, p - 1: {p - 2}}

@@ -151,6 +151,7 @@ def test_one_message_for_each_activation_and_gradient(ranks, rng):
         ("one_f_one_b", 4, 1, "float64"),
         ("zero_bubble", 3, 1, "float64"),
         ("interleaved", 2, 2, "float64"),
+        ("one_f_one_b", 18, 1, "float64"),
     ):
         sizes = (60, 20, 40, 100)
         case, result, _ = run(ranks, rng, name, p, sizes, v, widths=(ends, 7), dtype=dtype)
@@ -166,6 +167,7 @@ def test_messages_go_to_neighbours_only(ranks, rng):
         ("interleaved", 4, UNEQUAL[:4], 2),
         ("interleaved", 1, UNEQUAL[:2], 2),
         ("gpipe", 5, UNEQUAL[:3], 1),
+        ("one_f_one_b", 18, UNEQUAL[:2], 1),
     ):
         case, result, _ = run(ranks, rng, name, p, sizes, v)
         assert_own_messages(result, case)
