@@ -23,6 +23,7 @@ from ringside.draw.units import format_count
 from ringside.errors import DeadlineError, DeadlockError, RankError
 from ringside.machine import Machine
 from ringside.replay import replay
+from ringside.ring_bytes import sent_as_ring
 from ringside.trace import Kind
 from ringside.wire import FIRST_INTERNAL_TAG
 
@@ -195,6 +196,29 @@ def contrasted(run: Callable[..., T], there: Mapping[str, Any], case: Case, word
         if "members" in there:
             case = case.among(there["members"], there["world_size"])
         raise case.fail(f"{words} {verdict.sentence}", verdict.detail) from None
+
+
+def on_members(
+    run: Callable[..., Result],
+    members: Sequence[int],
+    world_size: int,
+    case: Case,
+    words: str,
+    comm: str = "comm",
+) -> Result:
+    """``contrasted`` for ``run(members=..., world_size=...)``, where ``comm`` is of these ranks.
+
+    The other ranks of the world stay idle there, and no rank sends more than by ``run()``.
+    """
+    result = contrasted(run, {"members": members, "world_size": world_size}, case, words)
+    assert_strangers_idle(result, members, case, comm)
+    there, here = (max(sent_as_ring(each)) for each in (result, run()))
+    if there > 1.1 * here + 64:
+        raise case.among(members, world_size).fail(
+            f"{words} a rank sent {there:.0f} bytes; where {comm} is the whole world, none "
+            f"sent more than {here:.0f}."
+        )
+    return result
 
 
 def with_waiting_sends(run: Callable[..., T], case: Case) -> T:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import ringside
 from ringside import Machine, checking
 from ringside.checking import (
     Call,
@@ -14,6 +15,7 @@ from ringside.checking import (
     assert_strangers_idle,
     contrasted,
     members_of_world,
+    on_members,
     with_waiting_sends,
 )
 
@@ -124,3 +126,29 @@ def test_a_call_is_named_and_run_where_it_was_made():
     assert there.reproduce == "ringside run trials.py:try --seed 1 -- --n 4"
     stages = dataclasses.replace(Stage("stage:run", 2, 4, about="gpipe"), world_size=3)
     assert str(stages) == "run on 3 stages, gpipe"
+
+
+def test_who_sends_more_in_a_part_of_the_world_is_told_with_both_numbers(tmp_path):
+    target = tmp_path / "talk.py"
+    target.write_text(
+        "from mpi4py import MPI\n"
+        "def talk(comm, whole, part):\n"
+        "    nbytes = whole if comm.size == MPI.COMM_WORLD.size else part\n"
+        "    comm.Sendrecv(bytes(nbytes), dest=(comm.rank + 1) % comm.size,\n"
+        "                  recvbuf=bytearray(nbytes), source=(comm.rank - 1) % comm.size)\n"
+    )
+
+    def check(whole, part):
+        def run(world_size=3, **there):
+            return ringside.run(f"{target}:talk", world_size, (whole, part), **there)
+
+        return on_members(run, [4, 0, 2], 5, CASE, "Wrong on ranks 4, 0, 2. There:")
+
+    assert check(1000, 1100).sent_bytes() == [1100, 0, 1100, 0, 1100]
+    with pytest.raises(
+        Verdict,
+        match="There: a rank sent 1200 bytes; where comm is the whole world, none sent more than "
+        "1000",
+    ) as caught:
+        check(1000, 1200)
+    assert "--ranks 5 --members 4,0,2 " in caught.value.reproduce

@@ -94,7 +94,7 @@ def test_reference_star_gets_full_marks_and_counts_stand_beside_the_bound(tmp_pa
     assert "<svg" in record["timeline_svg"]
     # Tests that look at the same runs have used the same worlds.
     for name in ("test_bytes_per_rank", "test_messages_go_through_rank_0"):
-        assert tests[name]["world_sizes"] == [2, 3, 4, 5, 6, 7, 8, 17, 36]
+        assert tests[name]["world_sizes"] == [2, 3, 4, 5, 6, 7, 8, 12, 17, 36]
     assert tests["test_real_mpi"]["world_sizes"] == [3, 4]
 
 

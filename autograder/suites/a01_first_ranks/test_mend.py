@@ -17,12 +17,14 @@ from ringside.checking import (
 )
 from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
 
-EXCHANGES = ((2, 5), (3, 700), (4, 0), (5, 33), (17, 4))
+EXCHANGES = ((2, 5), (3, 3001), (4, 0), (5, 33), (12, 700), (17, 4))
 LENGTHS = (
     (3, 4), (0, 5, 2), (6, 0, 0, 1), (2, 3, 0, 9, 40), (90, 0, 30, 20, 70, 60, 1, 50),
     tuple(range(18)),
 )  # fmt: skip
-COLLECTS = ((2, 3, 4), (3, 5, 7), (4, 1, 300), (5, 4, 1), (18, 2, 3))
+COLLECTS = (
+    (2, 3, 4), (3, 5, 7), (4, 1, 300), (5, 4, 1), (3, 2, 3001), (12, 3, 2), (18, 2, 3),
+)  # fmt: skip
 NUMBERS, CALLS = 3, 4  # of a collective; in all
 LABEL_BYTES = 64  # of whatever comes with a number
 OF_ONE_RANK = ("allreduce", "bcast", "reduce")  # their bytes are those of one rank

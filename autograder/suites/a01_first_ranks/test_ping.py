@@ -27,7 +27,9 @@ PAIRS = Machine.load("textbook").with_(
     poll_s=1e-10,
 )
 # world size, partner, elements or bytes, repetitions
-SHAPES = ((2, 1, 33, 1), (3, 1, 8, 4), (3, 2, 0, 2), (5, 3, 1000, 3))
+SHAPES = (
+    (2, 1, 33, 1), (3, 1, 8, 4), (3, 2, 0, 2), (5, 3, 1000, 3), (12, 11, 5, 2), (18, 7, 3000, 1),
+)  # fmt: skip
 BUSY = {int(kind) for kind in (Kind.ISEND, Kind.IRECV, Kind.WAIT, Kind.COLLECTIVE)}
 
 

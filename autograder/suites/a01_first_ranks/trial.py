@@ -19,6 +19,7 @@ from ringside.checking import (
     Verdict,
     assert_ran,
     buffered,
+    on_members,
     one_line,
     rendezvous,
 )
@@ -130,21 +131,13 @@ def check_members(ranks: Any, rng: np.random.Generator, asked: Sequence[Asked]) 
         members = [int(rank) + 1 for rank in rng.permutation(size)]
         if members == sorted(members):
             members.reverse()
-        among = each.case.among(members, size + 2)
-        try:
-            result = run(ranks, each, members=members, world_size=size + 2)
-        except Verdict as verdict:
-            if verdict.sentence.startswith("not run"):
-                raise
-            run(ranks, each)  # wrong on any communicator: that is another test's matter
-            raise among.fail(
-                f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. "
-                f"There: {verdict.sentence}",
-                verdict.detail,
-            ) from None
-        for stranger in sorted(set(range(size + 2)) - set(members)):
-            if result.peers(stranger):
-                raise among.fail(f"rank {stranger} of the world, outside comm, got messages.")
+        on_members(
+            partial(run, ranks, each),
+            members,
+            size + 2,
+            each.case,
+            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
+        )
 
     of_each(*(partial(check, each) for each in asked))
 

@@ -188,7 +188,7 @@ def test_messages_go_to_neighbours_only(ranks, rng):
 def test_given_communicator_is_used(ranks, rng):
     trial.check_given_communicator(ranks, rng, trial.of_each_dtype(TARGET))
     for target in (SCATTER, GATHER):
-        cases = [Case(target, 3, 11), Case(target, 4, 8)]
+        cases = [Case(target, 3, 11), Case(target, 4, 203), Case(target, 4, 8)]
         trial.check_given_communicator(ranks, rng, cases, half)
 
 

@@ -25,12 +25,11 @@ from ringside.checking import (
     assert_own_messages,
     assert_ran,
     assert_requests_complete,
-    assert_strangers_idle,
     assert_sum,
     buffered,
-    contrasted,
     magnitude,
     members_of_world,
+    on_members,
     rendezvous,
     total,
     with_waiting_sends,
@@ -60,8 +59,8 @@ def sweep(target, options=None, world_sizes=range(2, 9)):
 
 
 def everywhere(target, options=None):
-    """``sweep``, and as many ranks as nobody tries by hand: whoever is a star there is seen."""
-    many = ((17, 77, "int64"), (36, 90, "float32"))
+    """``sweep``, and ranks or elements as many as nobody tries by hand: a star there is seen."""
+    many = ((12, 70_001, "float32"), (17, 77, "int64"), (36, 90, "float32"))
     return sweep(target, options) + [Case(target, *each, options or {}) for each in many]
 
 
@@ -83,8 +82,8 @@ def assorted(target, world_sizes, lengths, options=None):
 
 
 def of_each_dtype(target, options=None):
-    """Three cases of one dtype each: short, uneven and long."""
-    sizes = ((3, 10, "float64"), (4, 2, "int64"), (5, LARGE, "float32"))
+    """Cases of every dtype: short, uneven and long."""
+    sizes = ((3, 10, "float64"), (4, 2, "int64"), (4, 203, "int64"), (5, LARGE, "float32"))
     return [Case(target, *each, options or {}) for each in sizes]
 
 
@@ -263,13 +262,13 @@ def check_given_communicator(ranks, rng, cases: Iterable[Case], run: Callable = 
         # The last one has all ranks of the world, in another order.
         strangers = 0 if case is cases[-1] else 2
         members, world_size = members_of_world(rng, case.world_size, strangers)
-        result = contrasted(
+        on_members(
             functools.partial(run, ranks, rng, case),
-            {"members": members, "world_size": world_size},
+            members,
+            world_size,
             case,
             f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
         )
-        assert_strangers_idle(result, members, case)
 
 
 def check_point_to_point(ranks, rng, cases: Iterable[Case]):

@@ -96,7 +96,9 @@ def test_one_synchronisation_a_step(ranks, rng):
         step(rng, [(1, 1), (2,), (1, 1, 1)], [(1,), (3, 1), (2,)], widths=(20, 30, 10)),
         step(rng, [(1, 2)] * 5, widths=(30, 40, 5), dtype="float32"),
         step(rng, [(1,) * 6] * 8, widths=(16, 25, 6)),
+        step(rng, [(1, 2), (3,)] * 6, widths=(16, 25, 6)),
         step(rng, [(1, 2), (3,)] * 9, widths=(16, 25, 6)),
+        step(rng, [(1, 2), (3,), (2, 2)], widths=(250, 240, 10)),
         step(rng, [(9, 9)] * 4, widths=trial.DEEP, dtype="float32"),
     ]
     trial.check_bytes(ranks, asked)

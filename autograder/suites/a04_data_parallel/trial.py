@@ -23,9 +23,8 @@ from ringside.checking import (
     assert_makespan,
     assert_ran,
     assert_requests_complete,
-    assert_strangers_idle,
     buffered,
-    contrasted,
+    on_members,
     rendezvous,
     with_waiting_sends,
 )
@@ -320,13 +319,13 @@ def check_given_communicator(
         size = each.case.world_size
         world_size = size + 1 + number % 2
         members = list(range(world_size))[: -size - 1 : -1]  # the last ranks first
-        result = contrasted(
+        on_members(
             functools.partial(run, ranks, each),
-            {"members": members, "world_size": world_size},
+            members,
+            world_size,
             each.case,
             f"right on all ranks, wrong on a communicator or group of ranks {members}. There:",
         )
-        assert_strangers_idle(result, members, each.case)
 
 
 def check_rendezvous(ranks: Any, asked: Iterable[Training], run: Callable = trained) -> None:

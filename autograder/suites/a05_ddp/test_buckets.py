@@ -12,13 +12,13 @@ from ringside.checking import (
     Verdict,
     assert_makespan,
     assert_ran,
-    members_of_world,
     rendezvous,
 )
 from solutions.a05_ddp.cases import average_call, drawn, fusion_call, ring_s
 
 ASSIGN = "buckets:assign_buckets"
 SHAPES = [(3, 4), (4,), (4, 5), (5,), (), (0, 3), (2, 3, 2), (1,)]
+WIDE = [*SHAPES[:7], (300, 210)]
 
 
 def points(number, kind):
@@ -302,13 +302,13 @@ def test_real_mpi(mpi, ranks, rng):
 
 @points(9, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p in (2, 3, 4, 8, 18):
+    for p, shapes in (*((p, SHAPES) for p in (2, 3, 4, 5, 8, 12, 18)), (3, WIDE)):
         for count in (1, 4, 8):
             for dtype in ("float64", "float32"):
-                buckets = some_buckets(SHAPES, count)
-                case, result = averaged(ranks, rng, p, SHAPES, buckets, dtype)
+                buckets = some_buckets(shapes, count)
+                case, result = averaged(ranks, rng, p, shapes, buckets, dtype)
                 unit = np.dtype(dtype).itemsize
-                elements = [sum(int(np.prod(SHAPES[i])) for i in each) for each in buckets]
+                elements = [sum(int(np.prod(shapes[i])) for i in each) for each in buckets]
                 nbytes = [unit * each for each in elements]
                 ranks.record(case, result, {"all_reduce_bytes": nbytes})
                 trial.check_all_reduces(result, nbytes, case)
@@ -317,13 +317,13 @@ def test_one_all_reduce_a_bucket(ranks, rng):
 @points(8, "communication")
 def test_fusion_agrees_once_and_fuses(ranks, rng):
     n = len(SHAPES)
-    for p in (2, 4, 5, 18):
+    for p, shapes in (*((p, SHAPES) for p in (2, 4, 5, 12, 18)), (3, WIDE)):
         cycles = [(threshold, "float64") for threshold in (1, 100, 10**6)] + [(228, "float32")]
         for threshold, dtype in cycles:
             ready = drawn_ready(rng, p, n, 0.9)
-            case, result, agreed = fused(ranks, rng, p, SHAPES, ready, threshold, dtype)
+            case, result, agreed = fused(ranks, rng, p, shapes, ready, threshold, dtype)
             unit = np.dtype(dtype).itemsize
-            sizes = [unit * int(np.prod(SHAPES[index])) for index in agreed[::-1]]
+            sizes = [unit * int(np.prod(shapes[index])) for index in agreed[::-1]]
             buckets = oracle.assign(sizes, threshold)
             nbytes = [sum(sizes[place] for place in bucket) for bucket in buckets]
             trial.check_all_reduces(result, nbytes, case, free=(8 * n,))
@@ -335,14 +335,11 @@ def test_fusion_agrees_once_and_fuses(ranks, rng):
 def test_given_communicator_is_used(ranks, rng):
     ready = drawn_ready(rng, 3, len(SHAPES))
     buckets = some_buckets(SHAPES, 2)
-    members, world_size = members_of_world(rng, 3)
-
     for call in (
         functools.partial(averaged, ranks, rng, 3, SHAPES, buckets),
         functools.partial(fused, ranks, rng, 3, SHAPES, ready, 100),
     ):
-        case, *_ = call()
-        trial.elsewhere(call, members, world_size, case)
+        trial.check_given_communicator(rng, call)
 
 
 @points(6, "safety")

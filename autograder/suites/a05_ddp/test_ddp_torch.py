@@ -10,7 +10,6 @@ from ringside.checking import (
     Verdict,
     assert_makespan,
     assert_ran,
-    members_of_world,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -287,9 +286,11 @@ def test_one_all_reduce_a_bucket(ranks, rng):
         (3, spec_of(tied=[(0, 2)])),
         (4, spec_of(frozen=[1])),
         (2, spec_of(dtype="float32")),
+        (5, spec_of()),
+        (12, spec_of()),
         (18, spec_of()),
     ):
-        for cap in CAPS if p < 18 else CAPS[:1]:
+        for cap in CAPS if p < 12 else CAPS[:1]:
             case, result, net = trained(ranks, rng, p, spec, cap=cap)
             for rank, nbytes in enumerate(reduced(result, case)):
                 check_buckets(nbytes, net, cap, 2, case, rank)
@@ -317,16 +318,13 @@ def test_nothing_is_sent_in_no_sync(ranks, rng):
 
 @points(4, "communication")
 def test_given_group_is_used(ranks, rng):
-    members, world_size = members_of_world(rng, 3)
-
     def call(**where):
         case, result, net = trained(ranks, rng, 3, spec_of(3, buffers=True), **where)
         for rank, nbytes in enumerate(reduced(result, case, where.get("members"))):
             check_buckets(nbytes, net, 400, 2, case, rank)
-        return case
+        return case, result
 
-    case = call()
-    trial.elsewhere(call, members, world_size, case)
+    trial.check_given_communicator(rng, call)
 
 
 # -- schedule, safety, memory, speed ---------------------------------------------------------------

@@ -15,7 +15,6 @@ from ringside.checking import (
     assert_array,
     assert_makespan,
     assert_ran,
-    members_of_world,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -227,11 +226,13 @@ def bucket_nbytes(params, buckets):
 
 @points(10, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p in (2, 3, 4, 8, 18):
+    for p, widths in (
+        *((p, WIDTHS) for p in (2, 3, 4, 5, 8, 12, 18)), (3, (200, 300, 40)),
+    ):  # fmt: skip
         for bucket_bytes in (1, 200, 10**6):
             for dtype in ("float64", "float32"):
-                buckets = cut(WIDTHS, bucket_bytes, dtype)
-                case, result, params, _ = stepped(ranks, rng, p, buckets=buckets, dtype=dtype)
+                buckets = cut(widths, bucket_bytes, dtype)
+                case, result, params, _ = stepped(ranks, rng, p, widths, buckets, dtype)
                 nbytes = bucket_nbytes(params, buckets)
                 ranks.record(case, result, {"all_reduce_bytes": nbytes})
                 trial.check_all_reduces(result, nbytes, case)
@@ -239,11 +240,7 @@ def test_one_all_reduce_a_bucket(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    members, world_size = members_of_world(rng, 3)
-
-    call = functools.partial(stepped, ranks, rng, 3)
-    case, *_ = call()
-    trial.elsewhere(call, members, world_size, case)
+    trial.check_given_communicator(rng, functools.partial(stepped, ranks, rng, 3))
 
 
 def check_launches(result, case, widths, buckets):

@@ -11,7 +11,8 @@ from ringside.checking import (
     Verdict,
     assert_array,
     assert_requests_complete,
-    contrasted,
+    members_of_world,
+    on_members,
     one_line,
 )
 from ringside.formulas import evaluated
@@ -116,11 +117,14 @@ def check_requests(result, case):
     assert_requests_complete(result, case, [Kind.COLLECTIVE])
 
 
-def elsewhere(call, members, world_size, case):
-    """``call`` on these members of a world, or a verdict that says where it went wrong."""
-    return contrasted(
-        call,
-        {"members": members, "world_size": world_size},
+def check_given_communicator(rng, call):
+    """``call``, which gives case, result and more, is right on three members of a world."""
+    members, world_size = members_of_world(rng, 3)
+    case, *_ = call()
+    on_members(
+        lambda **where: call(**where)[1],
+        members,
+        world_size,
         case,
         f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
     )

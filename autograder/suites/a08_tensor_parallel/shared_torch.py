@@ -12,10 +12,9 @@ from ringside.checking import (
     Verdict,
     assert_ran,
     assert_requests_complete,
-    assert_strangers_idle,
     buffered,
-    contrasted,
     members_of_world,
+    on_members,
     rendezvous,
 )
 from ringside.ring_bytes import received_as_ring, sent_as_ring
@@ -104,13 +103,14 @@ def check_group(rng, call, run):
         return run(members, world_size)
 
     members, world_size = members_of_world(rng, call.world_size)
-    result = contrasted(
+    on_members(
         on,
-        {"members": members, "world_size": world_size},
+        members,
+        world_size,
         call,
         f"right on the whole world, wrong on a group of its ranks {members}. There:",
+        "the group",
     )
-    assert_strangers_idle(result, members, call, "the group")
 
 
 def check_any_order(run, call):

@@ -96,7 +96,10 @@ def test_bytes_of_two_all_reduces(ranks, rng):
         (4, 8, (8, 16, 8, 4)),
         (8, 4, (8, 16, 8, 8)),
         (3, 5, (7, 9, 8, 6)),
+        (5, 5, (7, 15, 8, 6)),
+        (12, 6, (8, 24, 8, 6)),
         (18, 6, (8, 36, 4, 6)),
+        (3, 4, (240, 90, 8, 6)),
     ]
     trial.check_bytes(ranks, cases(rng, sizes) + cases(rng, sizes[:1], "float32"), allowed)
 

@@ -116,6 +116,7 @@ def allowed(asked):
 @points(24, "communication")
 def test_bytes_of_three_numbers_a_row(ranks, rng):
     sizes = [(2, 40, 60), (4, 64, 100), (8, 96, 200), (3, 60, 50), (18, 96, 400)]
+    sizes += [(5, 60, 120), (12, 96, 300), (3, 300, 600)]
     trial.check_bytes(ranks, cases(rng, sizes) + cases(rng, sizes[:1], "float32"), allowed)
 
 

@@ -101,7 +101,7 @@ def allowed(asked):
 # Weights, and the other side of the layer, are large beside the rows that may travel.
 COLUMN_SIZES = [
     (2, 40, (24, 600)), (4, 24, (16, 400)), (8, 16, (16, 640)), (3, 10, (7, 300)),
-    (18, 20, (8, 700)),
+    (5, 20, (8, 250)), (12, 20, (8, 500)), (18, 20, (8, 700)), (3, 30, (200, 900)),
 ]  # fmt: skip
 ROW_SIZES = [(p, n, widths[::-1]) for p, n, widths in COLUMN_SIZES]
 

@@ -193,6 +193,7 @@ def test_real_gloo(gloo, rng):
 def test_bytes_of_a_pair(ranks):
     for p, rows, widths, more in (
         (2, 5, WIDE, {}), (3, 4, WIDE, {}), (4, 8, WIDE, {}), (8, 3, WIDE, {}), (18, 4, WIDE, {}),
+        (5, 4, WIDE, {}), (12, 3, WIDE, {}), (3, 4, (240, 900, 24), {}),
         (3, 4, WIDE, {"dtype": "float32"}),
         (4, 8, WIDE, {"needs": "none", "about": "no gradients"}),
         (2, 3, SMALL, {"steps": 3, "about": "3 steps"}),

@@ -94,7 +94,7 @@ def allowed(asked):
 def test_bytes_of_two_all_reduces(ranks, rng):
     # Weights and hidden units are large beside the rows that may travel.
     sizes = [(2, 40, (24, 480)), (4, 32, (16, 400)), (8, 48, (16, 640)), (3, 60, (7, 300))]
-    sizes.append((18, 54, (8, 900)))
+    sizes += [(5, 50, (8, 400)), (12, 48, (8, 720)), (18, 54, (8, 900)), (3, 30, (100, 1600))]
     asked = cases(rng, sizes) + cases(rng, sizes[:1], "float32")
     trial.check_bytes(ranks, asked, allowed)
 

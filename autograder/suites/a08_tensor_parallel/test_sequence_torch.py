@@ -192,7 +192,7 @@ def test_bytes_of_the_operators(ranks, rng):
 def test_bytes_of_a_block(ranks):
     for p, positions, dtype in (
         (2, 16, "float64"), (4, 16, "float64"), (8, 16, "float64"), (3, 12, "float32"),
-        (24, 48, "float64"),
+        (24, 48, "float64"), (6, 24, "float64"), (12, 24, "float64"),
     ):  # fmt: skip
         size = np.dtype(dtype).itemsize
         once = (p - 1) * (positions // p) * WIDE[0] * size

@@ -14,8 +14,8 @@ from ringside.checking import (
     assert_peers,
     assert_ran,
     assert_requests_complete,
-    contrasted,
     members_of_world,
+    on_members,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -257,6 +257,8 @@ def test_one_message_for_each_activation_and_gradient(ranks, rng):
         ("gpipe", 2, 1, False),
         ("one_f_one_b", 4, 1, True),
         ("interleaved", 2, 2, False),
+        ("one_f_one_b", 5, 1, False),
+        ("one_f_one_b", 12, 1, False),
         ("one_f_one_b", 18, 1, False),
     ):
         case, result, _ = run(ranks, rng, name, p, sizes, v, again, widths=(ends, HIDDEN))
@@ -299,11 +301,13 @@ def test_given_group_is_used(ranks, rng):
     members, world_size = members_of_world(rng, 3)
     step = functools.partial(run, ranks, rng, "one_f_one_b", 3, LENGTHS[:4])
     case, *_ = step()
-    contrasted(
-        step,
-        {"members": members, "world_size": world_size},
+    on_members(
+        lambda **where: step(**where)[1],
+        members,
+        world_size,
         case,
         f"right on the world, wrong on a group of its ranks {members}. There:",
+        "the group",
     )
 
 

@@ -13,9 +13,9 @@ from ringside.checking import (
     assert_own_messages,
     assert_peers,
     assert_requests_complete,
-    contrasted,
     long_wire,
     members_of_world,
+    on_members,
     rendezvous,
 )
 from solutions.a09_pipeline import replayed
@@ -151,6 +151,8 @@ def test_one_message_for_each_activation_and_gradient(ranks, rng):
         ("one_f_one_b", 4, 1, "float64"),
         ("zero_bubble", 3, 1, "float64"),
         ("interleaved", 2, 2, "float64"),
+        ("one_f_one_b", 5, 1, "float64"),
+        ("one_f_one_b", 12, 1, "float64"),
         ("one_f_one_b", 18, 1, "float64"),
     ):
         sizes = (60, 20, 40, 100)
@@ -185,9 +187,10 @@ def test_given_communicator_is_used(ranks, rng):
     members, world_size = members_of_world(rng, 3)
     step = functools.partial(run, ranks, rng, "one_f_one_b", 3, UNEQUAL[:4])
     case, *_ = step()
-    contrasted(
-        step,
-        {"members": members, "world_size": world_size},
+    on_members(
+        lambda **where: step(**where)[1],
+        members,
+        world_size,
         case,
         f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
     )
