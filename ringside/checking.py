@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 EAGER_BYTES = 65536
 LATENCY_SEEDS = (1, 2, 3)
+IN_A_PART = "right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:"
 
 
 class Verdict(AssertionError):
@@ -203,13 +204,17 @@ def on_members(
     members: Sequence[int],
     world_size: int,
     case: Case,
-    words: str,
+    words: str = IN_A_PART,
     comm: str = "comm",
 ) -> Result:
     """``contrasted`` for ``run(members=..., world_size=...)``, where ``comm`` is of these ranks.
 
     The other ranks of the world stay idle there, and no rank sends more than by ``run()``.
+
+    Args:
+        words: as in ``contrasted``, with ``{members}`` in their place.
     """
+    words = words.format(members=members)
     result = contrasted(run, {"members": members, "world_size": world_size}, case, words)
     assert_strangers_idle(result, members, case, comm)
     there, here = (max(sent_as_ring(each)) for each in (result, run()))
@@ -219,6 +224,23 @@ def on_members(
             f"sent more than {here:.0f}."
         )
     return result
+
+
+def on_three_members(
+    rng: np.random.Generator,
+    call: Callable[..., tuple[Any, ...]],
+    words: str = IN_A_PART,
+    comm: str = "comm",
+) -> None:
+    """``on_members`` for ``call(...)`` on three ranks, which gives case, result and more."""
+    members, world_size = members_of_world(rng, 3)
+    here = call()
+
+    def run(**there: Any) -> Result:
+        result: Result = (call(**there) if there else here)[1]
+        return result
+
+    on_members(run, members, world_size, here[0], words, comm)
 
 
 def with_waiting_sends(run: Callable[..., T], case: Case) -> T:

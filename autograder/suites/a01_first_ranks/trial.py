@@ -19,6 +19,7 @@ from ringside.checking import (
     Verdict,
     assert_ran,
     buffered,
+    members_of_world,
     on_members,
     one_line,
     rendezvous,
@@ -127,17 +128,8 @@ def check_members(ranks: Any, rng: np.random.Generator, asked: Sequence[Asked]) 
     """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
 
     def check(each: Asked) -> None:
-        size = each.case.world_size
-        members = [int(rank) + 1 for rank in rng.permutation(size)]
-        if members == sorted(members):
-            members.reverse()
-        on_members(
-            partial(run, ranks, each),
-            members,
-            size + 2,
-            each.case,
-            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
-        )
+        members, world_size = members_of_world(rng, each.case.world_size)
+        on_members(partial(run, ranks, each), members, world_size, each.case)
 
     of_each(*(partial(check, each) for each in asked))
 

@@ -262,13 +262,7 @@ def check_given_communicator(ranks, rng, cases: Iterable[Case], run: Callable = 
         # The last one has all ranks of the world, in another order.
         strangers = 0 if case is cases[-1] else 2
         members, world_size = members_of_world(rng, case.world_size, strangers)
-        on_members(
-            functools.partial(run, ranks, rng, case),
-            members,
-            world_size,
-            case,
-            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
-        )
+        on_members(functools.partial(run, ranks, rng, case), members, world_size, case)
 
 
 def check_point_to_point(ranks, rng, cases: Iterable[Case]):

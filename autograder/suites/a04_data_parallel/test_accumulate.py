@@ -98,7 +98,7 @@ def test_one_synchronisation_a_step(ranks, rng):
         step(rng, [(1,) * 6] * 8, widths=(16, 25, 6)),
         step(rng, [(1, 2), (3,)] * 6, widths=(16, 25, 6)),
         step(rng, [(1, 2), (3,)] * 9, widths=(16, 25, 6)),
-        step(rng, [(1, 2), (3,), (2, 2)], widths=(250, 240, 10)),
+        step(rng, [(1, 2), (3,), (2, 2)], widths=trial.WIDE),
         step(rng, [(9, 9)] * 4, widths=trial.DEEP, dtype="float32"),
     ]
     trial.check_bytes(ranks, asked)

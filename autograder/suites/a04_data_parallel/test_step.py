@@ -176,7 +176,7 @@ def test_bytes_per_rank(ranks, rng):
         step(rng, [1] * 8, widths=(20, 30, 10)),
         step(rng, [1, 2, 0] * 4, widths=(16, 25, 6)),
         step(rng, [1, 2, 0] * 6, widths=(16, 25, 6)),
-        step(rng, [5, 2, 3], widths=(250, 240, 10)),
+        step(rng, [5, 2, 3], widths=trial.WIDE),
         step(rng, [40, 60, 5], widths=trial.DEEP, dtype="float32"),
         step(rng, [9, 2], widths=(30, 40, 5), dtype="float32"),
         *(step(rng, list(range(p)), widths=(16, 25, 6)) for p in (2, 5, 6, 7)),
@@ -187,7 +187,7 @@ def test_bytes_per_rank(ranks, rng):
 @points(3, "communication")
 def test_bytes_of_the_broadcast(ranks, rng):
     for world_size in (2, 3, 4, 7, 8, 12, 18):
-        asked = start(rng, world_size, widths=(250, 240, 10) if world_size == 4 else (20, 30, 10))
+        asked = start(rng, world_size, widths=trial.WIDE if world_size == 4 else (20, 30, 10))
         result, case = broadcast(ranks, asked), asked.case
         nbytes = sum(p.nbytes for p in asked.params[0])
         allowed = [0] + [nbytes] * (world_size - 1)

@@ -221,7 +221,7 @@ def test_bytes_per_rank(ranks, rng):
         *(step(rng, list(range(p)), widths=(16, 25, 6)) for p in (2, 5, 8)),
         step(rng, [1, 2, 0] * 4, widths=(16, 25, 6)),
         step(rng, [1, 2, 0] * 6, widths=(16, 25, 6)),
-        step(rng, [5, 2, 3], widths=(250, 240, 10)),
+        step(rng, [5, 2, 3], widths=trial.WIDE),
     ]
     trial.check_bytes(ranks, asked)
 
@@ -229,7 +229,7 @@ def test_bytes_per_rank(ranks, rng):
 @points(3, "communication")
 def test_bytes_of_the_broadcast(ranks, rng):
     for world_size in (2, 3, 5, 8, 12, 18):
-        asked = start(rng, world_size, widths=(250, 240, 10) if world_size == 3 else (20, 30, 10))
+        asked = start(rng, world_size, widths=trial.WIDE if world_size == 3 else (20, 30, 10))
         result, case = broadcast(ranks, asked), asked.case
         nbytes = sum(p.nbytes for p in asked.params[0])
         # Counted as a ring, the library's broadcast comes by the source once more.

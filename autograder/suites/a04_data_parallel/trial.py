@@ -39,7 +39,7 @@ from solutions.a04_data_parallel.model import init_params, num_flops
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 MOST_MESSAGES = 60_000  # in one replay
-SMALL, DEEP, FLAT = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3)
+SMALL, DEEP, FLAT, WIDE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (250, 240, 10)
 
 # What a rank has in one step: a number of samples, or the sizes of its microbatches.
 Share = int | Sequence[int]
@@ -324,7 +324,7 @@ def check_given_communicator(
             members,
             world_size,
             each.case,
-            f"right on all ranks, wrong on a communicator or group of ranks {members}. There:",
+            "right on all ranks, wrong on a communicator or group of ranks {members}. There:",
         )
 
 

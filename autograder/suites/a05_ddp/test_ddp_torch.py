@@ -10,6 +10,7 @@ from ringside.checking import (
     Verdict,
     assert_makespan,
     assert_ran,
+    on_three_members,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -324,7 +325,7 @@ def test_given_group_is_used(ranks, rng):
             check_buckets(nbytes, net, 400, 2, case, rank)
         return case, result
 
-    trial.check_given_communicator(rng, call)
+    on_three_members(rng, call)
 
 
 # -- schedule, safety, memory, speed ---------------------------------------------------------------

@@ -11,8 +11,6 @@ from ringside.checking import (
     Verdict,
     assert_array,
     assert_requests_complete,
-    members_of_world,
-    on_members,
     one_line,
 )
 from ringside.formulas import evaluated
@@ -115,16 +113,3 @@ def check_all_reduces(result, wanted: Sequence[int], case, members=None, free=()
 def check_requests(result, case):
     """Every all-reduce that was started was waited for, or tested until it was done."""
     assert_requests_complete(result, case, [Kind.COLLECTIVE])
-
-
-def check_given_communicator(rng, call):
-    """``call``, which gives case, result and more, is right on three members of a world."""
-    members, world_size = members_of_world(rng, 3)
-    case, *_ = call()
-    on_members(
-        lambda **where: call(**where)[1],
-        members,
-        world_size,
-        case,
-        f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
-    )

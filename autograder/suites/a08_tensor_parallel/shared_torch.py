@@ -108,7 +108,7 @@ def check_group(rng, call, run):
         members,
         world_size,
         call,
-        f"right on the whole world, wrong on a group of its ranks {members}. There:",
+        "right on the whole world, wrong on a group of its ranks {members}. There:",
         "the group",
     )
 

@@ -266,13 +266,7 @@ def check_given_communicator(ranks: Any, asked: Iterable[Asked]) -> None:
         size = each.case.world_size
         world_size = size + 1 + number % 2
         members = list(range(world_size))[: -size - 1 : -1]  # the last ranks first
-        on_members(
-            functools.partial(run, ranks, each),
-            members,
-            world_size,
-            each.case,
-            f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
-        )
+        on_members(functools.partial(run, ranks, each), members, world_size, each.case)
 
 
 def check_safety(ranks: Any, asked: Iterable[Asked]) -> None:

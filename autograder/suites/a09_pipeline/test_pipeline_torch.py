@@ -14,8 +14,7 @@ from ringside.checking import (
     assert_peers,
     assert_ran,
     assert_requests_complete,
-    members_of_world,
-    on_members,
+    on_three_members,
     rendezvous,
 )
 from ringside.trace import Kind
@@ -298,17 +297,9 @@ def test_messages_go_to_neighbours_only(ranks, rng):
 
 @points(5, "communication")
 def test_given_group_is_used(ranks, rng):
-    members, world_size = members_of_world(rng, 3)
     step = functools.partial(run, ranks, rng, "one_f_one_b", 3, LENGTHS[:4])
-    case, *_ = step()
-    on_members(
-        lambda **where: step(**where)[1],
-        members,
-        world_size,
-        case,
-        f"right on the world, wrong on a group of its ranks {members}. There:",
-        "the group",
-    )
+    words = "right on the world, wrong on a group of its ranks {members}. There:"
+    on_three_members(rng, step, words, "the group")
 
 
 # -- schedule, memory, safety, speed ---------------------------------------------------------------

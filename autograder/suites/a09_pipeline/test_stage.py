@@ -14,8 +14,7 @@ from ringside.checking import (
     assert_peers,
     assert_requests_complete,
     long_wire,
-    members_of_world,
-    on_members,
+    on_three_members,
     rendezvous,
 )
 from solutions.a09_pipeline import replayed
@@ -184,16 +183,8 @@ def test_messages_go_to_neighbours_only(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    members, world_size = members_of_world(rng, 3)
     step = functools.partial(run, ranks, rng, "one_f_one_b", 3, UNEQUAL[:4])
-    case, *_ = step()
-    on_members(
-        lambda **where: step(**where)[1],
-        members,
-        world_size,
-        case,
-        f"right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:",
-    )
+    on_three_members(rng, step)
 
 
 @points(8, "schedule")
