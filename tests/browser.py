@@ -23,7 +23,7 @@ from typing import Any
 import websocket
 
 CHROMIUM = shutil.which("chromium")
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0  # only ends what hangs: a loaded machine is slow
 KEYS = {"Enter": 13, "Escape": 27, "Backspace": 8, "Tab": 9}
 # Where the middle of an element is, if a click there reaches it; else null. What comes into sight
 # by scrolling may change its size, so the place is asked for twice.
@@ -164,11 +164,11 @@ class Browser:
     def _mouse(self, kind: str, x: float, y: float, **which: Any) -> None:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **which)
 
-    def sees(self, css: str, text: str, *, patience_s: float = PATIENCE_S) -> str:
+    def sees(self, css: str, text: str) -> str:
         """Wait until an element shows `text`, and return all that it shows."""
         shown = f"[...document.querySelectorAll({json.dumps(css)})].map(one => one.innerText)"
         found = f"{shown}.find(words => words.includes({json.dumps(text)}))"
-        return str(self.wait(found, patience_s=patience_s))
+        return str(self.wait(found))
 
     def rests(self, *, for_ms: int = 1500) -> None:
         """Wait until nothing on the page has changed for so long."""
@@ -198,9 +198,9 @@ class Browser:
         assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
-    def wait(self, expression: str, *, patience_s: float = PATIENCE_S) -> Any:
+    def wait(self, expression: str) -> Any:
         """Ask until the answer is true (an element of the page isn't: `!!element` is)."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + PATIENCE_S
         while not (value := self.ask(expression)):
             assert time.monotonic() < deadline, f"still not so: {expression}"
             time.sleep(0.05)

@@ -24,6 +24,7 @@ import psutil
 
 from autograder.course import Course
 
+from ..browser import PATIENCE_S
 from .conftest import KIT
 
 STUDENT = "ada"
@@ -69,7 +70,7 @@ class JupyterCourse:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert answer.returncode == 0, answer.stdout
@@ -145,7 +146,7 @@ def _write(path: Path, text: str) -> None:
 def _address(process: subprocess.Popen[bytes], runtime: Path, log: Path) -> str:
     """The server's address, with a %s for the path and its token at the end."""
     told = runtime / f"jpserver-{process.pid}.json"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while "running at" not in log.read_text() or not told.is_file():
         assert process.poll() is None and time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)

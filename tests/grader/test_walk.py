@@ -76,7 +76,7 @@ class Walk:
     def run(self, cell: str, *, shows: str) -> str:
         """Press Shift-Enter in the cell where the cursor is; gives its output."""
         self.browser.press("Enter", shift=True)
-        return self.browser.sees(f"{cell} .jp-Cell-outputWrapper", shows, patience_s=120)
+        return self.browser.sees(f"{cell} .jp-Cell-outputWrapper", shows)
 
     def write_solution(self, module: str, parts: list[str]) -> None:
         """Write a module's cell anew, with `parts` where it raised NotImplementedError."""
@@ -178,7 +178,7 @@ def solved(walk: Walk, fetched: dict[str, str]) -> dict[str, str]:
 def validated(walk: Walk, solved: dict[str, str]) -> str:
     page = walk.browser
     page.click(".jp-NotebookPanel-toolbar jp-button", "Validate")
-    told = page.sees(".jp-Dialog", "Validation Results", patience_s=300)
+    told = page.sees(".jp-Dialog", "Validation Results")
     walk.picture("validated")
     page.click(".jp-Dialog button", "Ok")
     assert page.errors == []
