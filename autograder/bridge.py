@@ -2,7 +2,8 @@
 
 nbgrader's own commands call, by ``nbgrader_config.py``:
 
-    autograde          quarantine_submission   before any file is copied
+    autograde          _see_files              before it looks for notebooks
+                       quarantine_submission   before any file is copied
                        RebuildExporter         reads the submission, gives a notebook of ours
                        WriteResults            in the place of Execute: outputs of the grade cells
                        SaveGrades              outputs -> gradebook, extra modules too
@@ -38,6 +39,7 @@ from nbconvert.exporters import Exporter, NotebookExporter
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
@@ -58,8 +60,15 @@ from autograder.assignment import Assignment, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
 from autograder.outcome import Outcome, clamp
-from autograder.quarantine import Rejected, read_regular, sweep
-from autograder.rebuild import Rebuilt, RebuiltNotebook, modules_of, rebuild, release_notebook
+from autograder.quarantine import Rejected, sweep
+from autograder.rebuild import (
+    Rebuilt,
+    RebuiltNotebook,
+    as_notebook,
+    beside_sentence,
+    modules_of,
+    release_notebook,
+)
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -67,6 +76,25 @@ _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on af
 # nbgrader opens the gradebook eight times for a submission, each time with an engine that has yet
 # to compile all its statements: a third of the time. An engine stays of use after it is disposed.
 nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
+
+
+# nbgrader passes over a submission without a notebook; ours may be handed in as files.
+_init_notebooks = Autograde.init_notebooks
+
+
+def _see_files(converter: Any) -> None:
+    name = converter.coursedir.assignment_id
+    course = course_of(converter.coursedir.root)
+    try:
+        for folder in course.submissions(name) if name in plans.known(course) else ():
+            pipeline.hold_place(plans.load(name, course), folder)
+    except OSError as error:
+        converter.log.error(str(error))
+        raise NbGraderException(str(error)) from error
+    _init_notebooks(converter)
+
+
+Autograde.init_notebooks = _see_files
 
 
 def course_of(root: str | Path) -> Course:
@@ -145,21 +173,31 @@ class RebuildExporter(NotebookExporter):
             raise RuntimeError(why)
         converter: Any = self.parent
         course = course_of(converter.coursedir.root)
+        student = resources["nbgrader"]["student"]
         plan = plans.load(resources["nbgrader"]["assignment"], course)
         release = release_notebook(plan, course.release(plan.name))
-        notes = [
-            f"{name} {why}."
-            for name, why in refused_files(
-                course, resources["nbgrader"]["student"], plan.name
-            ).items()
-        ]
+        refused = refused_files(course, student, plan.name)
+        lost = refused.pop(plan.notebook, "") or refused.get(".", "")  # it was moved away
+        rejected = ""
         try:
-            rebuilt = rebuild(plan, release, read_regular(path, limits=plan.limits))
-            rejected = ""
-        except Rejected as error:
-            rebuilt, rejected = RebuiltNotebook(notebook=release), str(error)
-        rebuilt.notebook.metadata[MARK] = {"notes": notes + rebuilt.notes, "rejected": rejected}
-        return rebuilt.notebook
+            submission = pipeline.Submission(student, path.parent)
+            found = pipeline.prepare(plan, submission, course)
+        except (Rejected, pipeline.PathError) as error:
+            found, rejected = RebuiltNotebook(notebook=release), str(error)
+        if not isinstance(found, RebuiltNotebook):
+            found = as_notebook(plan, release, found)
+            if lost and found.modules:
+                found.intake.append(beside_sentence(f"{plan.notebook} {lost}.", found.modules))
+            elif lost:
+                rejected = lost if lost == refused.get(".") else f"{plan.notebook} {lost}."
+        names = {module.name for module in plan.modules}
+        found.notebook.metadata[MARK] = {
+            "notes": [f"{name} {why}." for name, why in refused.items()] + found.notes,
+            "intake": found.intake,
+            "absent": sorted(names - found.modules.keys()),
+            "rejected": rejected,
+        }
+        return found.notebook
 
 
 def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
@@ -231,7 +269,14 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
             return Outcome(student, "rejected", message=mark["rejected"], notes=mark["notes"])
         release = release_notebook(plan, course.release(plan.name))
         modules, untouched = modules_of(plan, nb, release)
-        rebuilt = Rebuilt(modules, untouched, list(mark.get("notes", [])))
+        for name in mark.get("absent", ()):
+            modules.pop(name, None)
+        rebuilt = Rebuilt(
+            modules,
+            tuple(name for name in untouched if name in modules),
+            list(mark.get("notes", [])),
+            list(mark.get("intake", [])),
+        )
         grader = pipeline.suite_grader(course)
         session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
         return session.outcome(student, rebuilt)

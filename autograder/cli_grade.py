@@ -29,6 +29,8 @@ from autograder.sandbox import SandboxUnavailable, best_tier
 from ringside.sites import Site
 from ringside.trace import write_atomically
 
+MAX_NOTE = 400  # characters of a note that the terminal shows
+
 
 def grade_paths(
     plan: Assignment,
@@ -205,8 +207,11 @@ def _status(outcomes: Sequence[Outcome]) -> int:
     for each in bad:
         _say(each.student, each.status, " ".join(each.message.split()))
     for each in outcomes:
+        for note in each.intake:
+            _say(each.student, note[:MAX_NOTE])
         if each.empty:
-            _say(each.student, " ".join([each.empty, *(note[:200] for note in each.notes[:3])]))
+            notes = [note[:MAX_NOTE] for note in each.notes[:3]]
+            _say(each.student, " ".join([each.empty, *notes]))
         for flag in each.flags:
             _say(each.student, "flagged", flag)
     return 2 if bad else 0

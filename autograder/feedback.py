@@ -307,7 +307,7 @@ def page_of(
         title=plan.title,
         student=shown(outcome.student, 100, 1),
         message=shown(outcome.message),
-        notes=tuple(shown(note, 400, 4) for note in outcome.notes[:50]),
+        notes=tuple(shown(note, 400, 4) for note in [*outcome.intake, *outcome.notes][:50]),
         late_seconds=outcome.late_seconds,
         totals=totals or Totals(outcome.score(plan), plan.max_score),
         modules=tuple(_section(module, outcome) for module in plan.modules),

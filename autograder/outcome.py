@@ -33,6 +33,7 @@ class Outcome:
     message: str = ""  # why it is not graded
     result: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    intake: list[str] = field(default_factory=list)  # notes that the instructor must hear, too
     untouched: tuple[str, ...] = ()
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
     late_seconds: float = 0.0
@@ -96,6 +97,8 @@ class Outcome:
         }
         if self.message:
             report["message"] = self.message
+        if self.intake:
+            report["notes"] = self.intake
         if self.flags:
             report["flags"] = self.flags
         if self.measured is not None:

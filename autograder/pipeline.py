@@ -7,9 +7,13 @@ A path given to ``autograder grade`` is one of
 
     FOLDER/ring.py ...                   a folder of modules, a submission named after it
     NAME.ipynb, FOLDER/*.ipynb           a notebook; several in a folder are a submission each
-    NAME.zip, FOLDER/*.zip               either of these, packed: what a learning platform gives
+    NAME.zip, FOLDER/*.zip               either of these, packed: what `ringside handin` makes
     FOLDER/<student>/                    any of these in a folder for each student
     SUBMITTED/<student>/<assignment>/    nbgrader's tree, a submission each
+
+What Canvas, Moodle and Gradescope give for a class is unpacked into such folders first
+(``autograder.downloads``). In a submission's own folder the notebook counts, then the modules,
+then the one archive; modules also count where their notebook is damaged.
 """
 
 from __future__ import annotations
@@ -23,19 +27,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, limits, scratch, suite_process
+from autograder import cache, limits, scratch, storage, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
 from autograder.imports import imported
 from autograder.outcome import Outcome
 from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
-from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_notebook
+from autograder.rebuild import Rebuilt, modules_in_folder, read_notebook, release_notebook
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
 MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
+PLACEHOLDER = b"""{"cells": [], "metadata": {"ringside": "handed in as files, which count"},
+ "nbformat": 4, "nbformat_minor": 5}
+"""
 
 
 class PathError(ValueError):
@@ -47,7 +54,7 @@ class Submission:
     """One student's hand-in, found but not read."""
 
     student: str
-    path: Path  # a notebook, an archive, or a folder of modules
+    path: Path  # its own folder; or a notebook or an archive beside those of others
 
 
 def find(assignment: Assignment, paths: Iterable[Path]) -> list[Submission]:
@@ -76,11 +83,11 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
         return [Submission(path.parent.parent.name if in_tree else path.stem, path)]
     path = path.resolve()
     if path.name == assignment.name:
-        return [Submission(path.parent.name, _in_folder(assignment, path))]
+        return [Submission(path.parent.name, path)]
     if not _is_open(path):
         return [Submission(path.name, path)]
     if _has_modules(assignment, path) or os.path.lexists(path / assignment.notebook):
-        return [Submission(path.name, _in_folder(assignment, path))]
+        return [Submission(path.name, path)]
     students = [
         child
         for child in sorted(path.iterdir())
@@ -90,9 +97,9 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
     students = [child for child in students if _is_open(child)]
     tree = [child / assignment.name for child in students if (child / assignment.name).is_dir()]
     if tree:
-        return [Submission(each.parent.name, _in_folder(assignment, each)) for each in tree] + shut
+        return [Submission(each.parent.name, each) for each in tree] + shut
     folders = [
-        Submission(child.name, _in_folder(assignment, child))
+        Submission(child.name, child)
         for child in students
         if _has_modules(assignment, child) or _in_folder(assignment, child) != child
     ]
@@ -101,7 +108,7 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
         raise PathError(f"There is no submission of {assignment.name} under {path}.")
     if folders or shut or len(packages) > 1:
         return [Submission(each.stem, each) for each in packages] + folders + shut
-    return [Submission(path.name, _in_folder(assignment, path))]
+    return [Submission(path.name, path)]
 
 
 def _is_open(folder: Path) -> bool:
@@ -114,7 +121,7 @@ def _has_modules(assignment: Assignment, folder: Path) -> bool:
 
 
 def _in_folder(assignment: Assignment, folder: Path) -> Path:
-    """What of a folder is read: its notebook, else its modules, else the one archive in it."""
+    """What of a submission's folder is read: its notebook, else its modules, else one archive."""
     if not _is_open(folder):
         return folder
     if notebook := _notebook_in(assignment, folder):
@@ -125,16 +132,32 @@ def _in_folder(assignment: Assignment, folder: Path) -> Path:
 
 def _packages(folder: Path) -> list[Path]:
     """The notebooks and archives in a folder."""
-    return sorted(each for each in folder.iterdir() if each.suffix in (".ipynb", ".zip"))
+    found = sorted(each for each in folder.iterdir() if each.suffix in (".ipynb", ".zip"))
+    return [each for each in found if each.suffix == ".zip" or not is_placeholder(each)]
 
 
 def _notebook_in(assignment: Assignment, folder: Path) -> Path | None:
     """The assignment's notebook in `folder`; a single one under another name counts."""
+    found = [each for each in _packages(folder) if each.suffix == ".ipynb"]
     planned = folder / assignment.notebook
-    if os.path.lexists(planned):
-        return planned
-    others = sorted(folder.glob("*.ipynb"))
-    return others[0] if len(others) == 1 else None
+    return planned if planned in found else found[0] if len(found) == 1 else None
+
+
+def is_placeholder(notebook: Path) -> bool:
+    """Whether a file is ours, and stands for a notebook that was not handed in."""
+    try:
+        return read_regular(notebook, len(PLACEHOLDER)) == PLACEHOLDER
+    except Rejected:
+        return False
+
+
+def hold_place(assignment: Assignment, folder: Path) -> None:
+    """Let nbgrader see a submission without a notebook: it passes over a folder that has none."""
+    place = folder / assignment.notebook
+    if os.path.lexists(place) or not _is_open(folder):
+        return
+    if _has_modules(assignment, folder) or _in_folder(assignment, folder) != folder:
+        storage.write(place, PLACEHOLDER)
 
 
 def prepare(assignment: Assignment, submission: Submission, course: Course) -> Rebuilt:
@@ -143,35 +166,35 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     Raises:
         Rejected: it can't be read; the message is for the student.
     """
-    if submission.path.suffix == ".zip":
+    own = submission.path.is_dir() and not submission.path.is_symlink()
+    path = _in_folder(assignment, submission.path) if own else submission.path
+    if path.suffix == ".zip":
         with scratch.fresh("zip-") as unpacked:
-            extract_zip(submission.path, unpacked, assignment.limits)
-            return prepare(assignment, _unpacked(assignment, submission, unpacked), course)
-    if submission.path.suffix == ".ipynb":
+            extract_zip(path, unpacked, assignment.limits)
+            return prepare(assignment, _unpacked(assignment, path, unpacked), course)
+    if path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
-        submitted = read_regular(submission.path, limits=assignment.limits)
-        rebuilt: Rebuilt = rebuild(assignment, release, submitted)
-        if submission.path.name != assignment.notebook:
-            rebuilt.notes.append(
-                f"The notebook is named {submission.path.name[:80]!r}: it was taken."
-            )
+        beside = modules_in_folder(assignment, path.parent) if own else Rebuilt()
+        rebuilt: Rebuilt = read_notebook(assignment, release, path, beside)
+        if path.name != assignment.notebook:
+            rebuilt.notes.append(f"The notebook is named {path.name[:80]!r}: it was taken.")
         return rebuilt
-    inspection = inspect(submission.path, assignment.limits)
-    rebuilt = modules_in_folder(assignment, submission.path)
+    inspection = inspect(path, assignment.limits)
+    rebuilt = modules_in_folder(assignment, path)
     planned = {module.filename for module in assignment.modules}
     rebuilt.notes += [f"{n} {why}." for n, why in inspection.refused.items() if n not in planned]
     return rebuilt
 
 
-def _unpacked(assignment: Assignment, submission: Submission, folder: Path) -> Submission:
-    """The submission in an archive that was unpacked to `folder`."""
+def _unpacked(assignment: Assignment, archive: Path, folder: Path) -> Submission:
+    """The submission in an `archive` that was unpacked to `folder`."""
     try:
         found = _find(assignment, folder)
     except PathError:
         found = []
-    if len(found) != 1 or found[0].path.suffix == ".zip":
+    if len(found) != 1 or _in_folder(assignment, found[0].path).suffix == ".zip":
         raise Rejected(
-            f"{submission.path.name} must hold one submission: {assignment.notebook} or its "
+            f"{archive.name} must hold one submission: {assignment.notebook} or its "
             f"modules; no archive in an archive."
         )
     return found[0]
@@ -305,6 +328,7 @@ class Session:
             student,
             "graded",
             notes=list(rebuilt.notes),
+            intake=list(rebuilt.intake),
             untouched=rebuilt.untouched,
             modules=rebuilt.modules,
         )

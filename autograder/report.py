@@ -209,6 +209,7 @@ def _attention(summary: Summary) -> Group:
         name = printable(outcome.student)
         if outcome.status != "graded":
             lines.append(Text(f"{name}: {outcome.status}: {printable(outcome.message)}", "red"))
+        lines += [Text(f"{name}: {printable(note)}", "yellow") for note in outcome.intake]
         if outcome.empty:
             lines.append(Text(f"{name}: {outcome.empty}", "yellow"))
         lines += [Text(f"{name}: flagged: {printable(flag)}", "yellow") for flag in outcome.flags]

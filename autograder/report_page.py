@@ -107,6 +107,7 @@ def render(summary: Summary) -> str:
         errors=summary.with_status("grader_error"),
         rejected=summary.with_status("rejected"),
         empty=[outcome for outcome in summary.outcomes if outcome.empty],
+        taken=[outcome for outcome in summary.outcomes if outcome.intake],
         clusters=[(m, summary.clusters[m.name]) for m in summary.plan.modules],
         provenance=provenance(summary),
         written=moment(time.time()),

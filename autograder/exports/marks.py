@@ -123,7 +123,7 @@ def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
     """A few lines for the student: points by module, the first sentence of each that fails."""
     if outcome.status != "graded":
         return feedback.shown(outcome.message, MAX_COMMENT)
-    lines = []
+    lines = list(outcome.intake)
     for module in plan.modules:
         line = f"{module.name}: {outcome.points(module):g} of {module.weight:g}"
         if module.name in outcome.untouched or module.name not in outcome.modules:

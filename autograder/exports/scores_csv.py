@@ -27,7 +27,7 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
             "score": "" if outcome.status == "grader_error" else outcome.score(plan),
             "max_score": plan.max_score,
             "late_seconds": int(outcome.late_seconds),
-            "message": outcome.message,
+            "message": " ".join(filter(None, [outcome.message, *outcome.intake])),
             **{module.name: outcome.points(module) for module in plan.modules},
             **_measured_cells(outcome),
         }
