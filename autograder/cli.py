@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from autograder import assignment as plans
 from autograder import exports, pipeline
@@ -26,6 +27,7 @@ EXAMPLES = """examples:
   autograder grade a03_allreduce build/submitted --jobs 8
   autograder grade a03_allreduce FOLDER --measured      also times it, on real ranks here
   autograder grade a03_allreduce build/submitted --executor slurm --site zaratan
+  autograder collect a03_allreduce submissions.zip      a download of Canvas, for nbgrader
   autograder report a03_allreduce --html report.html    the class that nbgrader collected
   autograder export a03_allreduce --to canvas --roster canvas.csv --out grades.csv
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
@@ -108,8 +110,11 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="a notebook, a zip, a folder of modules; or a folder of these, named after students",
+        help="a notebook, a zip, a folder of modules; a folder of these, named after students; or "
+        "the download of Canvas, Moodle or Gradescope as it comes, a folder or a zip",
     )
+    sub.add_argument("--one-submission", action="store_true", help=argparse.SUPPRESS)
+    _add_worksheet(sub)
     sub.add_argument(
         "--json", type=file_to_write, metavar="FILE", help="write the results; - is stdout"
     )
@@ -135,9 +140,21 @@ def parser() -> argparse.ArgumentParser:
     _add_grading_options(sub)
     _add_measuring_options(sub)
 
+    sub = command("collect", collect, "put a platform's download where nbgrader looks")
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="the download as it comes, or anything that `grade` takes",
+    )
+    _add_worksheet(sub)
+
     sub = command("report", report, "scores, failed tests, similar submissions of a class")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
+    _add_worksheet(sub)
     sub.add_argument(
         "--html", type=file_to_write, metavar="FILE", help="write one page with everything"
     )
@@ -162,6 +179,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--roster", type=Path, metavar="FILE", help="Canvas' export, or Moodle's grading worksheet"
     )
+    _add_timezone(sub)
     sub.add_argument("--column", metavar="NAME", help="the assignment's column; default: its title")
     sub.add_argument("--raw", action="store_true", help="scores before lateness is taken off")
     sub.add_argument(
@@ -194,6 +212,34 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("verify", help="the suites against what they must catch (verify --help)")
     commands.add_parser("lectures", help="execute the lectures whose source changed")
     return top
+
+
+def _add_worksheet(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--roster",
+        type=Path,
+        metavar="FILE",
+        help="Moodle's grading worksheet: who the participants are, and when they handed in",
+    )
+    _add_timezone(sub)
+
+
+def _add_timezone(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--timezone",
+        type=_zone,
+        metavar="ZONE",
+        help="of the times in that worksheet, like Europe/Berlin; default: this machine's",
+    )
+
+
+def _zone(text: str) -> ZoneInfo:
+    """A time zone of the command line, like Europe/Berlin."""
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = f"{text!r} is no time zone like Europe/Berlin"
+        raise argparse.ArgumentTypeError(message) from error
 
 
 def _add_grading_options(sub: argparse.ArgumentParser) -> None:
@@ -252,6 +298,13 @@ def grade(options: argparse.Namespace) -> int:
     from autograder import cli_grade
 
     return cli_grade.grade(options)
+
+
+def collect(options: argparse.Namespace) -> int:
+    """`autograder collect`"""
+    from autograder import collecting
+
+    return collecting.collect(options)
 
 
 def report(options: argparse.Namespace) -> int:

@@ -5,6 +5,8 @@ root/assignments/<assignment>/           the release, generated
 root/build/source/<assignment>/          nbgrader's instructor version, generated
 root/build/{submitted,autograded,feedback}/<student>/<assignment>/
 root/build/receipts/<assignment>.csv     when each submission arrived, by our clock
+root/build/receipts/platform/<assignment>.csv    the same by a learning platform's download
+root/build/downloads/<assignment>/       what was unpacked of such a download; may be removed
 root/build/extensions.csv                who has more time: student, assignment, days
 root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
@@ -78,6 +80,9 @@ class Course:
 
     def receipts(self, assignment: str) -> Path:
         return self.build / "receipts" / f"{assignment}.csv"
+
+    def platform_receipts(self, assignment: str) -> Path:
+        return self.build / "receipts" / "platform" / f"{assignment}.csv"
 
     @property
     def extensions(self) -> Path:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from autograder import notebooks, svg
+from autograder import file_names, notebooks, svg
 from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.cluster_run import RunCheck
 from autograder.outcome import Outcome, clamp
@@ -305,7 +305,7 @@ def page_of(
     by_name = {cell.grade_id: cell for cell in cells or []}
     return Page(
         title=plan.title,
-        student=shown(outcome.student, 100, 1),
+        student=shown(outcome.who, 100, 1),
         message=shown(outcome.message),
         notes=tuple(shown(note, 400, 4) for note in [*outcome.intake, *outcome.notes][:50]),
         late_seconds=outcome.late_seconds,
@@ -480,8 +480,9 @@ def write_pages(folder: Path, plan: Assignment, outcomes: list[Outcome]) -> list
     """One page per submission, for courses that don't use nbgrader's feedback."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
+    names = file_names.of([outcome.student for outcome in outcomes])
     for outcome in outcomes:
-        path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', outcome.student)}.html"
+        path = folder / f"{names[outcome.student]}.html"
         path.write_text(render(page_of(plan, outcome)), encoding="utf-8")
         written.append(path)
     return written

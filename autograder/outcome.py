@@ -40,6 +40,14 @@ class Outcome:
     key: str = ""
     graded_at: float = 0.0  # when the newest of its results was stored, in seconds of the epoch
     measured: list[dict[str, Any]] | None = None  # `grade --measured`; no part of the score
+    name: str = ""  # for a reader, where a platform knows the student by a number
+    email: str = ""
+
+    @property
+    def who(self) -> str:
+        """The student, for a reader: with the name, where that is another one."""
+        told = f"{self.student} ({self.name})"
+        return told if self.name and self.name != self.student else self.student
 
     def tests(self, module: str) -> list[dict[str, Any]]:
         """The tests of one module, in the suite's order."""
@@ -80,6 +88,7 @@ class Outcome:
         """The submission in the form that `autograder grade --json` writes."""
         report: dict[str, Any] = {
             "student": self.student,
+            **({"name": self.name} if self.name else {}),
             "status": self.status,
             "score": self.score(assignment),
             "max_score": assignment.max_score,

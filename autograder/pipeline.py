@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -55,6 +56,10 @@ class Submission:
 
     student: str
     path: Path  # its own folder; or a notebook or an archive beside those of others
+    name: str = ""  # for a reader, where a platform knows the student by a number
+    email: str = ""
+    intake: tuple[str, ...] = ()  # what was taken of a download, where it isn't plain
+    rejected: str = ""  # why nothing of it was
 
 
 def find(assignment: Assignment, paths: Iterable[Path]) -> list[Submission]:
@@ -66,11 +71,19 @@ def find(assignment: Assignment, paths: Iterable[Path]) -> list[Submission]:
     found: list[Submission] = []
     for path in paths:
         found += _find(assignment, path)
-    names = [submission.student for submission in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise PathError(f"More than one submission is named {', '.join(twice)}.")
+    check_names(found)
     return found
+
+
+def check_names(found: Iterable[Submission]) -> None:
+    """Refuse two submissions of one student: nobody says which counts.
+
+    Raises:
+        PathError: there are some; their students are named.
+    """
+    counts = Counter(submission.student for submission in found)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise PathError(f"More than one submission is named {', '.join(twice)}.")
 
 
 def _find(assignment: Assignment, path: Path) -> list[Submission]:
@@ -101,7 +114,7 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
     folders = [
         Submission(child.name, child)
         for child in students
-        if _has_modules(assignment, child) or _in_folder(assignment, child) != child
+        if _has_modules(assignment, child) or what_counts(assignment, child) != child
     ]
     packages = _packages(path)
     if students and not folders and not packages and not shut:
@@ -120,7 +133,7 @@ def _has_modules(assignment: Assignment, folder: Path) -> bool:
     return any(os.path.lexists(folder / module.filename) for module in assignment.modules)
 
 
-def _in_folder(assignment: Assignment, folder: Path) -> Path:
+def what_counts(assignment: Assignment, folder: Path) -> Path:
     """What of a submission's folder is read: its notebook, else its modules, else one archive."""
     if not _is_open(folder):
         return folder
@@ -156,7 +169,7 @@ def hold_place(assignment: Assignment, folder: Path) -> None:
     place = folder / assignment.notebook
     if os.path.lexists(place) or not _is_open(folder):
         return
-    if _has_modules(assignment, folder) or _in_folder(assignment, folder) != folder:
+    if _has_modules(assignment, folder) or what_counts(assignment, folder) != folder:
         storage.write(place, PLACEHOLDER)
 
 
@@ -167,7 +180,7 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
         Rejected: it can't be read; the message is for the student.
     """
     own = submission.path.is_dir() and not submission.path.is_symlink()
-    path = _in_folder(assignment, submission.path) if own else submission.path
+    path = what_counts(assignment, submission.path) if own else submission.path
     if path.suffix == ".zip":
         with scratch.fresh("zip-") as unpacked:
             extract_zip(path, unpacked, assignment.limits)
@@ -192,7 +205,7 @@ def _unpacked(assignment: Assignment, archive: Path, folder: Path) -> Submission
         found = _find(assignment, folder)
     except PathError:
         found = []
-    if len(found) != 1 or _in_folder(assignment, found[0].path).suffix == ".zip":
+    if len(found) != 1 or what_counts(assignment, found[0].path).suffix == ".zip":
         raise Rejected(
             f"{archive.name} must hold one submission: {assignment.notebook} or its "
             f"modules; no archive in an archive."
@@ -261,7 +274,12 @@ class Session:
 
     def _seconds_late(self) -> Mapping[str, float]:
         course, name = self.course, self.assignment.name
-        said = (course.receipts(name), course.database, course.extensions)
+        said = (
+            course.receipts(name),
+            course.platform_receipts(name),
+            course.database,
+            course.extensions,
+        )
         if not any(path.exists() for path in said):
             return {}
         from autograder import late  # and nbgrader with it, which takes seconds
@@ -318,10 +336,16 @@ class Session:
 
     def _read(self, submission: Submission) -> Outcome:
         try:
+            if submission.rejected:
+                raise Rejected(submission.rejected)
             rebuilt = prepare(self.assignment, submission, self.course)
         except (Rejected, PathError) as rejected:
-            return Outcome(submission.student, "rejected", message=str(rejected))
-        return self._pending(submission.student, rebuilt)
+            outcome = Outcome(submission.student, "rejected", message=str(rejected))
+        else:
+            outcome = self._pending(submission.student, rebuilt)
+            outcome.intake[:0] = submission.intake
+        outcome.name, outcome.email = submission.name, submission.email
+        return outcome
 
     def _pending(self, student: str, rebuilt: Rebuilt) -> Outcome:
         return Outcome(

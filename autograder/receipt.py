@@ -2,8 +2,10 @@
 
 A student's ``timestamp.txt``, a folder's name and a file's mtime can say anything. Believed is
 ``build/receipts/<assignment>.csv`` (student, received), which the collecting side writes:
-`ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a learning
-platform's export, with the same two columns. A moment without a zone is UTC.
+`ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a person, with the
+same two columns. A moment without a zone is UTC. What a learning platform's download says stands
+in ``build/receipts/platform/<assignment>.csv`` (`autograder.intake`): a student who is in the first
+file has that receipt.
 """
 
 from __future__ import annotations
@@ -30,12 +32,21 @@ _TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock 
 
 
 def received(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
-    """Each student's receipt, in UTC; the file is read again when it is another one.
+    """Each student's receipt, in UTC; a platform's where nobody wrote another one.
 
     Raises:
-        AssignmentError: it has other columns, or a line holds no moment; it is named.
+        AssignmentError: a file has other columns, or a line holds no moment; it is named.
     """
-    path = course.receipts(assignment)
+    return {**_of_file(course.platform_receipts(assignment)), **written(course, assignment)}
+
+
+def written(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
+    """The receipts that a person, or the exchange, wrote down."""
+    return _of_file(course.receipts(assignment))
+
+
+def _of_file(path: Path) -> Mapping[str, datetime.datetime]:
+    """The receipts in a file, which is read again when it is another one."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -70,8 +81,20 @@ def _read(path: Path) -> Mapping[str, datetime.datetime]:
 
 def record(course: Course, assignment: str, student: str, moment: datetime.datetime) -> None:
     """Write down that `student` handed in at `moment`; an earlier receipt is replaced."""
-    receipts = {**received(course, assignment), student: moment}
-    path = course.receipts(assignment)
+    _write(course.receipts(assignment), {**written(course, assignment), student: moment})
+
+
+def record_platform(
+    course: Course, assignment: str, moments: Mapping[str, datetime.datetime]
+) -> None:
+    """Write down what a platform says of these students; what it said of others stays."""
+    path = course.platform_receipts(assignment)
+    before = _of_file(path)
+    if {**before, **moments} != before:
+        _write(path, {**before, **moments})
+
+
+def _write(path: Path, receipts: Mapping[str, datetime.datetime]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".tmp")
     with fresh.open("w", encoding="utf-8", newline="") as stream:

@@ -40,7 +40,7 @@ def scores_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
 
 
 def _score_cells(plan: Assignment, outcome: Outcome) -> list[Text]:
-    name = Text(printable(outcome.student))
+    name = Text(printable(outcome.who))
     if outcome.status != "graded":
         cells = [Text("-", style="dim") for _ in plan.modules]
         return [name, *cells, Text(outcome.status, style="red"), Text(_late(outcome))]
@@ -206,7 +206,7 @@ def _sentence(text: str) -> Text:
 def _attention(summary: Summary) -> Group:
     lines: list[Text] = []
     for outcome in summary.outcomes:
-        name = printable(outcome.student)
+        name = printable(outcome.who)
         if outcome.status != "graded":
             lines.append(Text(f"{name}: {outcome.status}: {printable(outcome.message)}", "red"))
         lines += [Text(f"{name}: {printable(note)}", "yellow") for note in outcome.intake]

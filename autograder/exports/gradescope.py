@@ -40,7 +40,7 @@ def write(
     by_student: Mapping[str, Outcome] = {outcome.student: outcome for outcome in outcomes}
     places: dict[str, Mark] = {}
     for mark in marks:
-        name = re.sub(r"[^A-Za-z0-9._@-]|^\.+", "_", mark.student)
+        name = re.sub(r"[^\w.@-]|^\.+", "_", mark.student)
         if name in places:
             raise ExportError(f"{mark.student!r} and {places[name].student!r} share a folder.")
         places[name] = mark

@@ -73,6 +73,7 @@ def _mark(plan: Assignment, outcome: Outcome, late: Late | None) -> Mark:
         status=outcome.status,
         raw_score=raw,
         late_penalty=round((raw or 0.0) * percent / 100, 4),
+        email=outcome.email,
         max_score=plan.max_score,
         comment=comment(plan, outcome, late),
     )

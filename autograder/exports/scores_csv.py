@@ -12,8 +12,9 @@ from autograder.safe_csv import write_csv
 
 def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
     """Scores for a learning platform: one row per student, a column per module."""
-    columns = (
-        "student", "status", "score", "max_score", "late_seconds",
+    names = ("name",) if any(outcome.name for outcome in outcomes) else ()
+    columns: tuple[str, ...] = (
+        "student", *names, "status", "score", "max_score", "late_seconds",
         *(module.name for module in plan.modules), "message",
     )  # fmt: skip
     if any(outcome.measured is not None for outcome in outcomes):
@@ -22,6 +23,7 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
     table: list[dict[str, object]] = [
         {
             "student": outcome.student,
+            "name": outcome.name,
             "status": outcome.status,
             # An empty score is no zero: the grader failed, and the submission is to be graded.
             "score": "" if outcome.status == "grader_error" else outcome.score(plan),
