@@ -27,11 +27,10 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import graded
 from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.course import CONFIG, Course
 from autograder.safe_csv import write_csv
 from ringside.errors import RingsideError
 
-CONFIG = "nbgrader_config.py"
 COLUMNS = (
     "assignment", "student", "last_name", "first_name", "submitted", "late_seconds",
     "raw_score", "late_penalty", "score", "max_score", "needs_manual_grade",
@@ -110,12 +109,9 @@ def tools_on_path() -> Iterator[None]:
 
 def configuration(course: Course) -> Config:
     """The course's nbgrader settings, with absolute folders."""
-    config = PyFileConfigLoader(CONFIG, path=str(course.kit)).load_config()
-    config.CourseDirectory.root = str(course.root)
-    config.CourseDirectory.db_url = f"sqlite:///{course.database}"
-    config.CourseDirectory.release_directory = os.path.relpath(
-        course.kit / "assignments", course.root
-    )
+    folder = course.root if (course.root / CONFIG).is_file() else course.kit
+    config = PyFileConfigLoader(CONFIG, path=str(folder)).load_config()
+    config.CourseDirectory.update(course.nbgrader_folders)
     return config
 
 
