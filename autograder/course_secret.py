@@ -65,11 +65,12 @@ def draw(root: Path) -> bool:
                 stream.write(secrets.token_urlsafe(32) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.link(name, path)  # unlike a rename, it never replaces another grader's
+            try:
+                os.link(name, path)  # unlike a rename, it never replaces another grader's
+            except FileExistsError:
+                return False
         finally:
             os.unlink(name)
-    except FileExistsError:
-        return False
     except OSError as error:
         raise SecretError(
             f"This course has no secret, and {path} can't be written: "

@@ -1,4 +1,4 @@
-"""A course's secret: drawn when it is first needed, by one grader alone, and never into the open."""
+"""A course's secret: drawn when it is first needed, by one grader, and readable by its owner."""
 
 from __future__ import annotations
 
