@@ -241,6 +241,8 @@ def build(options: argparse.Namespace) -> int:
     if not names:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
     found = build_all(course, names, check=options.check)
+    if not options.check:
+        gradebook.tell(course)
     inside = course.releases.is_relative_to(course.kit)
     place = course.releases.relative_to(course.kit) if inside else course.releases
     for name, files in found.items():

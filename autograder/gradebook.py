@@ -27,7 +27,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import graded
 from autograder.assignment import Assignment
-from autograder.course import CONFIG, Course
+from autograder.course import CONFIG, SETTINGS, Course
 from autograder.safe_csv import write_csv
 from ringside.errors import RingsideError
 
@@ -170,8 +170,7 @@ def register(assignment: Assignment, course: Course, scratch: Path) -> None:
         release_directory=os.path.relpath(scratch / "release", course.root),
     )
     _generate(assignment.name, config, coursedir)
-    if assignment.due is not None and _recorded_due(course, assignment.name) is None:
-        set_due(course, assignment.name, assignment.due)
+    tell(course)
 
 
 def _generate(assignment: str, config: Config, coursedir: CourseDirectory) -> None:
@@ -226,6 +225,15 @@ def api(course: Course) -> NbGraderAPI:
         return NbGraderAPI(coursedir=coursedir, config=config)
 
 
+def tell(course: Course) -> None:
+    """Let the gradebook know the course's due dates and extensions; nothing where there is none."""
+    from autograder import late  # which stands on this module
+
+    if course.database.is_file():
+        with open_gradebook(course) as book:
+            late.tell(course, book)
+
+
 def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
     if not course.database.is_file():
         return None
@@ -244,7 +252,7 @@ def other_due(course: Course, plan: Assignment) -> str:
     if wanted is None or recorded is None or wanted == recorded:
         return ""
     return (
-        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; its "
+        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; {SETTINGS} or its "
         f"assignment.toml says {wanted} UTC. To take that: "
         f'nbgrader db assignment add {plan.name} --duedate "{wanted} UTC"'
     )

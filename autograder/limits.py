@@ -105,7 +105,7 @@ def load(assignment: str, course: Course | None = None) -> Limits:
         if not (course.solution(name) / "assignment.toml").is_file():
             plans = (course.kit / "solutions").glob("*/assignment.toml")
             near = meant(name, (plan.parent.name for plan in plans))
-            raise LimitsError(f"{of_course}: [{name}]: there is no such assignment; {near}.")
+            raise LimitsError(f"{of_course}: [{name}]: there is no such assignment; {near}")
     values |= _changes(of_course, table.get(assignment, {}))
     made = Limits(**values)
     if made.module_timeout_s <= made.call_timeout_s:

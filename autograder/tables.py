@@ -70,7 +70,7 @@ def check(
                     f"{told} stands below {where.partition(' ')[0]} and so belongs to it; move "
                     "it above the first line that begins with [."
                 )
-            raise TableError(f"{told}: there is no such key; {meant(key, kinds)}.")
+            raise TableError(f"{told}: there is no such key; {meant(key, kinds)}")
         kind = kinds[key]
         if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
             example = f", like {EXAMPLE}" if kind is datetime.datetime else ""
@@ -92,12 +92,12 @@ def meant(word: str, known: Iterable[str]) -> str:
     >>> meant("duedate", ["title", "due"])
     "did you mean 'due'?"
     >>> meant("colour", ["title", "due"])
-    'known are due, title'
+    'known are due, title.'
     """
     words = sorted(known)
     starts = [each for each in words if len(each) > 2 and word.lower().startswith(each)]
     near = starts or difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(words) or 'none'}"
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(words) or 'none'}."
 
 
 def line_of(path: Path, key: str) -> str:
