@@ -56,7 +56,7 @@ from autograder import (
     receipt,
     storage,
 )
-from autograder.assignment import Assignment, ModuleSpec
+from autograder.assignment import Assignment, AssignmentError, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
 from autograder.outcome import Outcome, clamp
@@ -148,9 +148,11 @@ class RebuildExporter(NotebookExporter):
         converter: Any = self.parent
         if converter is None or not hasattr(converter, "assignments"):
             return
+        course = course_of(converter.coursedir.root)
         try:
-            gradebook.check(course_of(converter.coursedir.root), write=True)
-        except gradebook.GradebookError as error:
+            gradebook.check(course, write=True)
+            gradebook.tell(course)
+        except (gradebook.GradebookError, AssignmentError) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         _clear_unfinished(self, _holds_result)
@@ -348,7 +350,8 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
         return nb, resources
 
     def _save_extra_credit(self, outcome: Outcome) -> None:
-        for module in plans.load(self.assignment_id).modules:
+        course = course_of(self.parent.parent.coursedir.root)
+        for module in plans.load(self.assignment_id, course).modules:
             if not module.extra:
                 continue
             grade = self.gradebook.find_grade(
@@ -364,9 +367,9 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
     def preprocess(
         self, nb: NotebookNode, resources: dict[str, Any]
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        plan = plans.load(resources["nbgrader"]["assignment"])
-        outcome = outcome_of(nb)
         course = course_of(self.parent.parent.coursedir.root)
+        plan = plans.load(resources["nbgrader"]["assignment"], course)
+        outcome = outcome_of(nb)
         runs = {name: float(run["points"]) for name, run in nb.metadata[MARK]["runs"].items()}
         notebook = course.submitted(outcome.student, plan.name) / plan.notebook
         graded.write(course, plan.name, graded.record_of(plan, outcome, runs, notebook))
@@ -407,10 +410,10 @@ class FeedbackExporter(Exporter):
     ) -> tuple[Any, dict[str, Any]]:
         # The preprocessors (GetGrades) bring scores and comments that people gave.
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        plan = plans.load(nb.metadata[MARK]["assignment"])
+        course = course_of(cast(Any, self.parent).coursedir.root)
+        plan = plans.load(nb.metadata[MARK]["assignment"], course)
         totals = resources["nbgrader"]
         outcome = outcome_of(nb)
-        course = course_of(cast(Any, self.parent).coursedir.root)
         with Gradebook(totals["db_url"]) as book:
             unread = _unread(book, plan, totals)
             dates = late.calendar(course, book)

@@ -54,8 +54,8 @@ def build(assignment: Assignment, course: Course) -> Path:
     with tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch:
         source, release = _generate(assignment, course, Path(scratch))
         _swap(source, course.source(assignment.name))
-        _swap(release, course.release(assignment.name))
-    return course.release(assignment.name)
+        _swap(release, course.releases / assignment.name)
+    return course.releases / assignment.name
 
 
 def stale(assignment: Assignment, course: Course) -> list[str]:
@@ -63,7 +63,7 @@ def stale(assignment: Assignment, course: Course) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch:
         _, release = _generate(assignment, course, Path(scratch))
         fresh = _contents(release)
-    present = _contents(course.release(assignment.name))
+    present = _contents(course.releases / assignment.name)
     return sorted(
         name for name in fresh.keys() | present.keys() if fresh.get(name) != present.get(name)
     )

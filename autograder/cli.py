@@ -22,6 +22,7 @@ from autograder.storage import file_to_write, folder_to_write
 from ringside.errors import RingsideError
 
 EXAMPLES = """examples:
+  autograder new-course ~/pdl-2026                      a course's own folder: dates, secret, grades
   autograder build                                      solutions/ -> assignments/
   autograder grade a03_allreduce FOLDER --json out.json a folder of modules, or of notebooks
   autograder grade a03_allreduce build/submitted --jobs 8
@@ -201,6 +202,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("name", metavar="NAME", help="like a14_prefix")
     sub.add_argument("--torch", action="store_true", help="its module is of torch.distributed")
 
+    sub = command("new-course", new_course, "make a course's folder outside the kit")
+    sub.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
+
     sub = command("bundle", bundle, "make the students' tree, without solutions and autograder")
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")
     sub.add_argument("--zip", action="store_true", help="pack it too")
@@ -283,11 +287,15 @@ def build(options: argparse.Namespace) -> int:
     if not names:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
     found = build_all(course, names, check=options.check)
+    if not options.check:
+        gradebook.tell(course)
+    inside = course.releases.is_relative_to(course.kit)
+    place = course.releases.relative_to(course.kit) if inside else course.releases
     for name, files in found.items():
         if files:
-            print(f"assignments/{name} is stale ({', '.join(files)}): run `autograder build`.")
+            print(f"{place}/{name} is stale ({', '.join(files)}): run `autograder build`.")
         else:
-            print(f"assignments/{name}: {'up to date' if options.check else 'built'}")
+            print(f"{place}/{name}: {'up to date' if options.check else 'built'}")
         if not options.check and (other := gradebook.other_due(course, plans.load(name, course))):
             print(f"autograder: {other}", file=sys.stderr)
     return 1 if any(found.values()) else 0
@@ -333,6 +341,13 @@ def new_assignment(options: argparse.Namespace) -> int:
     from autograder import new_assignment as making
 
     return making.new_assignment(options)
+
+
+def new_course(options: argparse.Namespace) -> int:
+    """`autograder new-course`"""
+    from autograder import new_course as making
+
+    return making.new_course(options)
 
 
 def bundle(options: argparse.Namespace) -> int:

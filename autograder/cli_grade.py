@@ -23,7 +23,7 @@ from autograder import (
 )
 from autograder.assignment import Assignment, AssignmentError
 from autograder.cache import Result
-from autograder.course import PUBLIC_SECRET, Course
+from autograder.course import CONFIG, Course
 from autograder.exports import scores_csv
 from autograder.moodle_worksheet import Worksheet
 from autograder.outcome import Outcome
@@ -97,9 +97,10 @@ def collected(course: Course, plan: Assignment) -> list[Path]:
         PathError: nothing was collected.
     """
     if not course.submissions(plan.name):
+        where = course.root if (course.root / CONFIG).is_file() else course.kit
         raise pipeline.PathError(
             f"No submission of {plan.name} is collected in {course.build / 'submitted'}: "
-            f"run `nbgrader collect {plan.name}`, or name a folder of submissions."
+            f"run `nbgrader collect {plan.name}` in {where}, or name a folder of submissions."
         )
     return [course.build / "submitted"]
 
@@ -151,10 +152,6 @@ def grade(options: argparse.Namespace) -> int:
         console().print(report.scores_table(plan, outcomes))
         if options.measured:
             console().print(report.measured_table(plan, outcomes))
-    if course.secret() == PUBLIC_SECRET and sys.stderr.isatty():
-        print(
-            "No course secret is set: hidden inputs can be guessed (see README).", file=sys.stderr
-        )
     return _status(outcomes)
 
 

@@ -27,11 +27,10 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from autograder import graded
 from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.course import CONFIG, SETTINGS, Course
 from autograder.safe_csv import write_csv
 from ringside.errors import RingsideError
 
-CONFIG = "nbgrader_config.py"
 COLUMNS = (
     "assignment", "student", "last_name", "first_name", "submitted", "late_seconds",
     "raw_score", "late_penalty", "score", "max_score", "needs_manual_grade",
@@ -110,12 +109,9 @@ def tools_on_path() -> Iterator[None]:
 
 def configuration(course: Course) -> Config:
     """The course's nbgrader settings, with absolute folders."""
-    config = PyFileConfigLoader(CONFIG, path=str(course.kit)).load_config()
-    config.CourseDirectory.root = str(course.root)
-    config.CourseDirectory.db_url = f"sqlite:///{course.database}"
-    config.CourseDirectory.release_directory = os.path.relpath(
-        course.kit / "assignments", course.root
-    )
+    folder = course.root if (course.root / CONFIG).is_file() else course.kit
+    config = PyFileConfigLoader(CONFIG, path=str(folder)).load_config()
+    config.CourseDirectory.update(course.nbgrader_folders)
     return config
 
 
@@ -174,8 +170,7 @@ def register(assignment: Assignment, course: Course, scratch: Path) -> None:
         release_directory=os.path.relpath(scratch / "release", course.root),
     )
     _generate(assignment.name, config, coursedir)
-    if assignment.due is not None and _recorded_due(course, assignment.name) is None:
-        set_due(course, assignment.name, assignment.due)
+    tell(course)
 
 
 def _generate(assignment: str, config: Config, coursedir: CourseDirectory) -> None:
@@ -230,6 +225,15 @@ def api(course: Course) -> NbGraderAPI:
         return NbGraderAPI(coursedir=coursedir, config=config)
 
 
+def tell(course: Course) -> None:
+    """Let the gradebook know the course's due dates and extensions; nothing where there is none."""
+    from autograder import late  # which stands on this module
+
+    if course.database.is_file():
+        with open_gradebook(course) as book:
+            late.tell(course, book)
+
+
 def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
     if not course.database.is_file():
         return None
@@ -248,7 +252,7 @@ def other_due(course: Course, plan: Assignment) -> str:
     if wanted is None or recorded is None or wanted == recorded:
         return ""
     return (
-        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; its "
+        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; {SETTINGS} or its "
         f"assignment.toml says {wanted} UTC. To take that: "
         f'nbgrader db assignment add {plan.name} --duedate "{wanted} UTC"'
     )

@@ -23,10 +23,11 @@ from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
 
-from autograder import limits
+from autograder import limits, tables
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.quarantine import Rejected, extract_zip
+from autograder.tables import TableError
 
 _TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock look alike
 
@@ -64,18 +65,26 @@ def _kept(path: Path, state: tuple[int, ...]) -> Mapping[str, datetime.datetime]
 
 def _read(path: Path) -> Mapping[str, datetime.datetime]:
     found: dict[str, datetime.datetime] = {}
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.DictReader(stream)
-        if not {"student", "received"} <= set(rows.fieldnames or ()):
-            raise AssignmentError(f"{path}: its first line must be student,received.")
-        for row in rows:
+    try:
+        for line, row in tables.rows(path, ("student", "received")):
+            student, received = row["student"], row["received"]
             try:
-                found[str(row["student"]).strip()] = _utc(str(row["received"]).strip())
-            except ValueError as error:
-                raise AssignmentError(
-                    f"{path}, line {rows.line_num}: {row['received']!r} is no moment; "
+                moment = _utc(received)
+            except ValueError:
+                raise TableError(
+                    f"{path}, line {line}: {received!r} is no moment; "
                     "write it like 2026-03-01T23:59:00+00:00."
-                ) from error
+                ) from None
+            if not student:
+                raise TableError(f"{path}, line {line}: the student is missing.")
+            if found.get(student, moment) != moment:
+                raise TableError(
+                    f"{path}, line {line}: {student} has two receipts, {found[student]} and "
+                    f"{moment}: keep one of the lines."
+                )
+            found[student] = moment
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
     return MappingProxyType(found)
 
 
