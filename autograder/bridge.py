@@ -213,15 +213,17 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         if outcome.status == "grader_error":
             gradebook.ask_for_a_person(course, plan.name, student)
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
-        run_results = self._runs(plan, course, student, outcome)
+        outcome.runs = cluster_run.check_all(
+            plan, course.submitted(student, plan.name), outcome.modules
+        )
+        runs = {run.name: run for run in outcome.runs}
         for cell in nb.cells:
-            write_outputs(plan, cell, outcome, run_results)
+            write_outputs(plan, cell, outcome, runs)
         nb.metadata[MARK] = {
             "student": student,
             "assignment": plan.name,
             # As one text: nbformat indents, which Python's fast JSON writer can't.
             "outcome": json.dumps(asdict(outcome)),
-            "runs": {name: asdict(run) for name, run in run_results.items()},
         }
         return nb, resources
 
@@ -235,15 +237,6 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         grader = pipeline.suite_grader(course)
         session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
-
-    def _runs(
-        self, plan: Assignment, course: Course, student: str, outcome: Outcome
-    ) -> dict[str, cluster_run.RunCheck]:
-        folder = course.submitted(student, plan.name)
-        return {
-            run.name: cluster_run.check(run, folder, outcome.modules.get(run.module))
-            for run in plan.runs
-        }
 
 
 def write_outputs(
@@ -322,7 +315,7 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
         plan = plans.load(resources["nbgrader"]["assignment"])
         outcome = outcome_of(nb)
         course = course_of(self.parent.parent.coursedir.root)
-        runs = {name: float(run["points"]) for name, run in nb.metadata[MARK]["runs"].items()}
+        runs = {run.name: run.points for run in outcome.runs}
         notebook = course.submitted(outcome.student, plan.name) / plan.notebook
         graded.write(course, plan.name, graded.record_of(plan, outcome, runs, notebook))
         return nb, resources
@@ -331,7 +324,12 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
 def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = json.loads(nb.metadata[MARK]["outcome"])
-    return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
+    runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
+    changed = {
+        "untouched": tuple(stored["untouched"]),
+        "runs": [cluster_run.RunCheck(**run) for run in runs],
+    }
+    return Outcome(**{**stored, **changed})
 
 
 class EscapeNames(Preprocessor):
@@ -367,18 +365,16 @@ class FeedbackExporter(Exporter):
         outcome = outcome_of(nb)
         course = course_of(cast(Any, self.parent).coursedir.root)
         with Gradebook(totals["db_url"]) as book:
-            unread = _unread(book, plan, totals)
+            outcome.cells = gradebook.cell_marks(book, plan, outcome.student) or {}
             dates = late.calendar(course, book)
         account = late.account(course, outcome.student, dates=dates).get(plan.name)
         outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,
             outcome,
-            runs={
-                name: cluster_run.RunCheck(**stored)
-                for name, stored in nb.metadata[MARK]["runs"].items()
-            },
-            cells=feedback.graded_cells(nb, unread),
+            cells=feedback.graded_cells(
+                nb, {name for name, cell in outcome.cells.items() if cell.waits}
+            ),
             totals=feedback.Totals(
                 score=totals["score"],
                 max_score=totals["max_score"],
@@ -387,14 +383,3 @@ class FeedbackExporter(Exporter):
             ),
         )
         return feedback.render(page), resources
-
-
-def _unread(book: Any, plan: Assignment, names: dict[str, Any]) -> set[str]:
-    """The paragraphs that wait for a person."""
-    return {
-        paragraph.name
-        for paragraph in plan.paragraphs
-        if book.find_grade(
-            paragraph.name, names["notebook"], plan.name, names["student"]
-        ).needs_manual_grade
-    }

@@ -18,7 +18,7 @@ from typing import Any
 from autograder import storage
 from autograder.assignment import Assignment
 from autograder.course import Course
-from autograder.outcome import Outcome
+from autograder.outcome import Outcome, Status
 
 __all__ = ["Part", "Record", "read", "record_of", "write"]
 
@@ -46,6 +46,12 @@ class Record:
     submission: str
     key: str
     parts: dict[str, Part]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Status and message as they were then, without results."""
+        status: Status = "rejected" if self.status == "rejected" else "graded"
+        return Outcome(self.student, status, message=self.message, key=self.key)
 
 
 def record_of(plan: Assignment, outcome: Outcome, runs: dict[str, float], notebook: Path) -> Record:

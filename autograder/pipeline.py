@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, limits, scratch, suite_process
+from autograder import cache, cluster_run, limits, scratch, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -147,6 +147,22 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
         with scratch.fresh("zip-") as unpacked:
             extract_zip(submission.path, unpacked, assignment.limits)
             return prepare(assignment, _unpacked(assignment, submission, unpacked), course)
+    rebuilt = _rebuilt(assignment, submission, course)
+    rebuilt.runs = cluster_run.check_all(
+        assignment, _own_folder(assignment, submission.path), rebuilt.modules
+    )
+    return rebuilt
+
+
+def _own_folder(assignment: Assignment, path: Path) -> Path | None:
+    """Where a submission's run.json lies; None beside the notebooks of several students."""
+    if path.suffix != ".ipynb":
+        return path
+    alone = path.name == assignment.notebook or len(_packages(path.parent)) == 1
+    return path.parent if alone else None
+
+
+def _rebuilt(assignment: Assignment, submission: Submission, course: Course) -> Rebuilt:
     if submission.path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
         submitted = read_regular(submission.path, limits=assignment.limits)
@@ -307,6 +323,8 @@ class Session:
             notes=list(rebuilt.notes),
             untouched=rebuilt.untouched,
             modules=rebuilt.modules,
+            runs=list(rebuilt.runs),
+            texts=dict(rebuilt.texts),
         )
 
     def _jobs_of(self, outcome: Outcome) -> list[Job]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks
 from autograder.assignment import Assignment
+from autograder.cluster_run import RunCheck
 from autograder.limits import Limits
 from autograder.quarantine import MIB, Rejected, read_regular
 
@@ -38,6 +39,8 @@ class Rebuilt:
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
     untouched: tuple[str, ...] = ()  # modules that are still as released
     notes: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
+    runs: list[RunCheck] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -83,6 +86,7 @@ def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> 
             cell.source = as_plain_text(found.source)
     _note_graded_cells(cells, release, rebuilt.notes)
     rebuilt.modules, rebuilt.untouched = modules_of(assignment, rebuilt.notebook, release)
+    rebuilt.texts = texts_of(assignment, rebuilt.notebook, release)
     return rebuilt
 
 
@@ -107,6 +111,20 @@ def modules_of(
         if cell.source.strip() == stubs.get(name, "").strip():
             untouched.append(name)
     return modules, tuple(untouched)
+
+
+def texts_of(
+    assignment: Assignment, notebook: NotebookNode, release: NotebookNode
+) -> dict[str, str]:
+    """The texts in a notebook of ours that are not as released."""
+    stubs = {cell.metadata.nbgrader.grade_id: cell.source for cell in solution_cells(release)}
+    names = {paragraph.name for paragraph in assignment.paragraphs}
+    return {
+        name: plain_text(cell.source)
+        for cell in solution_cells(notebook)
+        if (name := cell.metadata.nbgrader.grade_id) in names
+        and cell.source.strip() != stubs.get(name, "").strip()
+    }
 
 
 def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:

@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autograder import assignment as plans
-from autograder import cli_grade, cluster_run, gradebook, graded, report
+from autograder import cli_grade, gradebook, graded, report
 from autograder.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course import Course
 from autograder.graded import Part, Record
@@ -109,10 +109,7 @@ def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Di
             found.new.append(outcome.student)
         else:
             folder = course.submitted(outcome.student, plan.name)
-            runs = {
-                run.name: cluster_run.check(run, folder, outcome.modules.get(run.module)).points
-                for run in plan.runs
-            }
+            runs = {run.name: run.points for run in outcome.runs}
             after = graded.record_of(plan, outcome, runs, folder / plan.notebook)
             changes = _changes(plan, before, after)
             found.changes += changes
