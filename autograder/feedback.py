@@ -182,6 +182,7 @@ class Page:
     sandbox: str
     kit_version: str
     key: str
+    stamp: str = ""  # of the gradebook's grade that the page shows
 
     @property
     def percent(self) -> float:
@@ -314,6 +315,7 @@ def page_of(
     *,
     cells: list[GradedCell] | None = None,
     totals: Totals | None = None,
+    stamp: str = "",
 ) -> Page:
     """Gather everything that the page shows; without a gradebook texts wait for a person."""
     account = outcome.account(plan)
@@ -340,6 +342,7 @@ def page_of(
         sandbox=shown(outcome.result.get("sandbox") or "", 200, 1),
         kit_version=kit_version(),
         key=outcome.key[:12],
+        stamp=stamp,
     )
 
 

@@ -311,6 +311,15 @@ def cell_marks(book: Any, plan: Assignment, student: str) -> dict[str, CellMark]
     }
 
 
+def late_penalty(book: Any, assignment: str, student: str) -> float:
+    """What lateness took off, when the submission was autograded."""
+    try:
+        found = book.find_submission(assignment, student).late_submission_penalty
+    except MissingEntry:
+        return 0.0
+    return round(float(found or 0.0), 4)
+
+
 def _cell_mark(grade: Any, comment: str, *, own_extra: bool) -> CellMark:
     given = grade.manual_score is not None or grade.auto_score is not None
     return CellMark(

@@ -20,7 +20,7 @@ from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.outcome import Outcome, Status
 
-__all__ = ["Part", "Record", "read", "record_of", "write"]
+__all__ = ["Part", "Record", "file_hash", "read", "record_of", "write"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Record:
     Attributes:
         submission: a hash of the notebook that was handed in.
         key: a hash of all that the results depend on; see ``cache``.
+        late_percent: what lateness took then; an extension may have changed it since.
     """
 
     student: str
@@ -46,6 +47,7 @@ class Record:
     submission: str
     key: str
     parts: dict[str, Part]
+    late_percent: float | None = None  # of the score, that lateness took; None: not known
 
     @property
     def outcome(self) -> Outcome:
@@ -54,7 +56,9 @@ class Record:
         return Outcome(self.student, status, message=self.message, key=self.key)
 
 
-def record_of(plan: Assignment, outcome: Outcome, runs: dict[str, float], notebook: Path) -> Record:
+def record_of(
+    plan: Assignment, outcome: Outcome, notebook: Path, *, late_percent: float = 0.0
+) -> Record:
     """The record of an outcome as it stands in the gradebook, or would."""
     graded = outcome.status == "graded"
     parts = {
@@ -71,13 +75,20 @@ def record_of(plan: Assignment, outcome: Outcome, runs: dict[str, float], notebo
         )
         for module in plan.modules
     }
-    parts |= {name: Part(points) for name, points in runs.items()}
+    parts |= {run.name: Part(run.points) for run in outcome.runs}
     return Record(
-        outcome.student, outcome.status, outcome.message, _hash(notebook), outcome.key, parts
+        student=outcome.student,
+        status=outcome.status,
+        message=outcome.message,
+        submission=file_hash(notebook),
+        key=outcome.key,
+        parts=parts,
+        late_percent=late_percent,
     )
 
 
-def _hash(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """The hash of a file's content; empty where there is none."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     except OSError:

@@ -23,7 +23,6 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.outcome import Outcome
 from ringside.trace import write_atomically
 
-
 SMALLEST = 1e-3  # of a point; what is less is rounding
 
 
