@@ -175,8 +175,28 @@ class Assignment:
 
     @property
     def max_score(self) -> float:
-        """The core modules' weights: what `autograder grade` scores against."""
+        """The assignment's total: core modules, runs and texts. Extra credit comes on top."""
+        return self.machine_points + self.text_points
+
+    @property
+    def module_points(self) -> float:
+        """The core modules' weights."""
         return sum(module.weight for module in self.modules if not module.extra)
+
+    @property
+    def extra_points(self) -> float:
+        """What extra modules add, at most."""
+        return sum(module.weight for module in self.modules if module.extra)
+
+    @property
+    def machine_points(self) -> float:
+        """What is graded without a person: core modules and runs."""
+        return self.module_points + sum(run.points for run in self.runs)
+
+    @property
+    def text_points(self) -> float:
+        """What a person gives."""
+        return sum(paragraph.points for paragraph in self.paragraphs)
 
     def module(self, name: str) -> ModuleSpec:
         for module in self.modules:

@@ -16,17 +16,20 @@ number and NaN are full marks, more than the maximum fails the submission. So ea
 one escaped table as ``display_data``, then one finite, clamped number.
 
 A fault of ours raises: nbgrader keeps the grade that was there before, and a first grade waits.
-``nbgrader autograde`` passes over what is there already; so what a run that was killed has left
-in ``build/autograded`` or ``build/feedback`` is removed as the next one begins.
+nbgrader's commands pass over what is there already. So as one begins, it removes what is to be made
+anew: what a run that was killed has left in ``build/autograded`` or ``build/feedback``; results
+whose lateness has changed since (an extension); pages whose grade has (a regrade, points by hand).
 """
 
 from __future__ import annotations
 
 import fcntl
 import functools
+import hashlib
 import html
 import json
 import os
+import re
 import shutil
 import weakref
 from collections.abc import Callable
@@ -155,7 +158,15 @@ class RebuildExporter(NotebookExporter):
         except (gradebook.GradebookError, AssignmentError) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
-        _clear_unfinished(self, _holds_result)
+        lateness = _Lateness(course)
+        _clear_unfinished(
+            self,
+            lambda folder: (
+                _why_not_result(folder)
+                or _why_another(course, folder)
+                or lateness.why_changed(folder)
+            ),
+        )
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kw: Any
@@ -202,10 +213,11 @@ class RebuildExporter(NotebookExporter):
         return found.notebook
 
 
-def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
-    """Remove what a run that was killed has left of the folders to be made, if nobody else runs.
+def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
+    """Remove the folders that are to be made again, if nobody else runs; `why_not` says why.
 
-    nbgrader passes over a folder that is there.
+    nbgrader passes over a folder that is there, also where a run that was killed has left it, or
+    where what it was made of has changed since.
     """
     converter = exporter.parent
     root = Path(converter.coursedir.root)
@@ -220,24 +232,103 @@ def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
         pass
     for source in map(Path, converter.assignments):  # <student>/<assignment>
         folder = root / converter._format_dest(source.name, source.parent.name)
-        if folder.is_dir() and not whole(folder):
-            converter.log.warning("Removing what a run that was stopped has left: %s", folder)
+        try:
+            why = why_not(folder) if folder.is_dir() else ""
+        except AssignmentError as error:  # a table of the course that can't be read
+            converter.log.error(str(error))
+            raise NbGraderException(str(error)) from error
+        if why:
+            converter.log.warning("%s: %s is made anew.", why, folder)
             shutil.rmtree(folder)
 
 
-def _is_page(folder: Path) -> bool:
+KILLED = "A run that was stopped has left only a part"
+
+
+def _why_not_page(folder: Path) -> str:
     """Whether a feedback folder's page was written to its end."""
     path = folder / f"{folder.name}.html"
-    return path.is_file() and path.read_bytes().rstrip().endswith(b"</html>")
+    whole = path.is_file() and path.read_bytes().rstrip().endswith(b"</html>")
+    return "" if whole else KILLED
 
 
-def _holds_result(folder: Path) -> bool:
+def _why_not_result(folder: Path) -> str:
     """Whether an autograded folder's notebook was written whole, after the gradebook was."""
     try:
         content = json.loads((folder / f"{folder.name}.ipynb").read_bytes())
-        return "outcome" in content["metadata"][MARK]
+        return "" if "outcome" in content["metadata"][MARK] else KILLED
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return KILLED
+
+
+def _why_another(course: Course, folder: Path) -> str:
+    """Whether something else was handed in since a submission was autograded."""
+    student, assignment = folder.parent.name, folder.name
+    record = graded.read(course, assignment, student)
+    notebook = course.submitted(student, assignment) / f"{assignment}.ipynb"
+    same = record is None or record.submission in ("", graded.submission_hash(notebook))
+    return "" if same else "Something else was handed in since"
+
+
+class _Lateness:
+    """What lateness costs now, beside what it cost when a submission was autograded."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._percents: dict[str, dict[str, float]] = {}
+
+    def why_changed(self, folder: Path) -> str:
+        """A sentence, where an extension or a receipt has changed it; nothing else."""
+        student, assignment = folder.parent.name, folder.name
+        record = graded.read(self.course, assignment, student)
+        if record is None or record.late_percent is None:
+            return ""
+        if assignment not in self._percents:
+            account = late.of_assignment(self.course, assignment)
+            self._percents[assignment] = {name: each.percent for name, each in account.items()}
+        now = self._percents[assignment].get(student, 0.0)
+        if now == record.late_percent:
+            return ""
+        return f"Lateness took {record.late_percent:g} % of the score, and takes {now:g} % now"
+
+
+class _Pages:
+    """Feedback pages, each beside the grade that it must show."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._known: dict[str, tuple[Assignment, dict[str, late.Late]]] = {}
+
+    def why_not(self, folder: Path) -> str:
+        """A sentence, where the page is none, or of an earlier grade."""
+        if why := _why_not_page(folder):
+            return why
+        student, assignment = folder.parent.name, folder.name
+        found = STAMP.search((folder / f"{assignment}.html").read_text(encoding="utf-8"))
+        if assignment not in self._known:
+            account = late.of_assignment(self.course, assignment)
+            self._known[assignment] = (plans.load(assignment, self.course), account)
+        plan, lateness = self._known[assignment]
+        with gradebook.open_gradebook(self.course) as book:
+            now = grade_stamp(book, self.course, plan, student, lateness.get(student))
+        return "" if found and found[1] == now else "The page is of an earlier grade"
+
+
+STAMP = re.compile(r'<meta name="ringside-grade" content="([0-9a-f]+)">')
+
+
+def grade_stamp(
+    book: Any, course: Course, plan: Assignment, student: str, lateness: late.Late | None
+) -> str:
+    """A hash of all that a feedback page is made of: points, comments, lateness, results."""
+    cells = gradebook.cell_marks(book, plan, student) or {}
+    made_of = {
+        "cells": {name: asdict(cell) for name, cell in cells.items()},
+        "late": lateness and asdict(lateness),
+        "penalty": gradebook.late_penalty(book, plan.name, student),
+        "results": graded.file_hash(course.autograded(student, plan.name) / plan.notebook),
+    }
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
@@ -253,15 +344,17 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         if outcome.status == "grader_error":
             gradebook.ask_for_a_person(course, plan.name, student)
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
-        run_results = self._runs(plan, course, student, outcome)
+        outcome.runs = cluster_run.check_all(
+            plan, course.submitted(student, plan.name), outcome.modules
+        )
+        runs = {run.name: run for run in outcome.runs}
         for cell in nb.cells:
-            write_outputs(plan, cell, outcome, run_results)
+            write_outputs(plan, cell, outcome, runs)
         nb.metadata[MARK] = {
             "student": student,
             "assignment": plan.name,
             # As one text: nbformat indents, which Python's fast JSON writer can't.
             "outcome": json.dumps(asdict(outcome)),
-            "runs": {name: asdict(run) for name, run in run_results.items()},
         }
         return nb, resources
 
@@ -282,15 +375,6 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         grader = pipeline.suite_grader(course)
         session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
-
-    def _runs(
-        self, plan: Assignment, course: Course, student: str, outcome: Outcome
-    ) -> dict[str, cluster_run.RunCheck]:
-        folder = course.submitted(student, plan.name)
-        return {
-            run.name: cluster_run.check(run, folder, outcome.modules.get(run.module))
-            for run in plan.runs
-        }
 
 
 def write_outputs(
@@ -344,10 +428,35 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
         with Gradebook(names["db_url"]) as self.gradebook:
             session = self.gradebook.db
             commit, session.commit = session.commit, session.flush
+            read = self._texts_read()
             nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
+            for grade in read:
+                grade.needs_manual_grade = False
             self._save_extra_credit(outcome_of(nb))
             commit()
         return nb, resources
+
+    def _texts_read(self) -> list[Any]:
+        """The texts that a person has graded, if the submission is still the one they saw.
+
+        nbgrader asks for a second look at all that has a manual score.
+        """
+        course = course_of(self.parent.parent.coursedir.root)
+        plan = plans.load(self.assignment_id, course)
+        record = graded.read(course, plan.name, self.student_id)
+        notebook = course.submitted(self.student_id, plan.name) / plan.notebook
+        if record is None or record.submission != graded.submission_hash(notebook):
+            return []
+        submission = self.gradebook.find_submission(plan.name, self.student_id)
+        texts = {paragraph.name for paragraph in plan.paragraphs}
+        return [
+            grade
+            for each in submission.notebooks
+            for grade in each.grades
+            if grade.name in texts
+            and grade.manual_score is not None
+            and not grade.needs_manual_grade
+        ]
 
     def _save_extra_credit(self, outcome: Outcome) -> None:
         course = course_of(self.parent.parent.coursedir.root)
@@ -370,16 +479,38 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
         course = course_of(self.parent.parent.coursedir.root)
         plan = plans.load(resources["nbgrader"]["assignment"], course)
         outcome = outcome_of(nb)
-        runs = {name: float(run["points"]) for name, run in nb.metadata[MARK]["runs"].items()}
         notebook = course.submitted(outcome.student, plan.name) / plan.notebook
-        graded.write(course, plan.name, graded.record_of(plan, outcome, runs, notebook))
+        with Gradebook(resources["nbgrader"]["db_url"]) as book:
+            dates = late.calendar(course, book)
+        account = late.account(course, outcome.student, dates=dates).get(plan.name)
+        percent = account.percent if account else 0.0
+        record = graded.record_of(plan, outcome, notebook, late_percent=percent)
+        graded.write(course, plan.name, record)
+        self._say_which_pages_are_old(course, plan, outcome.student)
         return nb, resources
+
+    def _say_which_pages_are_old(self, course: Course, plan: Assignment, student: str) -> None:
+        """Once a run: nbgrader's autograde makes no pages."""
+        told = getattr(self, "_told", False)
+        if not told and (course.feedback(student, plan.name) / f"{plan.name}.html").is_file():
+            self._told = True
+            self.log.warning(
+                "There are feedback pages of %s from before: `nbgrader generate_feedback %s` "
+                "renews those whose grade has changed; where feedback was released, "
+                "`nbgrader release_feedback %s` releases them again.",
+                *[plan.name] * 3,
+            )
 
 
 def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = json.loads(nb.metadata[MARK]["outcome"])
-    return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
+    runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
+    changed = {
+        "untouched": tuple(stored["untouched"]),
+        "runs": [cluster_run.RunCheck(**run) for run in runs],
+    }
+    return Outcome(**{**stored, **changed})
 
 
 class EscapeNames(Preprocessor):
@@ -400,7 +531,8 @@ class FeedbackExporter(Exporter):
     def __init__(self, *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)  # type: ignore[no-untyped-call]
         if hasattr(self.parent, "assignments"):
-            _clear_unfinished(self, _is_page)
+            pages = _Pages(course_of(cast(Any, self.parent).coursedir.root))
+            _clear_unfinished(self, pages.why_not)
 
     def _file_extension_default(self) -> str:
         return ".html"
@@ -415,34 +547,23 @@ class FeedbackExporter(Exporter):
         totals = resources["nbgrader"]
         outcome = outcome_of(nb)
         with Gradebook(totals["db_url"]) as book:
-            unread = _unread(book, plan, totals)
+            outcome.cells = gradebook.cell_marks(book, plan, outcome.student) or {}
             dates = late.calendar(course, book)
-        account = late.account(course, outcome.student, dates=dates).get(plan.name)
+            account = late.account(course, outcome.student, dates=dates).get(plan.name)
+            stamp = grade_stamp(book, course, plan, outcome.student, account)
         outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,
             outcome,
-            runs={
-                name: cluster_run.RunCheck(**stored)
-                for name, stored in nb.metadata[MARK]["runs"].items()
-            },
-            cells=feedback.graded_cells(nb, unread),
+            cells=feedback.graded_cells(
+                nb, {name for name, cell in outcome.cells.items() if cell.waits}
+            ),
             totals=feedback.Totals(
                 score=totals["score"],
                 max_score=totals["max_score"],
                 late_penalty=totals["late_penalty"],
                 late=account.sentence if account else "",
             ),
+            stamp=stamp,
         )
         return feedback.render(page), resources
-
-
-def _unread(book: Any, plan: Assignment, names: dict[str, Any]) -> set[str]:
-    """The paragraphs that wait for a person."""
-    return {
-        paragraph.name
-        for paragraph in plan.paragraphs
-        if book.find_grade(
-            paragraph.name, names["notebook"], plan.name, names["student"]
-        ).needs_manual_grade
-    }

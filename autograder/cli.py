@@ -182,6 +182,16 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_timezone(sub)
     sub.add_argument("--column", metavar="NAME", help="the assignment's column; default: its title")
+    sub.add_argument(
+        "--new-column",
+        action="store_true",
+        help="Canvas may make a new assignment: its column is not in the roster",
+    )
+    sub.add_argument(
+        "--partial",
+        action="store_true",
+        help="export although grades are unfinished; those stay without a score, and are named",
+    )
     sub.add_argument("--raw", action="store_true", help="scores before lateness is taken off")
     sub.add_argument(
         "--leave-out-unmatched", action="store_true", help="students who are not in the roster"

@@ -106,6 +106,12 @@ class Course:
     def submitted(self, student: str, assignment: str) -> Path:
         return self.build / "submitted" / student / assignment
 
+    def autograded(self, student: str, assignment: str) -> Path:
+        return self.build / "autograded" / student / assignment
+
+    def feedback(self, student: str, assignment: str) -> Path:
+        return self.build / "feedback" / student / assignment
+
     def submissions(self, assignment: str) -> list[Path]:
         """The submission folders of nbgrader's tree, by student."""
         return sorted(

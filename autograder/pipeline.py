@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, limits, scratch, storage, suite_process
+from autograder import cache, cluster_run, limits, scratch, storage, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
@@ -185,6 +185,20 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
         with scratch.fresh("zip-") as unpacked:
             extract_zip(path, unpacked, assignment.limits)
             return prepare(assignment, _unpacked(assignment, path, unpacked), course)
+    rebuilt = _rebuilt(assignment, path, own, course)
+    where = submission.path if own else _own_folder(assignment, path)
+    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules)
+    return rebuilt
+
+
+def _own_folder(assignment: Assignment, notebook: Path) -> Path | None:
+    """Where the run.json of a notebook lies; None beside the notebooks of several students."""
+    alone = notebook.name == assignment.notebook or len(_packages(notebook.parent)) == 1
+    return notebook.parent if alone else None
+
+
+def _rebuilt(assignment: Assignment, path: Path, own: bool, course: Course) -> Rebuilt:
+    """A notebook, or a folder of modules; `own`: what lies beside is the same student's."""
     if path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
         beside = modules_in_folder(assignment, path.parent) if own else Rebuilt()
@@ -355,6 +369,8 @@ class Session:
             intake=list(rebuilt.intake),
             untouched=rebuilt.untouched,
             modules=rebuilt.modules,
+            runs=list(rebuilt.runs),
+            texts=dict(rebuilt.texts),
         )
 
     def _jobs_of(self, outcome: Outcome) -> list[Job]:

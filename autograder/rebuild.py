@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks
 from autograder.assignment import Assignment
+from autograder.cluster_run import RunCheck
 from autograder.limits import Limits
 from autograder.quarantine import MIB, Rejected, read_regular
 
@@ -43,6 +44,8 @@ class Rebuilt:
     untouched: tuple[str, ...] = ()  # modules that are still as released
     notes: list[str] = field(default_factory=list)
     intake: list[str] = field(default_factory=list)  # notes that the instructor must hear, too
+    texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
+    runs: list[RunCheck] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -102,6 +105,7 @@ def rebuild(
             cell.source = as_plain_text(found.source)
     _note_graded_cells(cells, release, rebuilt.notes)
     rebuilt.modules, rebuilt.untouched = modules_of(assignment, rebuilt.notebook, release)
+    rebuilt.texts = texts_of(assignment, rebuilt.notebook, release)
     return rebuilt
 
 
@@ -172,6 +176,20 @@ def modules_of(
         if cell.source.strip() == stubs.get(name, "").strip():
             untouched.append(name)
     return modules, tuple(untouched)
+
+
+def texts_of(
+    assignment: Assignment, notebook: NotebookNode, release: NotebookNode
+) -> dict[str, str]:
+    """The texts in a notebook of ours that are not as released."""
+    stubs = {cell.metadata.nbgrader.grade_id: cell.source for cell in solution_cells(release)}
+    names = {paragraph.name for paragraph in assignment.paragraphs}
+    return {
+        name: plain_text(cell.source)
+        for cell in solution_cells(notebook)
+        if (name := cell.metadata.nbgrader.grade_id) in names
+        and cell.source.strip() != stubs.get(name, "").strip()
+    }
 
 
 def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:

@@ -57,9 +57,10 @@ def test_a_folder_with_some_modules_is_one_submission(
     (submission,) = report["submissions"]
     assert list(submission) == [
         "student", "status", "score", "max_score", "late_seconds", "modules",
+        "runs", "texts", "to_grade_by_hand",
     ]  # fmt: skip
     assert (submission["student"], submission["status"]) == ("ada", "graded")
-    assert (submission["score"], submission["max_score"]) == (30.0, 90.0)
+    assert (submission["score"], submission["max_score"]) == (30.0, 100.0)
     assert submission["modules"]["two"]["score"] == 0
     test = submission["modules"]["one"]["tests"][0]
     assert list(test) == ["name", "points", "earned", "message", "seconds"]
