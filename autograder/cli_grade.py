@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from autograder import (
     feedback,
     measured_class,
     measured_site,
+    people,
     pipeline,
     progress,
     report,
@@ -48,6 +50,9 @@ def grade_paths(
     submissions = pipeline.find(plan, paths)
     if not submissions:
         raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
+    students = [submission.student for submission in submissions]
+    for sentence in (*people.others_read(course), *people.doubts(course, plan.name, students)):
+        _say_once(sentence)
     session = pipeline.Session(
         plan,
         course,
@@ -207,6 +212,12 @@ def _status(outcomes: Sequence[Outcome]) -> int:
         for flag in each.flags:
             _say(each.student, "flagged", flag)
     return 2 if bad else 0
+
+
+@functools.cache
+def _say_once(sentence: str) -> None:
+    """What a process that grades one submission after the other says of the course."""
+    _say(sentence)
 
 
 def _say(*words: str) -> None:
