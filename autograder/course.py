@@ -68,9 +68,9 @@ class Course:
     def nbgrader_folders(self) -> dict[str, str]:
         """What nbgrader's CourseDirectory must be told of this course, wherever it is started."""
         return {
-            "root": str(self.root.resolve()),
-            "db_url": f"sqlite:///{self.database.resolve()}",
-            "release_directory": os.path.relpath(self.releases.resolve(), self.root.resolve()),
+            "root": os.path.abspath(self.root),
+            "db_url": f"sqlite:///{os.path.abspath(self.database)}",
+            "release_directory": os.path.relpath(self.releases, self.root),
         }
 
     @property
