@@ -55,6 +55,7 @@ from autograder import (
     late,
     limits,
     notebooks,
+    people,
     pipeline,
     receipt,
     storage,
@@ -63,6 +64,7 @@ from autograder.assignment import Assignment, AssignmentError, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
 from autograder.outcome import Outcome, clamp
+from autograder.people import others_read
 from autograder.quarantine import Rejected, sweep
 from autograder.rebuild import (
     Rebuilt,
@@ -130,7 +132,7 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     if claimed is not None:
         refused["timestamp.txt"] = f"said {claimed.strip()[:60]!r}; our receipt counts"
     if refused:
-        shelf.mkdir(parents=True, exist_ok=True)
+        storage.private_folder(shelf)
         listing = json.dumps(refused, indent=1, sort_keys=True)
         (shelf / "refused.json").write_text(listing + "\n", encoding="utf-8")
 
@@ -155,9 +157,12 @@ class RebuildExporter(NotebookExporter):
         try:
             gradebook.check(course, write=True)
             gradebook.tell(course)
+            doubts = people.doubts(course, *_assigned(converter))
         except (gradebook.GradebookError, AssignmentError) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
+        for sentence in (*others_read(course), *doubts):
+            converter.log.warning(sentence)
         lateness = _Lateness(course)
         _clear_unfinished(
             self,
@@ -213,6 +218,12 @@ class RebuildExporter(NotebookExporter):
         return found.notebook
 
 
+def _assigned(converter: Any) -> tuple[str, list[str]]:
+    """The assignment that nbgrader is about to convert, and whose submissions."""
+    folders = [Path(name) for name in converter.assignments]  # <student>/<assignment>
+    return str(converter.coursedir.assignment_id), [each.parent.name for each in folders]
+
+
 def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
     """Remove the folders that are to be made again, if nobody else runs; `why_not` says why.
 
@@ -221,7 +232,7 @@ def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
     """
     converter = exporter.parent
     root = Path(converter.coursedir.root)
-    (root / "build").mkdir(parents=True, exist_ok=True)
+    storage.private_folder(root / "build")
     lock = os.open(root / "build", os.O_RDONLY | os.O_CLOEXEC)
     weakref.finalize(exporter, os.close, lock)  # held while this run lasts
     try:

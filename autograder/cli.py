@@ -7,6 +7,7 @@ A command imports its module when it runs: nbgrader and nbformat alone take thre
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,7 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     action: Callable[[argparse.Namespace], int] = options.action
-    return action(options)
+    if arguments[0] not in KEEPS:
+        return action(options)
+    before = os.umask(0o077)  # what is written of a class is nobody else's to read
+    try:
+        return action(options)
+    finally:
+        os.umask(before)
 
 
 def _command_of_its_own(arguments: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from autograder import (
     intake,
     measured_class,
     measured_site,
+    people,
     pipeline,
     progress,
     report,
@@ -71,6 +73,9 @@ def grade_submissions(
     """
     if lost is None:
         best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
+    students = [submission.student for submission in submissions]
+    for sentence in (*people.others_read(course), *people.doubts(course, plan.name, students)):
+        _say_once(sentence)
     session = pipeline.Session(
         plan,
         course,
@@ -245,6 +250,12 @@ def _status(outcomes: Sequence[Outcome]) -> int:
         for flag in each.flags:
             say(each.who, "flagged", flag)
     return 2 if bad else 0
+
+
+@functools.cache
+def _say_once(sentence: str) -> None:
+    """What a process that grades one submission after the other says of the course."""
+    say(sentence)
 
 
 def say(*words: str) -> None:

@@ -17,12 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autograder import assignment as plans
-from autograder import cli_grade, gradebook, pipeline
+from autograder import cli_grade, gradebook, pipeline, storage
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.pipeline import Submission
 from autograder.quarantine import Rejected, extract_zip
-from autograder.storage import explain
 from ringside.draw.units import format_count
 
 __all__ = ["collect", "put"]
@@ -57,7 +56,7 @@ def put(plan: Assignment, submission: Submission, course: Course) -> str:
     """Put one submission into nbgrader's tree; gives "new", "as before" or "replaced"."""
     place = course.submitted(submission.student, plan.name)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        storage.private_folder(place.parent)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as outer:
             fresh = Path(outer) / plan.name
             _copy(plan, submission.path, fresh)
@@ -69,7 +68,7 @@ def put(plan: Assignment, submission: Submission, course: Course) -> str:
             os.rename(fresh, place)
             return "new" if before is None else "replaced"
     except OSError as error:
-        raise explain(error.filename or place, error) from error
+        raise storage.explain(error.filename or place, error) from error
 
 
 def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
@@ -107,7 +106,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 def _shelf(course: Course, student: str, assignment: str) -> Path:
     """The first free place for what is replaced."""
     folder = course.build / "replaced" / student
-    folder.mkdir(parents=True, exist_ok=True)
+    storage.private_folder(folder)
     number = 1
     while os.path.lexists(folder / f"{assignment}-{number}"):
         number += 1

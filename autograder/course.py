@@ -29,9 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autograder import course_secret
+from ringside.course_folder import CONFIG, course_above, is_course
+
+__all__ = ["CONFIG", "SETTINGS", "Course", "course_above"]
 
 SETTINGS = "course.toml"
-CONFIG = "nbgrader_config.py"
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,15 @@ class Course:
     def _apart(self) -> bool:
         """Whether this is a course of its own outside the kit."""
         root = self.root.resolve()
-        return not root.is_relative_to(self.kit.resolve()) and _is_course(root)
+        return not root.is_relative_to(self.kit.resolve()) and is_course(root)
 
     @property
     def nbgrader_folders(self) -> dict[str, str]:
         """What nbgrader's CourseDirectory must be told of this course, wherever it is started."""
         return {
-            "root": str(self.root.resolve()),
-            "db_url": f"sqlite:///{self.database.resolve()}",
-            "release_directory": os.path.relpath(self.releases.resolve(), self.root.resolve()),
+            "root": os.path.abspath(self.root),
+            "db_url": f"sqlite:///{os.path.abspath(self.database)}",
+            "release_directory": os.path.relpath(self.releases, self.root),
         }
 
     @property
@@ -141,21 +143,3 @@ class Course:
             SecretError: the file holds none, or none can be written.
         """
         return self.given_secret or course_secret.of(self.root, self.kit)
-
-
-def course_above(start: str | Path | None = None) -> Path | None:
-    """The nearest folder from `start` upwards that is a course; None where there is none."""
-    try:
-        folder = Path(os.getcwd() if start is None else start).resolve()
-    except FileNotFoundError:  # the current folder was removed
-        return None
-    return next((each for each in (folder, *folder.parents) if _is_course(each)), None)
-
-
-def _is_course(folder: Path) -> bool:
-    """Whether nbgrader's settings there are ours; those of the kit itself make no course."""
-    try:
-        ours = b"autograder." in (folder / CONFIG).read_bytes()
-    except OSError:
-        return False
-    return ours and not (folder / "autograder").is_dir()

@@ -397,8 +397,7 @@ def unpack(found: Download, assignment: Assignment, course: Course) -> list[Subm
     place = outer / _digest(found, assignment.limits)
     try:
         if not place.is_dir():
-            outer.mkdir(parents=True, exist_ok=True)
-            os.chmod(outer.parent, 0o700)
+            storage.private_folder(outer)
             with tempfile.TemporaryDirectory(dir=outer, prefix=".") as fresh:
                 _write(found, assignment.limits, Path(fresh) / place.name)
                 if not place.is_dir():

@@ -33,6 +33,7 @@ from autograder.course import CONFIG, SETTINGS, Course
 from autograder.outcome import Outcome
 from autograder.points import CellMark
 from autograder.safe_csv import write_csv
+from autograder.storage import private_folder
 from ringside.errors import RingsideError
 
 COLUMNS = (
@@ -169,7 +170,7 @@ def generate_release(assignment: str, course: Course, scratch: Path) -> Path:
 
 def register(assignment: Assignment, course: Course, scratch: Path) -> None:
     """Tell the course's gradebook of the assignment's cells; the release stays as it is."""
-    course.build.mkdir(parents=True, exist_ok=True)
+    private_folder(course.build)
     config, coursedir = _directory(
         course,
         release_directory=os.path.relpath(scratch / "release", course.root),

@@ -5,7 +5,6 @@
            course_secret.txt     drawn at random, 0600
            README.md             what is typed here, in ten lines
            build/source, release what nbgrader releases: copies of the kit's
-           build/extensions.csv  who has more time
 
 It is made beside FOLDER under a temporary name, then renamed: all of it or nothing.
 """
@@ -50,7 +49,7 @@ READ_ME = """\
 
 Type all commands in this folder, or in one below it (`nbgrader`: in this folder).
 
-- Due dates: `course.toml`. More time for a student: a line `ada,a03_allreduce,2` in `build/extensions.csv`.
+- Due dates: `course.toml`. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
 - `nbgrader release_assignment NAME`, `nbgrader collect NAME` hand out and take in on the exchange.
 - `autograder grade NAME build/submitted` grades all cores at a time; `nbgrader autograde NAME` fills the gradebook.
 - `nbgrader generate_feedback NAME`, `nbgrader release_feedback NAME`; texts by hand: `jupyter lab` here, Nbgrader > Formgrader.
@@ -110,7 +109,6 @@ def _fill(course: Course) -> None:
     (course.root / CONFIG).write_text(CONFIGURATION, encoding="utf-8")
     (course.root / "README.md").write_text(READ_ME, encoding="utf-8")
     course.build.mkdir(mode=0o700)
-    course.extensions.write_text("student,assignment,days\n", encoding="utf-8")
     for name in names:
         _copy(plans.load(name, course), course)
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
 
-from autograder import limits, tables
+from autograder import limits, storage, tables
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.quarantine import Rejected, extract_zip
@@ -104,7 +104,7 @@ def record_platform(
 
 
 def _write(path: Path, receipts: Mapping[str, datetime.datetime]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    storage.private_folder(path.parent)
     fresh = path.with_suffix(".tmp")
     with fresh.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -146,7 +146,8 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
         super().do_copy(src, dest)
-        Path(dest).chmod(0o755)  # nbgrader lets everybody write where students hand in
+        # nbgrader lets everybody write where students hand in, and read what they did.
+        Path(dest).chmod(0o770 if self.coursedir.groupshared else 0o700)
         student, assignment = Path(dest).parent.name, Path(dest).name
         self._unpack(Path(dest))
         moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)

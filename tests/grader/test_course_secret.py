@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder import cli, course_secret
+from autograder import cli, course_secret, redteam_run
 from autograder.course import Course
 from autograder.course_secret import FILE, PUBLIC_SECRET, VARIABLE, SecretError
 
@@ -88,6 +88,19 @@ def test_a_course_that_cant_be_written_names_the_cures(
     monkeypatch.setattr(cli, "build", refused)
     assert cli.main(["build"]) == 2
     assert capsys.readouterr().err == "autograder: no secret\n"
+
+
+def test_the_red_team_grades_with_the_secret_that_everybody_knows(
+    bare: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graded: list[Course] = []
+    monkeypatch.setattr(Course, "here", lambda: bare)
+    monkeypatch.setattr(redteam_run.assignments, "load", lambda name: None)
+    monkeypatch.setattr(redteam_run.pipeline, "suite_grader", graded.append)
+    with pytest.raises(AttributeError):  # there is no assignment
+        redteam_run.full_grader("a03_allreduce")(tmp_path)
+    assert [course.secret() for course in graded] == [PUBLIC_SECRET]
+    assert list(bare.kit.iterdir()) == [] and not bare.root.exists()
 
 
 def test_no_test_draws_a_secret_into_the_kit() -> None:
