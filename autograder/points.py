@@ -161,7 +161,7 @@ def missing(plan: Assignment, outcome: Outcome) -> list[str]:
     if outcome.status != "graded" and not given:
         found.append(f"{outcome.status}: {' '.join(outcome.message.split())}")
     elif any(cells[name].points is None for name in names if name in cells):
-        found.append("not autograded yet")
+        return ["not autograded yet"]
     texts = [text.name for text in plan.paragraphs if text.name in cells and cells[text.name].waits]
     if texts:
         found.append(f"{format_count(len(texts), 'text')} to grade by hand ({', '.join(texts)})")
