@@ -146,11 +146,11 @@ FLAT: Files = {
 }
 MOODLE_SCORES = {"55123": 30, "55124": 30, "55125": 60, "55126": 18}
 WORKSHEET = """Identifier,Full name,Email address,Status,Grade,Maximum Grade,Last modified (submission),Last modified (grade),Feedback comments
-Participant 55123,Ada Adeyemi,Ada@uni.example,Submitted,,90.00,"Tuesday, 1 January 2030, 12:59 PM",-,
-Participant 55124,Zoë von der Au,zoe@uni.example,Submitted,,90.00,"Friday, 4 January 2030, 9:05 AM",-,
-Participant 55125,李明,liming@uni.example,Submitted,,90.00,"Tuesday, 1 January 2030, 10:00",-,
-Participant 55126,李明,,Submitted,,90.00,-,-,
-Participant 55127,Nobody,nobody@uni.example,No submission,,90.00,-,-,
+Participant 55123,Ada Adeyemi,Ada@uni.example,Submitted,,95.00,"Tuesday, 1 January 2030, 12:59 PM",-,
+Participant 55124,Zoë von der Au,zoe@uni.example,Submitted,,95.00,"Friday, 4 January 2030, 9:05 AM",-,
+Participant 55125,李明,liming@uni.example,Submitted,,95.00,"Tuesday, 1 January 2030, 10:00",-,
+Participant 55126,李明,,Submitted,,95.00,-,-,
+Participant 55127,Nobody,nobody@uni.example,No submission,,95.00,-,-,
 """  # noqa: E501
 ZONE = ("--timezone", "Europe/Berlin")
 
@@ -270,8 +270,8 @@ def test_gradescopes_export_is_taken_as_it_comes_with_groups_and_times(
         assert report["0078"]["late_seconds"] == 23 * 3600
     roster, out = tmp_path / "canvas.csv", tmp_path / "grades.csv"
     roster.write_text(
-        "Student,ID,SIS User ID,SIS Login ID,Section\n"
-        '"Adeyemi, Ada",1,0077,x,1\n李明,2,u3,LIMING@uni.example,1\n李明,3,0078,y,1\n'
+        "Student,ID,SIS User ID,SIS Login ID,Section,A toy (4711)\n"
+        '"Adeyemi, Ada",1,0077,x,1,\n李明,2,u3,LIMING@uni.example,1,\n李明,3,0078,y,1,\n'
     )
     words = ["export", NAME, str(folder), "--to", "canvas", "--roster", str(roster), "--raw"]
     cli.main([*words, "--out", str(out)])
