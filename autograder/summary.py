@@ -19,6 +19,7 @@ from autograder import feedback, similarity
 from autograder.assignment import Assignment, ModuleSpec
 from autograder.outcome import Outcome
 from autograder.points import Account
+from ringside.draw.units import format_count
 
 if TYPE_CHECKING:
     from autograder.late import Late
@@ -130,12 +131,14 @@ class Summary:
         waits = sum(outcome.account(plan).by_hand > 0 for outcome in self.graded)
         said = f"{plan.max_score:g} points: modules {plan.module_points:g}"
         said += "".join(f", run {run.points:g}" for run in plan.runs)
-        said += f", texts {plan.text_points:g}" if plan.text_points else ""
+        texts = "texts" if len(plan.paragraphs) > 1 else "text"
+        said += f", {texts} {plan.text_points:g}" if plan.text_points else ""
         said += f"; extra credit up to {plan.extra_points:g} on top" if plan.extra_points else ""
         if waits:
+            are = "are" if len(plan.paragraphs) > 1 else "is"
             said += (
-                f". Of {waits} of {len(self.graded)}, texts are still to be graded by hand, and "
-                "are not in the scores"
+                f". The {texts} of {waits} of {format_count(len(self.graded), 'submission')} {are} "
+                "still to be graded by hand, and not in the scores"
             )
         return said + "."
 

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,8 @@ def two_unfinished(ada: Course, notebook: Notebook, hand_in: HandIn) -> Course:
     return ada
 
 
-def export(to: str, out: Path, *words: str) -> int:
-    return cli.main(["export", NAME, "--to", to, "--out", str(out), *words])
+def export(to: str, out: Path, *words: str, paths: Sequence[Path] = ()) -> int:
+    return cli.main(["export", NAME, *map(str, paths), "--to", to, "--out", str(out), *words])
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -263,10 +263,7 @@ def test_outside_nbgrader_the_run_counts_and_the_text_is_shown_to_who_grades_it(
     assert "It is of the one.py that was handed in." in page
 
     marks = tmp_path / "marks.csv"
-    assert (
-        cli.main(["export", NAME, str(tmp_path / "downloads"), "--to", "csv", "--out", str(marks)])
-        == 0
-    )
+    assert export("csv", marks, paths=[handed_in]) == 0
     said = "Scores are of 95 points: 1 text of 5 points in the assignment's 100 is graded by hand"
     assert said in capsys.readouterr().out
     (row,) = table(marks)

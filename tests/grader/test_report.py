@@ -102,7 +102,7 @@ def test_the_report_names_lost_points_and_likeness_to_what_is_shipped(
         text = console.export_text()
     flat = " ".join(text.split())
     assert "3 graded of 4; median 12, lowest 0, highest 30 of 100 points: modules 90, run 5" in flat
-    assert "Of 3 of 3, texts are still to be graded by hand, and are not in the scores." in flat
+    assert "The text of 3 of 3 submissions is still to be graded by hand, and not in the" in flat
     assert "1 of 2" in text and "rejected" in text
     assert "(shipped solution)" in text and "100%" in text
     assert "\x1b" not in text
