@@ -1,7 +1,13 @@
 """nbgrader's settings for this course; every nbgrader command run here reads them.
 
-Generated things lie under build/ (git-ignored), except the release, assignments/.
+Generated things lie under build/ (git-ignored), except the release, assignments/. Where
+RINGSIDE_COURSE names a folder they lie there. A course outside the kit (`autograder new-course`)
+has a file of this name, which takes these settings and the course's own folders.
 """
+
+import os
+
+from autograder.course import Course
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 
@@ -15,6 +21,8 @@ c.CourseDirectory.feedback_directory = "build/feedback"
 c.CourseDirectory.solution_directory = "build/instructor"
 c.CourseDirectory.db_url = "sqlite:///build/gradebook.db"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store"]
+if os.environ.get("RINGSIDE_COURSE"):
+    c.CourseDirectory.update(Course.here().nbgrader_folders)
 
 # -- the release: what stands where a solution stood ---------------------------------------------
 c.ClearSolutions.code_stub = {"python": "raise NotImplementedError"}

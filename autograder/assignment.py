@@ -5,7 +5,7 @@
     title = "All-reduce, five ways"
     supplied = ["shards.py"]              # copied beside the notebook as they are
     public_tests = "test_public.py"
-    due = 2026-03-01T23:59:00Z            # optional; the gradebook's own date goes first
+    due = 2026-03-01T23:59:00Z            # optional; a course's own date goes first (`dates`)
 
     [[module]]
     name = "ring"                         # ring.py, and the grade_id of its cell
@@ -47,18 +47,40 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autograder import limits
+from autograder import course_settings, limits, tables
 from autograder.course import Course
 from autograder.limits import Limits
+from autograder.tables import NUMBER, TableError
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUITE_POINTS = 100.0  # every module's tests add up to this
+_TOP: tables.Kinds = {
+    "title": str, "supplied": list, "public_tests": str, "due": datetime.datetime,
+    "module": list, "run": list, "measured": list, "paragraph": list, "limits": dict,
+}  # fmt: skip
+_LISTS: dict[str, tuple[tables.Kinds, tuple[str, ...]]] = {
+    "module": (
+        {"name": str, "title": str, "weight": NUMBER, "hours": NUMBER, "extra": bool},
+        ("name", "weight"),
+    ),
+    "run": (
+        {"name": str, "module": str, "function": str, "points": NUMBER},
+        ("name", "module", "points"),
+    ),
+    "paragraph": ({"name": str, "title": str, "points": NUMBER}, ("name", "points")),
+    "measured": (
+        {
+            "module": str, "function": str, "file": str, "ranks": int, "n": int, "dtype": str,
+            "options": dict, "bands": list, "points": NUMBER, "pairs": int, "noise": NUMBER,
+        },
+        ("module", "function", "ranks", "n"),
+    ),
+}  # fmt: skip
 
 
 class AssignmentError(ValueError):
@@ -153,8 +175,28 @@ class Assignment:
 
     @property
     def max_score(self) -> float:
-        """The core modules' weights: what `autograder grade` scores against."""
+        """The assignment's total: core modules, runs and texts. Extra credit comes on top."""
+        return self.machine_points + self.text_points
+
+    @property
+    def module_points(self) -> float:
+        """The core modules' weights."""
         return sum(module.weight for module in self.modules if not module.extra)
+
+    @property
+    def extra_points(self) -> float:
+        """What extra modules add, at most."""
+        return sum(module.weight for module in self.modules if module.extra)
+
+    @property
+    def machine_points(self) -> float:
+        """What is graded without a person: core modules and runs."""
+        return self.module_points + sum(run.points for run in self.runs)
+
+    @property
+    def text_points(self) -> float:
+        """What a person gives."""
+        return sum(paragraph.points for paragraph in self.paragraphs)
 
     def module(self, name: str) -> ModuleSpec:
         for module in self.modules:
@@ -180,16 +222,42 @@ def load(name: str, course: Course | None = None) -> Assignment:
             f"Known: {', '.join(known(course)) or 'none'}."
         )
     try:
-        plan = _parse(name, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
+        table = tables.read(path)
+        own_due = course_settings.due(course, tuple(known(course)))
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
+    try:
+        _check(table)
+        plan = _parse(name, table)
+    except TableError as error:
+        stray = re.search(r"(\w+) = ", str(error))
+        line = tables.line_of(path, stray[1]) if stray else ""
+        raise AssignmentError(f"{path}{line}: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
         raise AssignmentError(f"{path}: {type(error).__name__}: {error}") from error
-    return dataclasses.replace(plan, limits=limits.load(name, course))
+    due = own_due.get(name, plan.due)
+    return dataclasses.replace(plan, due=due, limits=limits.load(name, course))
 
 
 def known(course: Course | None = None) -> list[str]:
     """The names of all assignments, in order."""
     folder = (course or Course.here()).kit / "solutions"
     return sorted(path.parent.name for path in folder.glob("*/assignment.toml"))
+
+
+def _check(table: Mapping[str, Any]) -> None:
+    """Compare all tables of the file with what they may hold."""
+    tables.check(table, _TOP, needs=("module",))
+    for kind, (kinds, needs) in _LISTS.items():
+        for each in table.get(kind, []):
+            if not isinstance(each, dict):
+                raise TableError(f"{kind} = {each!r}: tables [[{kind}]] are wanted.")
+            if kind != "measured":  # which is looked at as it is read
+                name = each.get("name", "")
+                tables.check(each, kinds, f"[[{kind}]] {name!r}", needs=needs, above=_TOP)
+    of_limits = table.get("limits", {})
+    misplaced = {key: value for key, value in of_limits.items() if key in _TOP}
+    tables.check(misplaced, {}, "[limits]", above=_TOP)
 
 
 def _parse(name: str, table: dict[str, Any]) -> Assignment:
@@ -238,10 +306,6 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         if Path(each).name != each:
             raise ValueError(f"{each!r} must be a file name without folders")
     due = table.get("due")
-    if due is not None and not isinstance(due, datetime.datetime):
-        raise TypeError("due must be a date with a time")
-    if due is not None and due.tzinfo is None:
-        due = due.replace(tzinfo=datetime.UTC)
     return Assignment(
         name=name,
         title=str(table.get("title", name)),
@@ -251,7 +315,7 @@ def _parse(name: str, table: dict[str, Any]) -> Assignment:
         paragraphs=paragraphs,
         supplied=supplied,
         public_tests=None if public_tests is None else str(public_tests),
-        due=due,
+        due=None if due is None else tables.moment(due),
     )
 
 
@@ -259,11 +323,10 @@ def measured_spec(table: dict[str, Any]) -> MeasuredSpec:
     """One entry of ``[[measured]]``.
 
     Raises:
-        KeyError, TypeError, ValueError: something is missing, or wrong.
+        TableError, TypeError, ValueError: something is missing, or wrong.
     """
-    known = {field.name for field in dataclasses.fields(MeasuredSpec)}
-    if strangers := sorted(set(table) - known):
-        raise ValueError(f"measured: {strangers[0]!r} is not known; {', '.join(sorted(known))} are")
+    kinds, needs = _LISTS["measured"]
+    tables.check(table, kinds, f"[[measured]] {table.get('module', '')!r}", needs=needs, above=_TOP)
     bands: tuple[Band, ...] = BANDS
     if "bands" in table:
         bands = tuple(Band(float(ratio), float(share)) for ratio, share in table["bands"])

@@ -2,7 +2,8 @@
 
 nbgrader's own commands call, by ``nbgrader_config.py``:
 
-    autograde          quarantine_submission   before any file is copied
+    autograde          _see_files              before it looks for notebooks
+                       quarantine_submission   before any file is copied
                        RebuildExporter         reads the submission, gives a notebook of ours
                        WriteResults            in the place of Execute: outputs of the grade cells
                        SaveGrades              outputs -> gradebook, extra modules too
@@ -15,17 +16,20 @@ number and NaN are full marks, more than the maximum fails the submission. So ea
 one escaped table as ``display_data``, then one finite, clamped number.
 
 A fault of ours raises: nbgrader keeps the grade that was there before, and a first grade waits.
-``nbgrader autograde`` passes over what is there already; so what a run that was killed has left
-in ``build/autograded`` or ``build/feedback`` is removed as the next one begins.
+nbgrader's commands pass over what is there already. So as one begins, it removes what is to be made
+anew: what a run that was killed has left in ``build/autograded`` or ``build/feedback``; results
+whose lateness has changed since (an extension); pages whose grade has (a regrade, points by hand).
 """
 
 from __future__ import annotations
 
 import fcntl
 import functools
+import hashlib
 import html
 import json
 import os
+import re
 import shutil
 import weakref
 from collections.abc import Callable
@@ -38,6 +42,7 @@ from nbconvert.exporters import Exporter, NotebookExporter
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
+from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 
@@ -50,16 +55,25 @@ from autograder import (
     late,
     limits,
     notebooks,
+    people,
     pipeline,
     receipt,
     storage,
 )
-from autograder.assignment import Assignment, ModuleSpec
+from autograder.assignment import Assignment, AssignmentError, ModuleSpec
 from autograder.build import cell_points
 from autograder.course import Course
 from autograder.outcome import Outcome, clamp
-from autograder.quarantine import Rejected, read_regular, sweep
-from autograder.rebuild import Rebuilt, RebuiltNotebook, modules_of, rebuild, release_notebook
+from autograder.people import others_read
+from autograder.quarantine import Rejected, sweep
+from autograder.rebuild import (
+    Rebuilt,
+    RebuiltNotebook,
+    as_notebook,
+    beside_sentence,
+    modules_of,
+    release_notebook,
+)
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -67,6 +81,25 @@ _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on af
 # nbgrader opens the gradebook eight times for a submission, each time with an engine that has yet
 # to compile all its statements: a third of the time. An engine stays of use after it is disposed.
 nbgrader.api.create_engine = functools.cache(nbgrader.api.create_engine)
+
+
+# nbgrader passes over a submission without a notebook; ours may be handed in as files.
+_init_notebooks = Autograde.init_notebooks
+
+
+def _see_files(converter: Any) -> None:
+    name = converter.coursedir.assignment_id
+    course = course_of(converter.coursedir.root)
+    try:
+        for folder in course.submissions(name) if name in plans.known(course) else ():
+            pipeline.hold_place(plans.load(name, course), folder)
+    except OSError as error:
+        converter.log.error(str(error))
+        raise NbGraderException(str(error)) from error
+    _init_notebooks(converter)
+
+
+Autograde.init_notebooks = _see_files
 
 
 def course_of(root: str | Path) -> Course:
@@ -99,7 +132,7 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     if claimed is not None:
         refused["timestamp.txt"] = f"said {claimed.strip()[:60]!r}; our receipt counts"
     if refused:
-        shelf.mkdir(parents=True, exist_ok=True)
+        storage.private_folder(shelf)
         listing = json.dumps(refused, indent=1, sort_keys=True)
         (shelf / "refused.json").write_text(listing + "\n", encoding="utf-8")
 
@@ -120,12 +153,25 @@ class RebuildExporter(NotebookExporter):
         converter: Any = self.parent
         if converter is None or not hasattr(converter, "assignments"):
             return
+        course = course_of(converter.coursedir.root)
         try:
-            gradebook.check(course_of(converter.coursedir.root), write=True)
-        except gradebook.GradebookError as error:
+            gradebook.check(course, write=True)
+            gradebook.tell(course)
+            doubts = people.doubts(course, *_assigned(converter))
+        except (gradebook.GradebookError, AssignmentError) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
-        _clear_unfinished(self, _holds_result)
+        for sentence in (*others_read(course), *doubts):
+            converter.log.warning(sentence)
+        lateness = _Lateness(course)
+        _clear_unfinished(
+            self,
+            lambda folder: (
+                _why_not_result(folder)
+                or _why_another(course, folder)
+                or lateness.why_changed(folder)
+            ),
+        )
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kw: Any
@@ -145,31 +191,48 @@ class RebuildExporter(NotebookExporter):
             raise RuntimeError(why)
         converter: Any = self.parent
         course = course_of(converter.coursedir.root)
+        student = resources["nbgrader"]["student"]
         plan = plans.load(resources["nbgrader"]["assignment"], course)
         release = release_notebook(plan, course.release(plan.name))
-        notes = [
-            f"{name} {why}."
-            for name, why in refused_files(
-                course, resources["nbgrader"]["student"], plan.name
-            ).items()
-        ]
+        refused = refused_files(course, student, plan.name)
+        lost = refused.pop(plan.notebook, "") or refused.get(".", "")  # it was moved away
+        rejected = ""
         try:
-            rebuilt = rebuild(plan, release, read_regular(path, limits=plan.limits))
-            rejected = ""
-        except Rejected as error:
-            rebuilt, rejected = RebuiltNotebook(notebook=release), str(error)
-        rebuilt.notebook.metadata[MARK] = {"notes": notes + rebuilt.notes, "rejected": rejected}
-        return rebuilt.notebook
+            submission = pipeline.Submission(student, path.parent)
+            found = pipeline.prepare(plan, submission, course)
+        except (Rejected, pipeline.PathError) as error:
+            found, rejected = RebuiltNotebook(notebook=release), str(error)
+        if not isinstance(found, RebuiltNotebook):
+            found = as_notebook(plan, release, found)
+            if lost and found.modules:
+                found.intake.append(beside_sentence(f"{plan.notebook} {lost}.", found.modules))
+            elif lost:
+                rejected = lost if lost == refused.get(".") else f"{plan.notebook} {lost}."
+        names = {module.name for module in plan.modules}
+        found.notebook.metadata[MARK] = {
+            "notes": [f"{name} {why}." for name, why in refused.items()] + found.notes,
+            "intake": found.intake,
+            "absent": sorted(names - found.modules.keys()),
+            "rejected": rejected,
+        }
+        return found.notebook
 
 
-def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
-    """Remove what a run that was killed has left of the folders to be made, if nobody else runs.
+def _assigned(converter: Any) -> tuple[str, list[str]]:
+    """The assignment that nbgrader is about to convert, and whose submissions."""
+    folders = [Path(name) for name in converter.assignments]  # <student>/<assignment>
+    return str(converter.coursedir.assignment_id), [each.parent.name for each in folders]
 
-    nbgrader passes over a folder that is there.
+
+def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
+    """Remove the folders that are to be made again, if nobody else runs; `why_not` says why.
+
+    nbgrader passes over a folder that is there, also where a run that was killed has left it, or
+    where what it was made of has changed since.
     """
     converter = exporter.parent
     root = Path(converter.coursedir.root)
-    (root / "build").mkdir(parents=True, exist_ok=True)
+    storage.private_folder(root / "build")
     lock = os.open(root / "build", os.O_RDONLY | os.O_CLOEXEC)
     weakref.finalize(exporter, os.close, lock)  # held while this run lasts
     try:
@@ -180,24 +243,103 @@ def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
         pass
     for source in map(Path, converter.assignments):  # <student>/<assignment>
         folder = root / converter._format_dest(source.name, source.parent.name)
-        if folder.is_dir() and not whole(folder):
-            converter.log.warning("Removing what a run that was stopped has left: %s", folder)
+        try:
+            why = why_not(folder) if folder.is_dir() else ""
+        except AssignmentError as error:  # a table of the course that can't be read
+            converter.log.error(str(error))
+            raise NbGraderException(str(error)) from error
+        if why:
+            converter.log.warning("%s: %s is made anew.", why, folder)
             shutil.rmtree(folder)
 
 
-def _is_page(folder: Path) -> bool:
+KILLED = "A run that was stopped has left only a part"
+
+
+def _why_not_page(folder: Path) -> str:
     """Whether a feedback folder's page was written to its end."""
     path = folder / f"{folder.name}.html"
-    return path.is_file() and path.read_bytes().rstrip().endswith(b"</html>")
+    whole = path.is_file() and path.read_bytes().rstrip().endswith(b"</html>")
+    return "" if whole else KILLED
 
 
-def _holds_result(folder: Path) -> bool:
+def _why_not_result(folder: Path) -> str:
     """Whether an autograded folder's notebook was written whole, after the gradebook was."""
     try:
         content = json.loads((folder / f"{folder.name}.ipynb").read_bytes())
-        return "outcome" in content["metadata"][MARK]
+        return "" if "outcome" in content["metadata"][MARK] else KILLED
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return KILLED
+
+
+def _why_another(course: Course, folder: Path) -> str:
+    """Whether something else was handed in since a submission was autograded."""
+    student, assignment = folder.parent.name, folder.name
+    record = graded.read(course, assignment, student)
+    notebook = course.submitted(student, assignment) / f"{assignment}.ipynb"
+    same = record is None or record.submission in ("", graded.submission_hash(notebook))
+    return "" if same else "Something else was handed in since"
+
+
+class _Lateness:
+    """What lateness costs now, beside what it cost when a submission was autograded."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._percents: dict[str, dict[str, float]] = {}
+
+    def why_changed(self, folder: Path) -> str:
+        """A sentence, where an extension or a receipt has changed it; nothing else."""
+        student, assignment = folder.parent.name, folder.name
+        record = graded.read(self.course, assignment, student)
+        if record is None or record.late_percent is None:
+            return ""
+        if assignment not in self._percents:
+            account = late.of_assignment(self.course, assignment)
+            self._percents[assignment] = {name: each.percent for name, each in account.items()}
+        now = self._percents[assignment].get(student, 0.0)
+        if now == record.late_percent:
+            return ""
+        return f"Lateness took {record.late_percent:g} % of the score, and takes {now:g} % now"
+
+
+class _Pages:
+    """Feedback pages, each beside the grade that it must show."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._known: dict[str, tuple[Assignment, dict[str, late.Late]]] = {}
+
+    def why_not(self, folder: Path) -> str:
+        """A sentence, where the page is none, or of an earlier grade."""
+        if why := _why_not_page(folder):
+            return why
+        student, assignment = folder.parent.name, folder.name
+        found = STAMP.search((folder / f"{assignment}.html").read_text(encoding="utf-8"))
+        if assignment not in self._known:
+            account = late.of_assignment(self.course, assignment)
+            self._known[assignment] = (plans.load(assignment, self.course), account)
+        plan, lateness = self._known[assignment]
+        with gradebook.open_gradebook(self.course) as book:
+            now = grade_stamp(book, self.course, plan, student, lateness.get(student))
+        return "" if found and found[1] == now else "The page is of an earlier grade"
+
+
+STAMP = re.compile(r'<meta name="ringside-grade" content="([0-9a-f]+)">')
+
+
+def grade_stamp(
+    book: Any, course: Course, plan: Assignment, student: str, lateness: late.Late | None
+) -> str:
+    """A hash of all that a feedback page is made of: points, comments, lateness, results."""
+    cells = gradebook.cell_marks(book, plan, student) or {}
+    made_of = {
+        "cells": {name: asdict(cell) for name, cell in cells.items()},
+        "late": lateness and asdict(lateness),
+        "penalty": gradebook.late_penalty(book, plan.name, student),
+        "results": graded.file_hash(course.autograded(student, plan.name) / plan.notebook),
+    }
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
 
 
 class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
@@ -213,15 +355,17 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         if outcome.status == "grader_error":
             gradebook.ask_for_a_person(course, plan.name, student)
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
-        run_results = self._runs(plan, course, student, outcome)
+        outcome.runs = cluster_run.check_all(
+            plan, course.submitted(student, plan.name), outcome.modules
+        )
+        runs = {run.name: run for run in outcome.runs}
         for cell in nb.cells:
-            write_outputs(plan, cell, outcome, run_results)
+            write_outputs(plan, cell, outcome, runs)
         nb.metadata[MARK] = {
             "student": student,
             "assignment": plan.name,
             # As one text: nbformat indents, which Python's fast JSON writer can't.
             "outcome": json.dumps(asdict(outcome)),
-            "runs": {name: asdict(run) for name, run in run_results.items()},
         }
         return nb, resources
 
@@ -231,19 +375,17 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
             return Outcome(student, "rejected", message=mark["rejected"], notes=mark["notes"])
         release = release_notebook(plan, course.release(plan.name))
         modules, untouched = modules_of(plan, nb, release)
-        rebuilt = Rebuilt(modules, untouched, list(mark.get("notes", [])))
+        for name in mark.get("absent", ()):
+            modules.pop(name, None)
+        rebuilt = Rebuilt(
+            modules,
+            tuple(name for name in untouched if name in modules),
+            list(mark.get("notes", [])),
+            list(mark.get("intake", [])),
+        )
         grader = pipeline.suite_grader(course)
         session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
-
-    def _runs(
-        self, plan: Assignment, course: Course, student: str, outcome: Outcome
-    ) -> dict[str, cluster_run.RunCheck]:
-        folder = course.submitted(student, plan.name)
-        return {
-            run.name: cluster_run.check(run, folder, outcome.modules.get(run.module))
-            for run in plan.runs
-        }
 
 
 def write_outputs(
@@ -297,13 +439,39 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
         with Gradebook(names["db_url"]) as self.gradebook:
             session = self.gradebook.db
             commit, session.commit = session.commit, session.flush
+            read = self._texts_read()
             nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
+            for grade in read:
+                grade.needs_manual_grade = False
             self._save_extra_credit(outcome_of(nb))
             commit()
         return nb, resources
 
+    def _texts_read(self) -> list[Any]:
+        """The texts that a person has graded, if the submission is still the one they saw.
+
+        nbgrader asks for a second look at all that has a manual score.
+        """
+        course = course_of(self.parent.parent.coursedir.root)
+        plan = plans.load(self.assignment_id, course)
+        record = graded.read(course, plan.name, self.student_id)
+        notebook = course.submitted(self.student_id, plan.name) / plan.notebook
+        if record is None or record.submission != graded.submission_hash(notebook):
+            return []
+        submission = self.gradebook.find_submission(plan.name, self.student_id)
+        texts = {paragraph.name for paragraph in plan.paragraphs}
+        return [
+            grade
+            for each in submission.notebooks
+            for grade in each.grades
+            if grade.name in texts
+            and grade.manual_score is not None
+            and not grade.needs_manual_grade
+        ]
+
     def _save_extra_credit(self, outcome: Outcome) -> None:
-        for module in plans.load(self.assignment_id).modules:
+        course = course_of(self.parent.parent.coursedir.root)
+        for module in plans.load(self.assignment_id, course).modules:
             if not module.extra:
                 continue
             grade = self.gradebook.find_grade(
@@ -319,19 +487,41 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
     def preprocess(
         self, nb: NotebookNode, resources: dict[str, Any]
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        plan = plans.load(resources["nbgrader"]["assignment"])
-        outcome = outcome_of(nb)
         course = course_of(self.parent.parent.coursedir.root)
-        runs = {name: float(run["points"]) for name, run in nb.metadata[MARK]["runs"].items()}
+        plan = plans.load(resources["nbgrader"]["assignment"], course)
+        outcome = outcome_of(nb)
         notebook = course.submitted(outcome.student, plan.name) / plan.notebook
-        graded.write(course, plan.name, graded.record_of(plan, outcome, runs, notebook))
+        with Gradebook(resources["nbgrader"]["db_url"]) as book:
+            dates = late.calendar(course, book)
+        account = late.account(course, outcome.student, dates=dates).get(plan.name)
+        percent = account.percent if account else 0.0
+        record = graded.record_of(plan, outcome, notebook, late_percent=percent)
+        graded.write(course, plan.name, record)
+        self._say_which_pages_are_old(course, plan, outcome.student)
         return nb, resources
+
+    def _say_which_pages_are_old(self, course: Course, plan: Assignment, student: str) -> None:
+        """Once a run: nbgrader's autograde makes no pages."""
+        told = getattr(self, "_told", False)
+        if not told and (course.feedback(student, plan.name) / f"{plan.name}.html").is_file():
+            self._told = True
+            self.log.warning(
+                "There are feedback pages of %s from before: `nbgrader generate_feedback %s` "
+                "renews those whose grade has changed; where feedback was released, "
+                "`nbgrader release_feedback %s` releases them again.",
+                *[plan.name] * 3,
+            )
 
 
 def outcome_of(nb: NotebookNode) -> Outcome:
     """The outcome that WriteResults left in an autograded notebook."""
     stored = json.loads(nb.metadata[MARK]["outcome"])
-    return Outcome(**{**stored, "untouched": tuple(stored["untouched"])})
+    runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
+    changed = {
+        "untouched": tuple(stored["untouched"]),
+        "runs": [cluster_run.RunCheck(**run) for run in runs],
+    }
+    return Outcome(**{**stored, **changed})
 
 
 class EscapeNames(Preprocessor):
@@ -352,7 +542,8 @@ class FeedbackExporter(Exporter):
     def __init__(self, *args: Any, **kw: Any) -> None:
         super().__init__(*args, **kw)  # type: ignore[no-untyped-call]
         if hasattr(self.parent, "assignments"):
-            _clear_unfinished(self, _is_page)
+            pages = _Pages(course_of(cast(Any, self.parent).coursedir.root))
+            _clear_unfinished(self, pages.why_not)
 
     def _file_extension_default(self) -> str:
         return ".html"
@@ -362,39 +553,28 @@ class FeedbackExporter(Exporter):
     ) -> tuple[Any, dict[str, Any]]:
         # The preprocessors (GetGrades) bring scores and comments that people gave.
         nb, resources = super().from_notebook_node(nb, resources, **kw)
-        plan = plans.load(nb.metadata[MARK]["assignment"])
+        course = course_of(cast(Any, self.parent).coursedir.root)
+        plan = plans.load(nb.metadata[MARK]["assignment"], course)
         totals = resources["nbgrader"]
         outcome = outcome_of(nb)
-        course = course_of(cast(Any, self.parent).coursedir.root)
         with Gradebook(totals["db_url"]) as book:
-            unread = _unread(book, plan, totals)
+            outcome.cells = gradebook.cell_marks(book, plan, outcome.student) or {}
             dates = late.calendar(course, book)
-        account = late.account(course, outcome.student, dates=dates).get(plan.name)
+            account = late.account(course, outcome.student, dates=dates).get(plan.name)
+            stamp = grade_stamp(book, course, plan, outcome.student, account)
         outcome.late_seconds = account.late_s if account else 0.0
         page = feedback.page_of(
             plan,
             outcome,
-            runs={
-                name: cluster_run.RunCheck(**stored)
-                for name, stored in nb.metadata[MARK]["runs"].items()
-            },
-            cells=feedback.graded_cells(nb, unread),
+            cells=feedback.graded_cells(
+                nb, {name for name, cell in outcome.cells.items() if cell.waits}
+            ),
             totals=feedback.Totals(
                 score=totals["score"],
                 max_score=totals["max_score"],
                 late_penalty=totals["late_penalty"],
                 late=account.sentence if account else "",
             ),
+            stamp=stamp,
         )
         return feedback.render(page), resources
-
-
-def _unread(book: Any, plan: Assignment, names: dict[str, Any]) -> set[str]:
-    """The paragraphs that wait for a person."""
-    return {
-        paragraph.name
-        for paragraph in plan.paragraphs
-        if book.find_grade(
-            paragraph.name, names["notebook"], plan.name, names["student"]
-        ).needs_manual_grade
-    }

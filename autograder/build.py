@@ -54,8 +54,8 @@ def build(assignment: Assignment, course: Course) -> Path:
     with tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch:
         source, release = _generate(assignment, course, Path(scratch))
         _swap(source, course.source(assignment.name))
-        _swap(release, course.release(assignment.name))
-    return course.release(assignment.name)
+        _swap(release, course.releases / assignment.name)
+    return course.releases / assignment.name
 
 
 def stale(assignment: Assignment, course: Course) -> list[str]:
@@ -63,7 +63,7 @@ def stale(assignment: Assignment, course: Course) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch:
         _, release = _generate(assignment, course, Path(scratch))
         fresh = _contents(release)
-    present = _contents(course.release(assignment.name))
+    present = _contents(course.releases / assignment.name)
     return sorted(
         name for name in fresh.keys() | present.keys() if fresh.get(name) != present.get(name)
     )
@@ -219,7 +219,19 @@ def plan_table(assignment: Assignment) -> str:
         lines.append(f"| `run.json` | `{run.module}.py` on the cluster | {run.points:g} | |")
     for paragraph in assignment.paragraphs:
         lines.append(f"| text | {paragraph.title} | {paragraph.points:g} | |")
-    return "\n".join(lines)
+    return "\n".join([*lines, _total_row(assignment)])
+
+
+def _total_row(assignment: Assignment) -> str:
+    """The total that every page, table and export gives, and what it is made of."""
+    texts = len(assignment.paragraphs)
+    parts = [f"modules {assignment.module_points:g}"]
+    parts += [f"`run.json` {sum(r.points for r in assignment.runs):g}"] if assignment.runs else []
+    parts += [f"{'texts' if texts > 1 else 'text'} {assignment.text_points:g}"] if texts else []
+    extra = f"; extra up to {assignment.extra_points:g}, on top" if assignment.extra_points else ""
+    hours = sum(module.hours for module in assignment.modules if not module.extra)
+    points = f"**{assignment.max_score:g}**"
+    return f"| **total** | {', '.join(parts)}{extra} | {points} | {hours:g} |"
 
 
 def _marks(

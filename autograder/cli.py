@@ -7,9 +7,11 @@ A command imports its module when it runs: nbgrader and nbformat alone take thre
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from autograder import assignment as plans
 from autograder import exports, pipeline
@@ -21,11 +23,13 @@ from autograder.storage import file_to_write, folder_to_write
 from ringside.errors import RingsideError
 
 EXAMPLES = """examples:
+  autograder new-course ~/pdl-2026                      a course's own folder: dates, secret, grades
   autograder build                                      solutions/ -> assignments/
   autograder grade a03_allreduce FOLDER --json out.json a folder of modules, or of notebooks
   autograder grade a03_allreduce build/submitted --jobs 8
   autograder grade a03_allreduce FOLDER --measured      also times it, on real ranks here
   autograder grade a03_allreduce build/submitted --executor slurm --site zaratan
+  autograder collect a03_allreduce submissions.zip      a download of Canvas, for nbgrader
   autograder report a03_allreduce --html report.html    the class that nbgrader collected
   autograder export a03_allreduce --to canvas --roster canvas.csv --out grades.csv
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
@@ -67,7 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     action: Callable[[argparse.Namespace], int] = options.action
-    return action(options)
+    if arguments[0] not in KEEPS:
+        return action(options)
+    before = os.umask(0o077)  # what is written of a class is nobody else's to read
+    try:
+        return action(options)
+    finally:
+        os.umask(before)
 
 
 def _command_of_its_own(arguments: list[str]) -> int:
@@ -108,8 +118,11 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="a notebook, a zip, a folder of modules; or a folder of these, named after students",
+        help="a notebook, a zip, a folder of modules; a folder of these, named after students; or "
+        "the download of Canvas, Moodle or Gradescope as it comes, a folder or a zip",
     )
+    sub.add_argument("--one-submission", action="store_true", help=argparse.SUPPRESS)
+    _add_worksheet(sub)
     sub.add_argument(
         "--json", type=file_to_write, metavar="FILE", help="write the results; - is stdout"
     )
@@ -135,9 +148,21 @@ def parser() -> argparse.ArgumentParser:
     _add_grading_options(sub)
     _add_measuring_options(sub)
 
+    sub = command("collect", collect, "put a platform's download where nbgrader looks")
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="the download as it comes, or anything that `grade` takes",
+    )
+    _add_worksheet(sub)
+
     sub = command("report", report, "scores, failed tests, similar submissions of a class")
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
+    _add_worksheet(sub)
     sub.add_argument(
         "--html", type=file_to_write, metavar="FILE", help="write one page with everything"
     )
@@ -162,7 +187,18 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--roster", type=Path, metavar="FILE", help="Canvas' export, or Moodle's grading worksheet"
     )
+    _add_timezone(sub)
     sub.add_argument("--column", metavar="NAME", help="the assignment's column; default: its title")
+    sub.add_argument(
+        "--new-column",
+        action="store_true",
+        help="Canvas may make a new assignment: its column is not in the roster",
+    )
+    sub.add_argument(
+        "--partial",
+        action="store_true",
+        help="export although grades are unfinished; those stay without a score, and are named",
+    )
     sub.add_argument("--raw", action="store_true", help="scores before lateness is taken off")
     sub.add_argument(
         "--leave-out-unmatched", action="store_true", help="students who are not in the roster"
@@ -183,6 +219,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("name", metavar="NAME", help="like a14_prefix")
     sub.add_argument("--torch", action="store_true", help="its module is of torch.distributed")
 
+    sub = command("new-course", new_course, "make a course's folder outside the kit")
+    sub.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
+
     sub = command("bundle", bundle, "make the students' tree, without solutions and autograder")
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")
     sub.add_argument("--zip", action="store_true", help="pack it too")
@@ -194,6 +233,34 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("verify", help="the suites against what they must catch (verify --help)")
     commands.add_parser("lectures", help="execute the lectures whose source changed")
     return top
+
+
+def _add_worksheet(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--roster",
+        type=Path,
+        metavar="FILE",
+        help="Moodle's grading worksheet: who the participants are, and when they handed in",
+    )
+    _add_timezone(sub)
+
+
+def _add_timezone(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--timezone",
+        type=_zone,
+        metavar="ZONE",
+        help="of the times in that worksheet, like Europe/Berlin; default: this machine's",
+    )
+
+
+def _zone(text: str) -> ZoneInfo:
+    """A time zone of the command line, like Europe/Berlin."""
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        message = f"{text!r} is no time zone like Europe/Berlin"
+        raise argparse.ArgumentTypeError(message) from error
 
 
 def _add_grading_options(sub: argparse.ArgumentParser) -> None:
@@ -237,11 +304,15 @@ def build(options: argparse.Namespace) -> int:
     if not names:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
     found = build_all(course, names, check=options.check)
+    if not options.check:
+        gradebook.tell(course)
+    inside = course.releases.is_relative_to(course.kit)
+    place = course.releases.relative_to(course.kit) if inside else course.releases
     for name, files in found.items():
         if files:
-            print(f"assignments/{name} is stale ({', '.join(files)}): run `autograder build`.")
+            print(f"{place}/{name} is stale ({', '.join(files)}): run `autograder build`.")
         else:
-            print(f"assignments/{name}: {'up to date' if options.check else 'built'}")
+            print(f"{place}/{name}: {'up to date' if options.check else 'built'}")
         if not options.check and (other := gradebook.other_due(course, plans.load(name, course))):
             print(f"autograder: {other}", file=sys.stderr)
     return 1 if any(found.values()) else 0
@@ -252,6 +323,13 @@ def grade(options: argparse.Namespace) -> int:
     from autograder import cli_grade
 
     return cli_grade.grade(options)
+
+
+def collect(options: argparse.Namespace) -> int:
+    """`autograder collect`"""
+    from autograder import collecting
+
+    return collecting.collect(options)
 
 
 def report(options: argparse.Namespace) -> int:
@@ -280,6 +358,13 @@ def new_assignment(options: argparse.Namespace) -> int:
     from autograder import new_assignment as making
 
     return making.new_assignment(options)
+
+
+def new_course(options: argparse.Namespace) -> int:
+    """`autograder new-course`"""
+    from autograder import new_course as making
+
+    return making.new_course(options)
 
 
 def bundle(options: argparse.Namespace) -> int:

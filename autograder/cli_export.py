@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from autograder import assignment as plans
-from autograder import cli_grade, gradebook, late
+from autograder import cli_grade, gradebook, late, points, report
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.exports import canvas, gradescope, marks, moodle
@@ -15,6 +15,7 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.outcome import Outcome
 from autograder.storage import file_to_write, folder_to_write
+from ringside.draw.units import format_count
 
 
 def export(options: argparse.Namespace) -> int:
@@ -23,53 +24,71 @@ def export(options: argparse.Namespace) -> int:
     plan = plans.load(options.assignment, course)
     if options.roster is not None and options.to not in ("canvas", "moodle"):
         raise ExportError(f"--roster is for Canvas and Moodle; {options.to} needs none.")
+    if options.new_column and options.to != "canvas":
+        raise ExportError("--new-column is for Canvas, which makes an assignment of a new column.")
     (folder_to_write if options.to == "gradescope" else file_to_write)(options.out)
     if options.to == "nbgrader":
-        if not course.database.is_file():
-            raise ExportError(
-                f"There is no gradebook at {course.database}: "
-                f"`nbgrader autograde {plan.name}` writes grades into one."
-            )
-        gradebook.export(course, plan.name, options.out)
-        print(f"nbgrader's gradebook: {options.out}")
-        return 0
+        return _nbgrader(plan, options, course)
     paths = options.paths or cli_grade.collected(course, plan)
     outcomes = cli_grade.grade_paths(plan, paths, options, course)
-    found = _marks(plan, outcomes, options, course)
-    given = _write(plan, found, outcomes, options)
+    found, known = _marks(plan, outcomes, options, course)
+    _about_missing({m.student: m.missing for m in found if m.missing}, partial=options.partial)
+    given = _write(plan, found, known, options)
     which = "before lateness" if options.raw else "lateness taken off"
     print(f"{given} scores ({which}): {options.out}")
-    waiting = [mark.student for mark in found if mark.raw_score is None]
-    if waiting:
-        print(
-            f"autograder: {len(waiting)} without a score, since the grader failed: "
-            f"{', '.join(waiting[:20])}. Grade them again.",
-            file=sys.stderr,
+    return 0
+
+
+def _nbgrader(plan: Assignment, options: argparse.Namespace, course: Course) -> int:
+    if not course.database.is_file():
+        raise ExportError(
+            f"There is no gradebook at {course.database}: "
+            f"`nbgrader autograde {plan.name}` writes grades into one."
         )
-    known = {mark.student for mark in found}
-    absent = [outcome.student for outcome in outcomes if outcome.student not in known]
-    if absent:
-        print(
-            f"autograder: {len(absent)} left out, who handed in and are not in the gradebook: "
-            f"{', '.join(absent[:20])}. `nbgrader autograde {plan.name}` grades who has "
-            f"{plan.notebook}; naming the folder ({course.build / 'submitted'}) takes the suites' "
-            "scores of all.",
-            file=sys.stderr,
+    lacks = gradebook.unfinished(course, plan)
+    _about_missing({who: "; ".join(each) for who, each in lacks.items()}, partial=options.partial)
+    gradebook.export(course, plan.name, options.out, partial=options.partial)
+    print(f"nbgrader's gradebook: {options.out}")
+    return 0
+
+
+def _about_missing(lacks: Mapping[str, str], *, partial: bool) -> None:
+    """Refuse where a grade is unfinished, or name those that go out without a score.
+
+    Raises:
+        ExportError: there are some, and nobody said that they may be left out.
+    """
+    if not lacks:
+        return
+    number = format_count(len(lacks), "grade")
+    are = "is" if len(lacks) == 1 else "are"
+    listed = "".join(
+        f"\n  {report.printable(who)}: {report.printable(why)}" for who, why in lacks.items()
+    )
+    if not partial:
+        raise ExportError(
+            f"{number} {are} unfinished, so nothing is written:{listed}\n"
+            "Texts and points by hand: Nbgrader > Formgrader > Manual Grading. "
+            "--partial exports the others, and leaves these without a score."
         )
-    return 2 if waiting or absent else 0
+    print(f"autograder: {number} {are} unfinished and left blank:{listed}", file=sys.stderr)
 
 
 def _marks(
     plan: Assignment, outcomes: Sequence[Outcome], options: argparse.Namespace, course: Course
-) -> list[Mark]:
+) -> tuple[list[Mark], Sequence[Outcome]]:
+    """The marks, and the outcomes with what the gradebook says of them."""
     accounts = late.of_assignment(course, plan.name)
-    if not options.paths:
-        recorded = marks.from_gradebook(course, plan, outcomes, accounts)
+    if not options.paths and course.database.is_file():
+        known = gradebook.with_marks(course, plan, outcomes)
+        recorded = marks.from_gradebook(course, plan, known, accounts)
         if recorded:
-            print("Scores are the gradebook's: grades and corrections by hand are in them.")
-            return recorded
-    print("Scores are the suites': texts that a person grades are not in them.")
-    return marks.from_outcomes(plan, outcomes, accounts)
+            print(f"Scores are the gradebook's, of {plan.max_score:g} points: texts, points and "
+                  "corrections by hand are in them.")  # fmt: skip
+            return recorded, known
+    said = points.where_texts_count(plan)
+    print(f"Scores are the suites' and the run's. {said}".rstrip())
+    return marks.from_outcomes(plan, outcomes, accounts), outcomes
 
 
 def _write(
@@ -85,13 +104,34 @@ def _write(
     if options.to == "csv":
         marks.write(options.out, found)
         return len([mark for mark in found if mark.raw_score is not None])
-    write = canvas.write if options.to == "canvas" else moodle.write
-    return write(
+    roster = None if options.roster is None else Roster.read(options.roster)
+    if options.to == "moodle":
+        return moodle.write(
+            options.out,
+            plan,
+            found,
+            roster=roster,
+            column=options.column,
+            raw=options.raw,
+            leave_out=options.leave_out_unmatched,
+        )
+    if roster is not None and found:
+        _warn(canvas.other_maximum(roster, plan, options.column, found[0].max_score))
+    given = canvas.write(
         options.out,
         plan,
         found,
-        roster=None if options.roster is None else Roster.read(options.roster),
+        roster=roster,
         column=options.column,
+        new_column=options.new_column,
         raw=options.raw,
         leave_out=options.leave_out_unmatched,
     )
+    if canvas.write_comments(options.out, found):
+        print(f"Canvas imports no comments; by hand were: {canvas.comments_beside(options.out)}")
+    return given
+
+
+def _warn(sentence: str) -> None:
+    if sentence:
+        print(f"autograder: {sentence}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,10 @@ from rich.console import Console
 from autograder import assignment as plans
 from autograder import (
     feedback,
+    intake,
     measured_class,
     measured_site,
+    people,
     pipeline,
     progress,
     report,
@@ -22,22 +25,47 @@ from autograder import (
 )
 from autograder.assignment import Assignment, AssignmentError
 from autograder.cache import Result
-from autograder.course import PUBLIC_SECRET, Course
+from autograder.course import CONFIG, Course
 from autograder.exports import scores_csv
+from autograder.moodle_worksheet import Worksheet
 from autograder.outcome import Outcome
+from autograder.pipeline import Submission
 from autograder.sandbox import SandboxUnavailable, best_tier
 from ringside.sites import Site
 from ringside.trace import write_atomically
 
+MAX_NOTE = 400  # characters of a note that the terminal shows
+
 
 def grade_paths(
+    plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
+) -> list[Outcome]:
+    """Grade all submissions under `paths`, and show how far it is."""
+    return grade_submissions(plan, taken(plan, paths, options, course), options, course)
+
+
+def taken(
+    plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
+) -> list[Submission]:
+    """The submissions under `paths`; `--one-submission` is for tasks of a grading array."""
+    if getattr(options, "one_submission", False):
+        found = pipeline.find(plan, paths)
+    else:
+        roster, timezone = (getattr(options, name, None) for name in ("roster", "timezone"))
+        found = intake.take(plan, paths, course, roster=roster, timezone=timezone)
+    if not found:
+        raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
+    return found
+
+
+def grade_submissions(
     plan: Assignment,
-    paths: Sequence[Path],
+    submissions: Sequence[Submission],
     options: argparse.Namespace,
     course: Course,
     lost: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """Grade all submissions under `paths`, and show how far it is.
+    """Grade submissions, and show how far it is.
 
     Args:
         lost: student -> why there is no result; then nothing is graded here, and only what the
@@ -45,9 +73,9 @@ def grade_paths(
     """
     if lost is None:
         best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
-    submissions = pipeline.find(plan, paths)
-    if not submissions:
-        raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
+    students = [submission.student for submission in submissions]
+    for sentence in (*people.others_read(course), *people.doubts(course, plan.name, students)):
+        _say_once(sentence)
     session = pipeline.Session(
         plan,
         course,
@@ -74,9 +102,10 @@ def collected(course: Course, plan: Assignment) -> list[Path]:
         PathError: nothing was collected.
     """
     if not course.submissions(plan.name):
+        where = course.root if (course.root / CONFIG).is_file() else course.kit
         raise pipeline.PathError(
             f"No submission of {plan.name} is collected in {course.build / 'submitted'}: "
-            f"run `nbgrader collect {plan.name}`, or name a folder of submissions."
+            f"run `nbgrader collect {plan.name}` in {where}, or name a folder of submissions."
         )
     return [course.build / "submitted"]
 
@@ -103,10 +132,16 @@ def grade(options: argparse.Namespace) -> int:
         raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    lost = _grade_on_cluster(plan, options, course) if options.executor == "slurm" else None
-    outcomes = grade_paths(plan, options.paths, options, course, lost)
+    if options.executor != "slurm":
+        best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
+    if options.roster is not None and not Worksheet.is_one(options.roster):
+        Worksheet.read(options.roster)  # says what it isn't
+    submissions = taken(plan, options.paths, options, course)
+    on_cluster = options.executor == "slurm"
+    lost = _grade_on_cluster(plan, submissions, options, course) if on_cluster else None
+    outcomes = grade_submissions(plan, submissions, options, course, lost)
     if options.measured:
-        measure(plan, outcomes, options, course)
+        measure(plan, submissions, outcomes, options, course)
     to_stdout = options.json is not None and str(options.json) == "-"
     if options.json is not None:
         text = json.dumps(as_json(plan, outcomes), indent=1, allow_nan=False) + "\n"
@@ -122,15 +157,15 @@ def grade(options: argparse.Namespace) -> int:
         console().print(report.scores_table(plan, outcomes))
         if options.measured:
             console().print(report.measured_table(plan, outcomes))
-    if course.secret() == PUBLIC_SECRET and sys.stderr.isatty():
-        print(
-            "No course secret is set: hidden inputs can be guessed (see README).", file=sys.stderr
-        )
     return _status(outcomes)
 
 
 def measure(
-    plan: Assignment, outcomes: Sequence[Outcome], options: argparse.Namespace, course: Course
+    plan: Assignment,
+    submissions: Sequence[Submission],
+    outcomes: Sequence[Outcome],
+    options: argparse.Namespace,
+    course: Course,
 ) -> None:
     """Time what the assignment names, here or on a cluster, and note it in the outcomes."""
     if not plan.measured:
@@ -153,7 +188,7 @@ def measure(
         return
     array = measured_site.array(
         plan,
-        [submission.path for submission in pipeline.find(plan, options.paths)],
+        [submission.path for submission in submissions],
         course,
         site,
         site.settings(options.set),
@@ -166,7 +201,10 @@ def measure(
 
 
 def _grade_on_cluster(
-    plan: Assignment, options: argparse.Namespace, course: Course
+    plan: Assignment,
+    submissions: Sequence[Submission],
+    options: argparse.Namespace,
+    course: Course,
 ) -> dict[str, str] | None:
     """Fill the store of results on a cluster.
 
@@ -181,7 +219,6 @@ def _grade_on_cluster(
     def say(line: str) -> None:
         print(report.printable(line), file=sys.stderr, flush=True)
 
-    submissions = pipeline.find(plan, options.paths)
     session = pipeline.Session(plan, course, _refuse, trusted=options.trust_submissions)
     site = Site.load(options.site)
     settings = site.settings(options.set)
@@ -203,16 +240,25 @@ def _grade_on_cluster(
 def _status(outcomes: Sequence[Outcome]) -> int:
     bad = [outcome for outcome in outcomes if outcome.status != "graded"]
     for each in bad:
-        _say(each.student, each.status, " ".join(each.message.split()))
+        say(each.who, each.status, " ".join(each.message.split()))
     for each in outcomes:
+        for note in each.intake:
+            say(each.who, note[:MAX_NOTE])
         if each.empty:
-            _say(each.student, " ".join([each.empty, *(note[:200] for note in each.notes[:3])]))
+            notes = [note[:MAX_NOTE] for note in each.notes[:3]]
+            say(each.who, " ".join([each.empty, *notes]))
         for flag in each.flags:
-            _say(each.student, "flagged", flag)
+            say(each.who, "flagged", flag)
     return 2 if bad else 0
 
 
-def _say(*words: str) -> None:
+@functools.cache
+def _say_once(sentence: str) -> None:
+    """What a process that grades one submission after the other says of the course."""
+    say(sentence)
+
+
+def say(*words: str) -> None:
     print("autograder: " + ": ".join(map(report.printable, words)), file=sys.stderr)
 
 
@@ -227,6 +273,10 @@ def class_report(options: argparse.Namespace) -> int:
     course = Course.here()
     plan = plans.load(options.assignment, course)
     outcomes = grade_paths(plan, options.paths or collected(course, plan), options, course)
+    if not options.paths:
+        from autograder import gradebook  # and nbgrader with it, which takes seconds
+
+        outcomes = gradebook.with_marks_by_hand(course, plan, outcomes)
     summary = report.of_class(plan, outcomes, course)
     report.print_report(console(), summary)
     if options.html is not None:

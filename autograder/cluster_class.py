@@ -46,6 +46,7 @@ from autograder.grading_array import (
     submissions_per_task,
 )
 from autograder.pipeline import Session, Submission
+from autograder.storage import private_folder
 from ringside import slurm, slurm_array
 from ringside.draw.units import format_count
 from ringside.sites import Site, Value
@@ -99,7 +100,7 @@ class ClusterClass:
             SlurmError: the first array was refused, or Slurm has been silent for too long.
             ArrayError: another process waits already, or the course isn't where nodes see it.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         self.folder.chmod(0o700)
         with self._lock():
             if self.site.scheduler != "none":

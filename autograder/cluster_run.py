@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autograder.assignment import RunSpec
+from autograder.assignment import Assignment, RunSpec
 from autograder.quarantine import Rejected, read_regular
 from ringside.notebook import module_sha256
 
@@ -27,16 +28,24 @@ class RunCheck:
     findings: list[tuple[bool, str]]
 
 
-def check(run: RunSpec, folder: Path, source: str | None) -> RunCheck:
-    """Check `folder`/run.json against the module's `source` that was handed in."""
+def check_all(plan: Assignment, folder: Path | None, sources: Mapping[str, str]) -> list[RunCheck]:
+    """Check a submission's runs; `sources` are the modules that were handed in."""
+    return [check(run, folder, sources.get(run.module)) for run in plan.runs]
+
+
+def check(run: RunSpec, folder: Path | None, source: str | None) -> RunCheck:
+    """Check `folder`/run.json against the module's `source` that was handed in.
+
+    No folder means that the submission has none of its own: a notebook among others.
+    """
     findings = list(_findings(run, folder, source))
     points = run.points if findings and all(ok for ok, _ in findings) else 0.0
     return RunCheck(run.name, run.module, points, run.points, findings)
 
 
-def _findings(run: RunSpec, folder: Path, source: str | None) -> list[tuple[bool, str]]:
-    path = folder / "run.json"
-    if not path.exists():
+def _findings(run: RunSpec, folder: Path | None, source: str | None) -> list[tuple[bool, str]]:
+    path = folder and folder / "run.json"
+    if path is None or not path.exists():
         return [(False, "There is no run.json: `ringside launch` leaves it; hand it in too.")]
     try:
         record = json.loads(read_regular(path, MAX_BYTES))

@@ -1,15 +1,25 @@
 """Where a course keeps its things: one root folder, and the names under it.
 
-root/solutions/<assignment>/             the reference, never released
-root/assignments/<assignment>/           the release, generated
+kit/solutions/<assignment>/              the reference, never released
+kit/assignments/<assignment>/            the release, generated
 root/build/source/<assignment>/          nbgrader's instructor version, generated
+root/build/release/<assignment>/         the release of a course outside the kit
 root/build/{submitted,autograded,feedback}/<student>/<assignment>/
 root/build/receipts/<assignment>.csv     when each submission arrived, by our clock
+root/build/receipts/platform/<assignment>.csv    the same by a learning platform's download
+root/build/downloads/<assignment>/       what was unpacked of such a download; may be removed
 root/build/extensions.csv                who has more time: student, assignment, days
 root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
-kit/build/results/                       graded results, by hash (RINGSIDE_RESULTS: elsewhere)
-kit/course_secret.txt                    seeds the hidden inputs; not in git
+root/course.toml                         due dates of this course (`autograder.dates`)
+root/nbgrader_config.py, root/limits.toml  what this course wants otherwise than the kit
+root/course_secret.txt                   seeds the hidden inputs (`autograder.course_secret`)
+root/build/results/                      graded results, by hash (RINGSIDE_RESULTS: elsewhere)
+
+`autograder new-course FOLDER` makes a root outside the kit. The root of a command is the folder
+that RINGSIDE_COURSE names; else the nearest one, from the current folder upwards, whose
+nbgrader_config.py takes the kit's settings; else the kit. A root without that file has its
+results and releases in the kit.
 """
 
 from __future__ import annotations
@@ -18,7 +28,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-PUBLIC_SECRET = "no secret was set"
+from autograder import course_secret
+from ringside.course_folder import CONFIG, course_above, is_course
+
+__all__ = ["CONFIG", "SETTINGS", "Course", "course_above"]
+
+SETTINGS = "course.toml"
 
 
 @dataclass(frozen=True)
@@ -31,17 +46,34 @@ class Course:
 
     kit: Path
     root: Path
+    given_secret: str = ""  # in the place of its own: what is public may be given away
 
     @classmethod
-    def here(cls) -> Course:
-        """The course that this checkout is; RINGSIDE_COURSE names another data root."""
+    def here(cls, start: str | Path | None = None) -> Course:
+        """The course of this command, looked for from `start` (the current folder) upwards."""
         kit = Path(os.environ.get("RINGSIDE_KIT") or Path(__file__).resolve().parent.parent)
-        return cls(kit=kit, root=Path(os.environ.get("RINGSIDE_COURSE") or kit))
+        given = os.environ.get("RINGSIDE_COURSE")
+        return cls(kit=kit, root=Path(given) if given else course_above(start) or kit)
 
     @classmethod
     def of_root(cls, root: str | Path) -> Course:
         """The course whose data lies under nbgrader's course directory `root`."""
         return cls(kit=cls.here().kit, root=Path(root))
+
+    @property
+    def _apart(self) -> bool:
+        """Whether this is a course of its own outside the kit."""
+        root = self.root.resolve()
+        return not root.is_relative_to(self.kit.resolve()) and is_course(root)
+
+    @property
+    def nbgrader_folders(self) -> dict[str, str]:
+        """What nbgrader's CourseDirectory must be told of this course, wherever it is started."""
+        return {
+            "root": os.path.abspath(self.root),
+            "db_url": f"sqlite:///{os.path.abspath(self.database)}",
+            "release_directory": os.path.relpath(self.releases, self.root),
+        }
 
     @property
     def build(self) -> Path:
@@ -53,20 +85,34 @@ class Course:
 
     @property
     def results(self) -> Path:
-        """The store belongs to the kit: the same work is graded once; RINGSIDE_RESULTS moves it."""
-        return Path(os.environ.get("RINGSIDE_RESULTS") or self.kit / "build" / "results")
+        """The store of a course of its own, else of the kit; RINGSIDE_RESULTS moves it."""
+        folder = self.root if self._apart else self.kit
+        return Path(os.environ.get("RINGSIDE_RESULTS") or folder / "build" / "results")
 
     def solution(self, assignment: str) -> Path:
         return self.kit / "solutions" / assignment
 
+    @property
+    def releases(self) -> Path:
+        """Where releases are made: in a course of its own, which leaves the kit alone, or there."""
+        return self.build / "release" if self._apart else self.kit / "assignments"
+
     def release(self, assignment: str) -> Path:
-        return self.kit / "assignments" / assignment
+        """What students were given; the kit's where the course has made none."""
+        own = self.releases / assignment
+        return own if own.is_dir() else self.kit / "assignments" / assignment
 
     def source(self, assignment: str) -> Path:
         return self.build / "source" / assignment
 
     def submitted(self, student: str, assignment: str) -> Path:
         return self.build / "submitted" / student / assignment
+
+    def autograded(self, student: str, assignment: str) -> Path:
+        return self.build / "autograded" / student / assignment
+
+    def feedback(self, student: str, assignment: str) -> Path:
+        return self.build / "feedback" / student / assignment
 
     def submissions(self, assignment: str) -> list[Path]:
         """The submission folders of nbgrader's tree, by student."""
@@ -79,14 +125,21 @@ class Course:
     def receipts(self, assignment: str) -> Path:
         return self.build / "receipts" / f"{assignment}.csv"
 
+    def platform_receipts(self, assignment: str) -> Path:
+        return self.build / "receipts" / "platform" / f"{assignment}.csv"
+
     @property
     def extensions(self) -> Path:
         return self.build / "extensions.csv"
 
+    @property
+    def settings(self) -> Path:
+        return self.root / SETTINGS
+
     def secret(self) -> str:
-        """What the hidden inputs are derived from; a course sets its own (see README)."""
-        given = os.environ.get("RINGSIDE_COURSE_SECRET")
-        if given:
-            return given
-        path = self.kit / "course_secret.txt"
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else PUBLIC_SECRET
+        """What the hidden inputs are derived from; a course without one draws it now.
+
+        Raises:
+            SecretError: the file holds none, or none can be written.
+        """
+        return self.given_secret or course_secret.of(self.root, self.kit)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from autograder import notebooks, svg
-from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder import file_names, notebooks, svg
+from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec, ParagraphSpec
 from autograder.cluster_run import RunCheck
 from autograder.outcome import Outcome, clamp
+from autograder.points import Account, Part
 from autograder.rebuild import plain_text
 from ringside.draw.units import format_count
 
@@ -117,6 +118,7 @@ class ModuleSection:
     weight: float
     extra: bool
     points: float
+    by_hand: bool  # a person gave the points
     untouched: bool
     missing: bool
     tests: tuple[TestRow, ...]
@@ -136,6 +138,18 @@ class ModuleSection:
         if self.points >= self.weight - 1e-9:
             return "full"
         return "none" if self.points <= 0 else "part"
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """The run on a cluster: what was found, and the points it has."""
+
+    name: str
+    module: str
+    points: float
+    max_points: float
+    by_hand: bool
+    findings: tuple[tuple[bool, str], ...]
 
 
 @dataclass(frozen=True)
@@ -160,13 +174,15 @@ class Page:
     notes: tuple[str, ...]
     late_seconds: float
     totals: Totals
+    account: Account
     modules: tuple[ModuleSection, ...]
-    runs: tuple[RunCheck, ...]
+    runs: tuple[RunSection, ...]
     paragraphs: tuple[tuple[str, GradedCell], ...]
     comments: tuple[tuple[str, str], ...]
     sandbox: str
     kit_version: str
     key: str
+    stamp: str = ""  # of the gradebook's grade that the page shows
 
     @property
     def percent(self) -> float:
@@ -297,25 +313,26 @@ def page_of(
     plan: Assignment,
     outcome: Outcome,
     *,
-    runs: dict[str, RunCheck] | None = None,
     cells: list[GradedCell] | None = None,
     totals: Totals | None = None,
+    stamp: str = "",
 ) -> Page:
-    """Gather everything that the page shows; without a gradebook the modules alone count."""
+    """Gather everything that the page shows; without a gradebook texts wait for a person."""
+    account = outcome.account(plan)
     by_name = {cell.grade_id: cell for cell in cells or []}
     return Page(
         title=plan.title,
-        student=shown(outcome.student, 100, 1),
+        student=shown(outcome.who, 100, 1),
         message=shown(outcome.message),
-        notes=tuple(shown(note, 400, 4) for note in outcome.notes[:50]),
+        notes=tuple(shown(note, 400, 4) for note in [*outcome.intake, *outcome.notes][:50]),
         late_seconds=outcome.late_seconds,
-        totals=totals or Totals(outcome.score(plan), plan.max_score),
-        modules=tuple(_section(module, outcome) for module in plan.modules),
-        runs=tuple((runs or {}).values()),
+        totals=totals or Totals(account.score, account.max_score),
+        account=account,
+        modules=tuple(_section(module, outcome, account) for module in plan.modules),
+        runs=tuple(_run(part, outcome) for part in account.of_kind("run")),
         paragraphs=tuple(
-            (paragraph.title, by_name[paragraph.name])
+            (paragraph.title, by_name.get(paragraph.name) or _to_read(paragraph, outcome))
             for paragraph in plan.paragraphs
-            if paragraph.name in by_name
         ),
         comments=tuple(
             (cell.grade_id, cell.comment)
@@ -325,10 +342,30 @@ def page_of(
         sandbox=shown(outcome.result.get("sandbox") or "", 200, 1),
         kit_version=kit_version(),
         key=outcome.key[:12],
+        stamp=stamp,
     )
 
 
-def _section(module: ModuleSpec, outcome: Outcome) -> ModuleSection:
+def _to_read(paragraph: ParagraphSpec, outcome: Outcome) -> GradedCell:
+    """A text outside nbgrader: what was written, for whoever grades it by hand."""
+    text = shown(outcome.texts.get(paragraph.name, ""), 20_000, 400)
+    return GradedCell(paragraph.name, 0.0, paragraph.points, "", text, unread=True)
+
+
+def _run(part: Part, outcome: Outcome) -> RunSection:
+    checked = next((run for run in outcome.runs if run.name == part.name), None)
+    return RunSection(
+        name=part.name,
+        module=part.title.partition(".")[0],
+        points=part.points or 0.0,
+        max_points=part.of,
+        by_hand=part.by_hand,
+        findings=tuple(checked.findings) if checked else (),
+    )
+
+
+def _section(module: ModuleSpec, outcome: Outcome, account: Account) -> ModuleSection:
+    part = account.part(module.name)
     entry = outcome.result.get("modules", {}).get(module.name, {})
     tests = test_rows(outcome, module)
     source = outcome.modules.get(module.name, "")
@@ -344,7 +381,8 @@ def _section(module: ModuleSpec, outcome: Outcome) -> ModuleSection:
         title=module.title,
         weight=module.weight,
         extra=module.extra,
-        points=outcome.points(module),
+        points=part.points or 0.0,
+        by_hand=part.by_hand,
         untouched=module.name in outcome.untouched,
         missing=module.name not in outcome.modules,
         tests=tests,
@@ -480,8 +518,9 @@ def write_pages(folder: Path, plan: Assignment, outcomes: list[Outcome]) -> list
     """One page per submission, for courses that don't use nbgrader's feedback."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
+    names = file_names.of([outcome.student for outcome in outcomes])
     for outcome in outcomes:
-        path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', outcome.student)}.html"
+        path = folder / f"{names[outcome.student]}.html"
         path.write_text(render(page_of(plan, outcome)), encoding="utf-8")
         written.append(path)
     return written

@@ -6,12 +6,13 @@ time. What runs is the same as its commands run, with the same ``nbgrader_config
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import logging
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,20 @@ from nbgrader.utils import capture_log, parse_utc, temp_attrs
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder import graded
+from autograder import assignment as plans
+from autograder import graded, points
 from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.course import CONFIG, SETTINGS, Course
+from autograder.outcome import Outcome
+from autograder.points import CellMark
 from autograder.safe_csv import write_csv
+from autograder.storage import private_folder
 from ringside.errors import RingsideError
 
-CONFIG = "nbgrader_config.py"
 COLUMNS = (
     "assignment", "student", "last_name", "first_name", "submitted", "late_seconds",
     "raw_score", "late_penalty", "score", "max_score", "needs_manual_grade",
+    "missing", "by_hand", "comments",
 )  # fmt: skip
 
 
@@ -110,12 +115,9 @@ def tools_on_path() -> Iterator[None]:
 
 def configuration(course: Course) -> Config:
     """The course's nbgrader settings, with absolute folders."""
-    config = PyFileConfigLoader(CONFIG, path=str(course.kit)).load_config()
-    config.CourseDirectory.root = str(course.root)
-    config.CourseDirectory.db_url = f"sqlite:///{course.database}"
-    config.CourseDirectory.release_directory = os.path.relpath(
-        course.kit / "assignments", course.root
-    )
+    folder = course.root if (course.root / CONFIG).is_file() else course.kit
+    config = PyFileConfigLoader(CONFIG, path=str(folder)).load_config()
+    config.CourseDirectory.update(course.nbgrader_folders)
     return config
 
 
@@ -168,14 +170,13 @@ def generate_release(assignment: str, course: Course, scratch: Path) -> Path:
 
 def register(assignment: Assignment, course: Course, scratch: Path) -> None:
     """Tell the course's gradebook of the assignment's cells; the release stays as it is."""
-    course.build.mkdir(parents=True, exist_ok=True)
+    private_folder(course.build)
     config, coursedir = _directory(
         course,
         release_directory=os.path.relpath(scratch / "release", course.root),
     )
     _generate(assignment.name, config, coursedir)
-    if assignment.due is not None and _recorded_due(course, assignment.name) is None:
-        set_due(course, assignment.name, assignment.due)
+    tell(course)
 
 
 def _generate(assignment: str, config: Config, coursedir: CourseDirectory) -> None:
@@ -230,6 +231,15 @@ def api(course: Course) -> NbGraderAPI:
         return NbGraderAPI(coursedir=coursedir, config=config)
 
 
+def tell(course: Course) -> None:
+    """Let the gradebook know the course's due dates and extensions; nothing where there is none."""
+    from autograder import late  # which stands on this module
+
+    if course.database.is_file():
+        with open_gradebook(course) as book:
+            late.tell(course, book)
+
+
 def _recorded_due(course: Course, assignment: str) -> datetime.datetime | None:
     if not course.database.is_file():
         return None
@@ -248,7 +258,7 @@ def other_due(course: Course, plan: Assignment) -> str:
     if wanted is None or recorded is None or wanted == recorded:
         return ""
     return (
-        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; its "
+        f"{plan.name} is due {recorded} UTC by the gradebook, which goes first; {SETTINGS} or its "
         f"assignment.toml says {wanted} UTC. To take that: "
         f'nbgrader db assignment add {plan.name} --duedate "{wanted} UTC"'
     )
@@ -278,6 +288,90 @@ def cell_scores(book: Any, assignment: str, student: str) -> dict[str, float]:
         for notebook in submission.notebooks
         for grade in notebook.grades
     }
+
+
+def cell_marks(book: Any, plan: Assignment, student: str) -> dict[str, CellMark] | None:
+    """What the gradebook says of each part of a submission; None where it knows none.
+
+    A module's points stand in the cell that checks it, and comments on it in its own cell.
+    """
+    try:
+        submission = book.find_submission(plan.name, student)
+    except MissingEntry:
+        return None
+    grades = {grade.name: grade for each in submission.notebooks for grade in each.grades}
+    comments = {
+        comment.name: str(comment.manual_comment or "").strip()
+        for each in submission.notebooks
+        for comment in each.comments
+    }
+    extra = {module.name for module in plan.modules if module.extra}
+    cells = {module.name: f"check_{module.name}" for module in plan.modules}
+    cells |= {run.name: run.name for run in plan.runs}
+    cells |= {paragraph.name: paragraph.name for paragraph in plan.paragraphs}
+    return {
+        name: _cell_mark(grades[cell], comments.get(name, ""), own_extra=name in extra)
+        for name, cell in cells.items()
+        if cell in grades
+    }
+
+
+def late_penalty(book: Any, assignment: str, student: str) -> float:
+    """What lateness took off, when the submission was autograded."""
+    try:
+        found = book.find_submission(assignment, student).late_submission_penalty
+    except MissingEntry:
+        return 0.0
+    return round(float(found or 0.0), 4)
+
+
+def _cell_mark(grade: Any, comment: str, *, own_extra: bool) -> CellMark:
+    given = grade.manual_score is not None or grade.auto_score is not None
+    return CellMark(
+        points=round(float(grade.score), 4) if given else None,
+        by_hand=grade.manual_score is not None or bool(grade.extra_credit and not own_extra),
+        waits=bool(grade.needs_manual_grade),
+        comment=comment,
+    )
+
+
+def recorded(
+    book: Any, course: Course, plan: Assignment, student: str, outcome: Outcome | None = None
+) -> Outcome | None:
+    """A submission with what the gradebook says of it; None where it knows none.
+
+    Args:
+        outcome: what the suites say now; None for what was recorded with the points.
+    """
+    cells = cell_marks(book, plan, student)
+    if cells is None:
+        return None
+    if outcome is None:
+        record = graded.read(course, plan.name, student)
+        outcome = Outcome(student, "graded") if record is None else record.outcome
+    return dataclasses.replace(outcome, cells=cells)
+
+
+def with_marks(course: Course, plan: Assignment, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes with what the gradebook says of them, where it knows them."""
+    with open_gradebook(course) as book:
+        return [recorded(book, course, plan, each.student, each) or each for each in outcomes]
+
+
+def with_marks_by_hand(
+    course: Course, plan: Assignment, outcomes: Sequence[Outcome]
+) -> list[Outcome]:
+    """The outcomes with what people gave: other points are those of the suites as they are now."""
+    if not course.database.is_file():
+        return list(outcomes)
+    texts = {paragraph.name for paragraph in plan.paragraphs}
+    return [
+        dataclasses.replace(
+            each,
+            cells={n: c for n, c in (each.cells or {}).items() if c.by_hand or n in texts},
+        )
+        for each in with_marks(course, plan, outcomes)
+    ]
 
 
 def rows(book: Any, assignments: list[str], students: list[str]) -> list[dict[str, object]]:
@@ -344,20 +438,61 @@ def ask_for_a_person(course: Course, assignment: str, student: str) -> None:
 
 
 class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
-    """`nbgrader export`: grades as CSV, safe to open in a spreadsheet."""
+    """`nbgrader export`: grades as CSV, safe to open in a spreadsheet.
+
+    Each row says what is missing from its grade, and what a person gave and wrote.
+    """
+
+    course: Course | None = None  # None: the one that nbgrader works in
+    partial = False  # no score where a grade is unfinished
 
     def export(self, gradebook: Any) -> None:
         path = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", path)
+        course = self.course or Course.of_root(self.parent.coursedir.root)
         table = rows(
             gradebook, [str(each) for each in self.assignment], [str(s) for s in self.student]
         )
+        for row in table:
+            self._complete(gradebook, course, row)
         write_csv(path, COLUMNS, table)
 
+    def _complete(self, book: Any, course: Course, row: dict[str, object]) -> None:
+        name, student = str(row["assignment"]), str(row["student"])
+        if name not in plans.known(course):
+            return
+        plan = plans.load(name, course)
+        outcome = recorded(book, course, plan, student)
+        if outcome is None:
+            return
+        lacks = points.missing(plan, outcome)
+        if lacks and self.partial:
+            row |= dict.fromkeys(("raw_score", "late_penalty", "score"), "")
+        elif lacks:
+            self.log.warning("%s, %s is unfinished: %s", name, student, "; ".join(lacks))
+        account = outcome.account(plan)
+        row |= {
+            "missing": "; ".join(lacks),
+            "by_hand": "; ".join(points.hand_points(account)),
+            "comments": "\n".join(points.hand_comments(account)),
+        }
 
-def export(course: Course, assignment: str, path: Path) -> Path:
+
+def unfinished(course: Course, plan: Assignment) -> dict[str, list[str]]:
+    """What each student's grade lacks; nobody whose grade is complete."""
+    found = {}
+    with open_gradebook(course) as book:
+        for student in book.students:
+            outcome = recorded(book, course, plan, student.id)
+            if outcome is not None and (lacks := points.missing(plan, outcome)):
+                found[str(student.id)] = lacks
+    return found
+
+
+def export(course: Course, assignment: str, path: Path, *, partial: bool = False) -> Path:
     """nbgrader's export through our plugin."""
     plugin = SafeCsvExport(to=str(path), assignment=[assignment])
+    plugin.course, plugin.partial = course, partial
     with _quiet(), open_gradebook(course) as book:
         plugin.export(book)
     return path

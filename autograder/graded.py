@@ -18,9 +18,10 @@ from typing import Any
 from autograder import storage
 from autograder.assignment import Assignment
 from autograder.course import Course
-from autograder.outcome import Outcome
+from autograder.outcome import Outcome, Status
+from autograder.pipeline import is_placeholder
 
-__all__ = ["Part", "Record", "read", "record_of", "write"]
+__all__ = ["Part", "Record", "file_hash", "read", "record_of", "submission_hash", "write"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Record:
     Attributes:
         submission: a hash of the notebook that was handed in.
         key: a hash of all that the results depend on; see ``cache``.
+        late_percent: what lateness took then; an extension may have changed it since.
     """
 
     student: str
@@ -46,9 +48,18 @@ class Record:
     submission: str
     key: str
     parts: dict[str, Part]
+    late_percent: float | None = None  # of the score, that lateness took; None: not known
+
+    @property
+    def outcome(self) -> Outcome:
+        """Status and message as they were then, without results."""
+        status: Status = "rejected" if self.status == "rejected" else "graded"
+        return Outcome(self.student, status, message=self.message, key=self.key)
 
 
-def record_of(plan: Assignment, outcome: Outcome, runs: dict[str, float], notebook: Path) -> Record:
+def record_of(
+    plan: Assignment, outcome: Outcome, notebook: Path, *, late_percent: float = 0.0
+) -> Record:
     """The record of an outcome as it stands in the gradebook, or would."""
     graded = outcome.status == "graded"
     parts = {
@@ -65,13 +76,29 @@ def record_of(plan: Assignment, outcome: Outcome, runs: dict[str, float], notebo
         )
         for module in plan.modules
     }
-    parts |= {name: Part(points) for name, points in runs.items()}
+    parts |= {run.name: Part(run.points) for run in outcome.runs}
     return Record(
-        outcome.student, outcome.status, outcome.message, _hash(notebook), outcome.key, parts
+        student=outcome.student,
+        status=outcome.status,
+        message=outcome.message,
+        submission=submission_hash(notebook),
+        key=outcome.key,
+        parts=parts,
+        late_percent=late_percent,
     )
 
 
-def _hash(path: Path) -> str:
+def submission_hash(notebook: Path) -> str:
+    """What tells a submission from the next one: its notebook, else the files that count for it."""
+    if not is_placeholder(notebook):
+        return file_hash(notebook)
+    files = [each for each in notebook.parent.iterdir() if each.suffix in (".ipynb", ".py", ".zip")]
+    hashes = [f"{each.name} {file_hash(each)}" for each in sorted(files)]
+    return hashlib.sha256("\n".join(hashes).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """The hash of a file's content; empty where there is none."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     except OSError:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.storage import private_folder
 from ringside import jobscript, slurm, slurm_array
 from ringside.endings import Look
 from ringside.errors import RingsideError
@@ -146,7 +147,7 @@ class GradingArray:
         folder = self.folder.resolve()
         for name in ("records", "nodes", "logs"):
             shutil.rmtree(folder / name, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         folder.chmod(0o700)  # scores and students' names lie here
         for name in ("records", "nodes", "logs"):
             (folder / name).mkdir()

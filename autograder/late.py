@@ -13,27 +13,31 @@ whatever was graded first. A new receipt or extension for an early assignment ma
 later one costs: autograde the later ones again, since the gradebook keeps what it was told.
 
 Extensions stand in ``build/extensions.csv`` (student, assignment, days; one line each, 1.5 is a
-day and a half). They need no submission, where nbgrader's own (``Gradebook.grant_extension``) do;
-where both say something the file goes first, and nbgrader is told.
+day and a half; a column ``note`` may say why). They need no submission, where nbgrader's own
+(``Gradebook.grant_extension``) do; where both say something the file goes first.
+
+A due date stands in an assignment's ``assignment.toml``, or in the course's ``course.toml``, which
+goes first; one that a person sets in nbgrader goes before both. nbgrader is told of dates and
+extensions (`tell`), and a line that is removed is taken back from it (`told`).
 """
 
 from __future__ import annotations
 
-import csv
 import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbgrader.api import SubmittedAssignment
+from nbgrader.api import MissingEntry, SubmittedAssignment
 from nbgrader.plugins import LateSubmissionPlugin
 from traitlets import Float, Integer
 
 from autograder import assignment as plans
-from autograder import gradebook, receipt
+from autograder import gradebook, receipt, tables, told
 from autograder.assignment import AssignmentError
 from autograder.course import Course
+from autograder.tables import TableError
 
 DAY_S = 86_400.0
 
@@ -123,32 +127,31 @@ def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
     if not path.is_file():
         return {}
     found: dict[tuple[str, str], datetime.timedelta] = {}
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.DictReader(stream)
-        if not {"student", "assignment", "days"} <= set(rows.fieldnames or ()):
-            raise AssignmentError(f"{path}: its first line must be student,assignment,days.")
-        for row in rows:
-            student, name = str(row["student"]).strip(), str(row["assignment"]).strip()
+    try:
+        for line, row in tables.rows(path, ("student", "assignment", "days"), also=("note",)):
+            student, name = row["student"], row["assignment"]
             try:
                 days = float(row["days"])
-            except (TypeError, ValueError):
+            except ValueError:
                 days = math.nan
             if not student or not 0 <= days <= 1000:
-                raise AssignmentError(
-                    f"{path}, line {rows.line_num}: {row['days']!r} is no number of days "
+                raise TableError(
+                    f"{path}, line {line}: {row['days']!r} is no number of days "
                     "from 0 to 1000, or the student is missing."
                 )
             if (student, name) in found:
-                raise AssignmentError(
-                    f"{path}, line {rows.line_num}: {student} has an extension for {name} "
+                raise TableError(
+                    f"{path}, line {line}: {student} has an extension for {name} "
                     "already: keep one of the lines."
                 )
             found[student, name] = datetime.timedelta(days=days)
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
     return found
 
 
 def calendar(course: Course, book: Any = None) -> Calendar:
-    """Due dates and extensions: the gradebook's, then the assignments' own; the file goes first.
+    """Due dates and extensions: a person's in nbgrader, then the course's, then the kit's.
 
     Raises:
         AssignmentError: a line of the file is wrong, or names no assignment.
@@ -164,19 +167,73 @@ def calendar(course: Course, book: Any = None) -> Calendar:
         with gradebook.open_gradebook(course) as opened:
             return calendar(course, opened)
     if book is not None:
-        due |= {each.name: each.duedate for each in book.assignments if each.duedate is not None}
-        longer = book.db.query(SubmittedAssignment).filter(
-            SubmittedAssignment.extension.isnot(None)
-        )
-        granted = {(each.student_id, each.assignment.name): each.extension for each in longer}
+        ours = told.read(book)
+        due |= {
+            each.name: each.duedate
+            for each in book.assignments
+            if not told.agreed(ours, (each.name, told.DUE), each.duedate)
+        }
+        granted = {
+            (each.student_id, each.assignment.name): each.extension
+            for each in _extended(book)
+            if not told.agreed(ours, (each.assignment.name, each.student_id), each.extension)
+        }
     own = extensions(course)
     for student, name in own:
         if name not in due and name not in names:
             raise AssignmentError(
                 f"{course.extensions}: {student} has an extension for {name!r}, which is no "
-                f"assignment. Known: {', '.join(names)}."
+                f"assignment; {tables.meant(name, names)}"
             )
     return Calendar(due, granted | own)
+
+
+def _extended(book: Any) -> list[Any]:
+    """The submissions for which nbgrader has an extension."""
+    all_of_them = book.db.query(SubmittedAssignment)
+    return list(all_of_them.filter(SubmittedAssignment.extension.isnot(None)))
+
+
+def tell(course: Course, book: Any) -> None:
+    """Let nbgrader know the course's dates, extensions and receipts as they stand now.
+
+    It finds by them who is late at all. What came from a line that was removed is taken back;
+    what a person has set in nbgrader stays.
+
+    Raises:
+        AssignmentError: a line of a file is wrong.
+    """
+    ours, own = told.read(book), extensions(course)
+    names = set(plans.known(course))
+    for each in book.assignments:
+        if each.name not in names:
+            continue
+        wanted, key = plans.load(each.name, course).due_utc, (each.name, told.DUE)
+        if each.duedate == wanted or told.agreed(ours, key, each.duedate):
+            each.duedate = wanted
+            told.write(book, key, wanted)
+        receipts = receipt.received(course, each.name)
+        for submission in each.submissions:
+            if submission.student_id not in receipts:
+                submission.timestamp = None
+    for submission in _extended(book):
+        name, student = submission.assignment.name, submission.student_id
+        if (student, name) not in own and told.agreed(ours, (name, student), submission.extension):
+            submission.extension = None
+            told.write(book, (name, student), None)
+    for (student, name), days in own.items():
+        _grant(book, name, student, days)
+    book.db.commit()
+
+
+def _grant(book: Any, assignment: str, student: str, extension: datetime.timedelta) -> None:
+    """Tell nbgrader of an extension; before the first submission it has no place for one."""
+    try:
+        submission = book.find_submission(assignment, student)
+    except MissingEntry:
+        return
+    submission.extension = extension or None
+    told.write(book, (assignment, student), submission.extension)
 
 
 def account(
@@ -257,5 +314,6 @@ class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
         dates = calendar(course, book)
         extension = dates.extensions.get((student, assignment), datetime.timedelta())
         if extension:  # formgrader and nbgrader's exports show lateness after it
-            book.grant_extension(assignment, student, hours=extension.total_seconds() / 3600)
+            _grant(book, assignment, student, extension)
+            book.db.commit()
         return account(course, student, self.policy, dates).get(assignment)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.course import Course
+from autograder.tables import meant
 
 __all__ = ["FILE", "Limits", "LimitsError", "load"]
 
@@ -102,7 +103,9 @@ def load(assignment: str, course: Course | None = None) -> Limits:
     values |= _changes(of_course, own)
     for name in table.keys() - own.keys():
         if not (course.solution(name) / "assignment.toml").is_file():
-            raise LimitsError(f"{of_course}: [{name}]: there is no such assignment.")
+            plans = (course.kit / "solutions").glob("*/assignment.toml")
+            near = meant(name, (plan.parent.name for plan in plans))
+            raise LimitsError(f"{of_course}: [{name}]: there is no such assignment; {near}")
     values |= _changes(of_course, table.get(assignment, {}))
     made = Limits(**values)
     if made.module_timeout_s <= made.call_timeout_s:

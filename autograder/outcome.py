@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder.cluster_run import RunCheck
+from autograder.points import Account, CellMark
+from autograder.points import account as account_of
 
 Status = Literal["graded", "rejected", "grader_error"]
 
@@ -33,12 +36,24 @@ class Outcome:
     message: str = ""  # why it is not graded
     result: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    intake: list[str] = field(default_factory=list)  # notes that the instructor must hear, too
     untouched: tuple[str, ...] = ()
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
+    runs: list[RunCheck] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
+    cells: dict[str, CellMark] | None = None  # the gradebook's, by part; None without one
     late_seconds: float = 0.0
     key: str = ""
     graded_at: float = 0.0  # when the newest of its results was stored, in seconds of the epoch
     measured: list[dict[str, Any]] | None = None  # `grade --measured`; no part of the score
+    name: str = ""  # for a reader, where a platform knows the student by a number
+    email: str = ""
+
+    @property
+    def who(self) -> str:
+        """The student, for a reader: with the name, where that is another one."""
+        told = f"{self.student} ({self.name})"
+        return told if self.name and self.name != self.student else self.student
 
     def tests(self, module: str) -> list[dict[str, Any]]:
         """The tests of one module, in the suite's order."""
@@ -70,18 +85,22 @@ class Outcome:
         return round(module.weight * self.percent(module.name) / SUITE_POINTS, 4)
 
     def score(self, assignment: Assignment) -> float:
-        """The submission's score: core modules and extra ones; 0 where it is not graded."""
-        if self.status != "graded":
-            return 0.0
-        return round(sum(self.points(module) for module in assignment.modules), 4)
+        """What is given so far: modules, extra ones too, run, and texts that a person has read."""
+        return self.account(assignment).score
+
+    def account(self, assignment: Assignment) -> Account:
+        """What each part of the assignment earned."""
+        return account_of(assignment, self)
 
     def as_json(self, assignment: Assignment) -> dict[str, Any]:
         """The submission in the form that `autograder grade --json` writes."""
+        account = self.account(assignment)
         report: dict[str, Any] = {
             "student": self.student,
+            **({"name": self.name} if self.name else {}),
             "status": self.status,
-            "score": self.score(assignment),
-            "max_score": assignment.max_score,
+            "score": account.score,
+            "max_score": account.max_score,
             "late_seconds": self.late_seconds,
             "modules": {
                 module.name: {
@@ -93,9 +112,24 @@ class Outcome:
             }
             if self.status == "graded"
             else {},
+            "runs": {
+                run.name: {
+                    "score": run.points,
+                    "max_score": run.max_points,
+                    "findings": [{"ok": ok, "says": says} for ok, says in run.findings],
+                }
+                for run in self.runs
+            },
+            "texts": {
+                part.name: {"score": part.points, "max_score": part.of}
+                for part in account.of_kind("text")
+            },
+            "to_grade_by_hand": account.by_hand,  # of max_score, and not in score
         }
         if self.message:
             report["message"] = self.message
+        if self.intake:
+            report["notes"] = self.intake
         if self.flags:
             report["flags"] = self.flags
         if self.measured is not None:

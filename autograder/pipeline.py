@@ -7,9 +7,13 @@ A path given to ``autograder grade`` is one of
 
     FOLDER/ring.py ...                   a folder of modules, a submission named after it
     NAME.ipynb, FOLDER/*.ipynb           a notebook; several in a folder are a submission each
-    NAME.zip, FOLDER/*.zip               either of these, packed: what a learning platform gives
+    NAME.zip, FOLDER/*.zip               either of these, packed: what `ringside handin` makes
     FOLDER/<student>/                    any of these in a folder for each student
     SUBMITTED/<student>/<assignment>/    nbgrader's tree, a submission each
+
+What Canvas, Moodle and Gradescope give for a class is unpacked into such folders first
+(``autograder.downloads``). In a submission's own folder the notebook counts, then the modules,
+then the one archive; modules also count where their notebook is damaged.
 """
 
 from __future__ import annotations
@@ -17,25 +21,29 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import cache, limits, scratch, suite_process
+from autograder import cache, cluster_run, limits, scratch, storage, suite_process
 from autograder.assignment import Assignment
 from autograder.cache import Result
 from autograder.course import Course
 from autograder.imports import imported
 from autograder.outcome import Outcome
 from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
-from autograder.rebuild import Rebuilt, modules_in_folder, rebuild, release_notebook
+from autograder.rebuild import Rebuilt, modules_in_folder, read_notebook, release_notebook
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
 MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
+PLACEHOLDER = b"""{"cells": [], "metadata": {"ringside": "handed in as files, which count"},
+ "nbformat": 4, "nbformat_minor": 5}
+"""
 
 
 class PathError(ValueError):
@@ -47,7 +55,11 @@ class Submission:
     """One student's hand-in, found but not read."""
 
     student: str
-    path: Path  # a notebook, an archive, or a folder of modules
+    path: Path  # its own folder; or a notebook or an archive beside those of others
+    name: str = ""  # for a reader, where a platform knows the student by a number
+    email: str = ""
+    intake: tuple[str, ...] = ()  # what was taken of a download, where it isn't plain
+    rejected: str = ""  # why nothing of it was
 
 
 def find(assignment: Assignment, paths: Iterable[Path]) -> list[Submission]:
@@ -59,11 +71,19 @@ def find(assignment: Assignment, paths: Iterable[Path]) -> list[Submission]:
     found: list[Submission] = []
     for path in paths:
         found += _find(assignment, path)
-    names = [submission.student for submission in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise PathError(f"More than one submission is named {', '.join(twice)}.")
+    check_names(found)
     return found
+
+
+def check_names(found: Iterable[Submission]) -> None:
+    """Refuse two submissions of one student: nobody says which counts.
+
+    Raises:
+        PathError: there are some; their students are named.
+    """
+    counts = Counter(submission.student for submission in found)
+    if twice := sorted(name for name, count in counts.items() if count > 1):
+        raise PathError(f"More than one submission is named {', '.join(twice)}.")
 
 
 def _find(assignment: Assignment, path: Path) -> list[Submission]:
@@ -76,11 +96,11 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
         return [Submission(path.parent.parent.name if in_tree else path.stem, path)]
     path = path.resolve()
     if path.name == assignment.name:
-        return [Submission(path.parent.name, _in_folder(assignment, path))]
+        return [Submission(path.parent.name, path)]
     if not _is_open(path):
         return [Submission(path.name, path)]
     if _has_modules(assignment, path) or os.path.lexists(path / assignment.notebook):
-        return [Submission(path.name, _in_folder(assignment, path))]
+        return [Submission(path.name, path)]
     students = [
         child
         for child in sorted(path.iterdir())
@@ -90,18 +110,18 @@ def _find(assignment: Assignment, path: Path) -> list[Submission]:
     students = [child for child in students if _is_open(child)]
     tree = [child / assignment.name for child in students if (child / assignment.name).is_dir()]
     if tree:
-        return [Submission(each.parent.name, _in_folder(assignment, each)) for each in tree] + shut
+        return [Submission(each.parent.name, each) for each in tree] + shut
     folders = [
-        Submission(child.name, _in_folder(assignment, child))
+        Submission(child.name, child)
         for child in students
-        if _has_modules(assignment, child) or _in_folder(assignment, child) != child
+        if _has_modules(assignment, child) or what_counts(assignment, child) != child
     ]
     packages = _packages(path)
     if students and not folders and not packages and not shut:
         raise PathError(f"There is no submission of {assignment.name} under {path}.")
     if folders or shut or len(packages) > 1:
         return [Submission(each.stem, each) for each in packages] + folders + shut
-    return [Submission(path.name, _in_folder(assignment, path))]
+    return [Submission(path.name, path)]
 
 
 def _is_open(folder: Path) -> bool:
@@ -113,8 +133,8 @@ def _has_modules(assignment: Assignment, folder: Path) -> bool:
     return any(os.path.lexists(folder / module.filename) for module in assignment.modules)
 
 
-def _in_folder(assignment: Assignment, folder: Path) -> Path:
-    """What of a folder is read: its notebook, else its modules, else the one archive in it."""
+def what_counts(assignment: Assignment, folder: Path) -> Path:
+    """What of a submission's folder is read: its notebook, else its modules, else one archive."""
     if not _is_open(folder):
         return folder
     if notebook := _notebook_in(assignment, folder):
@@ -125,16 +145,32 @@ def _in_folder(assignment: Assignment, folder: Path) -> Path:
 
 def _packages(folder: Path) -> list[Path]:
     """The notebooks and archives in a folder."""
-    return sorted(each for each in folder.iterdir() if each.suffix in (".ipynb", ".zip"))
+    found = sorted(each for each in folder.iterdir() if each.suffix in (".ipynb", ".zip"))
+    return [each for each in found if each.suffix == ".zip" or not is_placeholder(each)]
 
 
 def _notebook_in(assignment: Assignment, folder: Path) -> Path | None:
     """The assignment's notebook in `folder`; a single one under another name counts."""
+    found = [each for each in _packages(folder) if each.suffix == ".ipynb"]
     planned = folder / assignment.notebook
-    if os.path.lexists(planned):
-        return planned
-    others = sorted(folder.glob("*.ipynb"))
-    return others[0] if len(others) == 1 else None
+    return planned if planned in found else found[0] if len(found) == 1 else None
+
+
+def is_placeholder(notebook: Path) -> bool:
+    """Whether a file is ours, and stands for a notebook that was not handed in."""
+    try:
+        return read_regular(notebook, len(PLACEHOLDER)) == PLACEHOLDER
+    except Rejected:
+        return False
+
+
+def hold_place(assignment: Assignment, folder: Path) -> None:
+    """Let nbgrader see a submission without a notebook: it passes over a folder that has none."""
+    place = folder / assignment.notebook
+    if os.path.lexists(place) or not _is_open(folder):
+        return
+    if _has_modules(assignment, folder) or what_counts(assignment, folder) != folder:
+        storage.write(place, PLACEHOLDER)
 
 
 def prepare(assignment: Assignment, submission: Submission, course: Course) -> Rebuilt:
@@ -143,35 +179,49 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     Raises:
         Rejected: it can't be read; the message is for the student.
     """
-    if submission.path.suffix == ".zip":
+    own = submission.path.is_dir() and not submission.path.is_symlink()
+    path = what_counts(assignment, submission.path) if own else submission.path
+    if path.suffix == ".zip":
         with scratch.fresh("zip-") as unpacked:
-            extract_zip(submission.path, unpacked, assignment.limits)
-            return prepare(assignment, _unpacked(assignment, submission, unpacked), course)
-    if submission.path.suffix == ".ipynb":
+            extract_zip(path, unpacked, assignment.limits)
+            return prepare(assignment, _unpacked(assignment, path, unpacked), course)
+    rebuilt = _rebuilt(assignment, path, own, course)
+    where = submission.path if own else _own_folder(assignment, path)
+    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules)
+    return rebuilt
+
+
+def _own_folder(assignment: Assignment, notebook: Path) -> Path | None:
+    """Where the run.json of a notebook lies; None beside the notebooks of several students."""
+    alone = notebook.name == assignment.notebook or len(_packages(notebook.parent)) == 1
+    return notebook.parent if alone else None
+
+
+def _rebuilt(assignment: Assignment, path: Path, own: bool, course: Course) -> Rebuilt:
+    """A notebook, or a folder of modules; `own`: what lies beside is the same student's."""
+    if path.suffix == ".ipynb":
         release = release_notebook(assignment, course.release(assignment.name))
-        submitted = read_regular(submission.path, limits=assignment.limits)
-        rebuilt: Rebuilt = rebuild(assignment, release, submitted)
-        if submission.path.name != assignment.notebook:
-            rebuilt.notes.append(
-                f"The notebook is named {submission.path.name[:80]!r}: it was taken."
-            )
+        beside = modules_in_folder(assignment, path.parent) if own else Rebuilt()
+        rebuilt: Rebuilt = read_notebook(assignment, release, path, beside)
+        if path.name != assignment.notebook:
+            rebuilt.notes.append(f"The notebook is named {path.name[:80]!r}: it was taken.")
         return rebuilt
-    inspection = inspect(submission.path, assignment.limits)
-    rebuilt = modules_in_folder(assignment, submission.path)
+    inspection = inspect(path, assignment.limits)
+    rebuilt = modules_in_folder(assignment, path)
     planned = {module.filename for module in assignment.modules}
     rebuilt.notes += [f"{n} {why}." for n, why in inspection.refused.items() if n not in planned]
     return rebuilt
 
 
-def _unpacked(assignment: Assignment, submission: Submission, folder: Path) -> Submission:
-    """The submission in an archive that was unpacked to `folder`."""
+def _unpacked(assignment: Assignment, archive: Path, folder: Path) -> Submission:
+    """The submission in an `archive` that was unpacked to `folder`."""
     try:
         found = _find(assignment, folder)
     except PathError:
         found = []
-    if len(found) != 1 or found[0].path.suffix == ".zip":
+    if len(found) != 1 or what_counts(assignment, found[0].path).suffix == ".zip":
         raise Rejected(
-            f"{submission.path.name} must hold one submission: {assignment.notebook} or its "
+            f"{archive.name} must hold one submission: {assignment.notebook} or its "
             f"modules; no archive in an archive."
         )
     return found[0]
@@ -238,7 +288,12 @@ class Session:
 
     def _seconds_late(self) -> Mapping[str, float]:
         course, name = self.course, self.assignment.name
-        said = (course.receipts(name), course.database, course.extensions)
+        said = (
+            course.receipts(name),
+            course.platform_receipts(name),
+            course.database,
+            course.extensions,
+        )
         if not any(path.exists() for path in said):
             return {}
         from autograder import late  # and nbgrader with it, which takes seconds
@@ -295,18 +350,27 @@ class Session:
 
     def _read(self, submission: Submission) -> Outcome:
         try:
+            if submission.rejected:
+                raise Rejected(submission.rejected)
             rebuilt = prepare(self.assignment, submission, self.course)
         except (Rejected, PathError) as rejected:
-            return Outcome(submission.student, "rejected", message=str(rejected))
-        return self._pending(submission.student, rebuilt)
+            outcome = Outcome(submission.student, "rejected", message=str(rejected))
+        else:
+            outcome = self._pending(submission.student, rebuilt)
+            outcome.intake[:0] = submission.intake
+        outcome.name, outcome.email = submission.name, submission.email
+        return outcome
 
     def _pending(self, student: str, rebuilt: Rebuilt) -> Outcome:
         return Outcome(
             student,
             "graded",
             notes=list(rebuilt.notes),
+            intake=list(rebuilt.intake),
             untouched=rebuilt.untouched,
             modules=rebuilt.modules,
+            runs=list(rebuilt.runs),
+            texts=dict(rebuilt.texts),
         )
 
     def _jobs_of(self, outcome: Outcome) -> list[Job]:

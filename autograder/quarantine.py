@@ -192,17 +192,25 @@ def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
 
 
 def read_directory_size(archive: Path, limits: Limits = KIT) -> int:
-    """The number of members by the archive's last record, read before anything is parsed.
-
-    `zipfile` makes an object for every entry on opening: a small file can name millions.
-    """
+    """The number of members by the archive's last record, read before anything is parsed."""
     status = os.lstat(archive)
     if not stat.S_ISREG(status.st_mode) or status.st_size > limits.zip_bytes:
         raise Rejected(
             f"{archive.name} is no regular file of at most {limits.zip_bytes // MIB} MiB."
         )
+    return directory_size(archive, most=2 * limits.submission_files, told=limits.submission_files)
+
+
+def directory_size(
+    archive: Path, *, most: int, told: int | None = None, max_bytes: int = MIB
+) -> int:
+    """As `read_directory_size`, with at most so many members, listed in so many bytes.
+
+    `zipfile` makes an object for every entry on opening: a small file can name millions.
+    """
     with archive.open("rb") as stream:
-        stream.seek(max(0, status.st_size - (76 + 22 + 0xFFFF)))
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - (76 + 22 + 0xFFFF)))
         tail = stream.read()
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) < at + 22:
@@ -210,8 +218,8 @@ def read_directory_size(archive: Path, limits: Limits = KIT) -> int:
     count, size = struct.unpack("<HI", tail[at + 10 : at + 16])
     if at >= 76 and tail[at - 20 : at - 16] == b"PK\x06\x07":  # zip64: `zipfile` believes these
         count, size = struct.unpack("<2Q", tail[at - 44 : at - 28])
-    if count > 2 * limits.submission_files or size > MIB:
-        raise Rejected(f"{archive.name} holds more than {limits.submission_files} files.")
+    if count > most or size > max_bytes:
+        raise Rejected(f"{archive.name} holds more than {told or most} files.")
     return int(count)
 
 

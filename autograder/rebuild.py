@@ -4,7 +4,9 @@ Only the source text of solution cells is moved over, by nbgrader's ``grade_id``
 of the submitted notebook (outputs, metadata, flags, points, kernel, other cells) stays behind,
 and so do the tricks that live there. What is odd is said to the student, never guessed silently:
 
-    cell missing           by its first line `%%writefile ring.py` another cell may be found
+    cell missing           by its first line `%%writefile ring.py` another cell may be found;
+                           else the file of this name that was handed in beside the notebook
+    notebook damaged       the modules that were handed in beside it count
     cell there twice       the last one that was changed is taken, as running all cells would
     flags or type changed  ignored
     another file named     ignored: the file's name comes from the assignment's plan
@@ -16,12 +18,15 @@ import copy
 import json
 import re
 import textwrap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autograder import notebooks
 from autograder.assignment import Assignment
+from autograder.cluster_run import RunCheck
 from autograder.limits import Limits
 from autograder.quarantine import MIB, Rejected, read_regular
 
@@ -38,6 +43,9 @@ class Rebuilt:
     modules: dict[str, str] = field(default_factory=dict)  # name -> source text
     untouched: tuple[str, ...] = ()  # modules that are still as released
     notes: list[str] = field(default_factory=list)
+    intake: list[str] = field(default_factory=list)  # notes that the instructor must hear, too
+    texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
+    runs: list[RunCheck] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -62,8 +70,16 @@ def release_notebook(assignment: Assignment, release: Path) -> NotebookNode:
     return notebooks.read(release / assignment.notebook)
 
 
-def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> RebuiltNotebook:
+def rebuild(
+    assignment: Assignment,
+    release: NotebookNode,
+    submitted: bytes,
+    beside: Mapping[str, str] = MappingProxyType({}),
+) -> RebuiltNotebook:
     """Move the solutions of the `submitted` notebook into a copy of the `release`.
+
+    Args:
+        beside: the modules that were handed in as files; they count where their cell is missing.
 
     Raises:
         Rejected: it is no notebook.
@@ -75,7 +91,13 @@ def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> 
         found = _choose(cells, grade_id, cell.source, rebuilt.notes)
         if found is None and cell.cell_type == "code":
             found = _by_first_line(cells, grade_id, cell.source, rebuilt.notes)
-        if found is None:
+        if found is None and grade_id in beside:
+            cell.source = _as_cell(grade_id, beside[grade_id])
+            rebuilt.intake.append(
+                f"The cell '{grade_id}' is missing in the notebook: {grade_id}.py, which was "
+                "handed in beside it, counts."
+            )
+        elif found is None:
             rebuilt.notes.append(f"The cell '{grade_id}' is missing: it counts as not done.")
         elif cell.cell_type == "code":
             cell.source = _module_cell(grade_id, found, rebuilt.notes)
@@ -83,7 +105,54 @@ def rebuild(assignment: Assignment, release: NotebookNode, submitted: bytes) -> 
             cell.source = as_plain_text(found.source)
     _note_graded_cells(cells, release, rebuilt.notes)
     rebuilt.modules, rebuilt.untouched = modules_of(assignment, rebuilt.notebook, release)
+    rebuilt.texts = texts_of(assignment, rebuilt.notebook, release)
     return rebuilt
+
+
+def read_notebook(
+    assignment: Assignment, release: NotebookNode, path: Path, beside: Rebuilt
+) -> RebuiltNotebook:
+    """The notebook at `path`; where it can't be read, the modules `beside` it count.
+
+    Raises:
+        Rejected: it can't be read, and no module was handed in beside it.
+    """
+    try:
+        submitted = read_regular(path, limits=assignment.limits)
+        return rebuild(assignment, release, submitted, beside.modules)
+    except Rejected as rejected:
+        if not beside.modules:
+            raise
+        rebuilt = as_notebook(assignment, release, beside)
+        rebuilt.intake.insert(0, beside_sentence(str(rejected), beside.modules))
+        return rebuilt
+
+
+def beside_sentence(why: str, modules: Iterable[str]) -> str:
+    """What is said where modules count instead of their notebook."""
+    names = ", ".join(f"{name}.py" for name in modules)
+    return f"{why} The files that were handed in beside it were graded instead: {names}."
+
+
+def as_notebook(
+    assignment: Assignment, release: NotebookNode, submitted: Rebuilt
+) -> RebuiltNotebook:
+    """The release with modules in it that were handed in as files."""
+    rebuilt = RebuiltNotebook(
+        modules=dict(submitted.modules),
+        notes=list(submitted.notes),
+        intake=list(submitted.intake),
+        notebook=copy.deepcopy(release),
+    )
+    for cell in solution_cells(rebuilt.notebook):
+        name = cell.metadata.nbgrader.grade_id
+        if name in submitted.modules and cell.cell_type == "code":
+            cell.source = _as_cell(name, submitted.modules[name])
+    return rebuilt
+
+
+def _as_cell(name: str, source: str) -> str:
+    return f"%%writefile {name}.py\n" + source.rstrip("\n")
 
 
 def solution_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -109,15 +178,32 @@ def modules_of(
     return modules, tuple(untouched)
 
 
+def texts_of(
+    assignment: Assignment, notebook: NotebookNode, release: NotebookNode
+) -> dict[str, str]:
+    """The texts in a notebook of ours that are not as released."""
+    stubs = {cell.metadata.nbgrader.grade_id: cell.source for cell in solution_cells(release)}
+    names = {paragraph.name for paragraph in assignment.paragraphs}
+    return {
+        name: plain_text(cell.source)
+        for cell in solution_cells(notebook)
+        if (name := cell.metadata.nbgrader.grade_id) in names
+        and cell.source.strip() != stubs.get(name, "").strip()
+    }
+
+
 def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:
-    """The planned modules among the files of `folder`; other files are not looked at."""
+    """The planned modules among the files of `folder`; other files are not looked at.
+
+    Their line ends are those of a notebook's cell, so that both ways are one text.
+    """
     rebuilt = Rebuilt()
     for module in assignment.modules:
         path = folder / module.filename
         if not path.exists() and not path.is_symlink():
             continue
         try:
-            text = read_regular(path, limits=assignment.limits).decode("utf-8")
+            text = read_regular(path, limits=assignment.limits).decode("utf-8-sig")
         except Rejected as rejected:
             rebuilt.notes.append(f"{rejected} It counts as not handed in.")
         except UnicodeDecodeError:
@@ -125,7 +211,7 @@ def modules_in_folder(assignment: Assignment, folder: Path) -> Rebuilt:
                 f"{module.filename} is not UTF-8 text: it counts as not handed in."
             )
         else:
-            rebuilt.modules[module.name] = text
+            rebuilt.modules[module.name] = text.replace("\r\n", "\n").rstrip("\n") + "\n"
     return rebuilt
 
 
@@ -231,7 +317,7 @@ def _module_cell(name: str, cell: _Cell, notes: list[str]) -> str:
     elif match[1].strip("\"'") != f"{name}.py":
         notes.append(f"The cell '{name}' names another file: it was taken as {name}.py.")
     body = source[match.end() :] if match else source
-    return f"%%writefile {name}.py\n" + body.rstrip("\n")
+    return _as_cell(name, body)
 
 
 def _note_graded_cells(cells: list[_Cell], release: NotebookNode, notes: list[str]) -> None:

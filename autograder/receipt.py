@@ -2,8 +2,10 @@
 
 A student's ``timestamp.txt``, a folder's name and a file's mtime can say anything. Believed is
 ``build/receipts/<assignment>.csv`` (student, received), which the collecting side writes:
-`ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a learning
-platform's export, with the same two columns. A moment without a zone is UTC.
+`ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a person, with the
+same two columns. A moment without a zone is UTC. What a learning platform's download says stands
+in ``build/receipts/platform/<assignment>.csv`` (`autograder.intake`): a student who is in the first
+file has that receipt.
 """
 
 from __future__ import annotations
@@ -21,21 +23,31 @@ from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
 
-from autograder import limits
+from autograder import limits, storage, tables
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.quarantine import Rejected, extract_zip
+from autograder.tables import TableError
 
 _TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock look alike
 
 
 def received(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
-    """Each student's receipt, in UTC; the file is read again when it is another one.
+    """Each student's receipt, in UTC; a platform's where nobody wrote another one.
 
     Raises:
-        AssignmentError: it has other columns, or a line holds no moment; it is named.
+        AssignmentError: a file has other columns, or a line holds no moment; it is named.
     """
-    path = course.receipts(assignment)
+    return {**_of_file(course.platform_receipts(assignment)), **written(course, assignment)}
+
+
+def written(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
+    """The receipts that a person, or the exchange, wrote down."""
+    return _of_file(course.receipts(assignment))
+
+
+def _of_file(path: Path) -> Mapping[str, datetime.datetime]:
+    """The receipts in a file, which is read again when it is another one."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -53,26 +65,46 @@ def _kept(path: Path, state: tuple[int, ...]) -> Mapping[str, datetime.datetime]
 
 def _read(path: Path) -> Mapping[str, datetime.datetime]:
     found: dict[str, datetime.datetime] = {}
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = csv.DictReader(stream)
-        if not {"student", "received"} <= set(rows.fieldnames or ()):
-            raise AssignmentError(f"{path}: its first line must be student,received.")
-        for row in rows:
+    try:
+        for line, row in tables.rows(path, ("student", "received")):
+            student, received = row["student"], row["received"]
             try:
-                found[str(row["student"]).strip()] = _utc(str(row["received"]).strip())
-            except ValueError as error:
-                raise AssignmentError(
-                    f"{path}, line {rows.line_num}: {row['received']!r} is no moment; "
+                moment = _utc(received)
+            except ValueError:
+                raise TableError(
+                    f"{path}, line {line}: {received!r} is no moment; "
                     "write it like 2026-03-01T23:59:00+00:00."
-                ) from error
+                ) from None
+            if not student:
+                raise TableError(f"{path}, line {line}: the student is missing.")
+            if found.get(student, moment) != moment:
+                raise TableError(
+                    f"{path}, line {line}: {student} has two receipts, {found[student]} and "
+                    f"{moment}: keep one of the lines."
+                )
+            found[student] = moment
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
     return MappingProxyType(found)
 
 
 def record(course: Course, assignment: str, student: str, moment: datetime.datetime) -> None:
     """Write down that `student` handed in at `moment`; an earlier receipt is replaced."""
-    receipts = {**received(course, assignment), student: moment}
-    path = course.receipts(assignment)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(course.receipts(assignment), {**written(course, assignment), student: moment})
+
+
+def record_platform(
+    course: Course, assignment: str, moments: Mapping[str, datetime.datetime]
+) -> None:
+    """Write down what a platform says of these students; what it said of others stays."""
+    path = course.platform_receipts(assignment)
+    before = _of_file(path)
+    if {**before, **moments} != before:
+        _write(path, {**before, **moments})
+
+
+def _write(path: Path, receipts: Mapping[str, datetime.datetime]) -> None:
+    storage.private_folder(path.parent)
     fresh = path.with_suffix(".tmp")
     with fresh.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -114,7 +146,8 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
         super().do_copy(src, dest)
-        Path(dest).chmod(0o755)  # nbgrader lets everybody write where students hand in
+        # nbgrader lets everybody write where students hand in, and read what they did.
+        Path(dest).chmod(0o770 if self.coursedir.groupshared else 0o700)
         student, assignment = Path(dest).parent.name, Path(dest).name
         self._unpack(Path(dest))
         moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)

@@ -1,4 +1,4 @@
-r"""``autograder regrade``: after a suite was mended, who gets other points, and why.
+r"""``autograder regrade``: a suite was mended, or an extension granted: who gets other points?
 
     build/graded/*.json  what the gradebook was given  \
                                                         >  differences  ->  asked  ->  autograde
@@ -7,7 +7,8 @@ r"""``autograder regrade``: after a suite was mended, who gets other points, and
 A result's hash covers its own suite only, so what is run again is what the change can affect.
 Nothing is written before the differences are shown and a person says yes (or ``--yes``). Writing
 is nbgrader's own ``autograde``, for the students whose points change: scores and comments that
-people gave stay, and a paragraph that somebody has read does not wait to be read again.
+people gave stay, and a paragraph that somebody has read does not wait to be read again. Feedback
+pages of these students are made anew, where there are any.
 
 A submission that is not in the gradebook yet is left to ``nbgrader autograde``; one where the
 grader fails keeps what it has.
@@ -17,9 +18,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
 from rich.prompt import Confirm
@@ -27,10 +27,11 @@ from rich.table import Table
 from rich.text import Text
 
 from autograder import assignment as plans
-from autograder import cli_grade, cluster_run, gradebook, graded, report
+from autograder import cli_grade, gradebook, graded, late, report
 from autograder.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course import Course
 from autograder.graded import Part, Record
+from autograder.late import Late
 from autograder.outcome import Outcome
 from ringside.draw.units import format_count
 
@@ -90,8 +91,13 @@ def regrade(options: argparse.Namespace) -> int:
         if not (options.yes or _asked(screen, len(found.students()))):
             print("autograder: the gradebook stays as it is.", file=sys.stderr)
             return 1
-        write(plan, found.students(), course)
+        renewed = write(plan, found.students(), course)
         screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
+        if renewed:
+            screen.print(
+                f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
+                f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
+            )
     for outcome in found.failed:
         name = report.printable(outcome.student)
         print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
@@ -101,6 +107,7 @@ def regrade(options: argparse.Namespace) -> int:
 def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
     """What the gradebook was given, beside what the submissions are worth now."""
     found = Differences()
+    lateness = late.of_assignment(course, plan.name)
     for outcome in outcomes:
         before = graded.read(course, plan.name, outcome.student)
         if outcome.status == "grader_error":
@@ -109,12 +116,15 @@ def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Di
             found.new.append(outcome.student)
         else:
             folder = course.submitted(outcome.student, plan.name)
-            runs = {
-                run.name: cluster_run.check(run, folder, outcome.modules.get(run.module)).points
-                for run in plan.runs
-            }
-            after = graded.record_of(plan, outcome, runs, folder / plan.notebook)
+            account = lateness.get(outcome.student)
+            after = graded.record_of(
+                plan,
+                outcome,
+                folder / plan.notebook,
+                late_percent=account.percent if account else 0.0,
+            )
             changes = _changes(plan, before, after)
+            changes += _of_lateness(before, after, account)
             found.changes += changes
             if not changes:
                 found.same.append(outcome.student)
@@ -136,6 +146,20 @@ def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
                 reasons = ["no test changed: it weighs other points now"]
             changes.append(Change(after.student, name, old.points, new.points, tuple(reasons)))
     return changes
+
+
+def _of_lateness(before: Record, after: Record, account: Late | None) -> list[Change]:
+    """What an extension or a receipt has changed since; points are of modules and runs."""
+    old, new = before.late_percent, after.late_percent or 0.0
+    if old is None or old == new:
+        return []
+    was, now = (
+        -sum(part.points for part in record.parts.values()) * percent / 100
+        for record, percent in ((before, old), (after, new))
+    )
+    told = account.sentence if account else "It is not late any more."
+    reason = f"{old:g} % of the score, now {new:g} %. {told}"
+    return [Change(after.student, "lateness", was, now, (reason,))]
 
 
 def _reasons(old: Part, new: Part, scale: float) -> list[str]:
@@ -203,40 +227,18 @@ def _asked(screen: Console, students: int) -> bool:
     return bool(Confirm.ask(question, console=screen, default=False))
 
 
-def write(plan: Assignment, students: Sequence[str], course: Course) -> None:
+def write(plan: Assignment, students: Sequence[str], course: Course) -> list[str]:
     """nbgrader's autograde for these students; what people did to their grades stays.
 
-    nbgrader asks for a second look at all that a person has scored. That is asked for only where
-    the submission is another one than they saw.
+    Feedback pages that are there are made anew.
+
+    Returns:
+        Those whose pages were.
     """
+    renewed = []
     for student in students:
-        before = graded.read(course, plan.name, student)
-        reviewed = _reviewed(course, plan, student)
         gradebook.autograde(course, plan.name, student)
-        after = graded.read(course, plan.name, student)
-        if before is not None and after is not None and before.submission == after.submission:
-            _keep_reviewed(course, plan, student, reviewed)
-
-
-def _grades(book: Any, plan: Assignment, student: str) -> Mapping[str, Any]:
-    notebooks = book.find_submission(plan.name, student).notebooks
-    return {grade.name: grade for notebook in notebooks for grade in notebook.grades}
-
-
-def _reviewed(course: Course, plan: Assignment, student: str) -> set[str]:
-    """The cells that a person has scored, and is done with."""
-    with gradebook.open_gradebook(course) as book:
-        return {
-            name
-            for name, grade in _grades(book, plan, student).items()
-            if grade.manual_score is not None and not grade.needs_manual_grade
-        }
-
-
-def _keep_reviewed(course: Course, plan: Assignment, student: str, reviewed: set[str]) -> None:
-    paragraphs = {paragraph.name for paragraph in plan.paragraphs}
-    with gradebook.open_gradebook(course) as book:
-        for name, grade in _grades(book, plan, student).items():
-            if name in reviewed & paragraphs:
-                grade.needs_manual_grade = False
-        book.db.commit()
+        if course.feedback(student, plan.name).is_dir():
+            gradebook.generate_feedback(course, plan.name, student)
+            renewed.append(student)
+    return renewed

@@ -23,32 +23,43 @@ MAX_SENTENCE = 220  # characters of a sentence that the terminal shows
 
 
 def scores_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
-    """One row per submission: points by module, total, lateness."""
+    """One row per submission: points of each part, total, lateness."""
     table = Table(title=plan.title, title_justify="left", header_style="bold")
     table.add_column("student", no_wrap=True)
     for module in plan.modules:
         weight = f"+{module.weight:g}" if module.extra else f"{module.weight:g}"
         table.add_column(f"{module.name}\n{weight}", justify="right")
+    for run in plan.runs:
+        table.add_column(f"run\n{run.points:g}", justify="right")
+    for paragraph in plan.paragraphs:
+        table.add_column(f"text\n{paragraph.points:g}", justify="right")
     table.add_column(f"score\nof {plan.max_score:g}", justify="right", style="bold")
     table.add_column("late", justify="right")
     for outcome in outcomes:
         table.add_row(*_score_cells(plan, outcome))
     tiers = sorted({str(o.result["sandbox"]) for o in outcomes if o.result.get("sandbox")})
-    if tiers:
-        table.caption, table.caption_justify = f"graded in: {', '.join(tiers)}", "left"
+    notes = [f"graded in: {', '.join(tiers)}"] if tiers else []
+    if any(outcome.account(plan).by_hand for outcome in outcomes):
+        notes.append(
+            f"texts, {plan.text_points:g} of the {plan.max_score:g} points, are graded by hand: "
+            "they are not in scores where no points stand"
+        )
+    table.caption, table.caption_justify = "; ".join(notes) or None, "left"
     return table
 
 
 def _score_cells(plan: Assignment, outcome: Outcome) -> list[Text]:
-    name = Text(printable(outcome.student))
+    name = Text(printable(outcome.who))
     if outcome.status != "graded":
-        cells = [Text("-", style="dim") for _ in plan.modules]
+        cells = [Text("-", style="dim") for _ in outcome.account(plan).parts]
         return [name, *cells, Text(outcome.status, style="red"), Text(_late(outcome))]
     cells = []
-    for module in plan.modules:
-        points = outcome.points(module)
-        style = "green" if points >= module.weight else "red" if points == 0 else "yellow"
-        cells.append(Text(f"{points:.4g}", style=style))
+    for part in outcome.account(plan).parts:
+        if part.points is None:
+            cells.append(Text("by hand", style="dim"))
+            continue
+        style = "green" if part.points >= part.of else "red" if part.points == 0 else "yellow"
+        cells.append(Text(f"{part.points:.4g}", style=style))
     return [name, *cells, Text(f"{outcome.score(plan):.4g}"), Text(_late(outcome))]
 
 
@@ -139,11 +150,10 @@ def print_report(console: Console, summary: Summary) -> None:
     plan, graded = summary.plan, summary.graded
     console.print(scores_table(plan, summary.outcomes))
     if summary.spread:
-        scores = [outcome.score(plan) for outcome in graded]
         console.print(
             f"{len(graded)} graded of {len(summary.outcomes)}; median "
-            f"{summary.spread.median * plan.max_score / 100:.4g}, "
-            f"lowest {min(scores):.4g}, highest {max(scores):.4g} of {plan.max_score:g}."
+            f"{summary.median_score:.4g}, lowest {min(summary.scores):.4g}, "
+            f"highest {max(summary.scores):.4g} of {summary.of_which}"
         )
         console.print(_spread_table(summary))
     console.print(Text(provenance(summary), style="dim"))
@@ -206,9 +216,10 @@ def _sentence(text: str) -> Text:
 def _attention(summary: Summary) -> Group:
     lines: list[Text] = []
     for outcome in summary.outcomes:
-        name = printable(outcome.student)
+        name = printable(outcome.who)
         if outcome.status != "graded":
             lines.append(Text(f"{name}: {outcome.status}: {printable(outcome.message)}", "red"))
+        lines += [Text(f"{name}: {printable(note)}", "yellow") for note in outcome.intake]
         if outcome.empty:
             lines.append(Text(f"{name}: {outcome.empty}", "yellow"))
         lines += [Text(f"{name}: flagged: {printable(flag)}", "yellow") for flag in outcome.flags]

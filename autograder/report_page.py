@@ -17,6 +17,7 @@ import jinja2
 from autograder import feedback
 from autograder.assignment import Assignment, ModuleSpec
 from autograder.outcome import Outcome
+from autograder.points import Account, Part
 from autograder.report import moment, provenance
 from autograder.summary import BINS, Cluster, Spread, Summary
 from ringside.trace import write_atomically
@@ -41,9 +42,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class ModuleCell:
-    """A module in the row of a student."""
+    """A module, a run or a text in the row of a student."""
 
-    points: float
+    points: float | None  # None: a text that nobody has graded
     state: str  # "full", "part", "none"; "untouched"
 
 
@@ -64,6 +65,7 @@ class StudentRow:
     anchor: str
     outcome: Outcome
     score: float | None
+    account: Account
     cells: tuple[ModuleCell, ...]
     parts: tuple[ModulePart, ...]
     late: Late | None
@@ -102,16 +104,28 @@ def render(summary: Summary) -> str:
         summary=summary,
         plan=summary.plan,
         spread=summary.spread,
+        columns=_columns(summary.plan),
         anchors=anchors,
         students=[_student(summary, each, anchors, similar) for each in summary.outcomes],
         errors=summary.with_status("grader_error"),
         rejected=summary.with_status("rejected"),
         empty=[outcome for outcome in summary.outcomes if outcome.empty],
+        taken=[outcome for outcome in summary.outcomes if outcome.intake],
         clusters=[(m, summary.clusters[m.name]) for m in summary.plan.modules],
         provenance=provenance(summary),
         written=moment(time.time()),
         widest=_widest(summary),
     )
+
+
+def _columns(plan: Assignment) -> list[tuple[str, str]]:
+    """The columns of the class's table: a name, and the points it is of."""
+    columns = [
+        (module.name.replace("_", " "), f"{'+' if module.extra else ''}{_number(module.weight)}")
+        for module in plan.modules
+    ]
+    columns += [("run", _number(run.points)) for run in plan.runs]
+    return columns + [("text", _number(paragraph.points)) for paragraph in plan.paragraphs]
 
 
 def write(path: Path, summary: Summary) -> None:
@@ -130,26 +144,34 @@ def _student(
 ) -> StudentRow:
     plan = summary.plan
     graded = outcome.status == "graded"
-    parts = tuple(_part(plan, module, outcome) for module in plan.modules) if graded else ()
+    account = outcome.account(plan)
+    parts = tuple(_part(module, account, outcome) for module in plan.modules) if graded else ()
+    others = account.of_kind("run", "text") if graded else ()
     return StudentRow(
         anchor=anchors[outcome.student],
         outcome=outcome,
-        score=outcome.score(plan) if graded else None,
-        cells=tuple(part.cell for part in parts),
+        score=account.score if graded else None,
+        account=account,
+        cells=(*(part.cell for part in parts), *map(_cell, others)),
         parts=parts,
         late=summary.late.get(outcome.student),
         similar=outcome.student in similar,
     )
 
 
-def _part(plan: Assignment, module: ModuleSpec, outcome: Outcome) -> ModulePart:
-    points = outcome.points(module)
-    full = points >= module.weight - 1e-9
-    state = "full" if full else "part" if points > 0 else "none"
+def _cell(part: Part) -> ModuleCell:
+    points = part.points or 0.0
+    full = points >= part.of - 1e-9
+    return ModuleCell(part.points, "full" if full else "part" if points > 0 else "none")
+
+
+def _part(module: ModuleSpec, account: Account, outcome: Outcome) -> ModulePart:
+    cell = _cell(account.part(module.name))
     if module.name in outcome.untouched or module.name not in outcome.modules:
-        return ModulePart(module, ModuleCell(points, "untouched"), 0, ())
+        begun = "untouched" if not cell.points else cell.state
+        return ModulePart(module, ModuleCell(cell.points, begun), 0, ())
     rows = feedback.test_rows(outcome, module)
-    return ModulePart(module, ModuleCell(points, state), len(rows), feedback.failures(rows))
+    return ModulePart(module, cell, len(rows), feedback.failures(rows))
 
 
 def _number(value: float, digits: int = 2) -> str:

@@ -9,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["StorageError", "explain", "file_to_write", "folder_to_write", "write"]
+__all__ = ["StorageError", "explain", "file_to_write", "folder_to_write", "private_folder", "write"]
 
 _CURES = {
     errno.ENOSPC: "Free some room there",
@@ -78,7 +78,7 @@ def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         descriptor = _open_alone(temporary, mode)
         try:
             with os.fdopen(descriptor, "wb") as stream:
@@ -93,6 +93,13 @@ def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
             raise
     except OSError as error:
         raise explain(path, error) from error
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder, and what is missing above it, for its owner alone."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
 
 
 def _open_alone(path: Path, mode: int) -> int:

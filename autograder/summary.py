@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from autograder import feedback, similarity
 from autograder.assignment import Assignment, ModuleSpec
 from autograder.outcome import Outcome
+from autograder.points import Account
+from ringside.draw.units import format_count
 
 if TYPE_CHECKING:
     from autograder.late import Late
@@ -64,7 +66,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Spread:
-    """How percentages lie: quartiles, and how many in each of `BINS` equal bins.
+    """How percentages of what is graded lie: quartiles, and how many in each of `BINS` equal bins.
 
     More than 100 % (extra credit) counts in the last bin.
     """
@@ -110,6 +112,37 @@ class Summary:
         return [outcome for outcome in self.outcomes if outcome.status == status]
 
     @property
+    def scores(self) -> list[float]:
+        """The scores of those who are graded, in points."""
+        return [outcome.score(self.plan) for outcome in self.graded]
+
+    @property
+    def median_score(self) -> float:
+        return statistics.median(self.scores)
+
+    @property
+    def mean_score(self) -> float:
+        return statistics.fmean(self.scores)
+
+    @property
+    def of_which(self) -> str:
+        """What the total is made of, and what of it is not in the scores yet."""
+        plan = self.plan
+        waits = sum(outcome.account(plan).by_hand > 0 for outcome in self.graded)
+        said = f"{plan.max_score:g} points: modules {plan.module_points:g}"
+        said += "".join(f", run {run.points:g}" for run in plan.runs)
+        texts = "texts" if len(plan.paragraphs) > 1 else "text"
+        said += f", {texts} {plan.text_points:g}" if plan.text_points else ""
+        said += f"; extra credit up to {plan.extra_points:g} on top" if plan.extra_points else ""
+        if waits:
+            are = "are" if len(plan.paragraphs) > 1 else "is"
+            said += (
+                f". The {texts} of {waits} of {format_count(len(self.graded), 'submission')} {are} "
+                "still to be graded by hand, and not in the scores"
+            )
+        return said + "."
+
+    @property
     def flagged(self) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.flags]
 
@@ -122,13 +155,13 @@ def summarise(
 ) -> Summary:
     """Everything about the class; likeness and lateness are found elsewhere and passed in."""
     graded = [outcome for outcome in outcomes if outcome.status == "graded"]
-    percents = [100 * outcome.score(plan) / plan.max_score for outcome in graded]
+    percents = [percent_so_far(outcome.account(plan)) for outcome in graded]
     present = {outcome.student for outcome in outcomes}
     return Summary(
         plan=plan,
         outcomes=tuple(outcomes),
         graded=tuple(graded),
-        spread=spread(percents) if percents and plan.max_score else None,
+        spread=spread(percents) if percents and plan.machine_points else None,
         modules=tuple(_module(module, graded) for module in plan.modules),
         tests=tuple(hard_tests(plan, graded)),
         clusters={module.name: tuple(clusters(module, graded)) for module in plan.modules},
@@ -138,6 +171,12 @@ def summarise(
             sorted({str(o.result["sandbox"]) for o in graded if o.result.get("sandbox")})
         ),
     )
+
+
+def percent_so_far(account: Account) -> float:
+    """The score in percent of what is graded: a text that waits for a person costs nobody any."""
+    graded = account.max_score - account.by_hand
+    return 100 * account.score / graded if graded else 0.0
 
 
 def spread(percents: Sequence[float]) -> Spread:

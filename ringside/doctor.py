@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -65,7 +66,7 @@ def examine() -> list[Finding]:
         _sandbox,
         _slurm,
     ]
-    return [probe() for probe in probes]
+    return [*(probe() for probe in probes), *_course()]
 
 
 def text(findings: list[Finding]) -> str:
@@ -185,6 +186,23 @@ def _slurm() -> Finding:
     known = [kind for kind in ("pmi2", "pmix") if kind in kinds]
     shown = "; ".join(output.split("\n")[:4]).strip("; ")
     return Finding(name, True, f"{shown}; srun --mpi={' or '.join(known) or 'none'}")
+
+
+def _course() -> list[Finding]:
+    """What others can read of an instructor's course and kit; students have neither."""
+    from ringside.course_folder import course_above, others_read
+
+    here = Path(__file__).resolve().parents[1]
+    kit = here if (here / "solutions").is_dir() and (here / "autograder").is_dir() else None
+    named = os.environ.get("RINGSIDE_COURSE")
+    root = Path(named) if named else course_above() or kit
+    if root is None:
+        return []
+    said = others_read(root, kit or root)
+    cures = [sentence.partition("`")[2].partition("`")[0] for sentence in said]
+    found = " ".join(sentence.partition(" `")[0] for sentence in said)
+    detail = found or f"{root.resolve()} and its kit are its owner's alone"
+    return [Finding("course", not said, detail, "; ".join(cures))]
 
 
 def _try(command: list[str], environment: dict[str, str] | None = None) -> tuple[int, str]:

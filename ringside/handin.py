@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ringside import notebook
+from ringside import notebook, worth
 from ringside.errors import RingsideError
 
 RUN_FILES = ("run.json", "run.trace.gz")
@@ -33,6 +33,7 @@ class Receipt:
     files: list[str]
     where: str = ""
     notices: list[str] = field(default_factory=list)
+    worth: str = ""  # the assignment's points, and what they are made of
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -42,12 +43,14 @@ class Receipt:
             "where": self.where,
             "files": self.files,
             "notices": self.notices,
+            "worth": self.worth,
         }
 
     def text(self) -> str:
         """What a person reads."""
         lines = [f"notice: {notice}" for notice in self.notices]
         lines.append(f"{self.assignment}: {', '.join(self.files)}")
+        lines += [self.worth] if self.worth else []
         if self.way == "zip":
             lines.append(f"Upload this file: {self.where}")
         elif self.way == "exchange":
@@ -69,6 +72,9 @@ def hand_in(folder: Path, *, force_zip: bool = False, dry_run: bool = False) -> 
         raise HandinError(f"{folder} holds no notebook with %%writefile cells.")
     cells = [cell for book in books for cell in notebook.module_cells(book)]
     notices = _validate(folder, cells)
+    points = worth.of_notebooks(books)
+    notices += [text.notice for text in points.texts if not text.written]
+    told = points.sentence(has_run=(folder / "run.json").is_file())
     modules = dict.fromkeys(cell.module for cell in cells)
     listed = [*(book.name for book in books), *modules, *RUN_FILES]
     names = [name for name in listed if (folder / name).is_file()]
@@ -79,10 +85,10 @@ def hand_in(folder: Path, *, force_zip: bool = False, dry_run: bool = False) -> 
             "clear the notebook's outputs."
         )
     if dry_run:
-        return Receipt(folder.name, "nothing, as asked", names, notices=notices)
+        return Receipt(folder.name, "nothing, as asked", names, notices=notices, worth=told)
     if not force_zip and _exchange_is_configured():
-        return Receipt(folder.name, "exchange", names, _submit(folder), notices)
-    return Receipt(folder.name, "zip", names, str(_zip(folder, names)), notices)
+        return Receipt(folder.name, "exchange", names, _submit(folder), notices, told)
+    return Receipt(folder.name, "zip", names, str(_zip(folder, names)), notices, told)
 
 
 def _validate(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:

@@ -12,6 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
+from autograder.course_secret import PUBLIC_SECRET, VARIABLE
+
+# Tests grade with what everybody knows: without it they would draw a secret into the kit.
+os.environ[VARIABLE] = PUBLIC_SECRET
+
 KIT = Path(__file__).resolve().parent.parent
 VERIFYING = "test_suite_tells_right_from_wrong"
 

@@ -651,6 +651,35 @@ def test_handin_notices_a_run_of_another_version(folder: Path, ringside: Run) ->
     assert not list(folder.glob("*.zip"))
 
 
+def test_handin_names_the_texts_that_nobody_wrote_and_says_what_all_is_worth(
+    folder: Path, ringside: Run
+) -> None:
+    def graded(name: str, points: float, source: str, kind: str = "code") -> dict[str, Any]:
+        marks = {"grade": True, "grade_id": name, "points": points, "solution": kind != "code"}
+        return {"cell_type": kind, "id": name, "metadata": {"nbgrader": marks}, "source": source}
+
+    content = book(f"%%writefile ring.py\n{RING}")
+    content["cells"] += [
+        graded("check_ring", 100.0, "check()"),
+        graded("check_tree", 0.0, "check()"),
+        graded("ring_cluster", 5.0, "run"),
+        graded("cluster_report", 3.0, "*Your text here.*", "markdown"),
+        graded("why", 2, "The lead changes at 4 KiB.", "markdown"),
+    ]
+    (folder / "a00_ring.ipynb").write_text(json.dumps(content))
+    status, output, _ = ringside("handin --dry-run")
+    assert status == 0
+    told = [line for line in output.splitlines() if "Your text here" in line]
+    assert told == [
+        "notice: the text 'cluster_report' (cell 5 of a00_ring.ipynb) still holds "
+        '"Your text here": it is worth 3 points, by hand.'
+    ]
+    assert (
+        "110 points in all: modules 100, run.json 5 (none is there), texts 5, by hand; "
+        "extra credit on top: tree."
+    ) in output
+
+
 def test_handin_refuses_a_module_that_is_no_python(folder: Path, ringside: Run) -> None:
     (folder / "ring.py").write_text("def all_reduce(comm, x)\n")
     source = "%%writefile ring.py\ndef all_reduce(comm, x)\n"

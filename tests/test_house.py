@@ -23,7 +23,7 @@ SUBMISSIONS = {"mutants", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
 # Import name -> distribution, where they differ.
-DISTRIBUTION = {"IPython": "ipython"}
+DISTRIBUTION = {"IPython": "ipython", "yaml": "pyyaml"}
 # conda-forge's name of a package, where it differs.
 CONDA = {"torch": "pytorch"}
 

@@ -16,23 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from autograder import assignment as plans
-from autograder import build, gradebook, pipeline, receipt
+from autograder import build, course_secret, gradebook, pipeline, receipt
 from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.course import CONFIG, Course
+from autograder.course_secret import PUBLIC_SECRET
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
+from autograder.new_course import CONFIGURATION
 from autograder.rebuild import release_notebook
 
 DUE = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)
 MARKER = ".ringside-demo"
-CONFIG = """# The demo's course: the settings of the kit, with folders of its own.
-import os
-
-c = get_config()
-load_subconfig("nbgrader_config.py", path={kit!r})
-c.CourseDirectory.root = {root!r}
-c.CourseDirectory.release_directory = {release!r}
-c.CourseDirectory.db_url = {database!r}
-"""
 
 
 class DemoError(OSError):
@@ -86,13 +79,8 @@ def _ensure_release(plan: Assignment, course: Course, console: Console) -> None:
         console.print(f"Building assignments/{plan.name}.")
         build.build(plan, kit)
     shutil.copytree(kit.source(plan.name), course.source(plan.name))
-    config = CONFIG.format(
-        kit=str(course.kit),
-        root=str(course.root),
-        release=os.path.relpath(course.kit / "assignments", course.root),
-        database=f"sqlite:///{course.database}",
-    )
-    (course.root / "nbgrader_config.py").write_text(config, encoding="utf-8")
+    (course.root / CONFIG).write_text(CONFIGURATION, encoding="utf-8")
+    (course.root / course_secret.FILE).write_text(PUBLIC_SECRET, encoding="utf-8")
 
 
 def write_class(plan: Assignment, course: Course) -> None:

@@ -3,8 +3,9 @@
     FOLDER/<student>/results.json     {"score": ..., "output": ..., "tests": [{"name": ...}]}
 
 Format: gradescope-autograders.readthedocs.io, "Autograder Specifications", output format.
-``score`` goes before the sum of the tests there, so it is what counts; tests are in points of the
-assignment and add up to the raw score. A Gradescope autograder that only copies the file of its
+``score`` goes before the sum of the tests there, so it is what counts; tests, the run and texts are
+in points of the assignment and add up to the raw score; where a person has corrected a module, the
+difference is a row of its own. A Gradescope autograder that only copies the file of its
 submission to ``/autograder/results/results.json`` shows our sentences there.
 """
 
@@ -21,6 +22,8 @@ from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.exports.marks import ExportError, Mark
 from autograder.outcome import Outcome
 from ringside.trace import write_atomically
+
+SMALLEST = 1e-3  # of a point; what is less is rounding
 
 
 def write(
@@ -40,7 +43,7 @@ def write(
     by_student: Mapping[str, Outcome] = {outcome.student: outcome for outcome in outcomes}
     places: dict[str, Mark] = {}
     for mark in marks:
-        name = re.sub(r"[^A-Za-z0-9._@-]|^\.+", "_", mark.student)
+        name = re.sub(r"[^\w.@-]|^\.+", "_", mark.student)
         if name in places:
             raise ExportError(f"{mark.student!r} and {places[name].student!r} share a folder.")
         places[name] = mark
@@ -62,11 +65,13 @@ def results(
     """One submission's results."""
     said = [f"{mark.raw_score:g} of {mark.max_score:g} points."]
     if outcome.status != "graded":
-        said = [f"This submission could not be graded: {feedback.shown(outcome.message)}"]
-    elif mark.late_penalty and raw:
+        said.append(f"What was handed in can't be read: {feedback.shown(outcome.message)}")
+    if mark.late_penalty and raw:
         said.append(f"Lateness would take {mark.late_penalty:g} off; it is not taken off here.")
     elif mark.late_penalty:
         said.append(f"Lateness takes {mark.late_penalty:g} off: {mark.score:g} are left.")
+    said += [f"By hand: {mark.by_hand}."] if mark.by_hand else []
+    said += [feedback.shown(mark.hand_comment)] if mark.hand_comment else []
     seconds = sum(float(t.get("seconds") or 0) for m in plan.modules for t in outcome.tests(m.name))
     return {
         "score": mark.value(raw=raw),
@@ -83,12 +88,48 @@ def results(
             "max_score": mark.max_score,
             "kit_version": feedback.kit_version(),
         },
-        "tests": [
-            _test(module, row, f"{at}.{number}", visibility)
-            for at, module in enumerate(plan.modules, start=1)
-            for number, row in enumerate(feedback.test_rows(outcome, module), start=1)
-        ],
+        "tests": _tests(plan, outcome, visibility),
     }
+
+
+def _tests(plan: Assignment, outcome: Outcome, visibility: str) -> list[dict[str, Any]]:
+    """A row for each test, for the run, and for all that a person gave."""
+    account = outcome.account(plan)
+    rows: list[dict[str, Any]] = []
+    for at, module in enumerate(plan.modules, start=1):
+        tests = feedback.test_rows(outcome, module)
+        own = [
+            _test(module, row, f"{at}.{number}", visibility)
+            for number, row in enumerate(tests, start=1)
+        ]
+        part = account.part(module.name)
+        more = round((part.points or 0.0) - sum(row["score"] for row in own), 4)
+        if abs(more) > SMALLEST or part.comment:
+            name = f"{module.name}: by hand, beside the tests"
+            own.append(_row(name, f"{at}.{len(own) + 1}", more, 0.0, part.comment, visibility))
+        rows += own
+    for at, part in enumerate(account.of_kind("run", "text"), start=len(plan.modules) + 1):
+        checked = (run for run in outcome.runs if run.name == part.name)
+        says = [sentence for run in checked for _, sentence in run.findings]
+        output = "\n".join(filter(None, [*says, part.comment]))
+        name = f"{'run.json' if part.kind == 'run' else 'text'}: {part.title}"
+        if part.points is not None:
+            rows.append(_row(name, f"{at}", part.points, part.of, output, visibility))
+    return rows
+
+
+def _row(
+    name: str, number: str, score: float, of: float, output: str, visibility: str
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "number": number,
+        "score": score,
+        "max_score": of,
+        "status": "passed" if score >= of else "failed",
+        "visibility": visibility,
+    }
+    return row | ({"output": feedback.shown(output)} if output else {})
 
 
 def _test(

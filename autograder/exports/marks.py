@@ -1,8 +1,11 @@
 """A student's mark, as every platform wants it: what was earned, what lateness took, what is left.
 
 ``raw_score - late_penalty = score``. Marks come from nbgrader's gradebook where it has graded the
-assignment (paragraphs, cluster runs and corrections by hand are in it), else from the suites'
-results and our late policy, which agree with it otherwise.
+assignment, of the assignment's total: texts, points and comments by hand are in it. Else they come
+from the suites, the check of run.json and our late policy, of a total without the texts.
+
+A mark that lacks something (a text to read, a rejected file, a grader's fault) is no zero: it has
+no score, and says what is missing.
 """
 
 from __future__ import annotations
@@ -10,22 +13,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from nbgrader.api import MissingEntry
-
-from autograder import feedback, gradebook
+from autograder import feedback, gradebook, points
 from autograder.assignment import Assignment, AssignmentError
 from autograder.course import Course
 from autograder.late import Late
 from autograder.outcome import Outcome
+from autograder.points import Part
 from autograder.safe_csv import write_csv
 
 COLUMNS = (
     "student", "email", "last_name", "first_name", "status",
-    "raw_score", "late_penalty", "score", "max_score", "comment",
+    "raw_score", "late_penalty", "score", "max_score", "missing", "by_hand", "comment",
 )  # fmt: skip
-MAX_COMMENT = 4_000
+MAX_COMMENT, MAX_COMMENT_LINES = 4_000, 60
 
 
 class ExportError(AssignmentError):
@@ -34,7 +35,7 @@ class ExportError(AssignmentError):
 
 @dataclass(frozen=True)
 class Mark:
-    """One student's mark; scores are None where the submission is still to be graded."""
+    """One student's mark; scores are None where something is missing."""
 
     student: str
     status: str
@@ -45,6 +46,9 @@ class Mark:
     email: str = ""
     last_name: str = ""
     first_name: str = ""
+    missing: str = ""  # what keeps it from being finished
+    by_hand: str = ""  # points that a person gave
+    hand_comment: str = ""  # what a person wrote; it is in the comment, too
 
     @property
     def score(self) -> float | None:
@@ -66,76 +70,100 @@ def from_outcomes(
 
 
 def _mark(plan: Assignment, outcome: Outcome, late: Late | None) -> Mark:
-    raw = None if outcome.status == "grader_error" else outcome.score(plan)
+    missing = "; ".join(points.missing(plan, outcome))
+    raw = None if missing else outcome.score(plan)
     percent = late.percent if late else 0.0
     return Mark(
         student=outcome.student,
         status=outcome.status,
         raw_score=raw,
         late_penalty=round((raw or 0.0) * percent / 100, 4),
-        max_score=plan.max_score,
+        email=outcome.email,
+        max_score=plan.machine_points,
         comment=comment(plan, outcome, late),
+        missing=missing,
     )
 
 
 def from_gradebook(
     course: Course, plan: Assignment, outcomes: Sequence[Outcome], late: Mapping[str, Late]
 ) -> list[Mark]:
-    """Marks as nbgrader keeps them; empty where it has no submission of the assignment."""
+    """Marks as nbgrader keeps them; empty where it has no submission of the assignment.
+
+    Who handed in and is not in the gradebook has a mark that says so.
+    """
     if not course.database.is_file():
         return []
     by_student = {outcome.student: outcome for outcome in outcomes}
-    found = []
+    found = {}
     with gradebook.open_gradebook(course) as book:
         for row in gradebook.rows(book, [plan.name], []):
             student = str(row["student"])
-            if not _submitted(book, plan.name, student):
-                continue
-            outcome = by_student.get(student)
-            waits = row["raw_score"] == "" or (
-                outcome is not None and outcome.status == "grader_error"
-            )
-            found.append(
-                Mark(
-                    student=student,
-                    status=outcome.status if outcome else "graded",
-                    raw_score=None if waits else float(str(row["raw_score"])),
-                    late_penalty=float(str(row["late_penalty"] or 0.0)),
-                    max_score=float(str(row["max_score"])),
-                    comment=comment(plan, outcome, late.get(student)) if outcome else "",
-                    email=str(book.find_student(student).email or ""),
-                    last_name=str(row["last_name"]),
-                    first_name=str(row["first_name"]),
-                )
-            )
-    return found
+            outcome = gradebook.recorded(book, course, plan, student, by_student.get(student))
+            if outcome is not None:
+                email = str(book.find_student(student).email or "")
+                found[student] = _recorded(plan, outcome, row, late.get(student), email)
+    absent = [outcome for outcome in outcomes if found and outcome.student not in found]
+    return [*found.values(), *(_absent(plan, outcome) for outcome in absent)]
 
 
-def _submitted(book: Any, assignment: str, student: str) -> bool:
-    try:
-        book.find_submission(assignment, student)
-    except MissingEntry:
-        return False
-    return True
+def _recorded(
+    plan: Assignment, outcome: Outcome, row: Mapping[str, object], late: Late | None, email: str
+) -> Mark:
+    lacks = points.missing(plan, outcome)
+    if row["raw_score"] == "" and not lacks:
+        lacks = ["not autograded yet"]
+    account = outcome.account(plan)
+    return Mark(
+        student=outcome.student,
+        status=outcome.status,
+        raw_score=None if lacks else float(str(row["raw_score"])),
+        late_penalty=float(str(row["late_penalty"] or 0.0)),
+        max_score=float(str(row["max_score"])),
+        comment=comment(plan, outcome, late),
+        email=email,
+        last_name=str(row["last_name"]),
+        first_name=str(row["first_name"]),
+        missing="; ".join(lacks),
+        by_hand="; ".join(points.hand_points(account)),
+        hand_comment="\n".join(points.hand_comments(account)),
+    )
+
+
+def _absent(plan: Assignment, outcome: Outcome) -> Mark:
+    why = f"handed in, and not in the gradebook: `nbgrader autograde {plan.name}`"
+    return Mark(outcome.student, outcome.status, None, 0.0, plan.max_score, missing=why)
 
 
 def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
-    """A few lines for the student: points by module, the first sentence of each that fails."""
+    """A few lines for the student: the points of each part, the first sentence of what fails,
+    and what a person wrote.
+    """
+    account = outcome.account(plan)
+    lines = list(outcome.intake)
     if outcome.status != "graded":
-        return feedback.shown(outcome.message, MAX_COMMENT)
-    lines = []
-    for module in plan.modules:
-        line = f"{module.name}: {outcome.points(module):g} of {module.weight:g}"
-        if module.name in outcome.untouched or module.name not in outcome.modules:
-            line += ", not begun"
-        else:
-            failed = feedback.failures(feedback.test_rows(outcome, module))
-            told = " ".join(failed[0].test.message.split()) if failed else ""
-            line += f". {told}" if told else ""
-        lines.append(line)
+        lines.append(" ".join(outcome.message.split()))
+    if outcome.status == "graded" or outcome.cells is not None:
+        lines += [_line(plan, outcome, part) for part in account.parts]
     if late is not None:
         lines.append(f"{feedback.duration(late.late_s)} late. {late.sentence}")
-    return feedback.shown("\n".join(lines), MAX_COMMENT)
+    return feedback.shown("\n".join(lines), MAX_COMMENT, MAX_COMMENT_LINES)
+
+
+def _line(plan: Assignment, outcome: Outcome, part: Part) -> str:
+    said = [part.line]
+    if part.kind == "run":
+        checked = (run for run in outcome.runs if run.name == part.name and not part.points)
+        said += [says for run in checked for ok, says in run.findings if not ok][:1]
+    elif part.kind != "text" and outcome.status == "graded":
+        if part.name in outcome.untouched or part.name not in outcome.modules:
+            said[0] += ", not begun"
+        else:
+            rows = feedback.test_rows(outcome, plan.module(part.name))
+            failed = feedback.failures(rows)
+            said += [" ".join(failed[0].test.message.split())] if failed else []
+    said += [part.comment] if part.comment else []
+    return ". ".join(each for each in said if each)
 
 
 def write(path: Path, marks: Sequence[Mark]) -> None:

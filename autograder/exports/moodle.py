@@ -57,7 +57,7 @@ def _worksheet(
                 "offline worksheet in the assignment's settings, and download it in English."
             )
     _check_maximum(roster, marks)
-    found = roster.match(marks, KEYS, leave_out=leave_out)
+    found = roster.match(marks, (*KEYS, "Identifier"), leave_out=leave_out)
     table: list[dict[str, object]] = [dict(row) for row in roster.rows]
     given = 0
     for at, mark in found.items():

@@ -92,7 +92,8 @@ class Roster:
 
 def _names(cell: str) -> set[str]:
     name = cell.strip().lower()
-    return {each for each in (name, name.partition("@")[0]) if each}
+    number = name.removeprefix("participant ")  # in Moodle's worksheet
+    return {each for each in (name, name.partition("@")[0], number) if each}
 
 
 def write(path: Path, columns: Sequence[str], rows: Sequence[dict[str, object]]) -> None:

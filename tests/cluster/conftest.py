@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from autograder.course_secret import VARIABLE
+
 ROOT = Path(__file__).resolve().parents[2]
 Launch = Callable[..., list[str]]
 # Files of jobs/ that run until their wall time of a minute is over, or nearly.
@@ -46,6 +48,7 @@ def _running(num_nodes: int, *, accounts: bool = False) -> Iterator[Any]:
     with minislurm.MiniSlurm(
         num_nodes, shared=[ROOT, Path(sys.prefix)], accounts=accounts
     ) as running:
+        running.environment.pop(VARIABLE, None)  # courses draw secrets, which the nodes see
         yield running
 
 

@@ -2,7 +2,7 @@
 
     FOLDER/etc/        what /etc/jupyter holds on a class's machine: course and exchange
     FOLDER/exchange/   where assignments, submissions and feedback change hands
-    FOLDER/course/     the instructor's checkout: settings and release are the kit's own
+    FOLDER/course/     the instructor's, as `autograder new-course` makes it
     FOLDER/ada/        the student's home
 
 Both are the same account here, so the student's settings say who she is.
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from autograder import new_course
 from autograder.course import Course
 
 from ..browser import PATIENCE_S
@@ -122,9 +123,7 @@ class JupyterCourse:
 def make(folder: Path) -> JupyterCourse:
     """Lay out the course in an empty folder."""
     made = JupyterCourse(folder)
-    made.course.root.mkdir()
-    for name in ("nbgrader_config.py", "assignments"):
-        (made.course.root / name).symlink_to(KIT / name)
+    new_course.make(made.course.root, KIT)
     _write(folder / "etc" / "nbgrader_config.py", CLASS.format(exchange=str(folder / "exchange")))
     settings = made.home / ".jupyter"
     _write(settings / "nbgrader_config.py", f"c.CourseDirectory.student_id = {STUDENT!r}\n")

@@ -107,7 +107,39 @@ def test_unknown_assignments_are_refused_by_name(course: Course) -> None:
         ("[[module]]\nname='../x'\nweight=1\n", "not a name"),
         ("[[module]]\nname='a'\nweight=1\n[[module]]\nname='a'\nweight=1\n", "used twice"),
         ("supplied=['../x']\n[[module]]\nname='a'\nweight=1\n", "without folders"),
-        ("[[module]]\nname='a'\n", "KeyError: 'weight'"),
+        ("[[module]]\nname='a'\n", r"\[\[module\]\] 'a': weight is missing"),
+        ("title='x'\n", r"assignment\.toml: module is missing"),
+        (
+            "duedate=2026-03-01T23:59:00Z\n[[module]]\nname='a'\nweight=1\n",
+            r"line 1: duedate = 2026-03-01T23:59:00\+00:00: there is no such key; did you mean "
+            r"'due'\?",
+        ),
+        (
+            "[[module]]\nname='a'\nweight=1\ndue=2026-03-01T23:59:00Z\n",
+            r"line 4: \[\[module\]\] 'a': due = 2026-03-01T23:59:00\+00:00 stands below "
+            r"\[\[module\]\] and so belongs to it; move it above the first line that begins",
+        ),
+        (
+            "[[module]]\nname='a'\nweight=1\n[limits]\ndue=2026-03-01T23:59:00Z\n",
+            r"line 5: \[limits\]: due = .* stands below \[limits\] and so belongs to it",
+        ),
+        ("due=2026-03-01\n[[module]]\nname='a'\nweight=1\n", "due = 2026-03-01: a date with a"),
+        ("due='soon'\n[[module]]\nname='a'\nweight=1\n", "due = 'soon': a date with a time is"),
+        (
+            "[[module]]\nname='a'\nweight=1\nextra='false'\n",
+            r"line 4: \[\[module\]\] 'a': extra = 'false': true or false is wanted",
+        ),
+        ("supplied='x.py'\n[[module]]\nname='a'\nweight=1\n", "'x.py': a list is wanted"),
+        ("[[module]]\nname='a'\nweight='1'\n", "weight = '1': a number is wanted"),
+        ("[[module]]\nname='a'\nweight=true\n", "weight = true: a number is wanted"),
+        (
+            "[[module]]\nname='a'\nweight=1\n[[run]]\nname='r'\nmodule='a'\npoint=1\n",
+            r"line 7: \[\[run\]\] 'r': point = 1: there is no such key; did you mean 'points'\?",
+        ),
+        (
+            "[[module]]\nname='a'\nweight=1\n[[paragraph]]\nname='p'\npoints=1\nhours=1\n",
+            r"hours = 1: there is no such key; known are name, points, title",
+        ),
         ("[[run]]\nname='r'\nmodule='b'\npoints=1\n[[module]]\nname='a'\nweight=1\n", "no module"),
     ],
 )

@@ -49,7 +49,8 @@ def test_words_of_a_student_stay_words_everywhere(plan: Assignment) -> None:
     evil.modules["one"] = EVIL
     cell = feedback.GradedCell("words", 1.0, 5.0, EVIL, EVIL)
     run = cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, EVIL)])
-    page = feedback.render(feedback.page_of(plan, evil, runs={"one_cluster": run}, cells=[cell]))
+    evil.runs = [run]
+    page = feedback.render(feedback.page_of(plan, evil, cells=[cell]))
     tables = feedback.module_table(plan.modules[0], evil) + feedback.run_table(run)
     for text in (page, tables):
         assert "alert(1)" in text

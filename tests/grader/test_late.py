@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from autograder import assignment as plans
 from autograder import gradebook, late, receipt
 from autograder.assignment import Assignment, AssignmentError
 from autograder.course import Course
@@ -52,7 +53,9 @@ def test_a_list_of_extensions_is_read_or_its_line_is_named(course: Course) -> No
     course.extensions.write_text("student,assignment,days\nada,a99_toy,1.5\n")
     assert late.extensions(course) == {("ada", "a99_toy"): datetime.timedelta(days=1.5)}
     for text, said in (
-        ("student,days\n", "first line"),
+        ("student,days\n", "its first line is 'student,days'; assignment isn't in it"),
+        ("student,assignment,days,hours\n", "'hours' is no column of it"),
+        ("student,assignment,days\nada,a99_toy\n", "line 2: 2 cells, where the first line names 3"),
         ("student,assignment,days\nada,a99_toy,two\n", "line 2: 'two' is no number"),
         ("student,assignment,days\nada,a99_toy,-1\n", "line 2: '-1'"),
         ("student,assignment,days\nada,a,1\nada,a,2\n", "line 3: ada has an extension for a"),
@@ -61,8 +64,10 @@ def test_a_list_of_extensions_is_read_or_its_line_is_named(course: Course) -> No
         with pytest.raises(AssignmentError, match=said):
             late.extensions(course)
     course.extensions.write_text("student,assignment,days\nada,a99,1\n")
-    with pytest.raises(AssignmentError, match=r"for 'a99', which is no assignment"):
+    with pytest.raises(AssignmentError, match=r"'a99', .* no assignment; did you mean 'a99_toy'"):
         late.calendar(course)
+    course.extensions.write_text("student,assignment,days,note\nada,a99_toy,1,ill\n")
+    assert len(late.calendar(course).extensions) == 1
 
 
 def test_receipts_of_a_platform_are_read_or_their_line_is_named(course: Course) -> None:
@@ -71,11 +76,22 @@ def test_receipts_of_a_platform_are_read_or_their_line_is_named(course: Course) 
     path.write_text("\ufeffname,student,received\nAda, ada ,2030-01-01 13:00+01:00\n")
     assert receipt.received(course, NAME) == {"ada": DUE}
     for text, said in (
-        ("student,time\nada,2030-01-01\n", "first line must be student,received"),
+        (
+            "student,time\nada,2030-01-01\n",
+            "its first line is 'student,time'; received isn't in it. Write student,received",
+        ),
+        ("student;received\n", "its first line is 'student;received'; student isn't in it"),
         ("student,received\nada,yesterday\n", "line 2: 'yesterday' is no moment"),
-        ("student,received\nada\n", "line 2: None is no moment"),
+        ("student,received\nada\n", "line 2: 1 cells, where the first line names 2: student"),
+        ("student,received\nada,2030-01-01,8\n", "line 2: 3 cells, where the first line names 2"),
+        ("student,received\n,2030-01-01\n", "line 2: the student is missing"),
+        (
+            "student,received\nada,2030-01-01\nbob,2030-01-01\nada,2030-01-02\n",
+            r"line 4: ada has two receipts, 2030-01-01 00:00:00\+00:00 and 2030-01-02",
+        ),
+        ("student,received\n\xff", "Save it as CSV, in UTF-8, with commas"),
     ):
-        path.write_text(text)
+        path.write_bytes(text.encode("latin-1"))
         with pytest.raises(AssignmentError, match=said):
             receipt.received(course, NAME)
 
@@ -111,6 +127,81 @@ def test_a_due_date_that_the_gradebook_overrules_is_told(plan: Assignment, cours
     assert gradebook.other_due(course, dataclasses.replace(plan, due=DUE)) == ""
     told = gradebook.other_due(course, later)
     assert 'assignment add a99_toy --duedate "2030-01-02 12:00:00 UTC"' in told
+
+
+def test_a_date_of_the_course_goes_before_the_kits_and_its_file_is_checked(
+    plan: Assignment, course: Course
+) -> None:
+    assert plan.due == DUE
+    for text, said in (
+        ("due = 1\n", r"course\.toml, line 1: due = 1: a table is wanted"),
+        ("[deu]\na99_toy = 1\n", r"deu = .*: there is no such key; did you mean 'due'\?"),
+        ("[due]\na99 = 2030-01-01T00:00:00Z\n", r"line 2: \[due\]: a99 = .* mean 'a99_toy'\?"),
+        ("[due]\na99_toy = 2030-01-01\n", r"line 2: \[due\]: a99_toy = 2030-01-01: a date with"),
+        ("[due\n", r"course\.toml: "),
+    ):
+        course.settings.write_text(text)
+        with pytest.raises(AssignmentError, match=said):
+            plans.load(NAME, course)
+    course.settings.write_text("[due]\na99_toy = 2031-01-01T13:00:00+01:00\n")
+    assert plans.load(NAME, course).due_utc == datetime.datetime(2031, 1, 1, 12)
+    assert late.calendar(course).due[NAME] == datetime.datetime(2031, 1, 1, 12)
+    course.settings.unlink()
+    assert plans.load(NAME, course).due == DUE
+
+
+def test_a_line_that_is_removed_takes_its_effect_back(
+    registered: Course,
+    notebook: Callable[..., nbformat.NotebookNode],
+    hand_in: Callable[..., Path],
+) -> None:
+    course = registered
+
+    def graded() -> tuple[float, float]:
+        gradebook.autograde(course, NAME, "ada")
+        with gradebook.open_gradebook(course) as book:
+            (row,) = gradebook.rows(book, [NAME], [])
+        return row["late_seconds"] / DAY_S, row["late_penalty"]
+
+    hand_in("ada", notebook(one=solved("one"), two=solved("two")))
+    receipt.record(course, NAME, "ada", DUE + datetime.timedelta(days=3))
+    assert graded() == (3, 9)  # a day after two of grace
+    course.extensions.write_text("student,assignment,days\nada,a99_toy,2\n")
+    assert graded() == (1, 0)
+    assert late.seconds_late(course, NAME) == {"ada": DAY_S}
+    course.extensions.write_text("student,assignment,days\n")
+    assert late.seconds_late(course, NAME) == {"ada": 3 * DAY_S}
+    assert graded() == (3, 9)
+
+    course.settings.write_text("[due]\na99_toy = 2030-01-05T12:00:00Z\n")
+    assert graded() == (0, 0)
+    course.settings.unlink()
+    assert late.seconds_late(course, NAME) == {"ada": 3 * DAY_S}
+    assert graded() == (3, 9)
+
+    course.receipts(NAME).write_text("student,received\n")
+    assert graded() == (0, 0)
+
+
+def test_what_a_person_has_set_in_nbgrader_goes_before_the_files_dates(
+    registered: Course,
+    notebook: Callable[..., nbformat.NotebookNode],
+    hand_in: Callable[..., Path],
+) -> None:
+    course = registered
+    hand_in("ada", notebook())
+    receipt.record(course, NAME, "ada", DUE + datetime.timedelta(days=3))
+    gradebook.autograde(course, NAME)
+    gradebook.set_due(course, NAME, DUE + datetime.timedelta(days=1))
+    with gradebook.open_gradebook(course) as book:
+        book.grant_extension(NAME, "ada", days=1)
+    for text in ("[due]\na99_toy = 2030-01-09T12:00:00Z\n", ""):
+        course.settings.write_text(text)
+        gradebook.tell(course)
+        assert late.seconds_late(course, NAME) == {"ada": DAY_S}
+        assert "is due 2030-01-02 12:00:00 UTC by the gradebook, which goes first" in (
+            gradebook.other_due(course, plans.load(NAME, course))
+        )
 
 
 def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(

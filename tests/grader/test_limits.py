@@ -79,7 +79,8 @@ def test_a_module_of_torch_has_its_own_memory() -> None:
         ("call_retry_factor = 0.5", r"call_retry_factor = 0\.5: a second try has no less time"),
         ("module_timeout_s = 5", r"module_timeout_s = 5 ends a module before one of its calls"),
         ("memory_mib 5", r"limits\.toml: .*line 1.*It must be TOML"),
-        ("[a98_other]\nstrikes = 2", r"\[a98_other\]: there is no such assignment"),
+        ("[a98_other]\nstrikes = 2", r"\[a98_other\]: there is no such assignment; known are"),
+        ("[a99_toi]\nstrikes = 2", r"\[a99_toi\]: .* no such assignment; did you mean 'a99_toy'"),
     ],
 )
 def test_what_is_no_limit_is_refused_with_its_file_and_the_cure(

@@ -144,7 +144,7 @@ def test_what_assignments_ask_to_measure_has_arguments(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("ranks = 1", "at least 2 ranks"), ("pairs = 7", "even number"), ("speed = 3", "'speed'"),
+    [("ranks = 1", "at least 2 ranks"), ("pairs = 7", "even number"), ("speed = 3", "no such key"),
      ('file = "../one.py"', "no function's name"), ("bands = [[1.1, 2.0]]", "between 0 and 1")],
 )  # fmt: skip
 def test_a_wrong_entry_is_refused(change: str, message: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import gc
 import json
 import shutil
 from collections.abc import Callable
@@ -10,8 +12,10 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbgrader.converters import Autograde, GenerateFeedback
+from nbgrader.utils import capture_log
 
-from autograder import cache, cli, cli_grade, gradebook, graded, pipeline
+from autograder import cache, cli, cli_grade, gradebook, graded, pipeline, receipt
 from autograder.course import Course
 from autograder.sandbox import Tier
 
@@ -178,6 +182,77 @@ def test_the_reasons_name_tests_that_came_and_went(
     assert "an old one: there is no such test any more" in shown
     path.write_text("{")
     assert graded.read(graded_class, NAME, "full") is None
+
+
+def page_of(course: Course, student: str) -> str:
+    return (course.feedback(student, NAME) / f"{NAME}.html").read_text()
+
+
+def test_a_regrade_renews_the_pages_that_are_there_and_says_how_to_release_them(
+    graded_class: Course, mend: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gradebook.generate_feedback(graded_class, NAME, "half")
+    assert "<strong>9</strong> of 30 points" in page_of(graded_class, "half")
+    mend()
+    assert cli.main(["regrade", NAME, "--yes"]) == 0
+    assert "<strong>13.5</strong> of 30 points" in page_of(graded_class, "half")
+    assert "Only the sign is wrong." in page_of(graded_class, "half")
+    assert not graded_class.feedback("full", NAME).exists()  # nobody had asked for it
+    out = words(capsys.readouterr().out)
+    assert "1 feedback page made anew." in out
+    assert f"`nbgrader release_feedback {NAME}` releases the new ones." in out
+
+
+def test_an_extension_changes_grade_and_page_though_nbgrader_is_not_forced(
+    graded_class: Course, mend: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    due = datetime.datetime(2030, 1, 1, 12, tzinfo=datetime.UTC)
+    receipt.record(graded_class, NAME, "half", due + datetime.timedelta(hours=78))
+    unforced(Autograde, graded_class)
+    unforced(GenerateFeedback, graded_class)
+    assert "4 points are taken off" in page_of(graded_class, "half")
+    others = graded_class.build.glob("*/full/*/*")
+    before = {path: path.stat().st_mtime_ns for path in others}
+
+    graded_class.extensions.write_text(f"student,assignment,days\nhalf,{NAME},7\n")
+    assert cli.main(["regrade", NAME, "--dry-run"]) == 0
+    shown = words(capsys.readouterr().out)
+    assert "20 % of the score, now 0 %. It is not late any more." in shown
+    assert "1 student with other points; 2 as before." in shown
+
+    log = unforced(Autograde, graded_class)
+    assert "Lateness took 20 % of the score, and takes 0 % now" in log
+    assert f"`nbgrader generate_feedback {NAME}` renews those whose grade has changed" in log
+    assert "The page is of an earlier grade" in unforced(GenerateFeedback, graded_class)
+    assert "taken off" not in page_of(graded_class, "half")
+    with gradebook.open_gradebook(graded_class) as book:
+        words_ = book.find_grade("words", NAME, NAME, "half")
+        assert (words_.manual_score, words_.needs_manual_grade) == (4.0, False)  # it was read
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    assert len(before) == 7  # what a student has whom nothing changed
+
+
+def test_points_by_hand_make_a_page_old(graded_class: Course) -> None:
+    gradebook.generate_feedback(graded_class, NAME)
+    untouched = (graded_class.feedback("full", NAME) / f"{NAME}.html").stat().st_mtime_ns
+    with gradebook.open_gradebook(graded_class) as book:
+        book.find_grade("words", NAME, NAME, "half").manual_score = 2.5
+        book.find_comment("words", NAME, NAME, "half").manual_comment = "Say why it is slow."
+        book.db.commit()
+    unforced(GenerateFeedback, graded_class)
+    page = page_of(graded_class, "half")
+    assert "<strong>2.5</strong> of 5 points" in page and "Say why it is slow." in page
+    path = graded_class.feedback("full", NAME) / f"{NAME}.html"
+    assert path.stat().st_mtime_ns == untouched
+
+
+def unforced(converter: Any, course: Course) -> str:
+    """One of nbgrader's commands as a person types it, without --force; gives its log."""
+    gc.collect()  # an earlier one in this process holds the course's lock until it is collected
+    config, coursedir = gradebook._directory(course)
+    coursedir.assignment_id = NAME
+    with gradebook._quiet():
+        return gradebook._call(lambda: capture_log(converter(coursedir=coursedir, config=config)))
 
 
 @pytest.fixture

@@ -1,0 +1,56 @@
+"""What nbgrader's gradebook was told of our tables, so that a removed line takes its effect back.
+
+The gradebook keeps a due date and an extension, and not who set them. A table of our own in the
+same file says what came from us:
+
+    nbgrader's value    ours is    it is
+    none, or as told    another    ours to change: ours is written, or nothing where ours is none
+    as ours             as well    noted as told
+    another             whatever   a person's, who set it in nbgrader: it goes first
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import text
+
+__all__ = ["DUE", "Told", "agreed", "read", "write"]
+
+DUE = ""  # stands for the student where an assignment's due date is meant
+_TABLE = "ringside_told"  # assignment, student, value
+
+Value = datetime.datetime | datetime.timedelta | None
+Told = Mapping[tuple[str, str], str]  # (assignment, student) -> the value as text
+
+
+def read(book: Any) -> Told:
+    """All that the gradebook was told."""
+    there = text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name")
+    if not book.db.execute(there, {"name": _TABLE}).first():
+        return {}
+    rows = book.db.execute(text(f"SELECT assignment, student, value FROM {_TABLE}"))
+    return {(str(name), str(student)): str(value) for name, student, value in rows}
+
+
+def agreed(told: Told, key: tuple[str, str], recorded: Value) -> bool:
+    """Whether what the gradebook has is ours to change."""
+    return recorded is None or told.get(key) == _text(recorded)
+
+
+def write(book: Any, key: tuple[str, str], value: Value) -> None:
+    """Note what the gradebook is told; the caller commits."""
+    columns = "assignment TEXT, student TEXT, value TEXT, PRIMARY KEY (assignment, student)"
+    book.db.execute(text(f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns})"))
+    where = {"name": key[0], "student": key[1], "value": _text(value)}
+    gone = f"DELETE FROM {_TABLE} WHERE assignment = :name AND student = :student"
+    told = f"INSERT OR REPLACE INTO {_TABLE} VALUES (:name, :student, :value)"
+    book.db.execute(text(gone if value is None else told), where)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, datetime.timedelta):
+        return f"{value.total_seconds():g} s"
+    return "" if value is None else value.isoformat()

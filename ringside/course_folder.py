@@ -1,0 +1,122 @@
+"""A course's folder on this machine: where it is, and what other accounts can read of it.
+
+What an instructor keeps (the secret, hidden suites, submissions, grades) is for no student's eyes.
+A folder that its owner alone may enter (0700) hides all that lies below it.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["CONFIG", "course_above", "exposed", "is_course", "others_read", "shared_machine"]
+
+CONFIG = "nbgrader_config.py"
+_OF_COURSE = (
+    "course_secret.txt", "build/submitted", "build/gradebook.db", "build/extensions.csv",
+    "build/receipts", "build/graded", "build/autograded", "build/feedback", "build/results",
+    "build/source",
+)  # fmt: skip
+_OF_KIT = ("course_secret.txt", "solutions", "autograder/suites")
+_NO_PERSON = ("nologin", "false", "sync", "")
+
+
+def course_above(start: str | Path | None = None) -> Path | None:
+    """The nearest folder from `start` upwards that is a course; None where there is none."""
+    try:
+        folder = Path(os.getcwd() if start is None else start).resolve()
+    except FileNotFoundError:  # the current folder was removed
+        return None
+    return next((each for each in (folder, *folder.parents) if is_course(each)), None)
+
+
+def is_course(folder: Path) -> bool:
+    """Whether nbgrader's settings there are ours; those of the kit itself make no course."""
+    try:
+        ours = b"autograder." in (folder / CONFIG).read_bytes()
+    except OSError:
+        return False
+    return ours and not (folder / "autograder").is_dir()
+
+
+def others_read(root: Path, kit: Path) -> list[str]:
+    """What other accounts can read of a course and its kit: a sentence a folder, with the cure."""
+    said = []
+    for folder, names in {kit: _OF_KIT, root: _OF_COURSE}.items():
+        looked_at = dict.fromkeys((*_OF_KIT, *_OF_COURSE) if root == kit else names)
+        found = exposed([folder / name for name in looked_at])
+        if found:
+            place = folder.resolve()
+            these = ", ".join(os.path.relpath(path, folder) for path in found)
+            said.append(
+                f"Other accounts of this machine can read {these} in {place}. "
+                f"`chmod go-rwx {shlex.quote(str(place))}` keeps them out."
+            )
+    return said
+
+
+def exposed(paths: Sequence[Path]) -> list[Path]:
+    """Those of `paths` that are there, and that somebody else than their owner can read."""
+    return [path for path in paths if _is_exposed(path)]
+
+
+def _is_exposed(path: Path) -> bool:
+    try:
+        own = path.resolve(strict=True)
+        status = own.stat()
+        above = [parent.stat() for parent in own.parents]
+    except OSError:
+        return False
+    # A folder that may be entered is as good as read: the names in it are no secret.
+    wanted = 0o5 if stat.S_ISDIR(status.st_mode) else 0o4
+    if status.st_mode & wanted and all(each.st_mode & 0o1 for each in above):
+        return True
+    group = status.st_gid
+    return (
+        bool(status.st_mode & (wanted << 3))
+        and all(each.st_mode & (0o10 if each.st_gid == group else 0o1) for each in above)
+        and not _meant_for(group, [status, *above])
+    )
+
+
+def _meant_for(group: int, folders: Sequence[os.stat_result]) -> bool:
+    """Whether a group is its owner's own, or a folder was given to it on purpose (``g+s``)."""
+    if any(each.st_gid == group and each.st_mode & stat.S_ISGID for each in folders):
+        return True
+    try:
+        entry, owner = grp.getgrgid(group), pwd.getpwuid(folders[0].st_uid).pw_name
+    except KeyError:
+        return False
+    return entry.gr_name == owner and not set(entry.gr_mem) - {owner}
+
+
+def shared_machine() -> bool:
+    """Whether other people have accounts here, as far as this machine's own list of them tells.
+
+    Not asked of machines that test (the variable CI): nobody works there.
+    """
+    if os.environ.get("CI"):
+        return False
+    if _asks_elsewhere():
+        return True
+    return any(
+        1000 <= each.pw_uid < 60_000
+        and each.pw_uid != os.getuid()
+        and Path(each.pw_shell).name not in _NO_PERSON
+        for each in pwd.getpwall()
+    )
+
+
+def _asks_elsewhere() -> bool:
+    """Whether accounts come from a directory service too, which may not list them."""
+    try:
+        lines = Path("/etc/nsswitch.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    sources = [line.partition(":")[2].split() for line in lines if line.startswith("passwd:")]
+    return any({"ldap", "sss", "winbind", "nis", "nisplus"} & set(words) for words in sources)
