@@ -16,7 +16,8 @@ one escaped table as ``display_data``, then one finite, clamped number.
 
 A fault of ours raises: nbgrader keeps the grade that was there before, and a first grade waits.
 ``nbgrader autograde`` passes over what is there already; so what a run that was killed has left
-in ``build/autograded`` or ``build/feedback`` is removed as the next one begins.
+in ``build/autograded`` or ``build/feedback`` is removed as the next one begins; a folder with
+files of somebody else is moved to ``build/kept``.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ from autograder.course import Course
 from autograder.outcome import Outcome, clamp
 from autograder.quarantine import Rejected, read_regular, sweep
 from autograder.rebuild import Rebuilt, RebuiltNotebook, modules_of, rebuild, release_notebook
+from ringside import output_folder
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -181,8 +183,21 @@ def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
     for source in map(Path, converter.assignments):  # <student>/<assignment>
         folder = root / converter._format_dest(source.name, source.parent.name)
         if folder.is_dir() and not whole(folder):
-            converter.log.warning("Removing what a run that was stopped has left: %s", folder)
-            shutil.rmtree(folder)
+            _remove_unfinished(folder, source, root / "build", converter.log)
+
+
+def _remove_unfinished(folder: Path, source: Path, build: Path, log: Any) -> None:
+    """Remove a folder that nbgrader was filling from `source`; with files of others, it is kept."""
+    made = {*output_folder.contents(source), f"{folder.name}.html"}
+    if strangers := sorted(output_folder.contents(folder).keys() - made):
+        kept = output_folder.numbered(build / "kept" / folder.relative_to(build))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(kept)
+        log.warning("%s held what nbgrader didn't write (%s): it is in %s now.",
+                    folder, ", ".join(strangers), kept)  # fmt: skip
+        return
+    log.warning("Removing what a run that was stopped has left: %s", folder)
+    shutil.rmtree(folder)
 
 
 def _is_page(folder: Path) -> bool:
