@@ -1,8 +1,9 @@
 """The students' tree: what they may have, and a proof that nothing else is in it.
 
-Taken are ringside/, cluster/, assignments/, lectures/ and the files that install them. README
-loses its part for instructors, and pyproject.toml what names the autograder. `leaks` looks for
-every run of solution lines, and for every run of hidden-suite lines, in every file of the tree.
+Taken are ringside/, cluster/, assignments/, lectures/ and the files that install them; README and
+Makefile are the students' own (templates/students), and pyproject.toml loses what names the
+autograder. `leaks` looks for every run of solution lines, and for every run of hidden-suite lines,
+in every file of the tree.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from jinja2 import Template
+
 from autograder import assignment as plans
 from autograder import storage
 from autograder.build import BuildError
@@ -25,15 +28,7 @@ from ringside import output_folder
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
 FILES = ("LICENSE", "LICENSE-teaching", "CHANGELOG.md", "environment.yml")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
-MAKEFILE = """# make install: an environment in .venv with the kit in it
-PYTHON ?= python3
-
-install:
-\t$(PYTHON) -m venv .venv
-\t.venv/bin/python -m pip install --quiet -e .
-
-.PHONY: install
-"""
+TEMPLATES = Path(__file__).with_name("templates") / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
 
@@ -49,6 +44,8 @@ def make(course: Course, folder: Path) -> Path:
         FolderError: the folder holds something else, or the kit, the course, the home.
         StorageError: it can't be written.
     """
+    if not plans.known(course):
+        raise BuildError(f"There are no assignments under {course.kit / 'solutions'}.")
     missing = [n for n in plans.known(course) if not course.release(n).is_dir()]
     if missing:
         raise BuildError(f"Not built yet: {', '.join(missing)}. Run `autograder build` first.")
@@ -82,8 +79,8 @@ def _fill(course: Course, folder: Path) -> None:
         if (course.kit / name).is_file():
             shutil.copy(course.kit / name, folder)
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
-    _write(folder / "README.md", _without_instructors(_read(course.kit / "README.md")))
-    _write(folder / "Makefile", MAKEFILE)
+    _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
+    _write(folder / "README.md", _start_here(course))
 
 
 def zip_beside(folder: Path) -> Path:
@@ -213,8 +210,11 @@ def _for_students(text: str) -> str:
     return "\n".join(line for line in head.splitlines() if "autograder" not in line).rstrip() + "\n"
 
 
-def _without_instructors(text: str) -> str:
-    return re.sub(r"\n## For instructors\n.*?(?=\n## |\Z)", "\n", text, flags=re.DOTALL)
+def _start_here(course: Course) -> str:
+    """The README, with the first assignment as its example."""
+    page = Template(_read(TEMPLATES / "README.md"), keep_trailing_newline=True)
+    first = plans.load(plans.known(course)[0], course)
+    return page.render(assignment=first.name, module=first.modules[0].name)
 
 
 def _read(path: Path) -> str:

@@ -168,9 +168,9 @@ def run(
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
     _refuse_beside_another_job(launch.out)
-    jobscript.make_room(launch.out / "run.sbatch", launch.out / "run.log", say)
     if launch.sweep:
         output_folder.begin(launch.sweep_folder, "ringside launch --sweep")
+    jobscript.make_room(launch.out / "run.sbatch", launch.out / "run.log", say)
     shutil.rmtree(launch.scratch, ignore_errors=True)
     launch.scratch.mkdir()
     sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ringside import jobscript, output_folder
+from ringside.cli import main as ringside
 from ringside.lectures.__main__ import main as lectures
 from ringside.output_folder import FolderError, begin, made_anew, replace, usable
 
@@ -241,3 +242,15 @@ def test_a_script_and_a_log_that_no_launch_wrote_are_renamed(tmp_path: Path) -> 
     log.write_text("of a launch")
     jobscript.make_room(script, log, said.append)
     assert log.exists() and len(said) == 2
+
+
+def test_a_sweep_leaves_a_folder_of_that_name_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ring.py").write_text("def all_reduce(comm, x):\n    return comm.allreduce(x)\n")
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "notes.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    assert ringside(["launch", "ring.py:all_reduce", "--site", "local", "--sweep"]) == 2
+    assert "`ringside launch --sweep` did not make: notes.txt" in capsys.readouterr().err
+    assert (tmp_path / "sweep" / "notes.txt").read_text() == "mine"
