@@ -214,7 +214,7 @@ def _start_here(course: Course) -> str:
     """The README, with the first assignment as its example."""
     page = Template(_read(TEMPLATES / "README.md"), keep_trailing_newline=True)
     first = plans.load(plans.known(course)[0], course)
-    return page.render(assignment=first.name, module=first.modules[0].name)
+    return str(page.render(assignment=first.name, module=first.modules[0].name))
 
 
 def _read(path: Path) -> str:
