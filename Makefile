@@ -107,10 +107,6 @@ format: $(STAMP)  ## let ruff format and mend
 doctor: $(STAMP)  ## what works on this machine
 	@$(PY) -m ringside doctor
 
-# What nobody can make again: a course's grades, and what they were given for.
-KEPT := gradebook.db* submitted receipts extensions.csv graded autograded feedback
-
-clean:  ## remove what is generated (not .venv, not a course's submissions and grades)
-	@test ! -d build || find build -mindepth 1 -maxdepth 1 $(foreach name,$(KEPT),! -name '$(name)') -exec rm -rf {} +
-	@rm -rf .pytest_cache .mypy_cache .ruff_cache
-	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+clean:  ## remove what is generated (not .venv, nor what a person or a course put there)
+	@test -x $(PY) || { echo "There is no $(PY): \`make clean VENV=FOLDER\` names your environment." >&2; exit 2; }
+	@$(PY) -m autograder.clean

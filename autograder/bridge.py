@@ -19,6 +19,7 @@ A fault of ours raises: nbgrader keeps the grade that was there before, and a fi
 nbgrader's commands pass over what is there already. So as one begins, it removes what is to be made
 anew: what a run that was killed has left in ``build/autograded`` or ``build/feedback``; results
 whose lateness has changed since (an extension); pages whose grade has (a regrade, points by hand).
+A folder with files of somebody else is moved to ``build/kept``.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ from autograder.rebuild import (
     modules_of,
     release_notebook,
 )
+from ringside import output_folder
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -249,8 +251,21 @@ def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         if why:
-            converter.log.warning("%s: %s is made anew.", why, folder)
-            shutil.rmtree(folder)
+            _remove_outdated(folder, source, root / "build", why, converter.log)
+
+
+def _remove_outdated(folder: Path, source: Path, build: Path, why: str, log: Any) -> None:
+    """Remove a folder that nbgrader makes of `source`; with files of others, it is kept."""
+    made = {*output_folder.contents(source), f"{folder.name}.ipynb", f"{folder.name}.html"}
+    if strangers := sorted(output_folder.contents(folder).keys() - made):
+        kept = output_folder.numbered(build / "kept" / folder.relative_to(build))
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(kept)
+        log.warning("%s held what nbgrader didn't write (%s): it is in %s now.",
+                    folder, ", ".join(strangers), kept)  # fmt: skip
+        return
+    log.warning("%s: %s is made anew.", why, folder)
+    shutil.rmtree(folder)
 
 
 KILLED = "A run that was stopped has left only a part"

@@ -14,23 +14,30 @@ and nothing else is a directive:
     # {{paragraph cluster_report points=5}}  a text that a person grades
 
 nbgrader works in a scratch folder on a throw-away gradebook: with submissions in the real one
-it deletes the release first and may then refuse. The result is swapped in when it is whole.
+it deletes the release first and may then refuse. The result is swapped in when it is whole. What
+lay there and was not built, an attempt in assignments/ or a cell added in source/, is kept:
+
+    build/built/{source,assignments}/<a>.json   what the last build wrote, by name and digest
+    build/kept/{source,assignments}/<a>         a folder that held something else as well
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jupytext
 import nbformat
 from nbformat import NotebookNode
 
-from autograder import notebooks
+from autograder import notebooks, storage
 from autograder.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course import Course
+from ringside import output_folder
 
 DIRECTIVE = re.compile(r"#\s*\{\{\s*(\w+)((?:\s+[\w.=]+)*)\s*\}\}")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -49,13 +56,28 @@ class BuildError(AssignmentError):
     """A notebook source that can't be built."""
 
 
-def build(assignment: Assignment, course: Course) -> Path:
-    """Make the instructor version and the release of `assignment`; returns the release."""
-    with tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch:
-        source, release = _generate(assignment, course, Path(scratch))
-        _swap(source, course.source(assignment.name))
-        _swap(release, course.releases / assignment.name)
-    return course.releases / assignment.name
+def build(
+    assignment: Assignment, course: Course, say: Callable[[str], None] = lambda text: None
+) -> Path:
+    """Make the instructor version and the release of `assignment`; returns the release.
+
+    Args:
+        say: gets what was kept of the folders that were there.
+
+    Raises:
+        BuildError: the notebook's source can't be built.
+        StorageError: the folders can't be written.
+    """
+    name = assignment.name
+    places = (course.source(name), course.releases / name)
+    other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
+    with (
+        storage.making(*(place.parent for place in places), otherwise=other_way),
+        tempfile.TemporaryDirectory(prefix="ringside-build-") as scratch,
+    ):
+        for fresh, place in zip(_generate(assignment, course, Path(scratch)), places, strict=True):
+            _swap(fresh, place.resolve(), course, say)
+    return course.releases / name
 
 
 def stale(assignment: Assignment, course: Course) -> list[str]:
@@ -69,7 +91,13 @@ def stale(assignment: Assignment, course: Course) -> list[str]:
     )
 
 
-def build_all(course: Course, names: list[str], *, check: bool = False) -> dict[str, list[str]]:
+def build_all(
+    course: Course,
+    names: list[str],
+    *,
+    check: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, list[str]]:
     """Build (or with `check` only compare) the named assignments; gives the stale files."""
     found: dict[str, list[str]] = {}
     for name in names:
@@ -77,7 +105,7 @@ def build_all(course: Course, names: list[str], *, check: bool = False) -> dict[
         if check:
             found[name] = stale(assignment, course)
         else:
-            build(assignment, course)
+            build(assignment, course, say)
             found[name] = []
     return found
 
@@ -259,13 +287,30 @@ def _contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def _swap(fresh: Path, place: Path) -> None:
+def _swap(fresh: Path, place: Path, course: Course, say: Callable[[str], None]) -> None:
     """Put `fresh` where `place` is; at any moment either the old or the new one is whole."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    incoming = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-    new, old = incoming / "new", incoming / "old"
-    shutil.copytree(fresh, new)
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
-    shutil.rmtree(incoming)
+    new = output_folder.contents(fresh)
+    keep = None
+    if strangers := not_built(place, course, new):
+        keep = output_folder.numbered(course.build / "kept" / place.parent.name / place.name)
+    with output_folder.beside(place) as incoming:
+        shutil.copytree(fresh, incoming, dirs_exist_ok=True)
+        output_folder.replace(incoming, place, keep=keep)
+    storage.write(_record(place, course), json.dumps(new, indent=0).encode() + b"\n")
+    if keep:
+        say(f"{place} held what no build has made ({', '.join(strangers)}): it is in {keep} now.")
+
+
+def not_built(place: Path, course: Course, new: Mapping[str, str] | None = None) -> list[str]:
+    """The files in `place` that the last build here did not write, and the `new` one will not."""
+    try:
+        last = json.loads(_record(place, course).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        last = {}
+    there = output_folder.contents(place) if place.is_dir() else {}
+    known = new or {}
+    return [n for n, digest in there.items() if digest not in (last.get(n), known.get(n))]
+
+
+def _record(place: Path, course: Course) -> Path:
+    return course.build / "built" / place.parent.name / f"{place.name}.json"

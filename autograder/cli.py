@@ -303,7 +303,7 @@ def build(options: argparse.Namespace) -> int:
     names = options.assignments or plans.known(course)
     if not names:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
-    found = build_all(course, names, check=options.check)
+    found = build_all(course, names, check=options.check, say=_say_aside)
     if not options.check:
         gradebook.tell(course)
     inside = course.releases.is_relative_to(course.kit)
@@ -316,6 +316,10 @@ def build(options: argparse.Namespace) -> int:
         if not options.check and (other := gradebook.other_due(course, plans.load(name, course))):
             print(f"autograder: {other}", file=sys.stderr)
     return 1 if any(found.values()) else 0
+
+
+def _say_aside(text: str) -> None:
+    print(f"autograder: {text}", file=sys.stderr)
 
 
 def grade(options: argparse.Namespace) -> int:
@@ -372,8 +376,10 @@ def bundle(options: argparse.Namespace) -> int:
     from autograder import bundle as bundling
 
     course = Course.here()
-    folder = bundling.make(course, options.to or course.build / "ringside-students")
-    print(f"The students' tree: {folder}")
+    folder = options.to or course.build / "ringside-students"
+    if options.zip:
+        bundling.zip_beside(folder)  # refused before the work
+    print(f"The students' tree: {bundling.make(course, folder)}")
     if options.zip:
         print(f"Packed: {bundling.pack(folder)}")
     return 0

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from autograder import storage
 from autograder.assignment import NAME, AssignmentError
 from autograder.course import Course
 from autograder.feedback import TEMPLATES
@@ -31,6 +32,7 @@ def make(name: str, course: Course, *, torch: bool = False) -> list[Path]:
 
     Raises:
         AssignmentError: the name can't be used, or something of that name is there.
+        StorageError: the kit can't be written.
     """
     _check(name)
     template = TEMPLATES / "new_assignment" / ("torch" if torch else "mpi")
@@ -43,7 +45,11 @@ def make(name: str, course: Course, *, torch: bool = False) -> list[Path]:
     for folder in (*targets, course.release(name), course.kit / "solutions" / f"{name}.py"):
         if os.path.lexists(folder):
             raise AssignmentError(f"{folder} is there already: choose another name, or remove it.")
-    with contextlib.ExitStack() as stack:
+    other_way = f"Or work in a copy of {course.kit} (`cp -r`)."
+    with (
+        storage.making(*(folder.parent for folder in targets), otherwise=other_way),
+        contextlib.ExitStack() as stack,
+    ):
         made = {
             folder: stack.enter_context(_filled(folder, parts, name))
             for folder, parts in targets.items()

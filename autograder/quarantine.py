@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import lzma
 import os
-import shutil
 import stat
 import struct
 import zipfile
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from autograder.limits import Limits
+from ringside import output_folder
 
 MIB = 1 << 20
 
@@ -137,26 +137,21 @@ def sweep(folder: Path, shelf: Path, limits: Limits = KIT) -> dict[str, str]:
     """Move what is refused from `folder` to `shelf`, so that nothing later can follow it.
 
     nbgrader copies every file of a submission, links followed. A folder that is refused as a
-    whole (too many files, too large) is moved as a whole, and an empty one left in its place.
+    whole (too many files, too large) is moved as a whole, and an empty one left in its place. What
+    lies on the shelf since an earlier submission is kept: the whole shelf gets a number.
     """
     try:
         refused = inspect(folder, limits).refused
     except Rejected as rejected:
         refused = {".": str(rejected)}
+    if refused and os.path.lexists(shelf):
+        output_folder.set_aside(shelf)
     for name in refused:
         target = shelf / (folder.name if name == "." else name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        _discard(target)
         os.rename(folder if name == "." else folder / name, target)
     folder.mkdir(exist_ok=True)
     return refused
-
-
-def _discard(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 # What reading a damaged archive can raise: zipfile promises only the first.

@@ -5,7 +5,8 @@
 
 Nobody clears up after their own SIGKILL, but the kernel lets go of their lock. So the last one
 to hold it removes the folder: the grader as it ends; the nursery, when its grader was killed; the
-next run, when both were. A folder of a run that lives is never touched.
+next run, when both were. A folder of a run that lives is never touched, nor one with files and
+without a lock: somebody else may call it so.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _make() -> _Held:
         made = Path(tempfile.mkdtemp(prefix=PREFIX))
         with contextlib.suppress(FileNotFoundError):  # a sweep took it for a dead run's
             made.chmod(0o711)
-            lock = _open(made)
+            lock = _open(made, os.O_CREAT)
             if _take(lock, fcntl.LOCK_SH) and _is_at(made, lock):
                 return _Held(made, lock, os.getpid())
             os.close(lock)
@@ -107,11 +108,15 @@ def _make() -> _Held:
 
 def sweep() -> None:
     """Remove what runs have left that were killed with all their processes."""
-    for run in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for run in Path(tempfile.gettempdir()).glob(PREFIX + "[a-z0-9_]" * 8):  # as mkdtemp names them
         with contextlib.suppress(OSError):
             status = run.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
-                lock = _open(run)
+                try:
+                    lock = _open(run)
+                except FileNotFoundError:
+                    run.rmdir()  # killed before it had a lock; or somebody else's, and not empty
+                    continue
                 try:
                     _remove(run, lock)
                 finally:
@@ -125,8 +130,8 @@ def _remove(run: Path, lock: int) -> bool:
     return alone
 
 
-def _open(run: Path) -> int:
-    return os.open(run / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _open(run: Path, new: int = 0) -> int:
+    return os.open(run / "lock", os.O_RDWR | new | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _take(lock: int, kind: int) -> bool:

@@ -6,10 +6,16 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
+import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["StorageError", "explain", "file_to_write", "folder_to_write", "private_folder", "write"]
+__all__ = [
+    "StorageError", "explain", "file_to_write", "folder_to_write", "making", "private_folder",
+    "write",
+]  # fmt: skip
 
 _CURES = {
     errno.ENOSPC: "Free some room there",
@@ -26,15 +32,59 @@ class StorageError(OSError):
     """What a grading needs can't be written; the message names the file, the cause, the cure."""
 
 
-def explain(path: Path | str, error: OSError) -> StorageError:
+def explain(
+    path: Path | str, error: OSError, *, again: str = "again: what was graded is kept."
+) -> StorageError:
     """The fault in words: which file, why, and what to do."""
     number = error.errno or 0
     why = error.strerror or str(error)
     cure = _CURES.get(number, "See to that")
-    return StorageError(
-        f"{path} can't be written: {why}. {cure}, then start the command again: what was "
-        "graded is kept."
-    )
+    return StorageError(f"{path} can't be written: {why}. {cure}, then start the command {again}")
+
+
+@contextlib.contextmanager
+def making(*folders: Path, otherwise: str) -> Iterator[None]:
+    """For a command that makes folders: tried first, and what goes wrong later is explained, too.
+
+    Args:
+        folders: where it will write.
+        otherwise: another way out, a sentence.
+
+    Raises:
+        StorageError: nothing can be written there, or in the folder for temporary files.
+    """
+    again = f"again: nothing was changed. {otherwise}"
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"There is no folder for temporary files: {error.strerror}. Free some room in one of "
+            f"them, or set TMPDIR to a folder that can be written, then start the command {again}"
+        ) from error
+    for folder in folders:
+        try:
+            with tempfile.TemporaryFile(dir=_there(folder)):
+                pass
+        except OSError as error:
+            raise explain(folder, error, again=again) from error
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        cause = _first(error)
+        if cause.errno not in _CURES or cause.filename is None:
+            raise
+        raise explain(cause.filename, cause, again=f"again. {otherwise}") from error
+
+
+def _first(error: OSError) -> OSError:
+    """The cause of an error of shutil's, which are lists of (source, target, text)."""
+    if not isinstance(error, shutil.Error):
+        return error
+    _, target, text = error.args[0][0]
+    number = int(found[1]) if (found := re.search(r"\[Errno (\d+)\]", str(text))) else 0
+    return OSError(number, os.strerror(number), str(target))
 
 
 def file_to_write(text: str | Path) -> Path:
@@ -60,11 +110,15 @@ def folder_to_write(text: str | Path) -> Path:
 def _try(path: Path, folder: Path) -> None:
     """Begin a file in `folder`, or in what is there of it."""
     try:
-        there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=_there(folder)):
             pass
     except OSError as error:
         raise explain(path, error) from error
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or what is there of it."""
+    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
 
 
 def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:

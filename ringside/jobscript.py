@@ -18,12 +18,12 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringside import inputs
+from ringside import inputs, output_folder
 from ringside.errors import RingsideError
 from ringside.sites import Site, Value
 from ringside.world import Target, front_end_of
@@ -251,6 +251,16 @@ def mpiexec() -> str:
     if not found:
         raise LaunchError("no mpiexec here: `pip install mpich`, or load the cluster's MPI module.")
     return found
+
+
+def make_room(script: Path, log: Path, say: Callable[[str], None]) -> None:
+    """Give a script and a log that no launch has written other names: they would be replaced."""
+    if script.is_file() and "ringside" in script.read_text(encoding="utf-8", errors="replace"):
+        return  # an earlier launch's, and so is the log
+    for path in (script, log):
+        if os.path.lexists(path):
+            kept = output_folder.set_aside(path)
+            say(f"{path} is not of a launch: it is {kept.name} now.")
 
 
 def own_environment() -> str:

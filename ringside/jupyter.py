@@ -49,10 +49,11 @@ class Jupyter:
             SlurmError: the job was refused.
         """
         script = self.folder.resolve() / "jupyter.sbatch"
+        log = script.with_name("jupyter.log")
+        jobscript.make_room(script, log, say)
         write_atomically(script, self.script().encode())
         if self.site.scheduler == "none":
             return _here(script)
-        log = script.with_name("jupyter.log")
         log.unlink(missing_ok=True)
         job_id = slurm.submit(script)
         say(f"job {job_id}: submitted to {self.site.name}; {log} will say how to reach it")

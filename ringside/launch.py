@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
-from ringside import inputs, jobscript, outcome, slurm
+from ringside import inputs, jobscript, outcome, output_folder, slurm
 from ringside.draw.units import format_count
 from ringside.errors import TargetError
 from ringside.jobscript import Job, LaunchError, mpiexec
@@ -168,9 +168,10 @@ def run(
     launch.check()
     launch.out.mkdir(parents=True, exist_ok=True)
     _refuse_beside_another_job(launch.out)
-    shutil.rmtree(launch.scratch, ignore_errors=True)
     if launch.sweep:
-        shutil.rmtree(launch.sweep_folder, ignore_errors=True)
+        output_folder.begin(launch.sweep_folder, "ringside launch --sweep")
+    jobscript.make_room(launch.out / "run.sbatch", launch.out / "run.log", say)
+    shutil.rmtree(launch.scratch, ignore_errors=True)
     launch.scratch.mkdir()
     sizes = tuple(jobscript.sizes(launch.job)) if launch.sweep else ()
     awaited = Awaited(launch.out, outcome.stamp(launch.out), sizes)

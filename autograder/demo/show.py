@@ -16,16 +16,17 @@ from rich.console import Console
 from rich.table import Table
 
 from autograder import assignment as plans
-from autograder import build, course_secret, gradebook, pipeline, receipt
+from autograder import build, course_secret, gradebook, pipeline, receipt, storage
 from autograder.assignment import Assignment
 from autograder.course import CONFIG, Course
 from autograder.course_secret import PUBLIC_SECRET
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.new_course import CONFIGURATION
 from autograder.rebuild import release_notebook
+from ringside import output_folder
 
 DUE = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)
-MARKER = ".ringside-demo"
+COMMAND = "autograder demo"
 
 
 class DemoError(OSError):
@@ -36,9 +37,24 @@ def run(folder: Path | None, *, jobs: int, console: Console) -> int:
     """Make, grade and show the class in `folder`; gives the exit status."""
     started = time.monotonic()
     kit = Course.here().kit
-    course = Course(kit=kit, root=(folder or kit / "build" / "demo").resolve())
+    root = (folder or kit / "build" / "demo").resolve()
+    # The class is there to be played with; only what is added to it is not the demo's.
+    with (
+        storage.making(root.parent, otherwise="Or name a folder elsewhere: `--to FOLDER`."),
+        output_folder.made_anew(root, COMMAND, protected=[kit], exact=False) as fresh,
+    ):
+        plan = _graded_class(Course(kit=kit, root=fresh), root, jobs, console)
+    course = Course(kit=kit, root=root)
+    console.print()
+    console.print(class_table(plan, course))
+    _say_where(course, plan, console)
+    console.print(f"{time.monotonic() - started:.0f} s in all.")
+    return 0
+
+
+def _graded_class(course: Course, root: Path, jobs: int, console: Console) -> Assignment:
+    """A class in `course`, whose folder will be `root` when all is done."""
     plan = plans.load(ASSIGNMENT, course)
-    _fresh(course.root)
     _ensure_release(plan, course, console)
     console.print(f"A class of {len(STUDENTS)} hands in {plan.name}.")
     write_class(plan, course)
@@ -55,21 +71,7 @@ def run(folder: Path | None, *, jobs: int, console: Console) -> int:
         ["export", "--to", str(course.build / "grades.csv")],
     ):
         nbgrader(course, words, console)
-    console.print()
-    console.print(class_table(plan, course))
-    _say_where(course, plan, console)
-    console.print(f"{time.monotonic() - started:.0f} s in all.")
-    return 0
-
-
-def _fresh(root: Path) -> None:
-    """An empty folder at `root`; a folder that isn't a former demo is left alone."""
-    if root.exists():
-        if any(root.iterdir()) and not (root / MARKER).exists():
-            raise DemoError(f"{root} holds something that is not a demo: name another folder.")
-        shutil.rmtree(root)
-    root.mkdir(parents=True)
-    (root / MARKER).touch()
+    return plan
 
 
 def _ensure_release(plan: Assignment, course: Course, console: Console) -> None:
@@ -77,7 +79,7 @@ def _ensure_release(plan: Assignment, course: Course, console: Console) -> None:
     kit = Course(kit=course.kit, root=course.kit)
     if build.stale(plan, kit) or not kit.source(plan.name).is_dir():
         console.print(f"Building assignments/{plan.name}.")
-        build.build(plan, kit)
+        build.build(plan, kit, console.print)
     shutil.copytree(kit.source(plan.name), course.source(plan.name))
     (course.root / CONFIG).write_text(CONFIGURATION, encoding="utf-8")
     (course.root / course_secret.FILE).write_text(PUBLIC_SECRET, encoding="utf-8")
@@ -110,7 +112,7 @@ def _run_of_reference(plan: Assignment, course: Course) -> bytes | None:
     if not plan.runs:
         return None
     module = plan.runs[0].module
-    with tempfile.TemporaryDirectory(prefix="ringside-run-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="ringside-demo-run-") as scratch:
         folder = Path(scratch)
         (folder / f"{module}.py").write_text(
             source(course, module, "reference") + "\n", encoding="utf-8"

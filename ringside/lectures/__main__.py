@@ -12,7 +12,8 @@ from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import Lecture, LectureError, find
 from ringside.lectures.parts import missing
 from ringside.lectures.site import site
-from ringside.lectures.slides import slides
+from ringside.lectures.slides import renew
+from ringside.output_folder import FolderError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,12 +55,15 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
     try:
         if asked.action == "slides":
             talks = [Handout(path, is_lecture=True) for path in notebooks]
-            made = slides(talks, asked.out / "slides")
+            made = renew(talks, asked.out / "slides", whole=not asked.names)
         else:
             made = [site(lectures[0].tree, notebooks, asked.out)]
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 1
+    except (FolderError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
     for path in made:
         print(path)
     return 0

@@ -12,16 +12,19 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.lectures.build import COLOURS, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
 from ringside.lectures.slides import TEMPLATES, slides
 
+COMMAND = "python -m ringside.lectures site"
 # Texts of the tree that become pages: where they stand, and where their page is.
 TEXTS = {
     "README.md": "kit/ringside.md",
@@ -81,23 +84,25 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path) -> Path:
     Args:
         tree: holds ``assignments/`` and the texts.
         lectures: executed notebooks.
-        folder: what Sphinx reads is put together in ``pages``, the site is in ``site``; both are
-            made anew.
+        folder: the site will be in ``site`` in it, made anew.
 
     Raises:
         LectureError: a lecture has not been executed, a package is missing, or Sphinx warned.
+        FolderError: ``site`` holds something else than a site that was made so.
     """
     installed("myst_nb", "")
     installed("pydata_sphinx_theme", "")
-    pages, out = folder.resolve() / "pages", folder.resolve() / "site"
-    for old in (pages, out):
-        shutil.rmtree(old, ignore_errors=True)
     talks = [Handout(path, is_lecture=True) for path in lectures]
     tasks = sorted(tree.glob("assignments/a??_*/a??_*.ipynb"))
-    put_together(tree, [*talks, *(Handout(path, is_lecture=False) for path in tasks)], pages)
-    sphinx(pages, out)
-    slides(talks, out / "slides")
-    return out / "index.html"
+    with (
+        output_folder.made_anew(folder / "site", COMMAND, protected=[tree]) as out,
+        tempfile.TemporaryDirectory(prefix="ringside-pages-") as scratch,
+    ):
+        pages = Path(scratch).resolve()
+        put_together(tree, [*talks, *(Handout(path, is_lecture=False) for path in tasks)], pages)
+        sphinx(pages, out)
+        slides(talks, out / "slides")
+    return folder.resolve() / "site" / "index.html"
 
 
 def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:

@@ -14,11 +14,27 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.lectures.build import Notebook, untyped
 from ringside.lectures.handout import Handout
 
+COMMAND = "python -m ringside.lectures slides"
 TEMPLATES = Path(__file__).with_name("templates")
+
+
+def renew(lectures: Sequence[Handout], folder: Path, *, whole: bool) -> list[Path]:
+    """As `slides`, in a folder that only slides are in; unless ``whole``, its others stay.
+
+    Raises:
+        LectureError: as `slides`.
+        FolderError: the folder holds something else than slides that were made so.
+    """
+    with output_folder.made_anew(folder, COMMAND) as fresh:
+        if folder.is_dir() and not whole:
+            shutil.copytree(folder, fresh, dirs_exist_ok=True)
+        made = slides(lectures, fresh)
+    return [folder / path.name for path in made]
 
 
 def slides(lectures: Sequence[Handout], folder: Path) -> list[Path]:

@@ -139,7 +139,7 @@ def test_the_readmes_tutorial_runs_from_the_students_bundle(
 
     tree = bundle.make(Course.here(), shared_folder / "ringside")
     readme = (tree / "README.md").read_text()
-    [lines] = re.findall(r"^## For attendees.*?```sh\n(.*?)```", readme, re.DOTALL | re.MULTILINE)
+    [lines] = re.findall(r"^## On a cluster.*?```sh\n(.*?)```", readme, re.DOTALL | re.MULTILINE)
     *_, write_module, run_it = lines.strip().splitlines()
     # This Slurm has no accounts and no reservations, and less memory than Zaratan.
     run_it = run_it.replace("--account NAME --reservation NAME", "--set memory_per_cpu=500M")

@@ -19,7 +19,6 @@ import pytest
 
 from autograder import assignment as plans
 from autograder.course import Course
-from autograder.demo import show
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.sandbox import SandboxUnavailable, best_tier
 
@@ -156,13 +155,6 @@ def test_formgrader_lists_the_class_after_grading(server: str, tmp_path: Path) -
         assert f"{student.family}, {student.name.title()}" in page
     assert "needs manual grading" in page
     assert page.count(">graded<") >= 3
-
-
-def test_a_folder_that_is_no_demo_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(show.DemoError, match="not a demo"):
-        show._fresh(tmp_path)
-    assert (tmp_path / "thesis.tex").exists()
 
 
 @pytest.mark.parametrize("student", STUDENTS, ids=lambda student: student.name)

@@ -420,14 +420,18 @@ def test_a_run_removes_what_dead_runs_have_left_and_nothing_of_live_ones(
     dead, left = start_run("time.sleep(600)")
     dead.kill()
     dead.communicate()
-    unlocked = tmp_path / f"{scratch.PREFIX}killed-before-it-had-a-lock"
-    unlocked.mkdir()
+    (tmp_path / f"{scratch.PREFIX}unlocked").mkdir()  # killed before it had a lock
+    foreign = tmp_path / f"{scratch.PREFIX}baseline"
+    foreign.mkdir()
+    (foreign / "times.csv").touch()
     (tmp_path / f"{scratch.PREFIX}link").symlink_to(KIT)
     assert its.parent == left.parent == tmp_path and left.exists()
     last, own = start_run("")
     assert last.wait() == 0
     last.communicate()
-    assert sorted(tmp_path.iterdir()) == sorted([its, tmp_path / f"{scratch.PREFIX}link"])
+    link = tmp_path / f"{scratch.PREFIX}link"
+    assert sorted(tmp_path.iterdir()) == sorted([its, foreign, link])
+    assert (foreign / "times.csv").exists()
     assert own != its and KIT.exists()
     live.kill()
     live.communicate()

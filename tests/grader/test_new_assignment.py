@@ -20,6 +20,7 @@ from autograder.sandbox import SandboxUnavailable, best_tier
 
 from .conftest import KIT
 
+REAL = "a03_allreduce"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -95,42 +96,80 @@ def test_the_command_says_what_to_do_next(
     assert "choose another name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("torch", [False, True])
+@pytest.mark.parametrize("name", ["a00_first", "z99_last"])
+def test_what_students_have_is_no_leak_wherever_the_name_sorts(
+    tmp_path: Path, name: str, torch: bool
+) -> None:
+    for place in ("solutions", "autograder/suites"):
+        (tmp_path / place).mkdir(parents=True)
+        for folder in (KIT / place).glob("a??_*"):
+            (tmp_path / place / folder.name).symlink_to(folder)
+    for place in ("ringside", "assignments"):
+        (tmp_path / place).symlink_to(KIT / place)
+    course = Course(kit=tmp_path, root=tmp_path)
+    new_assignment.make(name, course, torch=torch)
+    given = tmp_path / "given"
+    for each in plans.known(course):
+        plan = plans.load(each, course)
+        (given / each).mkdir(parents=True)
+        for file in filter(None, (*plan.supplied, plan.public_tests)):
+            shutil.copy(course.solution(each) / file, given / each)
+    assert bundle.leaks(course, given) == []
+    suite = next((tmp_path / "autograder" / "suites" / name).glob("test_*.py"))
+    shutil.copy(suite, given / "slip.py")
+    found = bundle.leaks(course, given)
+    assert found and all(line.startswith("slip.py: ") for line in found)
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Run:
-    """The kit without its assignments, and a way to run its commands there."""
-    ignored = shutil.ignore_patterns("__pycache__", "a0*", "a1*", "redteam", "demo")
+    """The kit with one of its assignments, and a way to run its commands there."""
+    ignored = shutil.ignore_patterns("__pycache__", "a0*", "a1*", "redteam")
     for name in ("autograder", "ringside"):
         shutil.copytree(KIT / name, tmp_path / name, ignore=ignored)  # cluster/ comes with it
+    for name in ("solutions", "assignments", "autograder/suites"):
+        shutil.copytree(KIT / name / REAL, tmp_path / name / REAL)
     shutil.copytree(KIT / "cluster", tmp_path / "cluster")
-    shutil.copy(KIT / "nbgrader_config.py", tmp_path)
+    for name in ("nbgrader_config.py", "pyproject.toml"):
+        shutil.copy(KIT / name, tmp_path)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("RINGSIDE_")}
     environment["PYTHONPATH"] = str(tmp_path)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        answer = subprocess.run(
             [sys.executable, "-m", "autograder", *words],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
+        assert answer.returncode == 0, f"{words}: {answer.stdout}\n{answer.stderr}"
+        return answer
 
     return run
 
 
 @pytest.mark.slow
 @pytest.mark.sandbox
-def test_it_builds_verifies_and_grades_out_of_the_box(copy: Run, tmp_path: Path) -> None:
+def test_it_builds_verifies_grades_and_bundles_out_of_the_box(copy: Run, tmp_path: Path) -> None:
     try:
         best_tier()
     except SandboxUnavailable as error:
         pytest.skip(str(error))
-    for words in (["new-assignment", "a77_mine"], ["build", "a77_mine"], ["verify", "a77_mine"]):
-        answer = copy(*words)
-        assert answer.returncode == 0, f"{words}: {answer.stdout}\n{answer.stderr}"
-    assert "as it must be" in answer.stdout
-    assert (tmp_path / "assignments" / "a77_mine" / "a77_mine.ipynb").is_file()
+    names = ["a00_first", "z99_last"]
+    for name in names:
+        copy("new-assignment", name)
+    copy("new-assignment", "z99_torch", "--torch")
+    copy("build", *names, "z99_torch")
+    first = copy("verify", names[0])
+    # Suites don't know their assignment's name: the reference and the stub are enough.
+    last = copy("verify", names[1], "--only", "reference")
+    assert "as it must be" in first.stdout and "as it must be" in last.stdout
+    for name in names:
+        graded = copy("grade", name, f"solutions/{name}", f"assignments/{name}", "--json", "-")
+        submissions = json.loads(graded.stdout)["submissions"]
+        scores = {each["student"]: each["score"] for each in submissions}
+        assert scores == {"solutions": 100.0, "assignments": 0.0}
     # None of its solution or its hidden suite is in what students get.
-    made = Course(kit=tmp_path, root=tmp_path)
-    assert bundle.leaks(made, made.release("a77_mine")) == []
-    answer = copy("grade", "a77_mine", "solutions/a77_mine", "assignments/a77_mine", "--json", "-")
-    assert answer.returncode == 0, answer.stderr
-    scores = {each["student"]: each["score"] for each in json.loads(answer.stdout)["submissions"]}
-    assert scores == {"solutions": 100.0, "assignments": 0.0}
+    copy("bundle", "--to", "students")
+    given = sorted(path.name for path in (tmp_path / "students" / "assignments").iterdir())
+    assert given == ["a00_first", REAL, "z99_last", "z99_torch"]
+    assert (tmp_path / "students" / "assignments" / "z99_last" / "z99_last.ipynb").is_file()

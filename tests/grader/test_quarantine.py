@@ -113,10 +113,23 @@ def test_a_sweep_moves_what_is_refused_and_can_be_repeated(tmp_path: Path) -> No
         assert list(sweep(folder, shelf, SMALL)) == ["link"]
         assert [path.name for path in folder.iterdir()] == ["ring.py"]
         assert (shelf / "link").is_symlink()
+    assert (tmp_path / "shelf.1" / "link").is_symlink()  # of the first time
     for index in range(9):
         (folder / f"{index}").write_text("")
     assert list(sweep(folder, shelf, SMALL)) == ["."]
     assert list(folder.iterdir()) == []
+
+
+def test_nothing_is_moved_through_a_link_that_an_earlier_submission_left(tmp_path: Path) -> None:
+    folder, shelf, outside = tmp_path / "hand-in", tmp_path / "shelf", tmp_path / "home"
+    for each in (folder, outside):
+        each.mkdir()
+    (folder / "sub").symlink_to(outside)
+    assert list(sweep(folder, shelf, SMALL)) == ["sub"]
+    (folder / "sub").mkdir()
+    (folder / "sub" / "link").symlink_to("/etc/passwd")
+    assert list(sweep(folder, shelf, SMALL)) == ["sub/link"]
+    assert list(outside.iterdir()) == [] and (shelf / "sub" / "link").is_symlink()
 
 
 Pack = Callable[..., Path]

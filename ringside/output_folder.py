@@ -1,0 +1,224 @@
+"""A folder that a command makes, and makes anew: it removes only what it can prove it made.
+
+    FOLDER/.ringside-made    {"command": "autograder bundle", "files": {"README.md": "9f86d0..."}}
+    .FOLDER.new-3f9a20       the new one, beside it, until it is whole
+
+A command replaces a folder that is empty, or that bears the command's own mark and holds nothing
+else than what was there when it was marked. The old one goes after the new one has its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside.errors import RingsideError
+
+__all__ = [
+    "FolderError", "begin", "beside", "contents", "made_anew", "mark", "numbered", "replace",
+    "set_aside", "strangers", "usable",
+]  # fmt: skip
+
+MARKER = ".ringside-made"
+CACHES = ("__pycache__", ".pytest_cache")  # programs write these wherever they run
+SHOWN = 4  # names in a message
+
+
+class FolderError(RingsideError):
+    """A folder that a command may not replace: it can't prove that it made all of it."""
+
+
+@contextlib.contextmanager
+def made_anew(
+    folder: Path, command: str, *, protected: Sequence[Path] = (), exact: bool = True
+) -> Iterator[Path]:
+    """Give an empty folder beside ``folder``, which takes its place once all has gone well.
+
+    Args:
+        folder: what is to be made, or replaced.
+        command: who makes it, as it is typed: ``autograder bundle``.
+        protected: neither these nor a folder above them is replaced, nor are the home and the
+            current folder.
+        exact: False: what it has made may change later; what is added is still refused.
+
+    Raises:
+        FolderError: the folder isn't the command's to replace.
+        OSError: it can't be written.
+    """
+    place = usable(folder, command, protected=protected)
+    with beside(place) as fresh:
+        yield fresh
+        mark(fresh, command, exact=exact)
+        usable(place, command, protected=protected)  # something may have been put there meanwhile
+        replace(fresh, place)
+
+
+@contextlib.contextmanager
+def beside(place: Path) -> Iterator[Path]:
+    """Give an empty folder with the same parent, to be renamed; else it is removed again."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = _free(place, "new")
+    fresh.mkdir()
+    try:
+        yield fresh
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def begin(folder: Path, command: str) -> None:
+    """Make an empty folder for what other processes write later: all in it will be the command's.
+
+    Raises:
+        FolderError: the folder isn't the command's to replace.
+    """
+    place = usable(folder, command)
+    if place.is_dir():
+        shutil.rmtree(place)
+    place.mkdir(parents=True)
+    _write_mark(place, command, None)
+
+
+def usable(folder: Path, command: str, *, protected: Sequence[Path] = ()) -> Path:
+    """Return where the folder is, links followed, if the command may make or replace it.
+
+    Raises:
+        FolderError: it may not; the message says what is in the way.
+    """
+    place = folder.resolve()
+    if not os.path.lexists(place):
+        return place
+    if not place.is_dir():
+        raise FolderError(f"{place} is not a folder: name another place.")
+    for other in (*protected, *_always_protected()):
+        if _is_at_or_above(place, other):
+            above = "" if os.path.samefile(place, other) else f" since {other} is in it"
+            raise FolderError(f"`{command}` never replaces {place}{above}: name a new folder.")
+    if found := strangers(place, command):
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise FolderError(
+            f"{place} holds what `{command}` did not make: {', '.join(found[:SHOWN])}{more}. Name "
+            "another folder, or move this one away."
+        )
+    return place
+
+
+def strangers(folder: Path, command: str) -> list[str]:
+    """What lies in a folder and was not made by the command, or was changed since."""
+    made = _read_mark(folder)
+    if made.get("command") != command:
+        return sorted(path.name for path in folder.iterdir())
+    files = made.get("files")
+    if files is None:
+        return []
+    return [
+        f"{name} (changed)" if name in files else name
+        for name, digest in contents(folder).items()
+        if files.get(name) not in ("", digest)
+    ]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The files and links in a folder by name, each with a digest; without caches and the mark."""
+    found = {}
+    for place, names, files in os.walk(folder):
+        links = [name for name in names if os.path.islink(os.path.join(place, name))]
+        for name in (*links, *files):
+            path = Path(place, name)
+            found[path.relative_to(folder).as_posix()] = _digest(path)
+        names[:] = [n for n in names if n not in CACHES and not n.endswith(".egg-info")]
+    found.pop(MARKER, None)
+    return dict(sorted(found.items()))
+
+
+def _digest(path: Path) -> str:
+    if path.is_symlink():
+        return f"-> {os.readlink(path)}"
+    if not path.is_file():
+        return "no file"
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def mark(folder: Path, command: str, *, exact: bool = True) -> None:
+    """Write down in the folder who made it, and what is in it."""
+    here = contents(folder)
+    _write_mark(folder, command, here if exact else dict.fromkeys(here, ""))
+
+
+def _write_mark(folder: Path, command: str, files: dict[str, str] | None) -> None:
+    text = json.dumps({"command": command, "files": files}, indent=0)
+    (folder / MARKER).write_text(text + "\n", encoding="utf-8")
+
+
+def _read_mark(folder: Path) -> dict[str, Any]:
+    path = folder / MARKER
+    if path.is_symlink():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {"command": found["command"], "files": found["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def replace(fresh: Path, place: Path, *, keep: Path | None = None) -> None:
+    """Give ``fresh`` the name ``place``; what has it is removed afterwards, or moved to ``keep``.
+
+    If that fails, what was there is there again.
+    """
+    old = _free(place, "old")
+    try:
+        os.rename(place, old)
+    except FileNotFoundError:
+        os.rename(fresh, place)
+        return
+    try:
+        os.rename(fresh, place)
+    except BaseException:
+        os.rename(old, place)
+        raise
+    if keep is None:
+        shutil.rmtree(old)
+    else:
+        keep.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(old, keep)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename what isn't ours, ``run.log`` to ``run.log.1``; return the new name."""
+    kept = numbered(path)
+    os.rename(path, kept)
+    return kept
+
+
+def numbered(path: Path) -> Path:
+    """The path, or the first of ``path.1``, ``path.2``, ... that isn't there yet."""
+    free, number = path, 0
+    while os.path.lexists(free):
+        number += 1
+        free = path.with_name(f"{path.name}.{number}")
+    return free
+
+
+def _free(place: Path, word: str) -> Path:
+    return place.with_name(f".{place.name}.{word}-{secrets.token_hex(3)}")
+
+
+def _always_protected() -> Iterator[Path]:
+    with contextlib.suppress(RuntimeError):
+        yield Path.home()
+    with contextlib.suppress(FileNotFoundError):
+        yield Path.cwd()
+
+
+def _is_at_or_above(place: Path, other: Path) -> bool:
+    """Whether ``other`` would go with ``place``, by whatever names the two are called."""
+    way = (other.resolve(), *other.resolve().parents)
+    return any(step.exists() and step.samefile(place) for step in way)
