@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside import cli_measured
-from ringside.errors import RingsideError, RunError, TargetError
+from ringside.errors import Interrupted, RingsideError, RunError, TargetError
 
 if TYPE_CHECKING:
     from ringside.outcome import Outcome
@@ -284,9 +284,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"ringside: {_of_the_system(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         start = "\n" if sys.stderr.isatty() else ""  # the terminal's own ^C stands there
-        print(f"{start}ringside: stopped.", file=sys.stderr)
+        said = stop if isinstance(stop, Interrupted) else "stopped."
+        print(f"{start}ringside: {said}", file=sys.stderr)
         return 130
 
 

@@ -24,6 +24,7 @@ from ringside.errors import (
     BlockedCall,
     DeadlineError,
     Frame,
+    Interrupted,
     LimitError,
     RankError,
     RunError,
@@ -202,6 +203,8 @@ class Network:
                 self._wires.call(peer, last, call_parts(told, body))
             with uncollected():
                 self._loop(deadline)
+        except KeyboardInterrupt:
+            raise Interrupted(self._still()) from None
         finally:
             self._wires.close()
         return self._outcome()
@@ -220,9 +223,13 @@ class Network:
             self.error = self.error or self._wires.error
 
     def _late(self) -> DeadlineError:
+        return DeadlineError(self._timeout_s or 0.0, self._still())
+
+    def _still(self) -> tuple[str, ...]:
+        """Where each rank is, those that compute asked for their line."""
         computing = [peer for peer in self.peers if peer.running]
-        places = self._locate(computing) if self._locate is not None else {}
-        return DeadlineError(self._timeout_s or 0.0, self._whereabouts(places))
+        places = self._locate(computing) if self._locate is not None and computing else {}
+        return self._whereabouts(places)
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
@@ -315,7 +322,9 @@ class Network:
                 self._finish(peer, None, failure.decode(peer.rank, body))
             return
         if len(peer.ops) >= self.limits.ops_per_rank:
-            raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls")
+            call, place = self.whereabouts(peer)
+            last = f"; the last is {call} at {place}" if call else ""
+            raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls{last}")
         peer.site = site
         if op == _EXCHANGE:
             self._exchange(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
@@ -777,7 +786,7 @@ class Network:
             if peer.running:
                 at = f" at {places[peer.rank]}," if peer.rank in places else ""
                 after = f" after {call} at {place}" if call else " before its first call"
-                lines.append(f"rank {peer.rank} is computing{at}{after}")
+                lines.append(f"rank {peer.rank} is computing{at}{after}{_flood(peer)}")
             elif peer.failure is not None:
                 lines.append(f"rank {peer.rank} raised {peer.failure.type_name}")
             elif peer.body is None:
@@ -841,3 +850,9 @@ class Network:
             if owner == rank
             for message in box.unexpected[:_MOST_LOOKED_AT]
         ]
+
+
+def _flood(peer: Peer) -> str:
+    """What is said of a rank that prints more than anybody reads."""
+    printed_mb = (len(peer.text) + peer.dropped) // 1_000_000
+    return f", and has printed more than {printed_mb} MB" if printed_mb else ""

@@ -125,9 +125,12 @@ class Nursery:
     def _command(self, command: dict[str, Any], timeout_s: float) -> None:
         try:
             self._control.sendall(_line(command))
+            self._listen(timeout_s)
         except OSError as error:
             raise self._has_ended(error) from None
-        self._listen(timeout_s)
+        except KeyboardInterrupt:  # its answer would be taken for the next command's
+            self._sound = False
+            raise
 
     def _listen(self, timeout_s: float) -> None:
         with selectors.DefaultSelector() as selector:

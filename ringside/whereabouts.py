@@ -16,7 +16,8 @@ from ringside.peers import Peer
 
 _FRAME = r'^  File "{folder}([^"\n]{{1,300}})", line (\d{{1,7}}) in (\S{{1,100}})$'
 _PATIENCE_S = 0.5
-_MOST_BYTES = 1 << 16
+_MOST_BYTES = 1 << 20  # a rank that prints on and on has filled its pipe before it answers
+_KEPT_BYTES = 1 << 13  # of what came before: a frame's line is shorter
 
 
 def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> dict[int, str]:
@@ -28,6 +29,7 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
     """
     pattern = re.compile(_FRAME.format(folder=re.escape(folder.rstrip("/") + "/")), re.MULTILINE)
     texts = {peer.rank: b"" for peer in peers}
+    sizes = dict.fromkeys(texts, 0)
     found: dict[int, str] = {}
     until = time.monotonic() + _PATIENCE_S
     with selectors.DefaultSelector() as selector:
@@ -37,11 +39,12 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
         while selector.get_map() and (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 rank: int = key.data
-                data = os.read(key.fd, 1 << 12)
-                texts[rank] += data
+                data = os.read(key.fd, 1 << 16)
+                texts[rank] = texts[rank][-_KEPT_BYTES:] + data
+                sizes[rank] += len(data)
                 match = pattern.search(texts[rank].decode("utf-8", "replace"))
                 if match:
                     found[rank] = f"{match[1]}:{match[2]} (in {match[3]})"
-                if match or not data or len(texts[rank]) > _MOST_BYTES:
+                if match or not data or sizes[rank] > _MOST_BYTES:
                     selector.unregister(key.fd)
     return found

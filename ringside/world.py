@@ -390,7 +390,11 @@ class Session:
             world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate,
         )  # fmt: skip
-        outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
+        try:
+            outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
+        except BaseException:  # the reader stopped it: these ranks are in the midst of something
+            self._discard(front, world_size)
+            raise
         world.next_comm = network.next_comm
         if outcome.error is not None or last:
             self._discard(front, world_size)
