@@ -139,6 +139,7 @@ class Ranks:
         )
         if isinstance(result.error, DeadlineError):
             self._running.did_not_end()
+            return result  # to draw what had no end may take longer than the run
         module = target.partition(":")[0].removesuffix(".py")
         if world_size > 1 and module not in self._record.timelines and any(result.trace.ops):
             self._record.timelines[module] = result.timeline._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pty
 import signal
@@ -46,6 +47,11 @@ def test_the_third(ranks):
 @pytest.mark.points(100, kind="values", module="star")
 def test_of_another_module(ranks):
     asks("star")[1](ranks)
+
+
+@pytest.mark.points(100, kind="values", module="step")
+def test_of_steps(ranks):
+    asks("step")[1](ranks)
 
 
 @pytest.mark.points(100, kind="values", module="cost")
@@ -101,43 +107,47 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(folder: Path, *modules: str) -> str:
-    return public_tests.text(public_tests.run(folder, modules, timeout_s=1.0))
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of each of four modules that never end, what one check says."""
+    folder = tmp_path_factory.mktemp("endless")
+    bad = {"ring": LOOP, "star": FLOOD, "step": STEP, "cost": FORMULA}
+    for name, text in bad.items():
+        (folder / f"{name}.py").write_text(text)
+    (folder / "trials.py").write_text(TRIALS)
+    (folder / "test_public.py").write_text(TESTS)
+    report = public_tests.run(folder, list(bad), timeout_s=2.0)
+    alone = [dataclasses.replace(report, modules=[module]) for module in report.modules]
+    return {one.modules[0].name: public_tests.text(one) for one in alone}
 
 
 def test_a_call_has_the_time_that_the_grader_gives_it() -> None:
     assert Limits().call_timeout_s == pytest_plugin.CALL_TIMEOUT_S == public_tests.CALL_TIMEOUT_S
 
 
-def test_an_endless_loop_is_named_with_rank_and_line_and_met_once(folder: Path) -> None:
-    (folder / "ring.py").write_text(LOOP)
-    said = told(folder)
-    assert "f on 2 ranks, n = 3, float64: did not end within 1 s." in said
-    assert "rank 0 is blocked in recv(source=1, tag=ANY_TAG) at ring.py:7" in said
-    assert "rank 1 is computing at ring.py:" in said
-    assert " (in f), after Barrier() at ring.py:3" in said
-    assert "not run: an earlier call of ring.py did not end." in said
-    assert "the same in 1 more test (20 points): the third" in said
-    assert "ring: 0 of 100 public points" in said and "star: 100 of 100" in said
+def test_an_endless_loop_is_named_with_rank_and_line_and_met_once(told: dict[str, str]) -> None:
+    assert "f on 2 ranks, n = 3, float64: did not end within 2 s." in told["ring"]
+    assert "rank 0 is blocked in recv(source=1, tag=ANY_TAG) at ring.py:7" in told["ring"]
+    assert "rank 1 is computing at ring.py:" in told["ring"]
+    assert " (in f), after Barrier() at ring.py:3" in told["ring"]
+    assert "not run: an earlier call of ring.py did not end." in told["ring"]
+    assert "the same in 1 more test (20 points): the third" in told["ring"]
+    assert "ring: 0 of 100 public points" in told["ring"]
 
 
-def test_a_forgotten_step_is_named_with_its_line(folder: Path) -> None:
-    (folder / "ring.py").write_text(STEP)
-    said = told(folder, "ring")
-    assert "did not end within 1 s." in said
-    assert "Sendrecv(dest=1, source=1) at ring.py:8" in said.replace("tag=0, ", "")
+def test_a_forgotten_step_is_named_with_its_line(told: dict[str, str]) -> None:
+    assert "did not end within 2 s." in told["step"]
+    assert "Sendrecv(" in told["step"] and "at step.py:8" in told["step"]
 
 
-def test_a_loop_in_a_function_without_ranks_is_named_with_its_line(folder: Path) -> None:
-    (folder / "cost.py").write_text(FORMULA)
-    assert "rank 0 is computing at cost.py:" in told(folder, "cost")
+def test_a_loop_in_a_function_without_ranks_is_named_with_its_line(told: dict[str, str]) -> None:
+    assert "rank 0 is computing at cost.py:" in told["cost"]
 
 
-def test_of_a_print_flood_the_amount_is_told_and_the_line(folder: Path) -> None:
-    (folder / "ring.py").write_text(FLOOD)
-    said = told(folder, "ring")
-    assert "rank 0 is computing at ring.py:" in said and "and has printed more than " in said
-    assert len(said) < 2000
+def test_of_a_print_flood_the_amount_is_told_and_the_line(told: dict[str, str]) -> None:
+    assert "rank 0 is computing at star.py:" in told["star"]
+    assert ", and has printed more than " in told["star"]
+    assert len(told["star"]) < 2000
 
 
 def test_as_many_calls_as_the_network_takes_are_told_with_the_last_ones_line(
