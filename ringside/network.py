@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import random
 import struct
 import time
@@ -31,6 +32,7 @@ from ringside.errors import (
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
+from ringside.memory import MemoryWatch
 from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
@@ -137,6 +139,7 @@ class Network:
         seed: permute latencies and draw wildcard choices.
         first_comm: the number of the next communicator made.
         locate: finds out at which lines ranks are that compute when time is up.
+        memory: looks at what ranks hold; None: nobody does.
     """
 
     def __init__(
@@ -149,6 +152,7 @@ class Network:
         first_comm: int = 1,
         locate: Callable[[list[Peer]], dict[int, str]] | None = None,
         front_end: str = "mpi",
+        memory: MemoryWatch | None = None,
     ) -> None:
         self.peers = list(peers)
         self.world_size = len(self.peers)
@@ -157,6 +161,7 @@ class Network:
         self._eager_threshold = machine.eager_threshold_bytes
         self.seed = seed
         self._locate = locate
+        self._memory = memory
         self.front_end = front_end
         self.next_comm = first_comm
         everyone = tuple(range(self.world_size))
@@ -210,16 +215,24 @@ class Network:
         return self._outcome()
 
     def _loop(self, deadline: float | None) -> None:
+        every_s = math.inf if self._memory is None else self._memory.every_s
+        until = math.inf if deadline is None else deadline
+        look = time.monotonic() + every_s
         while self.error is None:
             if not self._num_running:
                 if not self._settle():
                     return
                 continue  # one answer of several that a rank waits for frees nobody
-            wait = None if deadline is None else deadline - time.monotonic()
-            if wait is not None and wait <= 0:
+            now = time.monotonic()
+            if now >= until:
                 self.error = self._late()
                 return
-            self._wires.carry(wait)
+            if now >= look and self._memory is not None:
+                self.error = self._memory.look(self._line_of)
+                look = time.monotonic() + every_s
+                continue
+            wait = min(until, look) - now
+            self._wires.carry(None if wait == math.inf else wait)
             self.error = self.error or self._wires.error
 
     def _late(self) -> DeadlineError:
@@ -230,6 +243,14 @@ class Network:
         computing = [peer for peer in self.peers if peer.running]
         places = self._locate(computing) if self._locate is not None and computing else {}
         return self._whereabouts(places)
+
+    def _line_of(self, rank: int) -> str:
+        """Where one rank is, to be said after what it does."""
+        places = self._locate([self.peers[rank]]) if self._locate is not None else {}
+        if rank in places:
+            return f" at {places[rank]}"
+        call, place = self.whereabouts(self.peers[rank])
+        return f" in or after {call} at {place}" if call else ""
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""

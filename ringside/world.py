@@ -21,6 +21,7 @@ from ringside import codec, cpu_time
 from ringside.bytecode import compiled
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
+from ringside.memory import MemoryWatch
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
 from ringside.nursery import Launcher, Nursery, borrow, give_back
 from ringside.peers import Limits, Peer
@@ -388,7 +389,7 @@ class Session:
 
         network = Network(
             world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
-            front_end=world.front_end, locate=locate,
+            front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
@@ -399,6 +400,13 @@ class Session:
         if outcome.error is not None or last:
             self._discard(front, world_size)
         return _result(outcome, group, used, seed)
+
+    def _memory_of(self, world: _World, world_size: int) -> MemoryWatch | None:
+        """Who looks at what a student's own ranks hold; in a sandbox others do."""
+        if not self._lent or self._strict:
+            return None
+        nursery = self._nursery
+        return MemoryWatch(world_size, nursery.pid, lambda: nursery.processes(world.number))
 
     # -- worlds ----------------------------------------------------------------------------------
 

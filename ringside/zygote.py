@@ -67,6 +67,9 @@ def _serve(control: socket.socket) -> None:
                 _signal(worlds.get(command["world"], []), signal.SIGUSR1)
             elif command["do"] == "kill":
                 _kill(worlds.pop(command["world"], []))
+            elif command["do"] == "pids":
+                control.sendall(json.dumps(worlds.get(command["world"], [])).encode() + b"\n")
+                continue
             control.sendall(b"done\n")
     finally:
         for pids in worlds.values():
