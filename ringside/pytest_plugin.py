@@ -101,8 +101,8 @@ class Running:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """The reader stops the tests."""
-        if isinstance(excinfo.value, Interrupted):
-            self.tell(do="stopped", still=excinfo.value.still)
+        still = excinfo.value.still if isinstance(excinfo.value, Interrupted) else ()
+        self.tell(do="stopped", still=still)
 
 
 class Ranks:

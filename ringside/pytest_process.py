@@ -29,7 +29,7 @@ from typing import IO, Any, TextIO
 from ringside.errors import Interrupted, RingsideError
 
 _TEST_S = 300.0  # of one test: its calls have limits of their own, which are met long before
-_STOP_S = 5.0  # to say where it is and to tidy up, when it is stopped
+_STOP_S = 5.0  # to say where it is, when it is stopped
 _TICK_S = 1.0
 
 
@@ -64,10 +64,11 @@ class Report:
     """What the tests have told so far."""
 
     def __init__(self) -> None:
-        self.test: dict[str, Any] | None = None  # that runs
+        self.test: dict[str, Any] | None = None  # the last that has begun
         self.begun = time.monotonic()
         self.num_failed = 0
-        self.still: tuple[str, ...] = ()  # where ranks were, when it was stopped
+        self.stopped = False
+        self.still: tuple[str, ...] = ()  # where ranks were then
 
     def take(self, told: Mapping[str, Any]) -> None:
         """One line of theirs."""
@@ -75,13 +76,12 @@ class Report:
             self.test, self.begun = dict(told), time.monotonic()
         elif told["do"] == "end":
             self.num_failed += not told["full"]
-            self.test = None
         elif told["do"] == "stopped":
-            self.still = tuple(told["still"])
+            self.stopped, self.still = True, tuple(told["still"])
 
     @property
     def seconds(self) -> float:
-        """For how long the present test has run."""
+        """Since the present test began."""
         return time.monotonic() - self.begun
 
     @property
@@ -140,6 +140,7 @@ def follow(
                 progress.show(report.line)
                 for told in lines.wait(_TICK_S):
                     report.take(told)
+                    progress.show(report.line)
                 if report.seconds > test_s:
                     what = report.name or "collecting the tests"
                     raise TestsError(f"{what} did not end within {test_s:g} s.")
@@ -149,7 +150,7 @@ def follow(
             with contextlib.suppress(KeyboardInterrupt):  # the reader may be in a hurry
                 process.send_signal(signal.SIGINT)
                 until = time.monotonic() + _STOP_S
-                while lines.open and (left := until - time.monotonic()) > 0:
+                while lines.open and not report.stopped and (left := until - time.monotonic()) > 0:
                     for told in lines.wait(left):
                         report.take(told)
             raise Interrupted(report.still, doing) from None

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -161,6 +162,28 @@ def test_as_many_calls_as_the_network_takes_are_told_with_the_last_ones_line(
         error = session.call("ring:f", 2).error
     assert "made more than 50 calls; the last is Sendrecv(" in str(error)
     assert "at ring.py:8" in str(error)
+
+
+def test_failures_of_one_cause_are_told_once() -> None:
+    def failed(number: int, why: str) -> dict[str, Any]:
+        words = f"f on {number} ranks, n = {number * 3}, float64: {why}\nand more"
+        return {
+            "name": f"test_on_{number}_ranks", "points": 5.0, "earned": 0.0, "message": words,
+            "reproduce": f"ringside run --ranks {number}", "skipped": False,
+        }  # fmt: skip
+
+    tests = [
+        failed(number, f"rank 0 sent {number * 8} bytes; none may.") for number in range(2, 18)
+    ]
+    tests.insert(3, {**failed(3, ""), "name": "test_right", "earned": 5.0, "message": ""})
+    tests.append(failed(18, "rank 1 changed its input; it must stay as it was."))
+    report = public_tests.Report(Path(), [public_tests.ModuleReport("ring", tests)])
+    lines = public_tests.text(report).splitlines()
+    assert [line.split()[0] for line in lines if line[2:6].strip()] == [
+        "ring:", "FAIL", "ok", "FAIL", "0.0",
+    ]  # fmt: skip
+    assert lines[5].strip().startswith("the same in 15 more tests (75 points): on 3 ranks; on 4")
+    assert max(map(len, lines)) <= 92
 
 
 # -- stopped ---------------------------------------------------------------------------------------
