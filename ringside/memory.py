@@ -37,7 +37,7 @@ class MemoryWatch:
 
     Args:
         zygote: the process that they were forked from.
-        ranks: gives their processes, in order of rank.
+        ranks: gives their processes, in order of rank; none: nobody is looked at.
 
     Raises:
         TargetError: the variable is no number.
@@ -59,7 +59,7 @@ class MemoryWatch:
             locate: where a rank is, such as ``" at ring.py:12 (in all_reduce)"``.
         """
         if not self._processes:
-            self._processes = [_process(pid) for pid in self._ranks()]
+            self._processes = [_process(pid) for pid in self._ranks()] or [None]
             self._shared_bytes = _held(_process(self._zygote))
         each, together = _allowed(self._world_size, self._asked_mib)
         held = [max(0, _held(process) - self._shared_bytes) for process in self._processes]

@@ -406,7 +406,13 @@ class Session:
         if not self._lent or self._strict:
             return None
         nursery = self._nursery
-        return MemoryWatch(world_size, nursery.pid, lambda: nursery.processes(world.number))
+
+        def ranks() -> list[int]:
+            with contextlib.suppress(RingsideError):  # too busy to answer; the run may go on
+                return nursery.processes(world.number)
+            return []
+
+        return MemoryWatch(world_size, nursery.pid, ranks)
 
     # -- worlds ----------------------------------------------------------------------------------
 

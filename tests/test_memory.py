@@ -79,3 +79,15 @@ def test_zero_is_no_limit() -> None:
 
 def test_a_process_that_has_ended_holds_nothing() -> None:
     assert memory._held(memory._process(2**22 + 1)) == 0
+
+
+def test_ranks_that_nobody_can_name_are_left_alone() -> None:
+    asked: list[int] = []
+
+    def none() -> list[int]:
+        asked.append(1)
+        return []
+
+    watch = memory.MemoryWatch(2, 2**22 + 1, none)
+    assert watch.look(lambda rank: "") is None and watch.look(lambda rank: "") is None
+    assert len(asked) == 1
