@@ -19,6 +19,7 @@ import pytest
 from autograder.limits import Limits
 from ringside import public_tests, pytest_plugin
 from ringside.errors import Interrupted
+from ringside.pytest_process import TestsError, follow
 
 TESTS = """
 import pytest
@@ -295,6 +296,18 @@ def test_a_stopped_session_starts_new_ranks_for_its_next_call(folder: Path) -> N
         finally:
             signal.signal(signal.SIGALRM, before)
         assert session.call("star:f", 2).values == [1, 1]
+
+
+def test_what_hangs_outside_of_any_call_is_ended_and_named(folder: Path) -> None:
+    (folder / "test_public.py").write_text("while True:\n    pass\n")
+    words = ["-p", "ringside.pytest_plugin", "-c", os.devnull, "test_public.py"]
+    before = psutil.Process().children()
+    with (
+        (folder / "output").open("wb") as output,
+        pytest.raises(TestsError, match=r"collecting the tests did not end within 0\.5 s\."),
+    ):
+        follow(words, folder, os.environ, output, test_s=0.5)
+    assert psutil.Process().children() == before
 
 
 # -- shown -----------------------------------------------------------------------------------------
