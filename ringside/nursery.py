@@ -104,9 +104,9 @@ class Nursery:
         except OSError as error:
             raise self._has_ended(error) from None
 
-    def locate(self, world: int) -> None:
-        """Let the ranks of a world write down where they compute."""
-        self._command({"do": "locate", "world": world}, _ANSWER_S)
+    def locate(self, world: int, ranks: list[int]) -> None:
+        """Let some ranks of a world write down where they compute."""
+        self._command({"do": "locate", "world": world, "ranks": ranks}, _ANSWER_S)
 
     def processes(self, world: int) -> list[int]:
         """The ranks of a world, as the zygote sees them."""

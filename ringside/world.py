@@ -382,8 +382,11 @@ class Session:
 
         def locate(computing: list[Peer]) -> dict[int, str]:
             with contextlib.suppress(RingsideError):
+                ranks = [peer.rank for peer in computing]
                 return places(
-                    computing, self._folder_inside, lambda: self._nursery.locate(world.number)
+                    computing,
+                    self._folder_inside,
+                    lambda: self._nursery.locate(world.number, ranks),
                 )
             return {}
 

@@ -336,3 +336,13 @@ def test_elsewhere_no_progress_is_shown(start: Start, folder: Path) -> None:
     (folder / "ring.py").write_text(RIGHT)
     _, errors = start("-m", "ringside", "check", "ring").communicate(timeout=60)
     assert errors == ""
+
+
+def test_stacks_that_ranks_were_asked_for_are_no_output_of_theirs(folder: Path) -> None:
+    from ringside import Session
+
+    (folder / "ring.py").write_text(LOOP.replace("    comm.Barrier()", "    print('hello')"))
+    with Session(folder) as session:
+        result = session.call("ring:f", 3, timeout_s=2.0)
+    assert "rank 1 is computing at ring.py:" in str(result.error)
+    assert result.output == ["hello\n"] * 3
