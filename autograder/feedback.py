@@ -23,6 +23,7 @@ from autograder.outcome import Outcome, clamp
 from autograder.points import Account, Part
 from autograder.rebuild import plain_text
 from ringside.draw.units import format_count
+from ringside.reasons import by_reason, reason
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -35,9 +36,6 @@ MAX_COUNTS = 12
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-# "all_reduce on 5 ranks, n = 11, float64: rank 3 sent ...": what stands before the reason
-CASE = re.compile(r"(?:not run under \w+[^:]*: )?(?:\w+ on \d+ ranks?\b[^:]*: )?")
 # The formgrader has Bootstrap's style sheet, and none of its own for tables in outputs.
 FORMGRADER_TABLE = 'class="table table-condensed" style="width: auto"'
 FORMGRADER_ROW = {"full": "", "part": ' class="warning"', "none": ' class="danger"'}
@@ -220,25 +218,14 @@ def sentence(name: str) -> str:
     return name.removeprefix("test_").replace("_", " ")
 
 
-def reason(message: str) -> str:
-    """What is wrong, whatever the case: a sentence without its first words and its numbers."""
-    return NUMBER.sub("#", CASE.sub("", message, count=1))
-
-
 def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
-    """The tests that lose points; one reason is told once, however many tests it fails.
+    """The tests that lose points; one reason is told once, however many tests it fails."""
 
-    The reason is the sentence without the case that it begins with, and without numbers.
-    """
-    groups: dict[str, list[TestRow]] = {}
-    for test in tests:
-        if test.state == "full":
-            continue
-        told = (
-            reason(test.message) if test.state == "none" and test.message else f"{test.name}: alone"
-        )
-        groups.setdefault(told, []).append(test)
-    return tuple(Failure(first, tuple(rest)) for first, *rest in groups.values())
+    def reason_of(test: TestRow) -> str | None:
+        return reason(test.message) if test.state == "none" and test.message else None
+
+    failed = [test for test in tests if test.state != "full"]
+    return tuple(Failure(*group) for group in by_reason(failed, reason_of))
 
 
 def module_table(module: ModuleSpec, outcome: Outcome) -> str:

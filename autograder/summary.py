@@ -20,6 +20,7 @@ from autograder.assignment import Assignment, ModuleSpec
 from autograder.outcome import Outcome
 from autograder.points import Account
 from ringside.draw.units import format_count
+from ringside.reasons import reason
 
 if TYPE_CHECKING:
     from autograder.late import Late
@@ -244,7 +245,7 @@ def _told(failed: Sequence[feedback.TestRow], most: int = 3) -> list[Told]:
     by_reason: dict[str, collections.Counter[str]] = {}
     for row in failed:
         if row.message:
-            told = by_reason.setdefault(feedback.reason(row.message), collections.Counter())
+            told = by_reason.setdefault(reason(row.message), collections.Counter())
             told[row.message] += 1
     found = [Told(told.most_common(1)[0][0], told.total()) for told in by_reason.values()]
     return sorted(found, key=lambda each: (-each.students, each.sentence))[:most]
@@ -261,9 +262,7 @@ def clusters(
         for failure in feedback.failures(feedback.test_rows(outcome, module)):
             for row in (failure.test, *failure.others):
                 if row.message:
-                    found.setdefault(feedback.reason(row.message), []).append(
-                        (outcome.student, row)
-                    )
+                    found.setdefault(reason(row.message), []).append((outcome.student, row))
     by_students: dict[tuple[str, ...], list[tuple[str, feedback.TestRow]]] = {}
     for each in found.values():  # what the same students see is one mistake
         students = tuple(sorted({student for student, _ in each}))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside import cli_measured
-from ringside.errors import RingsideError, RunError, TargetError
+from ringside.errors import Interrupted, RingsideError, RunError, TargetError
 
 if TYPE_CHECKING:
     from ringside.outcome import Outcome
@@ -25,6 +25,7 @@ _CHECK = """\
 examples:
   ringside check                 all modules of the assignment's folder
   ringside check ring star       these two
+  ringside check --timeout 60    each call on ranks has a minute: a slow machine
   ringside check --json
 """
 _RUN = """\
@@ -132,6 +133,12 @@ def _add_sync(parser: argparse.ArgumentParser) -> None:
 def _add_check(commands: Any) -> None:
     parser = _add(commands, "check", "run the public tests of the modules here", _CHECK)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as ring; none: all")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="real seconds of one call on ranks (default: as many as the grader gives)",
+    )
     parser.add_argument(
         "--folder", type=Path, default=Path(), help="the assignment's folder (default: here)"
     )
@@ -284,9 +291,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"ringside: {_of_the_system(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         start = "\n" if sys.stderr.isatty() else ""  # the terminal's own ^C stands there
-        print(f"{start}ringside: stopped.", file=sys.stderr)
+        said = stop if isinstance(stop, Interrupted) else "stopped."
+        print(f"{start}ringside: {said}", file=sys.stderr)
         return 130
 
 
@@ -344,7 +352,10 @@ def _check(asked: argparse.Namespace) -> int:
     modules = [name.removesuffix(".py") for name in asked.modules]
     if not _sync(asked, modules):
         return 2
-    report = public_tests.run(asked.folder, modules)
+    timeout_s = public_tests.CALL_TIMEOUT_S if asked.timeout is None else asked.timeout
+    if not timeout_s > 0:
+        raise TargetError(f"--timeout ({timeout_s:g}) must be more than 0 seconds.")
+    report = public_tests.run(asked.folder, modules, timeout_s=timeout_s)
     if asked.json:
         _print_json(report.as_json())
     else:

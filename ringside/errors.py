@@ -11,6 +11,9 @@ RingsideError
     ├── DeadlockError     every rank is blocked and no message is in flight
     ├── DeadlineError     the run took longer than it may
     └── LimitError        a rank broke a limit of the network
+
+KeyboardInterrupt
+└── Interrupted       the reader stopped ranks at work
 """
 
 from __future__ import annotations
@@ -166,6 +169,20 @@ class DeadlineError(RunError):
         self.still = still
         detail = "".join(f"\n  {line}" for line in still)
         super().__init__(f"the run did not end within {timeout_s:g} s.{detail}")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or Interrupt in a notebook, while ranks were at work; says where they were."""
+
+    def __init__(self, still: tuple[str, ...], doing: str = "") -> None:
+        self.still = still
+        self.doing = doing
+        detail = "".join(f"\n  {line}" for line in still)
+        super().__init__(f"stopped{doing}{':' if still else '.'}{detail}")
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows: no frames, of the kit's or others."""
+        return [str(self)]
 
 
 class LimitError(RunError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import random
 import struct
 import time
@@ -24,12 +25,14 @@ from ringside.errors import (
     BlockedCall,
     DeadlineError,
     Frame,
+    Interrupted,
     LimitError,
     RankError,
     RunError,
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
+from ringside.memory import MemoryWatch
 from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
@@ -136,6 +139,7 @@ class Network:
         seed: permute latencies and draw wildcard choices.
         first_comm: the number of the next communicator made.
         locate: finds out at which lines ranks are that compute when time is up.
+        memory: looks at what ranks hold; None: nobody does.
     """
 
     def __init__(
@@ -148,6 +152,7 @@ class Network:
         first_comm: int = 1,
         locate: Callable[[list[Peer]], dict[int, str]] | None = None,
         front_end: str = "mpi",
+        memory: MemoryWatch | None = None,
     ) -> None:
         self.peers = list(peers)
         self.world_size = len(self.peers)
@@ -156,6 +161,7 @@ class Network:
         self._eager_threshold = machine.eager_threshold_bytes
         self.seed = seed
         self._locate = locate
+        self._memory = memory
         self.front_end = front_end
         self.next_comm = first_comm
         everyone = tuple(range(self.world_size))
@@ -202,27 +208,49 @@ class Network:
                 self._wires.call(peer, last, call_parts(told, body))
             with uncollected():
                 self._loop(deadline)
+        except KeyboardInterrupt:
+            raise Interrupted(self._still()) from None
         finally:
             self._wires.close()
         return self._outcome()
 
     def _loop(self, deadline: float | None) -> None:
+        every_s = math.inf if self._memory is None else self._memory.every_s
+        until = math.inf if deadline is None else deadline
+        look = time.monotonic() + every_s
         while self.error is None:
             if not self._num_running:
                 if not self._settle():
                     return
                 continue  # one answer of several that a rank waits for frees nobody
-            wait = None if deadline is None else deadline - time.monotonic()
-            if wait is not None and wait <= 0:
+            now = time.monotonic()
+            if now >= until:
                 self.error = self._late()
                 return
-            self._wires.carry(wait)
+            if now >= look and self._memory is not None:
+                self.error = self._memory.look(self._line_of)
+                look = time.monotonic() + every_s
+                continue
+            wait = min(until, look) - now
+            self._wires.carry(None if wait == math.inf else wait)
             self.error = self.error or self._wires.error
 
     def _late(self) -> DeadlineError:
+        return DeadlineError(self._timeout_s or 0.0, self._still())
+
+    def _still(self) -> tuple[str, ...]:
+        """Where each rank is, those that compute asked for their line."""
         computing = [peer for peer in self.peers if peer.running]
-        places = self._locate(computing) if self._locate is not None else {}
-        return DeadlineError(self._timeout_s or 0.0, self._whereabouts(places))
+        places = self._locate(computing) if self._locate is not None and computing else {}
+        return self._whereabouts(places)
+
+    def _line_of(self, rank: int) -> str:
+        """Where one rank is, to be said after what it does."""
+        places = self._locate([self.peers[rank]]) if self._locate is not None else {}
+        if rank in places:
+            return f" at {places[rank]}"
+        call, place = self.whereabouts(self.peers[rank])
+        return f" in or after {call} at {place}" if call else ""
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
@@ -315,7 +343,9 @@ class Network:
                 self._finish(peer, None, failure.decode(peer.rank, body))
             return
         if len(peer.ops) >= self.limits.ops_per_rank:
-            raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls")
+            call, place = self.whereabouts(peer)
+            last = f"; the last is {call} at {place}" if call else ""
+            raise LimitError(peer.rank, f"made more than {self.limits.ops_per_rank} calls{last}")
         peer.site = site
         if op == _EXCHANGE:
             self._exchange(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
@@ -777,7 +807,7 @@ class Network:
             if peer.running:
                 at = f" at {places[peer.rank]}," if peer.rank in places else ""
                 after = f" after {call} at {place}" if call else " before its first call"
-                lines.append(f"rank {peer.rank} is computing{at}{after}")
+                lines.append(f"rank {peer.rank} is computing{at}{after}{_flood(peer)}")
             elif peer.failure is not None:
                 lines.append(f"rank {peer.rank} raised {peer.failure.type_name}")
             elif peer.body is None:
@@ -841,3 +871,9 @@ class Network:
             if owner == rank
             for message in box.unexpected[:_MOST_LOOKED_AT]
         ]
+
+
+def _flood(peer: Peer) -> str:
+    """What is said of a rank that prints more than anybody reads."""
+    printed_mb = (len(peer.text) + peer.dropped) // 1_000_000
+    return f", and has printed more than {printed_mb} MB" if printed_mb else ""

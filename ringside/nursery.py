@@ -104,9 +104,14 @@ class Nursery:
         except OSError as error:
             raise self._has_ended(error) from None
 
-    def locate(self, world: int) -> None:
-        """Let the ranks of a world write down where they compute."""
-        self._command({"do": "locate", "world": world}, _ANSWER_S)
+    def locate(self, world: int, ranks: list[int]) -> None:
+        """Let some ranks of a world write down where they compute."""
+        self._command({"do": "locate", "world": world, "ranks": ranks}, _ANSWER_S)
+
+    def processes(self, world: int) -> list[int]:
+        """The ranks of a world, as the zygote sees them."""
+        pids: list[int] = json.loads(self._command({"do": "pids", "world": world}, _ANSWER_S))
+        return pids
 
     def kill(self, world: int) -> None:
         """End the ranks of a world."""
@@ -122,25 +127,33 @@ class Nursery:
             self._process.kill()
             self._process.wait()
 
-    def _command(self, command: dict[str, Any], timeout_s: float) -> None:
+    def _command(self, command: dict[str, Any], timeout_s: float) -> bytes:
         try:
             self._control.sendall(_line(command))
+            return self._listen(timeout_s)
         except OSError as error:
             raise self._has_ended(error) from None
-        self._listen(timeout_s)
+        except KeyboardInterrupt:  # its answer would be taken for the next command's
+            self._sound = False
+            raise
 
-    def _listen(self, timeout_s: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._control, selectors.EVENT_READ)
-            if not selector.select(timeout_s):
-                self._sound = False
-                raise RingsideError("the process that starts ranks doesn't answer.")
-        try:
-            answer = self._control.recv(1024)
-        except OSError as error:
-            raise self._has_ended(error) from None
-        if not answer:
-            raise self._has_ended()
+    def _listen(self, timeout_s: float) -> bytes:
+        """The line that it answers."""
+        answer = b""
+        while not answer.endswith(b"\n"):
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._control, selectors.EVENT_READ)
+                if not selector.select(timeout_s):
+                    self._sound = False
+                    raise RingsideError("the process that starts ranks doesn't answer.")
+            try:
+                data = self._control.recv(1 << 14)
+            except OSError as error:
+                raise self._has_ended(error) from None
+            if not data:
+                raise self._has_ended()
+            answer += data
+        return answer
 
     def _has_ended(self, error: OSError | None = None) -> RingsideError:
         """What to say when the zygote is gone; a sandbox's process knows why it was killed."""

@@ -6,21 +6,24 @@ import difflib
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ringside.draw.units import format_count
 from ringside.errors import RingsideError
+from ringside.pytest_process import follow, sentence
+from ringside.reasons import by_reason, reason
 from ringside.trace import write_atomically
 
 TESTS = "test_public.py"
 TIMELINES = ".ringside"
-_TIMEOUT_S = 300.0
+CALL_TIMEOUT_S = 20.0  # of one call on all ranks: what the grader gives it
 _NO_TESTS = 5  # pytest's exit status where nothing was collected
 _NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '(\w+)'")
 
@@ -83,15 +86,18 @@ class Report:
         }
 
 
-def run(folder: Path, modules: Sequence[str] = ()) -> Report:
-    """Run the public tests of a folder in a fresh process.
+def run(folder: Path, modules: Sequence[str] = (), *, timeout_s: float = CALL_TIMEOUT_S) -> Report:
+    """Run the public tests of a folder in a fresh process; a terminal shows how far they are.
 
     Args:
         folder: holds ``test_public.py`` and the modules.
         modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
+        timeout_s: real seconds that one call on all ranks may take; the rest of the tests of a
+            module with a call that takes longer is not run.
 
     Raises:
         CheckError: no tests in the folder, an unknown module, or tests that can't be run.
+        Interrupted: the reader stopped them.
     """
     find(folder)
     wanted = [name.removesuffix(".py") for name in modules]
@@ -103,7 +109,7 @@ def run(folder: Path, modules: Sequence[str] = ()) -> Report:
             f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
         )
     started = time.monotonic()
-    record = _record(folder, wanted)
+    record = _record(folder, wanted, timeout_s)
     reports: list[ModuleReport] = []
     not_written: list[str] = []
     for name in dict.fromkeys(test["module"] for test in record["tests"]):
@@ -131,13 +137,14 @@ def find(folder: Path) -> Path:
     return folder / TESTS
 
 
-def _record(folder: Path, modules: Sequence[str]) -> dict[str, Any]:
+def _record(folder: Path, modules: Sequence[str], timeout_s: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
         path = Path(scratch) / "record.json"
-        command = [sys.executable, "-m", "pytest", "-p", "ringside.pytest_plugin", "-q"]
+        words = ["-p", "ringside.pytest_plugin", "-q"]
         # An empty configuration: nothing that lies above the folder matters.
-        command += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
-        command += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}", TESTS]
+        words += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
+        words += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}", TESTS]
+        words += [f"--ringside-timeout={timeout_s!r}"]
         kit = str(Path(__file__).resolve().parent.parent)
         environment = {
             **os.environ,
@@ -146,20 +153,11 @@ def _record(folder: Path, modules: Sequence[str]) -> dict[str, Any]:
             "PYTHONPATH": os.pathsep.join(filter(None, [kit, os.environ.get("PYTHONPATH")])),
         }
         environment.pop("PYTEST_ADDOPTS", None)
-        try:
-            result = subprocess.run(
-                command,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise CheckError(f"the tests did not end within {_TIMEOUT_S:g} s.") from None
-        if not path.is_file() or result.returncode not in (0, 1, _NO_TESTS):
-            printed = (result.stdout + result.stderr).splitlines()
+        said = Path(scratch) / "output"
+        with said.open("wb") as output:
+            status = follow(words, folder, environment, output)
+        if not path.is_file() or status not in (0, 1, _NO_TESTS):
+            printed = said.read_text(encoding="utf-8", errors="replace").splitlines()
             missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
             if missing is not None:
                 raise CheckError(
@@ -197,17 +195,19 @@ def text(report: Report) -> str:
             lines.append("  FAIL  every test, in the same way; the first:")
             lines += [f"          {line}" for line in _reason(first, whole=True)]
             continue
-        width = max(len(_sentence(test["name"])) for test in module.tests)
+        width = max(len(sentence(test["name"])) for test in module.tests)
         explained = False
-        for test in module.tests:
+        for test, others in by_reason(module.tests, _told):
             full = test["earned"] >= test["points"]
             mark = "ok  " if full else "part" if test["earned"] else "FAIL"
             mark = "skip" if test["skipped"] else mark
             points = f"{test['earned']:g}/{test['points']:g}"
-            lines.append(f"  {mark}  {_sentence(test['name']):<{width}}  {points:>7}")
+            lines.append(f"  {mark}  {sentence(test['name']):<{width}}  {points:>7}")
             if not full or test["skipped"]:
                 lines += [f"          {line}" for line in _reason(test, whole=not explained)]
                 explained = not full or explained
+            if others:
+                lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
         if module.timeline:
             lines.append(f"  timeline: {module.timeline}")
     for name in report.not_written:
@@ -233,6 +233,22 @@ def _end_alike(module: ModuleReport) -> bool:
     return len(run) > 1 and all(met) and len({match[0] for match in met if match}) == 1
 
 
+def _told(test: dict[str, Any]) -> str | None:
+    """Why a test gave no points at all; None: it gave some, or its message is its own."""
+    if test["earned"] or not test["message"]:
+        return None
+    first = test["message"].partition("\n")[0]
+    return f"skipped: {first}" if test["skipped"] else reason(first)
+
+
+def _the_same(others: Sequence[dict[str, Any]]) -> str:
+    """That tests fail for a reason that has been told."""
+    lost = sum(test["points"] for test in others)
+    points = f" ({lost:g} points)" if lost else ""
+    names = "; ".join(sentence(test["name"]) for test in others)
+    return f"the same in {format_count(len(others), 'more test')}{points}: {names}"
+
+
 def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:
     """Why a test gave no full points; later failures of a module get one line, not a table each."""
     sentence, *detail = test["message"].splitlines() or [""]
@@ -256,17 +272,6 @@ def check(*modules: str) -> None:
         from IPython.display import HTML, display
 
         display(HTML(shown.read_text(encoding="utf-8")))  # type: ignore[no-untyped-call]
-
-
-def _sentence(name: str) -> str:
-    """A test's name as it reads.
-
-    >>> _sentence("test_sum_on_four_ranks[ring:all_reduce]")
-    'sum on four ranks (all_reduce)'
-    """
-    words, _, case = name.removeprefix("test_").partition("[")
-    shown = words.replace("_", " ")
-    return f"{shown} ({case.rstrip(']').rpartition(':')[2]})" if case else shown
 
 
 def _counts(report: Report) -> list[str]:

@@ -7,14 +7,17 @@
         result = ranks.call(case.target, 4, case.arguments(vectors))
 
 ``ring`` is ``ring.py`` beside the test. With ``--ringside-record FILE`` (``ringside check``
-gives it) the tests' points, counts and first timelines are written to a JSON file.
+gives it) the tests' points, counts and first timelines are written to a JSON file. A call has the
+time that the grader gives it; when one doesn't end, the module's other tests are not run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +27,13 @@ import pytest
 
 from ringside import launch
 from ringside.checking import Case, Verdict
+from ringside.errors import DeadlineError, Interrupted
 from ringside.machine import Machine
+from ringside.public_tests import CALL_TIMEOUT_S
+from ringside.pytest_process import Teller
 from ringside.ring_bytes import sent_as_ring
 from ringside.trace import write_atomically
 from ringside.world import Result, Session
-
-CALL_TIMEOUT_S = 20.0
 
 
 @dataclass
@@ -58,12 +62,56 @@ class Record:
     timelines: dict[str, str] = field(default_factory=dict)  # module: SVG of its first run
 
 
+class Running:
+    """The test that runs: tells it to who listens, and knows of which modules a call did not end.
+
+    Args:
+        tell: takes what is told; see ``ringside.pytest_process``.
+    """
+
+    def __init__(self, timeout_s: float, tell: Callable[..., None] = lambda **_: None) -> None:
+        self.timeout_s = timeout_s  # of a call
+        self.tell = tell
+        self._module = ""
+        self._hung: set[str] = set()
+        self._begun: Counter[str] = Counter()
+        self._all: Counter[str] = Counter()
+
+    def did_not_end(self) -> None:
+        """A call of the present test took all its time."""
+        self._hung.add(self._module)
+
+    def verify_ends(self) -> None:
+        """What would hang as well is not begun."""
+        if self._module in self._hung:
+            raise Verdict(f"not run: an earlier call of {self._module}.py did not end.")
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """All tests are known."""
+        self._all.update(_marked(item).get("module", "") for item in session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """A test begins."""
+        self._module = module = _marked(item).get("module", "")
+        self._begun[module] += 1
+        number, of = self._begun[module], self._all[module]
+        self.tell(do="begin", module=module, test=item.name, number=number, of=of)
+        self.verify_ends()
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """The reader stops the tests."""
+        still = excinfo.value.still if isinstance(excinfo.value, Interrupted) else ()
+        self.tell(do="stopped", still=still)
+
+
 class Ranks:
     """Calls into modules of one folder, on simulated ranks."""
 
-    def __init__(self, session: Session, record: Record) -> None:
+    def __init__(self, session: Session, record: Record, running: Running) -> None:
         self._session = session
         self._record = record
+        self._running = running
 
     def call(
         self,
@@ -75,7 +123,11 @@ class Ranks:
         machine: Machine | str | None = None,
         seed: int | None = None,
     ) -> Result:
-        """Call ``module:function`` on every rank; never raises for what student code does."""
+        """Call ``module:function`` on every rank; an error of student code is in the result.
+
+        After a call that didn't end, no other of the same module is made: it would hang as well.
+        """
+        self._running.verify_ends()
         result = self._session.call(
             target,
             world_size,
@@ -83,8 +135,11 @@ class Ranks:
             members=members,
             machine=machine,
             seed=seed,
-            timeout_s=CALL_TIMEOUT_S,
+            timeout_s=self._running.timeout_s,
         )
+        if isinstance(result.error, DeadlineError):
+            self._running.did_not_end()
+            return result  # to draw what had no end may take longer than the run
         module = target.partition(":")[0].removesuffix(".py")
         if world_size > 1 and module not in self._record.timelines and any(result.trace.ops):
             self._record.timelines[module] = result.timeline._repr_html_()
@@ -104,19 +159,29 @@ class Ranks:
 
 
 _RECORD = pytest.StashKey[Record]()
+_RUNNING = pytest.StashKey[Running]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--ringside-record FILE`` and ``--ringside-modules NAMES``."""
+    """``--ringside-record FILE``, ``--ringside-modules NAMES`` and what ``ringside check`` asks."""
     group = parser.getgroup("ringside")
     group.addoption("--ringside-record", type=Path, help="write the points to this JSON file")
     group.addoption("--ringside-modules", default="", help="only tests of these modules, by comma")
+    group.addoption(
+        "--ringside-timeout", type=float, default=CALL_TIMEOUT_S, help="seconds of a call on ranks"
+    )
+    group.addoption("--ringside-tell", type=int, help="descriptor of a socket: who follows")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that carries points."""
     config.addinivalue_line("markers", "points(number, kind, module): what a test is worth")
     config.stash[_RECORD] = Record()
+    descriptor = config.getoption("--ringside-tell")
+    listener = {} if descriptor is None else {"tell": Teller(descriptor).tell}
+    running = Running(config.getoption("--ringside-timeout"), **listener)
+    config.stash[_RUNNING] = running
+    config.pluginmanager.register(running, "ringside-running")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -138,7 +203,7 @@ def _marked(item: pytest.Item) -> dict[str, Any]:
 def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
     """Simulated ranks that run the modules beside the test."""
     with Session(request.path.parent) as session:
-        yield Ranks(session, request.config.stash[_RECORD])
+        yield Ranks(session, request.config.stash[_RECORD], request.config.stash[_RUNNING])
 
 
 @pytest.fixture
@@ -163,7 +228,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     marker = item.get_closest_marker("points")
     if marker is not None and (call.when == "call" or call.excinfo is not None):
-        item.config.stash[_RECORD].tests.append(_note(item, marker, call))
+        test = _note(item, marker, call)
+        item.config.stash[_RECORD].tests.append(test)
+        item.config.stash[_RUNNING].tell(do="end", full=test.earned >= test.points)
     return report
 
 
@@ -185,6 +252,8 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         test.earned = round(test.points * min(1.0, max(0.0, error.fraction)), 4)
         test.message = "\n".join(filter(None, [error.sentence, error.detail]))
         test.reproduce = error.reproduce
+    elif isinstance(error, subprocess.TimeoutExpired):
+        test.message = f"the real ranks did not end within {error.timeout:g} s."
     else:
         test.message = f"{type(error).__name__}: {error}"
     return test

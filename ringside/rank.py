@@ -67,7 +67,7 @@ def serve(
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     _close_all_but(sock_fd, rules.descriptor if rules is not None else -1)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who reads Ctrl-C asks where it is, and ends it
     _seed_chance()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=sock_fd)
     folder = command["folder"]

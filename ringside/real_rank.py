@@ -16,7 +16,7 @@ from typing import Any
 
 from ringside import cluster_facts, real_run
 from ringside.recorder import Recorder, recording_here
-from ringside.watch import Watch
+from ringside.watch import Watch, report_start
 from ringside.world import Target
 
 
@@ -104,6 +104,7 @@ def main() -> int:
     asked.scratch.mkdir(parents=True, exist_ok=True)
     world.Barrier()
     watch = Watch(asked.deadline_s, world.rank, world.size, asked.scratch, recorder)
+    report_start(asked.scratch, world.rank)
     measurements: list[dict[str, Any]] = []
     with real_run.reported(asked, ranks):
         if target.function:

@@ -29,7 +29,7 @@ from typing import Any
 from ringside import real_run
 from ringside.recorder import Recorder
 from ringside.torch_ranks import TorchRanks, clock_of
-from ringside.watch import Watch
+from ringside.watch import Watch, report_start
 from ringside.world import Target
 
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -100,6 +100,7 @@ def main() -> int:
     started = time.time()
     asked.scratch.mkdir(parents=True, exist_ok=True)
     watch = Watch(asked.deadline_s, rank, ranks.world_size, asked.scratch, recorder)
+    report_start(asked.scratch, rank)
     measurements: list[dict[str, Any]] = []
     ending.keep_groups()
     if target.function:

@@ -15,8 +15,11 @@ from collections.abc import Callable, Sequence
 from ringside.peers import Peer
 
 _FRAME = r'^  File "{folder}([^"\n]{{1,300}})", line (\d{{1,7}}) in (\S{{1,100}})$'
+# The last lines of a stack: what a zygote or a spawned rank was started as; a deep one is cut.
+_END = re.compile(r'^  (File "<string>", line 1 in <module>|\.\.\.)$', re.MULTILINE)
 _PATIENCE_S = 0.5
-_MOST_BYTES = 1 << 16
+_MOST_BYTES = 1 << 20  # a rank that prints on and on has filled its pipe before it answers
+_KEPT_BYTES = 1 << 13  # of what came before: a frame's line is shorter
 
 
 def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> dict[int, str]:
@@ -24,10 +27,11 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
 
     Args:
         folder: where the modules lie, as the ranks see it.
-        signal: sends all these ranks SIGUSR1.
+        signal: sends these ranks SIGUSR1.
     """
     pattern = re.compile(_FRAME.format(folder=re.escape(folder.rstrip("/") + "/")), re.MULTILINE)
     texts = {peer.rank: b"" for peer in peers}
+    sizes = dict.fromkeys(texts, 0)
     found: dict[int, str] = {}
     until = time.monotonic() + _PATIENCE_S
     with selectors.DefaultSelector() as selector:
@@ -37,11 +41,15 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
         while selector.get_map() and (left := until - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 rank: int = key.data
-                data = os.read(key.fd, 1 << 12)
-                texts[rank] += data
-                match = pattern.search(texts[rank].decode("utf-8", "replace"))
+                data = os.read(key.fd, 1 << 16)
+                texts[rank] = texts[rank][-_KEPT_BYTES:] + data
+                sizes[rank] += len(data)
+                text = texts[rank].decode("utf-8", "replace")
+                match = pattern.search(text)
                 if match:
-                    found[rank] = f"{match[1]}:{match[2]} (in {match[3]})"
-                if match or not data or len(texts[rank]) > _MOST_BYTES:
+                    found.setdefault(rank, f"{match[1]}:{match[2]} (in {match[3]})")
+                # What is left of the stack would be taken for something that the rank has printed.
+                whole = rank in found and _END.search(text, match.end() if match else 0)
+                if whole or not data or sizes[rank] > _MOST_BYTES:
                     selector.unregister(key.fd)
     return found

@@ -21,6 +21,7 @@ from ringside import codec, cpu_time
 from ringside.bytecode import compiled
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.machine import Machine
+from ringside.memory import MemoryWatch
 from ringside.network import CollectiveRecord, Network, Outcome, Recording
 from ringside.nursery import Launcher, Nursery, borrow, give_back
 from ringside.peers import Limits, Peer
@@ -381,20 +382,40 @@ class Session:
 
         def locate(computing: list[Peer]) -> dict[int, str]:
             with contextlib.suppress(RingsideError):
+                ranks = [peer.rank for peer in computing]
                 return places(
-                    computing, self._folder_inside, lambda: self._nursery.locate(world.number)
+                    computing,
+                    self._folder_inside,
+                    lambda: self._nursery.locate(world.number, ranks),
                 )
             return {}
 
         network = Network(
             world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
-            front_end=world.front_end, locate=locate,
+            front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
         )  # fmt: skip
-        outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
+        try:
+            outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
+        except BaseException:  # the reader stopped it: these ranks are in the midst of something
+            self._discard(front, world_size)
+            raise
         world.next_comm = network.next_comm
         if outcome.error is not None or last:
             self._discard(front, world_size)
         return _result(outcome, group, used, seed)
+
+    def _memory_of(self, world: _World, world_size: int) -> MemoryWatch | None:
+        """Who looks at what a student's own ranks hold; in a sandbox others do."""
+        if not self._lent or self._strict:
+            return None
+        nursery = self._nursery
+
+        def ranks() -> list[int]:
+            with contextlib.suppress(RingsideError):  # too busy to answer; the run may go on
+                return nursery.processes(world.number)
+            return []
+
+        return MemoryWatch(world_size, nursery.pid, ranks)
 
     # -- worlds ----------------------------------------------------------------------------------
 

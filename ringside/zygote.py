@@ -64,9 +64,14 @@ def _serve(control: socket.socket) -> None:
                 gc.collect()
                 gc.freeze()
             elif command["do"] == "locate":
-                _signal(worlds.get(command["world"], []), signal.SIGUSR1)
+                by_rank = dict(enumerate(worlds.get(command["world"], [])))
+                asked = [by_rank[rank] for rank in command["ranks"] if rank in by_rank]
+                _signal(asked, signal.SIGUSR1)
             elif command["do"] == "kill":
                 _kill(worlds.pop(command["world"], []))
+            elif command["do"] == "pids":
+                control.sendall(json.dumps(worlds.get(command["world"], [])).encode() + b"\n")
+                continue
             control.sendall(b"done\n")
     finally:
         for pids in worlds.values():
