@@ -30,6 +30,7 @@ from ringside.errors import (
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
+from ringside.misfits import misfit
 from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
@@ -126,6 +127,7 @@ class Outcome:
     collectives: list[CollectiveRecord]
     comm_calls: list[str]
     unreceived: list[str]
+    notes: dict[str, str]  # on messages that don't fit the buffers that took them
     cpu_s: list[float | None] = field(default_factory=list)  # of each rank, by the kernel
 
 
@@ -170,6 +172,7 @@ class Network:
         self._num_running = 0
         self._timeout_s: float | None = None
         self._held_bytes = 0
+        self._notes: dict[str, str] = {}
         self._wires = Peers(self.peers, self.limits, self._handle, self._lost)
 
     # -- a call ----------------------------------------------------------------------------------
@@ -280,7 +283,7 @@ class Network:
         recording = Recording(ops, sites, self.machine.name)
         return Outcome(
             recording, bodies, error, output, self.collectives, self.comm_calls, unreceived,
-            [peer.cpu_s for peer in self.peers],
+            dict(self._notes), [peer.cpu_s for peer in self.peers],
         )  # fmt: skip
 
     def _lost(self, peer: Peer) -> None:
@@ -322,7 +325,7 @@ class Network:
         elif op == _ISEND:
             self._isend(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
         elif op == _IRECV:
-            self._irecv(peer, site, self._comm(peer, comm), to, tag, request, extra)
+            self._irecv(peer, flags >> 4, site, self._comm(peer, comm), to, tag, request, extra)
         elif op == _WAIT:
             self._wait(peer, site, flags, self._numbers(peer, flags, body))
         elif op == Op.TEST:
@@ -402,7 +405,7 @@ class Network:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
         payload = bytes(body)
         counted = len(payload)
-        if flags >> 4 & OBJECT:
+        if flags >> 4 == OBJECT:
             counted = peer.envelopes.counted(payload, claimed)
         dest = comm.members[to]
         message = peer.sent * self.world_size + peer.rank
@@ -415,7 +418,7 @@ class Network:
         )
         self._hold(peer, len(payload))
         source = comm.places[peer.rank]
-        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager)
+        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
         box = self._mailbox(comm, dest)
         self._by_number[message] = (box, sent)
         box.send(sent)
@@ -424,6 +427,7 @@ class Network:
     def _irecv(
         self,
         peer: Peer,
+        kind: int,
         site: int,
         comm: Communicator,
         source: int,
@@ -447,7 +451,7 @@ class Network:
                 site,
             )
         )
-        posted = Posted(source, tag, capacity, request)
+        posted = Posted(source, tag, capacity, request, kind)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         self._mailbox(comm, peer.rank).receive(posted)
@@ -459,8 +463,10 @@ class Network:
     ) -> None:  # fmt: skip
         source, receive_tag, capacity = EXCHANGE.unpack_from(body)
         payload = body[EXCHANGE.size :]
-        sending = self._isend(peer, flags, site, comm, to, tag, number, claimed, payload)
-        receiving = self._irecv(peer, site, comm, source, receive_tag, number + 1, capacity)
+        sending = self._isend(peer, flags & 0xF0, site, comm, to, tag, number, claimed, payload)
+        receiving = self._irecv(
+            peer, flags & 0xF, site, comm, source, receive_tag, number + 1, capacity
+        )
         self._wait_for(peer, site, (number, number + 1), (sending, receiving))
 
     def _check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
@@ -490,6 +496,8 @@ class Network:
             message.number, op.detail, op.site,
         ))  # fmt: skip
         payload = message.payload
+        if message.kind != receive.kind or len(payload) < receive.capacity:
+            self._note(message, receive)
         request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
         if 0 <= receive.capacity < len(payload):
             request.error, request.overflow = _TRUNCATED, True
@@ -501,6 +509,20 @@ class Network:
         self._ready(request)
         if not message.request.ready:
             self._ready(message.request)
+
+    def _note(self, message: Sent, receive: Posted) -> None:
+        """Keep the first message that doesn't fit its buffer, of each way not to fit it."""
+        if len(self._notes) == 2:
+            return
+        noted = misfit(message, receive, self._site(message.request), self._site(receive.request))
+        if noted is not None:
+            self._notes.setdefault(*noted)
+
+    def _site(self, request: Pending) -> Site:
+        """The call that made a request."""
+        peer = self.peers[request.rank]
+        number = peer.ops[request.op].site
+        return peer.sites[number] if 0 <= number < len(peer.sites) else Site("a call", "", 0)
 
     def _learn(self, request: Pending, op: TraceOp) -> None:
         """All is known of the operation behind a request now: record it, and tell the clock."""

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from ringside import launch
-from ringside.checking import Case, Verdict
+from ringside.checking import Case, Verdict, noted
 from ringside.machine import Machine
 from ringside.ring_bytes import sent_as_ring
 from ringside.trace import write_atomically
@@ -64,6 +64,7 @@ class Ranks:
     def __init__(self, session: Session, record: Record) -> None:
         self._session = session
         self._record = record
+        self.results: list[Result] = []  # of the running test
 
     def call(
         self,
@@ -85,6 +86,7 @@ class Ranks:
             seed=seed,
             timeout_s=CALL_TIMEOUT_S,
         )
+        self.results.append(result)
         module = target.partition(":")[0].removesuffix(".py")
         if world_size > 1 and module not in self._record.timelines and any(result.trace.ops):
             self._record.timelines[module] = result.timeline._repr_html_()
@@ -175,6 +177,10 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         float(marker.args[0]),
         seconds=round(call.duration, 3),
     )
+    ranks = getattr(item, "funcargs", {}).get("ranks")
+    results: list[Result] = []
+    if isinstance(ranks, Ranks):
+        results, ranks.results = ranks.results, []
     if call.excinfo is None:
         test.earned = test.points
         return test
@@ -183,7 +189,8 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         test.points, test.message, test.skipped = 0.0, str(error), True
     elif isinstance(error, Verdict):
         test.earned = round(test.points * min(1.0, max(0.0, error.fraction)), 4)
-        test.message = "\n".join(filter(None, [error.sentence, error.detail]))
+        detail = noted(error.detail, results) if test.kind == "values" else error.detail
+        test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
     else:
         test.message = f"{type(error).__name__}: {error}"

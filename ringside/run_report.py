@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ringside import inputs
-from ringside.checking import open_request
+from ringside.checking import notes, one_line, open_request, resemblance
 from ringside.draw.units import format_bytes, format_time
 from ringside.ring_bytes import sent_as_ring
 from ringside.world import Result
@@ -61,6 +61,7 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "collectives": [record.name for record in result.collectives],
         "output": result.output,
         "unreceived": result.unreceived,
+        "notes": list(result.notes.values()),
     }
 
 
@@ -96,6 +97,10 @@ def text(
         lines += [
             f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
         ]
+    if result.error is not None or values == "wrong":
+        lines += notes(result)
+    elif values == "not compared" and "kind" in result.notes:  # what is shorter may well be right
+        lines.append(one_line(result.notes["kind"], 400))
     left_open = open_request(result) if result.error is None else ""
     if left_open:
         lines.append(left_open)
@@ -156,8 +161,21 @@ def _first_wrong(
     for rank, value in enumerate(result.values):
         wanted = inputs.expected(function, len(result.values), rank, options, path)
         if wanted is not None and not inputs.matches(value, wanted):
-            return f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}"
+            said = f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}."
+            return said + _resemblance(value, wanted, len(result.values), options)
     return ""
+
+
+def _resemblance(value: Any, wanted: Any, world_size: int, options: inputs.Options) -> str:
+    """What a wrong array is in place of the right one, such as a rank's own part of a sum."""
+    arrays = isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray)
+    if not arrays or (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
+        return ""
+    given = [
+        inputs.vector(options.n, options.dtype, rank, options.seed) for rank in range(world_size)
+    ]
+    is_sum = wanted.shape == given[0].shape and np.array_equal(sum(given), wanted)
+    return resemblance(value, wanted, value != wanted, world_size, given if is_sum else ())
 
 
 def _short(value: Any) -> str:

@@ -1,0 +1,42 @@
+"""Messages that don't fit the buffers that take them, in a sentence for whoever asks why.
+
+MPI takes bytes as they come: it doesn't see that they were of another type, and it allows a message
+shorter than its buffer. So none of this ends a run. It is told beside a verdict that there is.
+"""
+
+from __future__ import annotations
+
+from ringside.matching import Posted, Sent
+from ringside.trace import Site
+from ringside.wire import KINDS, OBJECT
+
+_KINDS = ["bytes", "a pickled object", *KINDS[OBJECT + 1 :]]
+
+
+def misfit(message: Sent, receive: Posted, send: Site, take: Site) -> tuple[str, str] | None:
+    """How a message differs from its buffer, in a word and in a sentence; None if it doesn't.
+
+    Args:
+        send: the call that sent the message.
+        take: the call that received it.
+    """
+    sender = f"rank {message.world_source}'s {_shown(send)}"
+    taker = f"rank {receive.request.rank}'s {_shown(take)}"
+    sent, taken = message.kind, receive.kind
+    if sent != taken and sent and taken:
+        cure = "Give both arrays the same dtype."
+        if OBJECT in (sent, taken):
+            cure = "Use send with recv, or Send with Recv."
+        return "kind", (
+            f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[taken]}. {cure}"
+        )
+    if sent == taken != OBJECT and 0 <= len(message.payload) < receive.capacity:
+        return "length", (
+            f"{sender} sent {len(message.payload)} bytes, {taker} has a buffer of "
+            f"{receive.capacity}: the rest of it stayed as it was."
+        )
+    return None
+
+
+def _shown(site: Site) -> str:
+    return f"{site.call} at {site.where}" if site.where else site.call
