@@ -216,25 +216,34 @@ class Link:
         spec: tuple[Any, ...],
         *,
         call: Call,
+        kind: int = 0,
         shown: str = "",
         alike: tuple[tuple[str, Any], ...] = (),
     ) -> int:
         """Join a collective and return its request.
 
         Args:
+            kind: of ``KINDS``, of this rank's buffer.
             shown: what verdicts call it; default: ``name``.
             alike: names and values that all members must give alike, besides what ``name`` asks.
         """
         body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
         self._requests += 1
-        self._post(Op.COLLECTIVE, 0, call, comm, 0, 0, self._requests, 0, body)
+        self._post(Op.COLLECTIVE, kind << 4, call, comm, 0, 0, self._requests, 0, body)
         return self._requests
 
     def collective(
-        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = ""
+        self,
+        comm: int,
+        name: str,
+        spec: tuple[Any, ...],
+        *,
+        call: Call,
+        kind: int = 0,
+        shown: str = "",
     ) -> Any:
         """Join a collective and return its value."""
-        request = self.icollective(comm, name, spec, call=call, shown=shown)
+        request = self.icollective(comm, name, spec, call=call, kind=kind, shown=shown)
         return self.collective_result(self.wait([request], "all", call=call)[0])
 
     @staticmethod

@@ -6,6 +6,8 @@ shorter than its buffer. So none of this ends a run. It is told beside a verdict
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ringside.matching import Posted, Sent
 from ringside.trace import Site
 from ringside.wire import KINDS, OBJECT
@@ -36,6 +38,17 @@ def misfit(message: Sent, receive: Posted, send: Site, take: Site) -> tuple[str,
             f"{receive.capacity}: the rest of it stayed as it was."
         )
     return None
+
+
+def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, Site]) -> str:
+    """A sentence on the first two members of a collective whose buffers are of two kinds."""
+    first = next(place for place, kind in kinds.items() if kind)
+    other = next(place for place, kind in kinds.items() if kind not in (0, kinds[first]))
+    ones, others = (
+        f"rank {members[place]}'s {_shown(calls[place])} has an array of {_KINDS[kinds[place]]}"
+        for place in sorted((first, other))
+    )
+    return f"{ones}, {others}. Give all ranks' arrays the same dtype."
 
 
 def _shown(site: Site) -> str:

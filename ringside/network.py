@@ -30,7 +30,7 @@ from ringside.errors import (
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
-from ringside.misfits import misfit
+from ringside.misfits import misfit, unlike
 from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
@@ -344,7 +344,7 @@ class Network:
         elif op == Op.WTIME:
             self._ask(peer, site, Query(peer.rank, len(peer.ops), "wtime", key=("wtime",)))
         elif op == Op.COLLECTIVE:
-            self._collective(peer, site, self._comm(peer, comm), request, body)
+            self._collective(peer, flags >> 4, site, self._comm(peer, comm), request, body)
         elif op == Op.COMPUTE:
             self._compute(peer, site, body)
         elif op == Op.FREE:
@@ -662,7 +662,7 @@ class Network:
     # -- collectives and computing ---------------------------------------------------------------
 
     def _collective(
-        self, peer: Peer, site: int, comm: Communicator, number: int, body: memoryview
+        self, peer: Peer, kind: int, site: int, comm: Communicator, number: int, body: memoryview
     ) -> None:
         name, spec, *told = codec.decode(body)
         request = self._new_request(peer, number)
@@ -685,6 +685,7 @@ class Network:
         self._hold(peer, len(body))
         gathering.held_bytes += len(body)
         gathering.join(me, name, spec, request, *told)
+        gathering.kinds[me] = kind
         if gathering.complete:
             del comm.gatherings[key]
             self._conclude(peer, comm, members, gathering)
@@ -694,6 +695,9 @@ class Network:
     ) -> None:
         """Every member has come: reduce, time and hand out."""
         name = gathering.name
+        if len({kind for kind in gathering.kinds.values() if kind}) > 1:
+            sites = {i: self._site(request) for i, request in gathering.requests.items()}
+            self._notes.setdefault("kind", unlike(members, gathering.kinds, sites))
         sizes = gathering.sizes()
         if name in TIMED_AS:
             self.comm_calls += [name] * len(members)

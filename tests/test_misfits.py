@@ -71,6 +71,12 @@ def short(comm, x):
     return into
 
 
+def bcast(comm, x):
+    into = x.view(np.int64) if comm.rank else x
+    comm.Bcast(into, 0)
+    return into
+
+
 def hangs(comm, x):
     narrow(comm, x)
     comm.Recv(x, 1 - comm.rank)
@@ -114,6 +120,11 @@ def run(session: Session, function: str) -> Any:
         ("narrow_started", "at a.py:25 sent float64, rank "),
         ("object_into_buffer", "sent a pickled object, rank 1's Recv(source=0, tag=ANY_TAG)"),
         ("buffer_into_object", "sent float64, rank 1's recv(source=0, tag=ANY_TAG) at a.py:42"),
+        (
+            "bcast",
+            "rank 0's Bcast(root=0) at a.py:53 has an array of float64, rank 1's Bcast(root=0) at "
+            "a.py:53 has an array of int64. Give all ranks' arrays the same dtype.",
+        ),
         ("hangs", "sent float32"),
     ],
 )
