@@ -19,6 +19,7 @@ from ringside.checking import (
     noted,
     total,
 )
+from ringside.errors import DeadlockError
 from ringside.world import Session
 
 PROGRAMS = '''
@@ -80,6 +81,31 @@ def bcast(comm, x):
 def hangs(comm, x):
     narrow(comm, x)
     comm.Recv(x, 1 - comm.rank)
+
+
+def one_receive_too_many(comm, x):
+    into = np.empty_like(x)
+    request = comm.Isend(x, 1 - comm.rank)
+    comm.Recv(into, 1 - comm.rank)
+    request.Wait()
+    comm.Recv(into, 1 - comm.rank)
+
+
+def receives_first(comm, x):
+    comm.Recv(np.empty_like(x), 1 - comm.rank)
+    comm.Send(x, 1 - comm.rank)
+
+
+def alone(comm, x):
+    comm.Recv(x, 0)
+
+
+def empty_pickle(comm, x):
+    __import__("pickle").loads(b"")
+
+
+def keyboard(comm, x):
+    input()
 
 
 def as_bytes(comm, x):
@@ -160,6 +186,30 @@ def test_notes_stand_beside_a_failure_and_not_beside_what_is_right(session: Sess
     assert noted(short.notes["length"], [short, short]) == short.notes["length"]
     for values in ("right", "not compared"):
         assert "stayed as it was" not in run_report.text(short, "a.py:short", values, None)
+
+
+def test_a_cycle_of_receives_is_told_by_what_was_sent_before(session: Session) -> None:
+    assert (
+        "Every rank of the cycle receives before it sends."
+        in run(session, "receives_first").error.cure
+    )
+    cure = run(session, "one_receive_too_many").error.cure
+    assert "receives before it sends" not in cure
+    assert (
+        "Rank 0 has received the message that rank 1 has sent it, and waits for one more." in cure
+    )
+
+
+def test_one_rank_is_no_plural(session: Session) -> None:
+    error = session.call("a:alone", 1, [(np.zeros(1),)]).error
+    assert isinstance(error, DeadlockError)
+    assert error.headline == "the only rank is blocked and no message is in flight."
+
+
+def test_only_a_missing_keyboard_is_told_as_one(session: Session) -> None:
+    assert "keyboard" in run(session, "keyboard").error.hint
+    error = run(session, "empty_pickle").error
+    assert (error.type_name, error.hint) == ("EOFError", "")
 
 
 class _Returned:
