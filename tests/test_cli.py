@@ -391,6 +391,88 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     assert (folder / "ring.py").read_text() == "x = 1\n"
 
 
+def _released(source: str) -> dict[str, Any]:
+    """A cell as nbgrader releases it, its checksum by nbgrader itself."""
+    from nbformat import from_dict
+    from nbgrader.utils import compute_checksum
+
+    marks = {"grade": False, "grade_id": "star", "locked": False, "solution": True}
+    cell = {"cell_type": "code", "metadata": {"nbgrader": marks}, "outputs": [], "source": source}
+    return cell | {
+        "metadata": {"nbgrader": marks | {"checksum": compute_checksum(from_dict(cell))}}
+    }
+
+
+STUB = "def star(comm, x):\n    raise NotImplementedError"
+
+
+def _two_modules(folder: Path, star: str) -> Path:
+    """A notebook whose ring is written and run, and whose star was released as STUB."""
+    cells = book(f"%%writefile ring.py\n{RING}")
+    cells["cells"].append(_released(f"%%writefile star.py\n{STUB}") | {"source": star})
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(cells))
+    return path
+
+
+def test_a_module_as_it_was_released_stops_no_other(folder: Path, ringside: Run) -> None:
+    _two_modules(folder, f"%%writefile star.py\n{STUB}")
+    assert notebook.differences(folder) == []
+    status, output, errors = ringside("handin --dry-run --json")
+    assert (status, errors) == (0, "")
+    assert "star.py" not in json.loads(output)["files"]
+    (folder / "star.py").write_text("def star(comm, x):\n    return x\n")
+    status, _, errors = ringside("handin --dry-run")
+    assert status == 2  # else the stub in the cell would be handed in
+    assert (
+        "star.py: the file and its cell in a00_ring.ipynb differ; the cell is still as " in errors
+    )
+    assert errors.index("--from-files") < errors.index("--from-notebook")
+
+
+def test_a_cell_with_work_in_it_comes_before_a_file_as_released(
+    folder: Path, ringside: Run
+) -> None:
+    path = _two_modules(folder, "%%writefile star.py\ndef star(comm, x):\n    return x")
+    (folder / "star.py").write_text(f"{STUB}\n")
+    os.utime(path, (1e9, 1e9))  # although the file is newer
+    _, _, errors = ringside("check star")
+    assert "the file is still as released, the cell is not" in errors
+    assert errors.index("--from-notebook") < errors.index("--from-files")
+
+
+@pytest.mark.parametrize("newer", ["file", "notebook"])
+def test_the_newer_side_is_named_and_comes_first(folder: Path, ringside: Run, newer: str) -> None:
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    os.utime(folder / "ring.py", (1e9 + (newer == "file"), 1e9 + (newer == "file")))
+    os.utime(path, (1e9 + (newer == "notebook"), 1e9 + (newer == "notebook")))
+    _, _, errors = ringside("check ring")
+    first, second = (time.strftime("%H:%M:%S", time.localtime(1e9 + k)) for k in (0, 1))
+    assert re.search(rf"the file was saved \S+ {second if newer == 'file' else first}, ", errors)
+    assert f"the {newer} is newer" in errors
+    ways = re.findall(r"--from-\w+", errors)
+    assert ways == ["--from-files", "--from-notebook"][:: 1 if newer == "file" else -1]
+
+
+def test_what_a_sync_overwrites_is_kept_beside_it(folder: Path, ringside: Run) -> None:
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    before = path.read_text()
+    (folder / "ring.py.before-sync-1").write_text("of an earlier one")
+    _, _, errors = ringside("handin --dry-run --from-notebook")
+    assert (
+        "wrote ring.py from a00_ring.ipynb; what it was is kept as ring.py.before-sync-2" in errors
+    )
+    assert (folder / "ring.py.before-sync-1").read_text() == "of an earlier one"
+    assert (folder / "ring.py.before-sync-2").read_text() == RING
+    (folder / "ring.py").write_text("x = 2\n")
+    _, output, _ = ringside("handin --zip --json --from-files")
+    assert (folder / "a00_ring.ipynb.before-sync-1").read_text() == before
+    assert json.loads(output)["files"] == ["a00_ring.ipynb", "ring.py"]
+    assert [each.name for each in notebook.notebooks(folder)] == ["a00_ring.ipynb"]
+
+
 def test_check_offers_no_files_where_there_are_none(folder: Path, ringside: Run) -> None:
     path = folder / "a00_ring.ipynb"
     path.write_text(json.dumps(book("%%writefile star.py\nx = 1\n")))
@@ -635,11 +717,15 @@ def test_handin_goes_to_nbgraders_exchange_where_one_is_configured(
     )
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(settings))
     (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "ring.py.before-sync-1").write_text("what was there before")
+    (folder / ".ringside").mkdir()
+    (folder / ".ringside" / "ring.html").write_text("a timeline")
     status, output, errors = ringside("handin --json")
     assert status == 0, errors
     assert json.loads(output)["way"] == "exchange"
     [submitted] = inbound.iterdir()
     assert (submitted / "ring.py").read_text() == RING
+    assert not list(submitted.glob("*before-sync*")) and not (submitted / ".ringside").exists()
 
 
 def test_handin_notices_a_run_of_another_version(folder: Path, ringside: Run) -> None:

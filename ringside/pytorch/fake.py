@@ -172,8 +172,8 @@ class RecordingLink(Link):
     # -- collectives -----------------------------------------------------------------------------
 
     def icollective(
-        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = "",
-        alike: tuple[tuple[str, Any], ...] = (),
+        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, kind: int = 0,
+        shown: str = "", alike: tuple[tuple[str, Any], ...] = (),
     ) -> int:  # fmt: skip
         """Write down a rank's side of a collective."""
         self._begin_call()
@@ -192,8 +192,9 @@ class RecordingLink(Link):
         return self._requests
 
     def collective(
-        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = ""
-    ) -> Any:
+        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, kind: int = 0,
+        shown: str = "",
+    ) -> Any:  # fmt: skip
         """Write down a collective and the wait for it; a new group is made at once."""
         request = self.icollective(comm, name, spec, call=call, shown=shown)
         self.wait([request], "all", call=call)
