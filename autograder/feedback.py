@@ -21,6 +21,7 @@ from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.cluster_run import RunCheck
 from autograder.outcome import Outcome, clamp
 from autograder.rebuild import plain_text
+from ringside.checking import cut
 from ringside.draw.units import format_count
 
 if TYPE_CHECKING:
@@ -176,11 +177,11 @@ class Page:
 def shown(text: object, max_text: int = MAX_TEXT, max_lines: int = MAX_LINES) -> str:
     """`text` without invisible characters, cut to what a reader can take in."""
     clean = INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", str(text).replace("\r\n", "\n"))
-    lines = clean[:max_text].split("\n")
+    lines = cut(clean, max_text).split("\n")
     if len(lines) > max_lines:
         half = max_lines // 2
         lines = [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
-    return "\n".join(lines) + (" ..." if len(clean) > max_text else "")
+    return "\n".join(lines)
 
 
 def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:

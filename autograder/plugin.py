@@ -447,7 +447,7 @@ class Recorder:
             made = self.ranks.made if self.ranks is not None and kind == "values" else []
             detail = noted(verdict.detail, [each.result for each in made])
             test.detail = cut(detail, DETAIL_LIMIT)
-            test.reproduce = verdict.reproduce[:MESSAGE_LIMIT]
+            test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
         elif target := self._misshapen(item):
             test.message = f"what came back from {target} has not the form that it must have."
             self.record.flags.append(

@@ -513,7 +513,12 @@ def assert_messages(result: Result, allowed: Sequence[int], case: Case) -> None:
     """Each rank sent at most so many messages."""
     for rank, (count, bound) in enumerate(zip(result.sent_messages(), allowed, strict=True)):
         if count > bound:
-            raise case.fail(f"rank {rank} sent {count} messages; at most {bound} are allowed.")
+            sent = format_count(count, "message")
+            raise case.fail(f"rank {rank} sent {sent}; at most {bound} {_are(bound)} allowed.")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: str) -> None:
@@ -533,7 +538,8 @@ def assert_own_messages(result: Result, case: Case) -> None:
     made = len(result.comm_calls)
     if made > allowed:
         raise case.fail(
-            f"the ranks made {made} communicators; at most {allowed} are allowed in one call."
+            f"the ranks made {made} communicators; at most {allowed} {_are(allowed)} allowed in "
+            "one call."
         )
     for rank in range(result.world_size):
         if rank in result.peers(rank):
@@ -598,7 +604,8 @@ def assert_makespan(
     award(
         1.0 if ratio <= full + 1e-9 else 0.5 if ratio <= half + 1e-9 else 0.0,
         f"{case} on machine {result.machine.name!r}: took {microseconds(taken_s)}, "
-        f"{ratio:.2f} times {microseconds(bound_s)}; at most {full:g} times is asked for"
+        f"{ratio:.2f} times {microseconds(bound_s)}; at most "
+        f"{'that' if full == 1 else f'{full:g} times that'} is asked for"
         f"{' (half the points)' if full < ratio <= half else ''}.{beside}",
         reproduce=case.reproduce,
     )

@@ -35,6 +35,7 @@ from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
 from ringside.verdict import judge
+from ringside.whereabouts import without_stacks
 from ringside.wire import (
     ANY_SOURCE,
     BLOCKING,
@@ -276,7 +277,7 @@ class Network:
         ]
         output = []
         for peer in self.peers:
-            text = peer.text.decode("utf-8", "replace")
+            text = without_stacks(peer.text.decode("utf-8", "replace"))
             output.append(text + (f"\n[{peer.dropped} bytes more]" if peer.dropped else ""))
         bodies = [peer.body for peer in self.peers]
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ringside import inputs
-from ringside.checking import notes, one_line, open_request, resemblance
-from ringside.draw.units import format_bytes, format_time
+from ringside.checking import cut, notes, one_line, open_request, resemblance
+from ringside.draw.units import format_bytes, format_count, format_time
 from ringside.ring_bytes import sent_as_ring
 from ringside.world import Result
 
@@ -78,8 +78,8 @@ def text(
         lines += [f"[{rank}] {line}" for line in printed.splitlines()]
     if result.error is not None:
         lines += [f"{type(result.error).__name__}: {result.error}", ""]
-    given = f", n = {options.n}, {options.dtype}" if options else ""
-    ranks = f"{result.world_size} ranks"
+    given = _given(target.rpartition(":")[2], options, path)
+    ranks = format_count(result.world_size, "rank")
     if result.members != tuple(range(result.world_size)):
         ranks = f"ranks {', '.join(map(str, result.members))} of {result.world_size}"
     lines.append(f"{target} on {ranks} of machine {result.machine.name!r}{given}")
@@ -107,6 +107,17 @@ def text(
     if any(result.inputs_changed):
         lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
     return "\n".join(lines)
+
+
+def _given(function: str, options: inputs.Options | None, path: Path | None) -> str:
+    """The length and the dtype of the inputs, if the function's inputs have them."""
+    if options is None:
+        return ""
+    given = ""
+    for name, shown in (("n", f"n = {options.n}"), ("dtype", options.dtype)):
+        if path is None or inputs.depends(path, function, name, options):
+            given += f", {shown}"
+    return given
 
 
 def _table(result: Result) -> list[str]:
@@ -183,4 +194,4 @@ def _short(value: Any) -> str:
         shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
         return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
     shown = repr(value)
-    return shown if len(shown) <= 100 else f"{shown[:97]}..."
+    return cut(shown, 100)

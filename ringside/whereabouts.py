@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from ringside.peers import Peer
 
 _FRAME = r'^  File "{folder}([^"\n]{{1,300}})", line (\d{{1,7}}) in (\S{{1,100}})$'
+_STACK = re.compile(r'Stack \(most recent call first\):\n(?:  (?:File "|\.\.\.)[^\n]*\n?)*')
 _PATIENCE_S = 0.5
 _MOST_BYTES = 1 << 16
 
@@ -44,4 +45,15 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
                     found[rank] = f"{match[1]}:{match[2]} (in {match[3]})"
                 if match or not data or len(texts[rank]) > _MOST_BYTES:
                     selector.unregister(key.fd)
+    for peer in peers:  # what the rank had printed before; the rest of the stack is still to come
+        peer.text += texts[peer.rank]
     return found
+
+
+def without_stacks(text: str) -> str:
+    """What a rank printed, without the stacks with which it answered.
+
+    >>> without_stacks('a\\nStack (most recent call first):\\n  File "x", line 1 in y\\nb')
+    'a\\nb'
+    """
+    return _STACK.sub("", text)

@@ -242,6 +242,28 @@ def test_messages_left_lying_are_not_called_received(folder: Path, ringside: Run
     assert "received  " not in output
 
 
+def test_run_says_where_files_are_and_what_opens_them(folder: Path, ringside: Run) -> None:
+    files = "--trace t.gz --svg t.svg --perfetto p.json --simgrid replay"
+    _, output, _ = ringside(f"run ring.py:all_reduce --ranks 3 {files}")
+    assert output.splitlines()[-4:] == [
+        "trace: t.gz (ringside.Trace.load reads it)",
+        "timeline: p.json (open it at https://ui.perfetto.dev)",
+        "picture: t.svg (open it in a browser)",
+        "for SimGrid: replay (`cd replay && sh command` replays it)",
+    ]
+    assert (folder / "replay" / "command").is_file()
+    _, output, _ = ringside("run ring.py:all_reduce --ranks 1 --json --svg t.svg")
+    assert json.loads(output)["world_size"] == 1
+
+
+def test_run_names_a_length_only_where_inputs_have_one(folder: Path, ringside: Run) -> None:
+    with (folder / "ring.py").open("a") as file:
+        file.write("\n\ndef plain(comm, factor=2):\n    return factor\n")
+    assert "machine 'textbook'\n" in ringside("run ring.py:plain --ranks 1")[1]
+    _, output, _ = ringside("run ring.py:all_reduce --ranks 1 -- --n 3")
+    assert "ring.py:all_reduce on 1 rank of machine 'textbook', n = 3, float64\n" in output
+
+
 def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> None:
     line = "run ring.py:all_reduce --ranks 3 --trace t.gz --svg t.svg --perfetto p.json --json"
     status, output, _ = ringside(line)
@@ -357,6 +379,17 @@ def test_the_line_that_reproduces_a_failure_runs(folder: Path, ringside: Run) ->
     status, output, _ = ringside(line)
     assert status == 0
     assert "288 B" in output
+
+
+def test_check_says_beside_wrong_values_that_a_message_was_of_another_dtype(
+    folder: Path, ringside: Run
+) -> None:
+    narrow = RING.replace("comm.Sendrecv(travelling,", 'comm.Sendrecv(travelling.astype("f4"),')
+    (folder / "ring.py").write_text(narrow)
+    _, output, _ = ringside("check ring")
+    [note] = [line for line in output.splitlines() if "took its bytes for" in line]
+    assert "Sendrecv(dest=1, source=3) at ring.py:11 sent float32, rank " in note
+    assert note.endswith("took its bytes for float64. Give both arrays the same dtype.")
 
 
 def test_check_tells_once_what_all_tests_of_a_module_meet(folder: Path, ringside: Run) -> None:
@@ -856,6 +889,29 @@ def test_doctor_tries_ranks_and_real_mpi(ringside: Run) -> None:
         assert finding["works"] or finding["mend"]
 
 
+def test_doctor_enters_the_sandbox_that_graders_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ringside import doctor
+
+    fake = tmp_path / "bwrap"  # it starts, and runs nothing inside
+    fake.write_text("#!/bin/sh\nexit 0\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = doctor._sandbox()
+    assert not (found.works and "bubblewrap" in found.detail), found
+    assert found.works or ("bubblewrap: " in found.detail and "bubblewrap" in found.mend), found
+
+
+def test_doctor_misses_no_sandbox_where_there_is_no_grader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ringside import doctor
+
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    assert doctor._sandbox().detail == "the grader isn't here; only instructors need one"
+
+
 def test_ranks_magic_runs_a_cell_and_shows_output_by_rank(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -882,6 +938,19 @@ def test_ranks_magic_names_the_cells_own_line(
     assert "raised ValueError at cell:3: no" in capsys.readouterr().out
     magic.run_cell("2", "print(np)\n")
     assert "what the cell uses, it imports" in capsys.readouterr().out
+
+
+def test_ranks_magic_shows_what_ranks_printed_and_no_frames_of_the_kit(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ringside import magic
+
+    magic.run_cell("2 --timeout 0.5", "print('begun', end='', flush=True)\nwhile True:\n    pass\n")
+    output = capsys.readouterr().out
+    assert output.startswith(
+        "[0] begun\n[1] begun\nDeadlineError: the run did not end within 0.5 s"
+    )
+    assert "runpy" not in output and "zygote" not in output
 
 
 @pytest.mark.parametrize(
