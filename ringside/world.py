@@ -130,13 +130,14 @@ class Result:
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
-        from ringside.draw.units import format_bytes, format_time
+        from ringside.draw.units import format_bytes, format_count, format_time
 
+        messages = format_count(sum(self.sent_messages()), "message")
         failed = f", {type(self.error).__name__}" if self.error is not None else ""
         return (
-            f"Result({self.world_size} ranks on {self.machine.name}, "
+            f"Result({format_count(self.world_size, 'rank')} on {self.machine.name}, "
             f"makespan {format_time(self.makespan_s)}, "
-            f"{format_bytes(sum(self.sent_bytes()))} in {sum(self.sent_messages())} messages"
+            f"{format_bytes(sum(self.sent_bytes()))} in {messages}"
             f"{failed})"
         )
 
