@@ -15,8 +15,16 @@ from ringside.wire import KINDS, OBJECT
 _KINDS = ["bytes", "a pickled object", *KINDS[OBJECT + 1 :]]
 
 
-def misfit(message: Sent, receive: Posted, send: Site, take: Site) -> tuple[str, str] | None:
-    """How a message differs from its buffer, in a word and in a sentence; None if it doesn't.
+def misfit(message: Sent, receive: Posted) -> str:
+    """In what a message differs from its buffer, in "kind" or in "length"; empty if in nothing."""
+    if message.kind != receive.kind:
+        return "kind" if message.kind and receive.kind else ""
+    shorter = message.kind != OBJECT and len(message.payload) < receive.capacity
+    return "length" if shorter else ""
+
+
+def sentence(message: Sent, receive: Posted, send: Site, take: Site) -> str:
+    """What a misfit is.
 
     Args:
         send: the call that sent the message.
@@ -25,28 +33,24 @@ def misfit(message: Sent, receive: Posted, send: Site, take: Site) -> tuple[str,
     sender = f"rank {message.world_source}'s {_shown(send)}"
     taker = f"rank {receive.request.rank}'s {_shown(take)}"
     sent, taken = message.kind, receive.kind
-    if sent != taken and sent and taken:
-        cure = "Give both arrays the same dtype."
-        if OBJECT in (sent, taken):
-            cure = "Use send with recv, or Send with Recv."
-        return "kind", (
-            f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[taken]}. {cure}"
-        )
-    if sent == taken != OBJECT and 0 <= len(message.payload) < receive.capacity:
-        return "length", (
+    if sent == taken:
+        return (
             f"{sender} sent {len(message.payload)} bytes, {taker} has a buffer of "
             f"{receive.capacity}: the rest of it stayed as it was."
         )
-    return None
+    cure = "Give both arrays the same dtype."
+    if OBJECT in (sent, taken):
+        cure = "Use send with recv, or Send with Recv."
+    return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[taken]}. {cure}"
 
 
 def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, Site]) -> str:
     """A sentence on the first two members of a collective whose buffers are of two kinds."""
-    first = next(place for place, kind in kinds.items() if kind)
-    other = next(place for place, kind in kinds.items() if kind not in (0, kinds[first]))
+    places = sorted(place for place, kind in kinds.items() if kind)
+    other = next(place for place in places if kinds[place] != kinds[places[0]])
     ones, others = (
         f"rank {members[place]}'s {_shown(calls[place])} has an array of {_KINDS[kinds[place]]}"
-        for place in sorted((first, other))
+        for place in (places[0], other)
     )
     return f"{ones}, {others}. Give all ranks' arrays the same dtype."
 

@@ -30,7 +30,7 @@ from ringside.errors import (
 )
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
-from ringside.misfits import misfit, unlike
+from ringside.misfits import misfit, sentence, unlike
 from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
@@ -173,7 +173,7 @@ class Network:
         self._num_running = 0
         self._timeout_s: float | None = None
         self._held_bytes = 0
-        self._notes: dict[str, str] = {}
+        self._notes: dict[str, tuple[tuple[int, int], str]] = {}
         self._wires = Peers(self.peers, self.limits, self._handle, self._lost)
 
     # -- a call ----------------------------------------------------------------------------------
@@ -282,9 +282,10 @@ class Network:
         bodies = [peer.body for peer in self.peers]
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
         recording = Recording(ops, sites, self.machine.name)
+        notes = {what: said for what, (_, said) in sorted(self._notes.items())}
         return Outcome(
             recording, bodies, error, output, self.collectives, self.comm_calls, unreceived,
-            dict(self._notes), [peer.cpu_s for peer in self.peers],
+            notes, [peer.cpu_s for peer in self.peers],
         )  # fmt: skip
 
     def _lost(self, peer: Peer) -> None:
@@ -512,12 +513,14 @@ class Network:
             self._ready(message.request)
 
     def _note(self, message: Sent, receive: Posted) -> None:
-        """Keep the first message that doesn't fit its buffer, of each way not to fit it."""
-        if len(self._notes) == 2:
-            return
-        noted = misfit(message, receive, self._site(message.request), self._site(receive.request))
-        if noted is not None:
-            self._notes.setdefault(*noted)
+        """Keep one message that doesn't fit its buffer, of each way not to fit it.
+
+        It is the lowest rank's first one: real arrival differs from run to run.
+        """
+        what, place = misfit(message, receive), (receive.request.rank, receive.request.op)
+        if what and (what not in self._notes or place < self._notes[what][0]):
+            sites = self._site(message.request), self._site(receive.request)
+            self._notes[what] = place, sentence(message, receive, *sites)
 
     def _site(self, request: Pending) -> Site:
         """The call that made a request."""
@@ -698,7 +701,9 @@ class Network:
         name = gathering.name
         if len({kind for kind in gathering.kinds.values() if kind}) > 1:
             sites = {i: self._site(request) for i, request in gathering.requests.items()}
-            self._notes.setdefault("kind", unlike(members, gathering.kinds, sites))
+            place = members[0], gathering.requests[0].op
+            if "kind" not in self._notes or place < self._notes["kind"][0]:
+                self._notes["kind"] = place, unlike(members, gathering.kinds, sites)
         sizes = gathering.sizes()
         if name in TIMED_AS:
             self.comm_calls += [name] * len(members)

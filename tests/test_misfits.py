@@ -164,7 +164,8 @@ def test_a_message_of_another_kind_than_its_buffer_is_noted(
 
 def test_a_message_shorter_than_its_buffer_is_noted(session: Session) -> None:
     note = run(session, "short").notes["length"]
-    assert "sent 16 bytes, rank " in note
+    assert note.startswith("rank 1's Sendrecv(dest=0, source=0) at a.py:")
+    assert "sent 16 bytes, rank 0's Sendrecv" in note
     assert note.endswith("has a buffer of 24: the rest of it stayed as it was.")
 
 
