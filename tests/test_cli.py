@@ -388,7 +388,7 @@ def test_check_says_beside_wrong_values_that_a_message_was_of_another_dtype(
     (folder / "ring.py").write_text(narrow)
     _, output, _ = ringside("check ring")
     [note] = [line for line in output.splitlines() if "took its bytes for" in line]
-    assert "Sendrecv(dest=1, source=3) at ring.py:11 sent float32, rank " in note
+    assert "rank 3's Sendrecv(dest=0, source=2) at ring.py:11 sent float32, rank 0's Send" in note
     assert note.endswith("took its bytes for float64. Give both arrays the same dtype.")
 
 
