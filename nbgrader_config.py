@@ -20,7 +20,10 @@ c.CourseDirectory.autograded_directory = "build/autograded"
 c.CourseDirectory.feedback_directory = "build/feedback"
 c.CourseDirectory.solution_directory = "build/instructor"
 c.CourseDirectory.db_url = "sqlite:///build/gradebook.db"
-c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store"]
+c.CourseDirectory.ignore = [
+    *(".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store"),
+    *(".ringside", "*.before-sync-*"),  # what `ringside check` draws, and what it overwrote
+]
 if os.environ.get("RINGSIDE_COURSE"):
     c.CourseDirectory.update(Course.here().nbgrader_folders)
 

@@ -23,6 +23,7 @@ lay there and was not built, an attempt in assignments/ or a cell added in sourc
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -201,6 +202,12 @@ class _Expander:
         source = path.read_text(encoding="utf-8").rstrip("\n")
         if "### BEGIN SOLUTION" not in source:
             raise BuildError(f"{path} has no '### BEGIN SOLUTION': it would be released whole.")
+        if lines := outside_functions(source):
+            raise BuildError(
+                f"{path.name}:{lines[0]}: a solution begins outside of every function. Its stub "
+                "would raise when the module is imported, and a student who fills in all others "
+                "would earn nothing: begin it inside the first function that needs it."
+            )
         return notebooks.code_cell(
             f"%%writefile {name}.py\n{source}",
             f"module-{name}",
@@ -230,6 +237,21 @@ class _Expander:
             f"paragraph-{name}",
             {"nbgrader": _marks(name, points=paragraph.points, solution=True)},
         )
+
+
+def outside_functions(source: str) -> list[int]:
+    """The lines of a module at which a solution begins that no function holds."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return [
+        number
+        for number, line in enumerate(source.splitlines(), start=1)
+        if line.strip() == "### BEGIN SOLUTION"
+        and not any(f.lineno < number <= (f.end_lineno or f.lineno) for f in functions)
+    ]
 
 
 def cell_points(module: ModuleSpec) -> float:

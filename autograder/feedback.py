@@ -22,6 +22,7 @@ from autograder.cluster_run import RunCheck
 from autograder.outcome import Outcome, clamp
 from autograder.points import Account, Part
 from autograder.rebuild import plain_text
+from ringside.checking import cut
 from ringside.draw.units import format_count
 from ringside.reasons import by_reason, reason
 
@@ -190,11 +191,11 @@ class Page:
 def shown(text: object, max_text: int = MAX_TEXT, max_lines: int = MAX_LINES) -> str:
     """`text` without invisible characters, cut to what a reader can take in."""
     clean = INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", str(text).replace("\r\n", "\n"))
-    lines = clean[:max_text].split("\n")
+    lines = cut(clean, max_text).split("\n")
     if len(lines) > max_lines:
         half = max_lines // 2
         lines = [*lines[:half], f"... {len(lines) - 2 * half} lines ...", *lines[-half:]]
-    return "\n".join(lines) + (" ..." if len(clean) > max_text else "")
+    return "\n".join(lines)
 
 
 def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:

@@ -38,7 +38,16 @@ from autograder.reality import (
 )
 from autograder.sandbox import Sandbox
 from autograder.warm_sandbox import Host, WarmSandbox, known
-from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
+from ringside.checking import (
+    Case,
+    Verdict,
+    buffered,
+    cut,
+    noted,
+    one_line,
+    open_request,
+    rendezvous,
+)
 from ringside.draw.units import format_count
 from ringside.errors import DeadlineError
 from ringside.machine import Machine
@@ -434,9 +443,11 @@ class Recorder:
         elif isinstance(call.excinfo.value, Verdict):
             verdict = call.excinfo.value
             test.earned = round(test.points * min(1.0, max(0.0, verdict.fraction)), 4)
-            test.message = verdict.sentence[:MESSAGE_LIMIT]
-            test.detail = verdict.detail[:DETAIL_LIMIT]
-            test.reproduce = verdict.reproduce[:MESSAGE_LIMIT]
+            test.message = cut(verdict.sentence, MESSAGE_LIMIT)
+            made = self.ranks.made if self.ranks is not None and kind == "values" else []
+            detail = noted(verdict.detail, [each.result for each in made])
+            test.detail = cut(detail, DETAIL_LIMIT)
+            test.reproduce = cut(verdict.reproduce, MESSAGE_LIMIT)
         elif target := self._misshapen(item):
             test.message = f"what came back from {target} has not the form that it must have."
             self.record.flags.append(

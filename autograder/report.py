@@ -16,6 +16,7 @@ from autograder.course import Course
 from autograder.outcome import Outcome
 from autograder.rebuild import WRITEFILE, release_notebook, solution_cells
 from autograder.summary import Cluster, ModuleSpread, Spread, Summary, summarise
+from ringside.checking import cut
 
 SOLUTION = "(shipped solution)"
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -210,7 +211,7 @@ def _module_cells(row: ModuleSpread) -> tuple[str, ...]:
 def _sentence(text: str) -> Text:
     """A sentence of a suite on few lines; the line that reproduces it stands on the page."""
     shown = printable(" ".join(text.split()))
-    return Text(shown[:MAX_SENTENCE] + (" ..." if len(shown) > MAX_SENTENCE else ""))
+    return Text(cut(shown, MAX_SENTENCE))
 
 
 def _attention(summary: Summary) -> Group:

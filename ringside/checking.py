@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -293,13 +293,38 @@ def short_wire() -> Machine:
 
 def one_line(text: str, limit: int = 160) -> str:
     """Text from student code, made safe to stand in a sentence: one line, printable, short."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+    return cut(" ".join("".join(c if c.isprintable() else " " for c in str(text)).split()), limit)
+
+
+def cut(text: str, limit: int) -> str:
+    """A text of at most so many characters, its end cut off behind a whole word.
+
+    >>> cut("rank 1 received nothing", 20)
+    'rank 1 received ...'
+    """
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 3]
+    at = max(head.rfind(" "), head.rfind("\n"))
+    return f"{head[:at]} ..." if at > limit // 2 else f"{head}..."
 
 
 def _shown(line: str) -> str:
     """A line of a report with its columns kept, and nothing in it that a terminal would obey."""
-    return "".join(c if c.isprintable() else " " for c in line)[:200]
+    return cut("".join(c if c.isprintable() else " " for c in line), 400)
+
+
+def notes(result: Result) -> list[str]:
+    """What the network noticed of a run's messages, to stand beside a verdict on its values."""
+    noticed: Mapping[str, str] = getattr(result, "notes", {})  # real ranks have none
+    return [one_line(note, 400) for note in noticed.values()]
+
+
+def noted(detail: str, results: Iterable[Result]) -> str:
+    """A verdict's detail on values, with what the network noticed of the runs it is about."""
+    found = dict.fromkeys(note for result in results for note in notes(result))
+    new = [note for note in found if note not in detail]
+    return "\n".join(filter(None, [detail, *new[:2]]))
 
 
 def assert_ran(result: Result, case: Case) -> None:
@@ -307,7 +332,8 @@ def assert_ran(result: Result, case: Case) -> None:
     error, case = result.error, case.seen_in(result)
     if error is None:
         return
-    detail = "\n".join(_shown(line) for line in str(error).splitlines()[:24])
+    lines = [*str(error).splitlines()[:24], *notes(result)]
+    detail = "\n".join(_shown(line) for line in lines)
     if isinstance(error, RankError):
         where = f" at {error.where}" if error.frames else ""
         what = f"rank {error.rank} raised {one_line(error.type_name, 60)}{where}"
@@ -320,12 +346,20 @@ def assert_ran(result: Result, case: Case) -> None:
     raise case.fail(one_line(str(error)), detail)
 
 
-def assert_array(value: Any, expected: Array, scale: Array | None, case: Case, what: str) -> None:
+def assert_array(
+    value: Any,
+    expected: Array,
+    scale: Array | None,
+    case: Case,
+    what: str,
+    parts: Sequence[Array] = (),
+) -> None:
     """One array: its type, dtype, shape and elements.
 
     Args:
         scale: per element, the sum of absolute values that rounding errors grow with.
         what: what the sentence calls it, like ``"rank 3's result"``.
+        parts: the ranks' summands, where ``expected`` is their sum.
     """
     if not isinstance(value, np.ndarray):
         raise case.fail(f"{what} is {_kind(value)}; it must be a NumPy array.")
@@ -340,7 +374,47 @@ def assert_array(value: Any, expected: Array, scale: Array | None, case: Case, w
         raise case.fail(
             f"{what} is wrong in {int(wrong.sum())} of {value.size} elements: "
             f"element {at} is {value[place]!s}; it must be {expected[place]!s}."
+            f"{resemblance(value, expected, wrong, case.world_size, parts, scale)}"
         )
+
+
+def resemblance(
+    value: Array,
+    expected: Array,
+    wrong: npt.NDArray[np.bool_],
+    world_size: int,
+    parts: Sequence[Array] = (),
+    scale: Array | None = None,
+) -> str:
+    """A sentence on what all wrong elements are in place of what is expected; empty if nothing.
+
+    Args:
+        parts: the ranks' summands, where ``expected`` is their sum.
+    """
+    if expected.dtype.kind not in "fi":
+        return ""
+    for what, other in _others(expected, parts, world_size):
+        same = ~_differs(value, other, scale, world_size) & np.isfinite(other)
+        if same[wrong].all() and np.isfinite(expected[wrong]).all():
+            return f" {'The' if wrong.sum() == 1 else 'Each'} wrong element is {what}."
+    return ""
+
+
+def _others(
+    expected: Array, parts: Sequence[Array], world_size: int
+) -> Iterator[tuple[str, Array]]:
+    """What is often computed in place of a sum, or of any array, of so many ranks."""
+    for rank, part in enumerate(parts):
+        yield f"rank {rank}'s own part alone", part
+    with np.errstate(all="ignore"):
+        for rank, part in enumerate(parts):
+            yield f"the sum without rank {rank}'s part", expected - part
+            yield f"the sum with rank {rank}'s part twice", expected + part
+        yield "twice the right value", 2 * expected
+        if world_size > 2:
+            yield f"the right value times {world_size}", world_size * expected
+        if world_size > 1 and expected.dtype.kind == "f":
+            yield f"the right value divided by {world_size}", expected / world_size
 
 
 def _differs(
@@ -374,19 +448,32 @@ def assert_values(
     case: Case,
     *,
     scales: Sequence[Array] | None = None,
+    parts: Sequence[Sequence[Array]] | None = None,
 ) -> None:
-    """Every rank returned what it must; ``scales`` are parts of ``magnitude``, one per rank."""
+    """Every rank returned what it must.
+
+    Args:
+        scales: parts of ``magnitude``, one per rank.
+        parts: for each rank, what all ranks add to its result, where that is a sum.
+    """
     assert_ran(result, case)
     case = case.seen_in(result)
     for rank, (value, wanted) in enumerate(zip(result.values, expected, strict=True)):
         scale = None if scales is None else scales[rank]
-        assert_array(value, wanted, scale, case, f"rank {rank}'s result")
+        summands = () if parts is None else parts[rank]
+        assert_array(value, wanted, scale, case, f"rank {rank}'s result", summands)
 
 
 def assert_sum(result: Result, vectors: Sequence[Array], case: Case) -> None:
     """Every rank returned the sum of all ranks' vectors."""
     ranks = case.world_size
-    assert_values(result, [total(vectors)] * ranks, case, scales=[magnitude(vectors)] * ranks)
+    assert_values(
+        result,
+        [total(vectors)] * ranks,
+        case,
+        scales=[magnitude(vectors)] * ranks,
+        parts=[vectors] * ranks,
+    )
 
 
 def assert_inputs_kept(result: Result, case: Case) -> None:
@@ -426,7 +513,12 @@ def assert_messages(result: Result, allowed: Sequence[int], case: Case) -> None:
     """Each rank sent at most so many messages."""
     for rank, (count, bound) in enumerate(zip(result.sent_messages(), allowed, strict=True)):
         if count > bound:
-            raise case.fail(f"rank {rank} sent {count} messages; at most {bound} are allowed.")
+            sent = format_count(count, "message")
+            raise case.fail(f"rank {rank} sent {sent}; at most {bound} {_are(bound)} allowed.")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: str) -> None:
@@ -446,7 +538,8 @@ def assert_own_messages(result: Result, case: Case) -> None:
     made = len(result.comm_calls)
     if made > allowed:
         raise case.fail(
-            f"the ranks made {made} communicators; at most {allowed} are allowed in one call."
+            f"the ranks made {made} communicators; at most {allowed} {_are(allowed)} allowed in "
+            "one call."
         )
     for rank in range(result.world_size):
         if rank in result.peers(rank):
@@ -511,7 +604,8 @@ def assert_makespan(
     award(
         1.0 if ratio <= full + 1e-9 else 0.5 if ratio <= half + 1e-9 else 0.0,
         f"{case} on machine {result.machine.name!r}: took {microseconds(taken_s)}, "
-        f"{ratio:.2f} times {microseconds(bound_s)}; at most {full:g} times is asked for"
+        f"{ratio:.2f} times {microseconds(bound_s)}; at most "
+        f"{'that' if full == 1 else f'{full:g} times that'} is asked for"
         f"{' (half the points)' if full < ratio <= half else ''}.{beside}",
         reproduce=case.reproduce,
     )

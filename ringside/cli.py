@@ -20,6 +20,7 @@ from ringside.errors import Interrupted, RingsideError, RunError, TargetError
 
 if TYPE_CHECKING:
     from ringside.outcome import Outcome
+    from ringside.world import Result
 
 _CHECK = """\
 examples:
@@ -364,7 +365,7 @@ def _check(asked: argparse.Namespace) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from ringside import inputs, perfetto, run_report
+    from ringside import inputs, run_report
     from ringside.machine import Machine
     from ringside.world import Session, Target
 
@@ -394,19 +395,34 @@ def _run(asked: argparse.Namespace) -> int:
                 f"{name} was run as a script: it printed and sent nothing. To call a function of "
                 f"it: `ringside run {name}:FUNCTION` (functions of comm: {functions})."
             )
+    left = _leave_files(asked, result)
+    if not asked.json:
+        print("\n".join(left), end="\n" if left else "")
+    return 1 if result.error or values == "wrong" else 0
+
+
+def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:
+    """Write what was asked for of a run; say where each is, and what opens it."""
+    left = []
     if asked.trace:
         result.trace.save(asked.trace)
+        left.append(f"trace: {asked.trace} (ringside.Trace.load reads it)")
     if asked.perfetto:
+        from ringside import perfetto
+
         perfetto.export(result.timeline, asked.perfetto)
+        left.append(f"timeline: {asked.perfetto} (open it at https://ui.perfetto.dev)")
     if asked.svg:
         from ringside.draw import timeline_svg
 
         asked.svg.write_text(timeline_svg(result.timeline), encoding="utf-8")
+        left.append(f"picture: {asked.svg} (open it in a browser)")
     if asked.simgrid:
         from ringside import simgrid
 
-        simgrid.export(result.trace, Machine.load(asked.machine), asked.simgrid)
-    return 1 if result.error or values == "wrong" else 0
+        simgrid.export(result.trace, result.machine, asked.simgrid)
+        left.append(f"for SimGrid: {asked.simgrid} (`cd {asked.simgrid} && sh command` replays it)")
+    return left
 
 
 def _launch(asked: argparse.Namespace) -> int:

@@ -71,6 +71,7 @@ class Gathering:
     shown_by: dict[int, str] = field(default_factory=dict)
     alike: dict[int, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     requests: dict[int, Any] = field(default_factory=dict)
+    kinds: dict[int, int] = field(default_factory=dict)  # of the members' buffers, of wire.KINDS
     held_bytes: int = 0  # of the frames that brought the contributions
 
     def join(

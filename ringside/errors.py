@@ -39,7 +39,7 @@ class RingsideError(Exception):
             and not entry.line.startswith("get_ipython()")  # what a magic is turned into
         ]
         called = [f"called by line {own[-1].lineno}: {own[-1].line}"] if own else []
-        return [f"{type(self).__name__}: {self}", *called]
+        return [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ()), *called]
 
 
 def _is_shell(file: str) -> bool:

@@ -60,7 +60,7 @@ def _hint(error: BaseException) -> str:
     """What to do about exceptions whose own message doesn't say it."""
     if isinstance(error, PermissionError):
         return "Ranks may not write files or start programs: return the value instead."
-    if isinstance(error, EOFError):
+    if isinstance(error, EOFError) and str(error) == "EOF when reading a line":
         return "Ranks have no keyboard: give the value as an argument instead."
     if isinstance(error, AttributeError) and _is_mpi(error.obj):
         for name in dir(error.obj):

@@ -15,6 +15,7 @@ from typing import Any
 
 from ringside import notebook, worth
 from ringside.errors import RingsideError
+from ringside.public_tests import TIMELINES
 
 RUN_FILES = ("run.json", "run.trace.gz")
 _MAX_BYTES = 50 << 20  # graders refuse more
@@ -127,20 +128,32 @@ def _about_the_run(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:
 def _exchange_is_configured() -> bool:
     """Whether nbgrader knows a course and an exchange folder that is there and can be written."""
     try:
-        from nbgrader.apps.baseapp import NbGrader
+        app = _nbgrader()
     except ImportError:
         return False
-    app = NbGrader(log_level=logging.ERROR)  # no configuration is no reason to warn: then a zip
-    app.load_config_file()
     root = app.config.Exchange.get("root")
     course = app.config.CourseDirectory.get("course_id")
     return bool(root and course) and os.access(str(root), os.W_OK | os.X_OK)
 
 
+def _nbgrader() -> Any:
+    """nbgrader's settings for this user and folder."""
+    from nbgrader.apps.baseapp import NbGrader
+
+    app = NbGrader(log_level=logging.ERROR)  # no configuration is no reason to warn: then a zip
+    app.load_config_file()
+    return app
+
+
 def _submit(folder: Path) -> str:
     """Call ``nbgrader submit``; return its last line."""
+    from nbgrader.coursedir import CourseDirectory
+
+    # It submits the whole folder, so it is told what of it is no part of the assignment.
+    ignored = [*CourseDirectory(parent=_nbgrader()).ignore, notebook.KEPT, TIMELINES]
+    options = [f"--CourseDirectory.ignore={pattern}" for pattern in ignored]
     result = subprocess.run(
-        [sys.executable, "-m", "nbgrader", "submit", folder.name],
+        [sys.executable, "-m", "nbgrader", "submit", folder.name, *options],
         cwd=folder.parent,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ import argparse
 import ast
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside import examples
-from ringside.errors import NotPythonError, TargetError
+from ringside import codec, examples
+from ringside.errors import CodecError, NotPythonError, TargetError
 
 Array = npt.NDArray[Any]
 
@@ -64,6 +64,7 @@ class Options:
 
 
 _VECTORS = {"x": 0, "first": 0, "second": 1}  # what is added to the seed
+_TRIED: dict[str, tuple[Any, Any]] = {"n": (2, 3), "dtype": ("float64", "float32")}
 _OWN = ("n", "dtype", "seed")  # options that have a value whether or not they are given
 
 
@@ -124,6 +125,19 @@ def arguments_of_rank(
         return own
     names = _given(path, function, options)
     return tuple(_value(name, path, function, world_size, rank, options) for name in names)
+
+
+def depends(path: Path, function: str, name: str, options: Options) -> bool:
+    """Whether a function's inputs depend on the option ``n`` or ``dtype``; tried on short ones."""
+    tried: list[dict[str, Any]] = [{"n": 2, name: value} for value in _TRIED[name]]
+    try:
+        one, other = (
+            codec.encode(arguments_of_rank(path, function, 2, 0, replace(options, **each)))
+            for each in tried
+        )
+    except (TargetError, CodecError):  # not made for such short ones
+        return True
+    return one != other
 
 
 def _own_arguments(

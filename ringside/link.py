@@ -123,6 +123,7 @@ class Link:
         data: Any,
         mode: str = "standard",
         *,
+        kind: int = 0,
         claimed: int | None = None,
         borrowed: bool = False,
         call: Call | int,
@@ -131,30 +132,43 @@ class Link:
 
         ``data`` is copied now, unless it is ``borrowed``: then the caller waits for the request
         before it lets anybody change the buffer.
+
+        Args:
+            kind: of ``KINDS``; what is ``claimed`` is of an object.
         """
         payload = memoryview(data).cast("B") if borrowed else bytes(data)
         self._requests += 1
-        flags, extra = _MODES[mode], -1
+        extra = -1
         if claimed is not None:
-            flags, extra = flags | OBJECT << 4, claimed
+            kind, extra = OBJECT, claimed
+        flags = _MODES[mode] | kind << 4
         self._post(Op.ISEND, flags, call, comm, dest, tag, self._requests, extra, payload)
         return self._requests
 
-    def irecv(self, comm: int, source: int, tag: int, capacity: int, *, call: Call | int) -> int:
+    def irecv(
+        self,
+        comm: int,
+        source: int,
+        tag: int,
+        capacity: int,
+        *,
+        kind: int = 0,
+        call: Call | int,
+    ) -> int:
         """Post a receive for at most ``capacity`` bytes (-1: any) and return its request."""
         self._requests += 1
-        self._post(Op.IRECV, 0, call, comm, source, tag, self._requests, capacity, b"")
+        self._post(Op.IRECV, kind << 4, call, comm, source, tag, self._requests, capacity, b"")
         return self._requests
 
     def exchange(
         self, comm: int, dest: int, sendtag: int, data: Part, source: int, recvtag: int,
-        capacity: int, *, claimed: int | None = None, call: int,
+        capacity: int, *, kinds: tuple[int, int] = (0, 0), claimed: int | None = None, call: int,
     ) -> Completion:  # fmt: skip
         """Send and receive at once, and return the receive: isend, irecv and wait in one frame."""
         self._begin_call()
         number, nbytes = self._requests + 1, len(data)
         self._requests += 2
-        flags, extra = (0, -1) if claimed is None else (OBJECT << 4, claimed)
+        flags, extra = kinds[0] << 4 | kinds[1], -1 if claimed is None else claimed
         head = _EXCHANGE_HEAD.pack(
             _EXCHANGE, flags, call, comm, dest, sendtag, number, extra, EXCHANGE.size + nbytes,
             source, recvtag, capacity,
@@ -202,25 +216,34 @@ class Link:
         spec: tuple[Any, ...],
         *,
         call: Call,
+        kind: int = 0,
         shown: str = "",
         alike: tuple[tuple[str, Any], ...] = (),
     ) -> int:
         """Join a collective and return its request.
 
         Args:
+            kind: of ``KINDS``, of this rank's buffer.
             shown: what verdicts call it; default: ``name``.
             alike: names and values that all members must give alike, besides what ``name`` asks.
         """
         body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
         self._requests += 1
-        self._post(Op.COLLECTIVE, 0, call, comm, 0, 0, self._requests, 0, body)
+        self._post(Op.COLLECTIVE, kind << 4, call, comm, 0, 0, self._requests, 0, body)
         return self._requests
 
     def collective(
-        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = ""
+        self,
+        comm: int,
+        name: str,
+        spec: tuple[Any, ...],
+        *,
+        call: Call,
+        kind: int = 0,
+        shown: str = "",
     ) -> Any:
         """Join a collective and return its value."""
-        request = self.icollective(comm, name, spec, call=call, shown=shown)
+        request = self.icollective(comm, name, spec, call=call, kind=kind, shown=shown)
         return self.collective_result(self.wait([request], "all", call=call)[0])
 
     @staticmethod

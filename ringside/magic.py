@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ringside.checking import notes
 from ringside.errors import RankError
 from ringside.world import Result, Session
 
@@ -53,8 +54,11 @@ def run_cell(line: str, cell: str, folder: Path | None = None) -> Result | None:
     for rank, printed in enumerate(result.output):
         for text in printed.splitlines():
             print(f"[{rank}] {text}")
+    if result.error is None and "kind" in result.notes:
+        print(result.notes["kind"].replace(name, "cell"))
     if result.error is not None:
-        print(f"{type(result.error).__name__}: {result.error}".replace(name, "cell"))
+        said = [f"{type(result.error).__name__}: {result.error}", *notes(result)]
+        print("\n".join(said).replace(name, "cell"))
         if isinstance(result.error, RankError) and result.error.type_name == "NameError":
             print("Ranks are fresh processes: what the cell uses, it imports or defines itself.")
     elif not asked.no_timeline and any(result.trace.ops):

@@ -42,6 +42,7 @@ class Sent:
     counted: int
     request: Pending
     eager: bool
+    kind: int = 0  # of wire.KINDS
 
 
 @dataclass(eq=False, slots=True)
@@ -52,6 +53,7 @@ class Posted:
     tag: int
     capacity: int
     request: Pending
+    kind: int = 0  # of wire.KINDS
 
     def accepts(self, message: Sent) -> bool:
         """Tell whether this receive may take the message."""

@@ -33,10 +33,12 @@ from ringside.errors import (
 from ringside.machine import Machine
 from ringside.matching import Mailbox, Pending, Posted, Sent
 from ringside.memory import MemoryWatch
+from ringside.misfits import misfit, sentence, unlike
 from ringside.peers import READ_BYTES, Limits, Peer, Peers
 from ringside.trace import Kind, Site, Trace
 from ringside.trace import Op as TraceOp
 from ringside.verdict import judge
+from ringside.whereabouts import without_stacks
 from ringside.wire import (
     ANY_SOURCE,
     BLOCKING,
@@ -129,6 +131,7 @@ class Outcome:
     collectives: list[CollectiveRecord]
     comm_calls: list[str]
     unreceived: list[str]
+    notes: dict[str, str]  # on messages that don't fit the buffers that took them
     cpu_s: list[float | None] = field(default_factory=list)  # of each rank, by the kernel
 
 
@@ -176,6 +179,7 @@ class Network:
         self._num_running = 0
         self._timeout_s: float | None = None
         self._held_bytes = 0
+        self._notes: dict[str, tuple[tuple[int, int], str]] = {}
         self._wires = Peers(self.peers, self.limits, self._handle, self._lost)
 
     # -- a call ----------------------------------------------------------------------------------
@@ -301,14 +305,15 @@ class Network:
         ]
         output = []
         for peer in self.peers:
-            text = peer.text.decode("utf-8", "replace")
+            text = without_stacks(peer.text.decode("utf-8", "replace"))
             output.append(text + (f"\n[{peer.dropped} bytes more]" if peer.dropped else ""))
         bodies = [peer.body for peer in self.peers]
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
         recording = Recording(ops, sites, self.machine.name)
+        notes = {what: said for what, (_, said) in sorted(self._notes.items())}
         return Outcome(
             recording, bodies, error, output, self.collectives, self.comm_calls, unreceived,
-            [peer.cpu_s for peer in self.peers],
+            notes, [peer.cpu_s for peer in self.peers],
         )  # fmt: skip
 
     def _lost(self, peer: Peer) -> None:
@@ -352,7 +357,7 @@ class Network:
         elif op == _ISEND:
             self._isend(peer, flags, site, self._comm(peer, comm), to, tag, request, extra, body)
         elif op == _IRECV:
-            self._irecv(peer, site, self._comm(peer, comm), to, tag, request, extra)
+            self._irecv(peer, flags >> 4, site, self._comm(peer, comm), to, tag, request, extra)
         elif op == _WAIT:
             self._wait(peer, site, flags, self._numbers(peer, flags, body))
         elif op == Op.TEST:
@@ -371,7 +376,7 @@ class Network:
         elif op == Op.WTIME:
             self._ask(peer, site, Query(peer.rank, len(peer.ops), "wtime", key=("wtime",)))
         elif op == Op.COLLECTIVE:
-            self._collective(peer, site, self._comm(peer, comm), request, body)
+            self._collective(peer, flags >> 4, site, self._comm(peer, comm), request, body)
         elif op == Op.COMPUTE:
             self._compute(peer, site, body)
         elif op == Op.FREE:
@@ -432,7 +437,7 @@ class Network:
             raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
         payload = bytes(body)
         counted = len(payload)
-        if flags >> 4 & OBJECT:
+        if flags >> 4 == OBJECT:
             counted = peer.envelopes.counted(payload, claimed)
         dest = comm.members[to]
         message = peer.sent * self.world_size + peer.rank
@@ -445,7 +450,7 @@ class Network:
         )
         self._hold(peer, len(payload))
         source = comm.places[peer.rank]
-        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager)
+        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
         box = self._mailbox(comm, dest)
         self._by_number[message] = (box, sent)
         box.send(sent)
@@ -454,6 +459,7 @@ class Network:
     def _irecv(
         self,
         peer: Peer,
+        kind: int,
         site: int,
         comm: Communicator,
         source: int,
@@ -477,7 +483,7 @@ class Network:
                 site,
             )
         )
-        posted = Posted(source, tag, capacity, request)
+        posted = Posted(source, tag, capacity, request, kind)
         if source == ANY_SOURCE:
             self._wildcards[peer.rank, request.op] = (comm.number, posted)
         self._mailbox(comm, peer.rank).receive(posted)
@@ -489,8 +495,10 @@ class Network:
     ) -> None:  # fmt: skip
         source, receive_tag, capacity = EXCHANGE.unpack_from(body)
         payload = body[EXCHANGE.size :]
-        sending = self._isend(peer, flags, site, comm, to, tag, number, claimed, payload)
-        receiving = self._irecv(peer, site, comm, source, receive_tag, number + 1, capacity)
+        sending = self._isend(peer, flags & 0xF0, site, comm, to, tag, number, claimed, payload)
+        receiving = self._irecv(
+            peer, flags & 0xF, site, comm, source, receive_tag, number + 1, capacity
+        )
         self._wait_for(peer, site, (number, number + 1), (sending, receiving))
 
     def _check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
@@ -520,6 +528,8 @@ class Network:
             message.number, op.detail, op.site,
         ))  # fmt: skip
         payload = message.payload
+        if message.kind != receive.kind or len(payload) < receive.capacity:
+            self._note(message, receive)
         request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
         if 0 <= receive.capacity < len(payload):
             request.error, request.overflow = _TRUNCATED, True
@@ -531,6 +541,22 @@ class Network:
         self._ready(request)
         if not message.request.ready:
             self._ready(message.request)
+
+    def _note(self, message: Sent, receive: Posted) -> None:
+        """Keep one message that doesn't fit its buffer, of each way not to fit it.
+
+        It is the lowest rank's first one: real arrival differs from run to run.
+        """
+        what, place = misfit(message, receive), (receive.request.rank, receive.request.op)
+        if what and (what not in self._notes or place < self._notes[what][0]):
+            sites = self._site(message.request), self._site(receive.request)
+            self._notes[what] = place, sentence(message, receive, *sites)
+
+    def _site(self, request: Pending) -> Site:
+        """The call that made a request."""
+        peer = self.peers[request.rank]
+        number = peer.ops[request.op].site
+        return peer.sites[number] if 0 <= number < len(peer.sites) else Site("a call", "", 0)
 
     def _learn(self, request: Pending, op: TraceOp) -> None:
         """All is known of the operation behind a request now: record it, and tell the clock."""
@@ -670,7 +696,7 @@ class Network:
     # -- collectives and computing ---------------------------------------------------------------
 
     def _collective(
-        self, peer: Peer, site: int, comm: Communicator, number: int, body: memoryview
+        self, peer: Peer, kind: int, site: int, comm: Communicator, number: int, body: memoryview
     ) -> None:
         name, spec, *told = codec.decode(body)
         request = self._new_request(peer, number)
@@ -693,6 +719,7 @@ class Network:
         self._hold(peer, len(body))
         gathering.held_bytes += len(body)
         gathering.join(me, name, spec, request, *told)
+        gathering.kinds[me] = kind
         if gathering.complete:
             del comm.gatherings[key]
             self._conclude(peer, comm, members, gathering)
@@ -702,6 +729,11 @@ class Network:
     ) -> None:
         """Every member has come: reduce, time and hand out."""
         name = gathering.name
+        if len({kind for kind in gathering.kinds.values() if kind}) > 1:
+            sites = {i: self._site(request) for i, request in gathering.requests.items()}
+            place = members[0], gathering.requests[0].op
+            if "kind" not in self._notes or place < self._notes["kind"][0]:
+                self._notes["kind"] = place, unlike(members, gathering.kinds, sites)
         sizes = gathering.sizes()
         if name in TIMED_AS:
             self.comm_calls += [name] * len(members)

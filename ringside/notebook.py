@@ -1,23 +1,32 @@
 """Modules in a notebook: the ``%%writefile ring.py`` cells beside the files they write.
 
 The cell tells the story and is what the grader takes; the file is what runs. Whoever
-edits only one of the two is told, and can copy either way.
+edits only one of the two is told, and can copy either way. What is overwritten then is kept
+beside it::
+
+    ring.py.before-sync-1    a03_allreduce.ipynb.before-sync-1
+
+A module that is still as it was released, in its cell and in its file, is nobody's work yet.
 """
 
 from __future__ import annotations
 
 import codecs
 import hashlib
+import itertools
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ringside.errors import RingsideError
 
+KEPT = "*.before-sync-*"  # copies of what was overwritten: nobody's to hand in
+_TIME = "%Y-%m-%d %H:%M:%S"
 _WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)['\"]?\s*$")
 
 
@@ -33,9 +42,19 @@ class ModuleCell:
     index: int
     module: str  # "ring.py"
     source: str  # without the first line
+    first: str = ""  # the first line
+    marks: dict[str, Any] = field(default_factory=dict)  # nbgrader's
 
     def agrees_with(self, file: str) -> bool:
         return module_sha256(self.source.encode()) == module_sha256(file.encode())
+
+    def was_released_as(self, source: str) -> bool:
+        """Whether a source is the one that the assignment came with, by nbgrader's checksum."""
+        cell = f"{self.first}\n{source.rstrip()}"
+        # As nbgrader.utils.compute_checksum, for a cell that is to be filled in and has no points.
+        parts = (cell, "code", False, True, False, self.marks.get("grade_id"))
+        digest = hashlib.md5("".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
+        return digest == self.marks.get("checksum")
 
 
 @dataclass(frozen=True)
@@ -46,10 +65,31 @@ class Difference:
     file: str | None
 
     def __str__(self) -> str:
-        name = self.cell.module
+        name, book = self.cell.module, self.cell.notebook.name
         if self.file is None:
-            return f"{name}: its cell in {self.cell.notebook.name} was not run: there is no file"
-        return f"{name}: the file and its cell in {self.cell.notebook.name} differ"
+            return f"{name}: its cell in {book} was not run: there is no file"
+        told = f"{name}: the file and its cell in {book} differ"
+        if self.cell.was_released_as(self.cell.source):
+            return f"{told}; the cell is still as released, the file is not"
+        if self.cell.was_released_as(self.file):
+            return f"{told}; the file is still as released, the cell is not"
+        newer = "file" if self.file_is_newer else "notebook"
+        file_s, book_s = (time.strftime(_TIME, time.localtime(at_s)) for at_s in self.changed_s)
+        return f"{told}; the file was saved {file_s}, the notebook {book_s}: the {newer} is newer"
+
+    @property
+    def changed_s(self) -> tuple[float, float]:
+        """When the file and the notebook were saved, in seconds since 1970."""
+        path = self.cell.notebook.parent / self.cell.module
+        return path.stat().st_mtime, self.cell.notebook.stat().st_mtime
+
+    @property
+    def file_is_newer(self) -> bool:
+        """Whether the file is the side to take: the one with work in it, else the newer one."""
+        if self.file is None or self.cell.was_released_as(self.file):
+            return False
+        of_file, of_notebook = self.changed_s
+        return self.cell.was_released_as(self.cell.source) or of_file > of_notebook
 
 
 def module_sha256(source: bytes) -> str:
@@ -89,7 +129,10 @@ def _module_cells(path: Path, content: dict[str, Any]) -> Iterator[ModuleCell]:
         first, _, rest = _source(cell).partition("\n")
         match = _WRITEFILE.match(first)
         if match:
-            yield ModuleCell(path, index, match[1], rest.removeprefix("\ufeff"))
+            metadata = cell.get("metadata")
+            marks = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+            marks = marks if isinstance(marks, dict) else {}
+            yield ModuleCell(path, index, match[1], rest.removeprefix("\ufeff"), first, marks)
 
 
 def _source(cell: dict[str, Any]) -> str:
@@ -107,7 +150,7 @@ def notebooks(folder: Path) -> list[Path]:
 
 
 def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
-    """Where cells and files disagree.
+    """Where cells and files disagree. A cell that is as released needs no file.
 
     Args:
         folder: holds notebooks and modules.
@@ -120,6 +163,8 @@ def differences(folder: Path, modules: Sequence[str] = ()) -> list[Difference]:
                 continue
             path = folder / cell.module
             file = _text(path) if path.is_file() else None
+            if file is None and cell.was_released_as(cell.source):
+                continue
             if file is None or not cell.agrees_with(file):
                 found.append(Difference(cell, file))
     return found
@@ -139,14 +184,24 @@ def _text(path: Path) -> str:
 
 
 def refusal(found: Sequence[Difference], command: str) -> str:
-    """Why a command stops at differences, and how to go on."""
+    """Why a command stops at differences, and how to go on; the newer side comes first."""
     lines = ["The notebook and the files disagree:"]
     lines += [f"  {difference}" for difference in found]
-    lines.append(f"{command} --from-notebook   takes the cells (save the notebook first)")
-    if any(difference.file is not None for difference in found):
-        lines.append(
-            f"{command} --from-files      takes the files (reload the notebook afterwards)"
-        )
+    ways = [
+        f"{command} --from-notebook   takes the cells (save the notebook first)",
+        f"{command} --from-files      takes the files (reload the notebook afterwards)",
+    ]
+    files = [difference for difference in found if difference.file is not None]
+    if not files:
+        return "\n".join([*lines, ways[0]])
+    for_files = sum(difference.file_is_newer for difference in found)
+    if 2 * for_files > len(found):
+        ways.reverse()
+    lines += ways
+    if 0 < for_files < len(found):
+        lines.append("Neither side is the newer one of all: look at both before you take one.")
+    name = files[0].cell.module
+    lines.append(f"What is overwritten is kept beside it, as {name}.before-sync-1.")
     return "\n".join(lines)
 
 
@@ -158,8 +213,9 @@ def write_files(found: Sequence[Difference]) -> list[str]:
         path = cell.notebook.parent / cell.module
         if path.resolve().parent != cell.notebook.parent.resolve():
             raise NotebookError(f"{cell.module}: a cell may only write into the notebook's folder.")
+        kept = _keep(path) if difference.file is not None else ""
         _replace(path, cell.source.rstrip("\n") + "\n")
-        done.append(f"wrote {cell.module} from {cell.notebook.name}")
+        done.append(f"wrote {cell.module} from {cell.notebook.name}{kept}")
     return done
 
 
@@ -167,17 +223,35 @@ def write_cells(found: Sequence[Difference]) -> list[str]:
     """Write the cells from the files; return what was done."""
     done = []
     for notebook in sorted({difference.cell.notebook for difference in found}):
-        content = read(notebook)
-        for difference in found:
-            if difference.cell.notebook != notebook or difference.file is None:
-                continue
+        changed = [
+            difference
+            for difference in found
+            if difference.cell.notebook == notebook and difference.file is not None
+        ]
+        if not changed:
+            continue
+        content, kept = read(notebook), _keep(notebook)
+        for difference in changed:
             cell = content["cells"][difference.cell.index]
             first = _source(cell).partition("\n")[0]
-            source = f"{first}\n{difference.file.rstrip()}"
+            source = f"{first}\n{(difference.file or '').rstrip()}"
             cell["source"] = source.splitlines(keepends=True)
-            done.append(f"wrote the cell of {difference.cell.module} in {notebook.name}")
+            done.append(f"wrote the cell of {difference.cell.module} in {notebook.name}{kept}")
         _replace(notebook, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return done
+
+
+def _keep(path: Path) -> str:
+    """Copy a file before it is overwritten, under a name that is free; says which."""
+    for number in itertools.count(1):
+        kept = path.with_name(f"{path.name}.before-sync-{number}")
+        try:
+            with kept.open("xb") as copy:
+                copy.write(path.read_bytes())
+        except FileExistsError:
+            continue
+        return f"; what it was is kept as {kept.name}"
+    raise AssertionError("numbers end")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringside.draw.units import format_time
+from ringside.draw.units import format_count, format_time
 from ringside.errors import RingsideError
 from ringside.machine import Machine
 from ringside.measured import seconds_by_call
@@ -67,7 +67,8 @@ class Prediction:
 
     def text(self) -> str:
         """For people."""
-        lines = [f"{self.target} on {self.world_size} ranks, machine {self.machine}"]
+        ranks = format_count(self.world_size, "rank")
+        lines = [f"{self.target} on {ranks}, machine {self.machine}"]
         width = max(len(name) for name, _, _ in self.rows())
         lines.append(f"  {'':<{width}} {'predicted':>10} {'measured':>10}  error")
         for name, predicted, measured in self.rows():

@@ -281,7 +281,11 @@ def _counts(report: Report) -> list[str]:
     for entry in report.counts:
         bounds = [f"{name} at most {_largest(bound)}" for name, bound in entry["allowed"].items()]
         allowed = f" ({'; '.join(bounds)})" if bounds else ""
-        sent = f"{max(entry['sent_bytes'])} bytes in {max(entry['sent_messages'])} messages sent"
+        messages, sent = max(entry["sent_messages"]), f"{max(entry['sent_bytes'])} bytes"
+        if messages or not max(entry["sent_bytes"]):
+            sent += f" in {format_count(messages, 'message')} sent"
+        else:  # what collectives sent is counted as a ring's messages, but they are none
+            sent += " in its library collectives"
         time_us = entry["makespan_s"] * 1e6
         lines.append(f"  {entry['case']}: {sent}, {time_us:.1f} µs{allowed}")
     return lines

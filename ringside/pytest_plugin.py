@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from ringside import launch
-from ringside.checking import Case, Verdict
+from ringside.checking import Case, Verdict, noted
 from ringside.errors import DeadlineError, Interrupted
 from ringside.machine import Machine
 from ringside.public_tests import CALL_TIMEOUT_S
@@ -112,6 +112,7 @@ class Ranks:
         self._session = session
         self._record = record
         self._running = running
+        self.results: list[Result] = []  # of the running test
 
     def call(
         self,
@@ -137,6 +138,7 @@ class Ranks:
             seed=seed,
             timeout_s=self._running.timeout_s,
         )
+        self.results.append(result)
         if isinstance(result.error, DeadlineError):
             self._running.did_not_end()
             return result  # to draw what had no end may take longer than the run
@@ -242,6 +244,10 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         float(marker.args[0]),
         seconds=round(call.duration, 3),
     )
+    ranks = getattr(item, "funcargs", {}).get("ranks")
+    results: list[Result] = []
+    if isinstance(ranks, Ranks):
+        results, ranks.results = ranks.results, []
     if call.excinfo is None:
         test.earned = test.points
         return test
@@ -250,7 +256,8 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         test.points, test.message, test.skipped = 0.0, str(error), True
     elif isinstance(error, Verdict):
         test.earned = round(test.points * min(1.0, max(0.0, error.fraction)), 4)
-        test.message = "\n".join(filter(None, [error.sentence, error.detail]))
+        detail = noted(error.detail, results) if test.kind == "values" else error.detail
+        test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
     elif isinstance(error, subprocess.TimeoutExpired):
         test.message = f"the real ranks did not end within {error.timeout:g} s."

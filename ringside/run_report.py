@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ringside import inputs
-from ringside.checking import open_request
-from ringside.draw.units import format_bytes, format_time
+from ringside.checking import cut, notes, one_line, open_request, resemblance
+from ringside.draw.units import format_bytes, format_count, format_time
 from ringside.ring_bytes import sent_as_ring
 from ringside.world import Result
 
@@ -61,6 +61,7 @@ def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
         "collectives": [record.name for record in result.collectives],
         "output": result.output,
         "unreceived": result.unreceived,
+        "notes": list(result.notes.values()),
     }
 
 
@@ -77,8 +78,8 @@ def text(
         lines += [f"[{rank}] {line}" for line in printed.splitlines()]
     if result.error is not None:
         lines += [f"{type(result.error).__name__}: {result.error}", ""]
-    given = f", n = {options.n}, {options.dtype}" if options else ""
-    ranks = f"{result.world_size} ranks"
+    given = _given(target.rpartition(":")[2], options, path)
+    ranks = format_count(result.world_size, "rank")
     if result.members != tuple(range(result.world_size)):
         ranks = f"ranks {', '.join(map(str, result.members))} of {result.world_size}"
     lines.append(f"{target} on {ranks} of machine {result.machine.name!r}{given}")
@@ -96,12 +97,27 @@ def text(
         lines += [
             f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
         ]
+    if result.error is not None or values == "wrong":
+        lines += notes(result)
+    elif values == "not compared" and "kind" in result.notes:  # what is shorter may well be right
+        lines.append(one_line(result.notes["kind"], 400))
     left_open = open_request(result) if result.error is None else ""
     if left_open:
         lines.append(left_open)
     if any(result.inputs_changed):
         lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
     return "\n".join(lines)
+
+
+def _given(function: str, options: inputs.Options | None, path: Path | None) -> str:
+    """The length and the dtype of the inputs, if the function's inputs have them."""
+    if options is None:
+        return ""
+    given = ""
+    for name, shown in (("n", f"n = {options.n}"), ("dtype", options.dtype)):
+        if path is None or inputs.depends(path, function, name, options):
+            given += f", {shown}"
+    return given
 
 
 def _table(result: Result) -> list[str]:
@@ -156,8 +172,21 @@ def _first_wrong(
     for rank, value in enumerate(result.values):
         wanted = inputs.expected(function, len(result.values), rank, options, path)
         if wanted is not None and not inputs.matches(value, wanted):
-            return f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}"
+            said = f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}."
+            return said + _resemblance(value, wanted, len(result.values), options)
     return ""
+
+
+def _resemblance(value: Any, wanted: Any, world_size: int, options: inputs.Options) -> str:
+    """What a wrong array is in place of the right one, such as a rank's own part of a sum."""
+    arrays = isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray)
+    if not arrays or (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
+        return ""
+    given = [
+        inputs.vector(options.n, options.dtype, rank, options.seed) for rank in range(world_size)
+    ]
+    is_sum = wanted.shape == given[0].shape and np.array_equal(sum(given), wanted)
+    return resemblance(value, wanted, value != wanted, world_size, given if is_sum else ())
 
 
 def _short(value: Any) -> str:
@@ -165,4 +194,4 @@ def _short(value: Any) -> str:
         shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
         return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
     shown = repr(value)
-    return shown if len(shown) <= 100 else f"{shown[:97]}..."
+    return cut(shown, 100)

@@ -197,8 +197,10 @@ class Timeline:
         return timeline_svg(self)
 
     def __repr__(self) -> str:
+        from ringside.draw.units import format_count
+
         return (
-            f"Timeline({self.world_size} ranks on {self.machine_name}, "
+            f"Timeline({format_count(self.world_size, 'rank')} on {self.machine_name}, "
             f"makespan {self.makespan_s * 1e6:.6g} µs)"
         )
 

@@ -25,12 +25,15 @@ def judge(network: Network) -> DeadlockError:
     ended = [entry.rank for entry in blocked if entry.call == "(has returned)"]
     count = len(blocked)
     if ended:
+        still = count - len(ended)
         headline = (
-            f"{count - len(ended)} of {count} ranks are blocked, the others have returned, "
+            f"{still} of {count} ranks {'is' if still == 1 else 'are'} blocked, "
+            f"the other{'s have' if len(ended) > 1 else ' has'} returned, "
             "and no message is in flight."
         )
     else:
-        headline = f"all {count} ranks are blocked and no message is in flight."
+        who = "the only rank is" if count == 1 else f"all {count} ranks are"
+        headline = f"{who} blocked and no message is in flight."
     reasons = (_disagreement, _missing_member, _wrong_envelope, _polling, _cycle, _missing_partner)
     for reason in reasons:
         cure = reason(network, blocked)
@@ -112,6 +115,11 @@ def _sends_to(network: Network, source: int, dest: int) -> bool:
     )
 
 
+def _sent(network: Network, source: int, dest: int) -> int:
+    """How many messages a rank has sent another one."""
+    return sum(op.kind == Kind.ISEND and op.peer == dest for op in network.peers[source].ops)
+
+
 def _polling(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
     for peer in network.peers:
         query = peer.query
@@ -163,8 +171,17 @@ def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
                 "eager threshold of the MPI in use."
             )
     elif kinds and all(kind == Kind.IRECV for kind in kinds):
-        text += "Every rank of the cycle receives before it sends. "
-        text += f"Let one rank send first, or use {exchange}."
+        pairs = zip(cycle, [*cycle[1:], cycle[0]], strict=True)
+        came, rank, source = max((_sent(network, other, r), -r, other) for r, other in pairs)
+        if came:
+            num = f"{came} messages" if came > 1 else "message"
+            text += (
+                f"Rank {-rank} has received the {num} that rank {source} has sent it, and waits "
+                "for one more. Send as many messages as are received."
+            )
+        else:
+            text += "Every rank of the cycle receives before it sends. "
+            text += f"Let one rank send first, or use {exchange}."
     else:
         text += "Bring the calls of these ranks into an order in which one of them can complete."
     return text

@@ -17,6 +17,7 @@ from ringside.peers import Peer
 _FRAME = r'^  File "{folder}([^"\n]{{1,300}})", line (\d{{1,7}}) in (\S{{1,100}})$'
 # The last lines of a stack: what a zygote or a spawned rank was started as; a deep one is cut.
 _END = re.compile(r'^  (File "<string>", line 1 in <module>|\.\.\.)$', re.MULTILINE)
+_STACK = re.compile(r'Stack \(most recent call first\):\n(?:  (?:File "|\.\.\.)[^\n]*\n?)*')
 _PATIENCE_S = 0.5
 _MOST_BYTES = 1 << 20  # a rank that prints on and on has filled its pipe before it answers
 _KEPT_BYTES = 1 << 13  # of what came before: a frame's line is shorter
@@ -52,4 +53,15 @@ def places(peers: Sequence[Peer], folder: str, signal: Callable[[], None]) -> di
                 whole = rank in found and _END.search(text, match.end() if match else 0)
                 if whole or not data or sizes[rank] > _MOST_BYTES:
                     selector.unregister(key.fd)
+    for peer in peers:  # what the rank had printed before; the rest of the stack is still to come
+        peer.text += texts[peer.rank]
     return found
+
+
+def without_stacks(text: str) -> str:
+    """What a rank printed, without the stacks with which it answered.
+
+    >>> without_stacks('a\\nStack (most recent call first):\\n  File "x", line 1 in y\\nb')
+    'a\\nb'
+    """
+    return _STACK.sub("", text)

@@ -83,10 +83,15 @@ class Mode(enum.IntEnum):
     READY = 3
 
 
-OBJECT = (
-    1  # flag of ISEND: a lower-case message; ``extra`` holds the bytes its sender claims to count
-)
 BLOCKING = 2  # flag of PROBE
+
+# What a message is made of, or the buffer of a receive, as its rank says: the upper half of the
+# flags. Of an OBJECT, a lower-case message, ``extra`` holds the bytes its sender claims to count.
+# Bytes fit whatever takes them, so that they have no kind. The lower half holds the mode of an
+# ISEND, and the kind of the receive in an EXCHANGE.
+OBJECT = 1
+KINDS = ("", "object", *codec.DTYPES)
+KIND_OF = {name: kind for kind, name in enumerate(KINDS) if name not in ("", "object", "uint8")}
 
 
 def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:

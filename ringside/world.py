@@ -101,6 +101,9 @@ class Result:
         collectives: library collectives that were used, I-forms included.
         comm_calls: calls that made communicators.
         unreceived: messages that were sent and never received.
+        notes: a sentence on a message that doesn't fit the buffer that took it in ``kind`` (of
+            another dtype, or objects), and one on a message shorter in ``length``. MPI lets them
+            pass, so they may explain what went wrong, and mean nothing where all is right.
         memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
             them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, what is ``live``
             at the last operator, and ``after_step``, after the last step of an optimizer. The
@@ -124,16 +127,18 @@ class Result:
     members: tuple[int, ...] = field(default=())
     memory: list[dict[str, Any]] = field(default_factory=list)
     cpu_s: list[float | None] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
-        from ringside.draw.units import format_bytes, format_time
+        from ringside.draw.units import format_bytes, format_count, format_time
 
+        messages = format_count(sum(self.sent_messages()), "message")
         failed = f", {type(self.error).__name__}" if self.error is not None else ""
         return (
-            f"Result({self.world_size} ranks on {self.machine.name}, "
+            f"Result({format_count(self.world_size, 'rank')} on {self.machine.name}, "
             f"makespan {format_time(self.makespan_s)}, "
-            f"{format_bytes(sum(self.sent_bytes()))} in {sum(self.sent_messages())} messages"
+            f"{format_bytes(sum(self.sent_bytes()))} in {messages}"
             f"{failed})"
         )
 
@@ -642,10 +647,13 @@ def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: in
         changed.append(bool(attested.get("changed")))
         aliased.append(bool(attested.get("aliased")))
         memory.append(_memory(attested.get("memory")))
+    for note in outcome.notes.values():
+        if error is not None:
+            error.add_note(note)
     return Result(
         values, error, outcome.output, outcome.recording, machine, changed, aliased,
         outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
-        memory if any(memory) else [], outcome.cpu_s,
+        memory if any(memory) else [], outcome.cpu_s, outcome.notes,
     )  # fmt: skip
 
 

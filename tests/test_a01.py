@@ -9,7 +9,7 @@ import pytest
 
 from autograder import assignment, cluster_run
 from autograder.suites.a01_first_ranks import oracle, trial
-from ringside import Machine, Session, cli
+from ringside import Machine, Session, cli, public_tests
 from ringside.errors import DeadlockError, RankError
 from solutions.a01_first_ranks import cases, fit
 from solutions.a01_first_ranks.places import line
@@ -121,6 +121,49 @@ def test_the_line_of_a_verdict_runs_what_it_is_about(case, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert f"on {case.world_size} ranks of machine" in said
     assert "values: right" in said or "rank 0 returned" in said
+
+
+@pytest.mark.parametrize(
+    ("edit", "said", "not_said"),
+    [
+        (("/ (2 * repetitions)", "/ repetitions"), "time of a whole round trip", "1 ms late"),
+        (
+            (
+                "    bounce(comm, message, 1, partner)\n    start_s = MPI.Wtime()\n",
+                "    start_s = MPI.Wtime()\n    bounce(comm, message, 1, partner)\n",
+            ),
+            "a message takes 1.1e-06 s.",
+            "1 ms late",
+        ),
+        (
+            (
+                "    message = np.zeros(nbytes, np.uint8)\n",
+                "    if comm.rank not in (0, partner) or comm.size == 1:\n        return None\n"
+                "    message, before_s = np.zeros(nbytes, np.uint8), MPI.Wtime()\n"
+                "    late_s = before_s if comm.rank else comm.recv(source=partner)\n"
+                "    comm.rank and comm.send(before_s, 0)\n",
+                "/ (2 * repetitions)",
+                "/ (2 * repetitions) + (late_s > 1e-4)",
+            ),
+            "right, but wrong if rank 1 comes 1 ms late: ping on 2 ranks",
+            "whole round trip",
+        ),
+    ],
+    ids=["not halved", "first trip timed", "late"],
+)
+def test_a_late_rank_is_blamed_only_for_what_it_does(tmp_path, edit, said, not_said):
+    for name in (*assignment.load("a01_first_ranks").supplied, "test_public.py"):
+        shutil.copy(SOLUTION / name, tmp_path)
+    source = (SOLUTION / "ping.py").read_text()
+    for old, new in zip(edit[::2], edit[1::2], strict=True):
+        assert old in source
+        source = source.replace(old, new)
+    (tmp_path / "ping.py").write_text(source)
+    report = public_tests.run(tmp_path, ["ping"])
+    tests = {test["name"]: test for test in report.modules[0].tests}
+    message = tests["test_who_comes_late_is_waited_for_first"]["message"]
+    assert said in message
+    assert not_said not in message
 
 
 @pytest.mark.mpi

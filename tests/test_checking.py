@@ -1,13 +1,14 @@
 """What public tests and suites share beside the checks themselves: calls, contrasts, strangers."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ringside
-from ringside import Machine, checking
+from ringside import Machine, checking, public_tests
 from ringside.checking import (
     Call,
     Case,
@@ -46,6 +47,29 @@ def test_what_is_wrong_only_there_is_told_with_its_detail():
 def test_what_is_wrong_here_too_is_told_as_it_is_here():
     with pytest.raises(Verdict, match=r"^near\n"):
         contrasted(lambda far=False: fails("far" if far else "near"), {"far": True}, CASE, "")
+
+
+def test_one_of_something_is_no_plural():
+    run = SimpleNamespace(sent_messages=lambda: [2, 1, 0], seed=None)
+    with pytest.raises(Verdict, match="rank 0 sent 2 messages; at most 1 is allowed"):
+        checking.assert_messages(run, [1, 1, 1], CASE)
+    with pytest.raises(Verdict, match="rank 1 sent 1 message; at most 0 are allowed"):
+        checking.assert_messages(run, [2, 0, 0], CASE)
+    machine = Machine.load("textbook")
+    slow = SimpleNamespace(makespan_s=3e-6, comm_calls=[], collectives=[], seed=None)
+    slow.machine = machine
+    with pytest.raises(Verdict, match=r"1\.50 times 2\.0 µs; at most that is asked for"):
+        checking.assert_makespan(slow, 2e-6, CASE, full=1.0, half=1.0)
+    with pytest.raises(Verdict, match=r"at most 1\.05 times that is asked for \(half the points\)"):
+        checking.assert_makespan(slow, 2e-6, CASE)
+
+
+def test_what_collectives_send_is_counted_in_no_messages():
+    entry = {"case": "mean", "sent_bytes": [480], "makespan_s": 1e-6, "allowed": {}}
+    report = public_tests.Report(Path(), [], [entry | {"sent_messages": [0]}])
+    assert "mean: 480 bytes in its library collectives, 1.0 µs" in public_tests.text(report)
+    report = public_tests.Report(Path(), [], [entry | {"sent_messages": [1]}])
+    assert "mean: 480 bytes in 1 message sent, 1.0 µs" in public_tests.text(report)
 
 
 def test_what_was_not_run_is_said_so():

@@ -242,6 +242,28 @@ def test_messages_left_lying_are_not_called_received(folder: Path, ringside: Run
     assert "received  " not in output
 
 
+def test_run_says_where_files_are_and_what_opens_them(folder: Path, ringside: Run) -> None:
+    files = "--trace t.gz --svg t.svg --perfetto p.json --simgrid replay"
+    _, output, _ = ringside(f"run ring.py:all_reduce --ranks 3 {files}")
+    assert output.splitlines()[-4:] == [
+        "trace: t.gz (ringside.Trace.load reads it)",
+        "timeline: p.json (open it at https://ui.perfetto.dev)",
+        "picture: t.svg (open it in a browser)",
+        "for SimGrid: replay (`cd replay && sh command` replays it)",
+    ]
+    assert (folder / "replay" / "command").is_file()
+    _, output, _ = ringside("run ring.py:all_reduce --ranks 1 --json --svg t.svg")
+    assert json.loads(output)["world_size"] == 1
+
+
+def test_run_names_a_length_only_where_inputs_have_one(folder: Path, ringside: Run) -> None:
+    with (folder / "ring.py").open("a") as file:
+        file.write("\n\ndef plain(comm, factor=2):\n    return factor\n")
+    assert "machine 'textbook'\n" in ringside("run ring.py:plain --ranks 1")[1]
+    _, output, _ = ringside("run ring.py:all_reduce --ranks 1 -- --n 3")
+    assert "ring.py:all_reduce on 1 rank of machine 'textbook', n = 3, float64\n" in output
+
+
 def test_run_saves_trace_timeline_and_perfetto(folder: Path, ringside: Run) -> None:
     line = "run ring.py:all_reduce --ranks 3 --trace t.gz --svg t.svg --perfetto p.json --json"
     status, output, _ = ringside(line)
@@ -359,6 +381,17 @@ def test_the_line_that_reproduces_a_failure_runs(folder: Path, ringside: Run) ->
     assert "288 B" in output
 
 
+def test_check_says_beside_wrong_values_that_a_message_was_of_another_dtype(
+    folder: Path, ringside: Run
+) -> None:
+    narrow = RING.replace("comm.Sendrecv(travelling,", 'comm.Sendrecv(travelling.astype("f4"),')
+    (folder / "ring.py").write_text(narrow)
+    _, output, _ = ringside("check ring")
+    [note] = [line for line in output.splitlines() if "took its bytes for" in line]
+    assert "rank 3's Sendrecv(dest=0, source=2) at ring.py:11 sent float32, rank 0's Send" in note
+    assert note.endswith("took its bytes for float64. Give both arrays the same dtype.")
+
+
 def test_check_tells_once_what_all_tests_of_a_module_meet(folder: Path, ringside: Run) -> None:
     (folder / "ring.py").write_text("def all_reduce(comm, x):\nreturn x\n")
     (folder / "test_public.py").write_text(TESTS.replace("(rng)))", "(rng))).raise_for_error()"))
@@ -389,6 +422,88 @@ def test_check_refuses_while_cell_and_file_differ_and_syncs_either_way(
     path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
     ringside("check ring --from-notebook")
     assert (folder / "ring.py").read_text() == "x = 1\n"
+
+
+def _released(source: str) -> dict[str, Any]:
+    """A cell as nbgrader releases it, its checksum by nbgrader itself."""
+    from nbformat import from_dict
+    from nbgrader.utils import compute_checksum
+
+    marks = {"grade": False, "grade_id": "star", "locked": False, "solution": True}
+    cell = {"cell_type": "code", "metadata": {"nbgrader": marks}, "outputs": [], "source": source}
+    return cell | {
+        "metadata": {"nbgrader": marks | {"checksum": compute_checksum(from_dict(cell))}}
+    }
+
+
+STUB = "def star(comm, x):\n    raise NotImplementedError"
+
+
+def _two_modules(folder: Path, star: str) -> Path:
+    """A notebook whose ring is written and run, and whose star was released as STUB."""
+    cells = book(f"%%writefile ring.py\n{RING}")
+    cells["cells"].append(_released(f"%%writefile star.py\n{STUB}") | {"source": star})
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(cells))
+    return path
+
+
+def test_a_module_as_it_was_released_stops_no_other(folder: Path, ringside: Run) -> None:
+    _two_modules(folder, f"%%writefile star.py\n{STUB}")
+    assert notebook.differences(folder) == []
+    status, output, errors = ringside("handin --dry-run --json")
+    assert (status, errors) == (0, "")
+    assert "star.py" not in json.loads(output)["files"]
+    (folder / "star.py").write_text("def star(comm, x):\n    return x\n")
+    status, _, errors = ringside("handin --dry-run")
+    assert status == 2  # else the stub in the cell would be handed in
+    assert (
+        "star.py: the file and its cell in a00_ring.ipynb differ; the cell is still as " in errors
+    )
+    assert errors.index("--from-files") < errors.index("--from-notebook")
+
+
+def test_a_cell_with_work_in_it_comes_before_a_file_as_released(
+    folder: Path, ringside: Run
+) -> None:
+    path = _two_modules(folder, "%%writefile star.py\ndef star(comm, x):\n    return x")
+    (folder / "star.py").write_text(f"{STUB}\n")
+    os.utime(path, (1e9, 1e9))  # although the file is newer
+    _, _, errors = ringside("check star")
+    assert "the file is still as released, the cell is not" in errors
+    assert errors.index("--from-notebook") < errors.index("--from-files")
+
+
+@pytest.mark.parametrize("newer", ["file", "notebook"])
+def test_the_newer_side_is_named_and_comes_first(folder: Path, ringside: Run, newer: str) -> None:
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    os.utime(folder / "ring.py", (1e9 + (newer == "file"), 1e9 + (newer == "file")))
+    os.utime(path, (1e9 + (newer == "notebook"), 1e9 + (newer == "notebook")))
+    _, _, errors = ringside("check ring")
+    first, second = (time.strftime("%H:%M:%S", time.localtime(1e9 + k)) for k in (0, 1))
+    assert re.search(rf"the file was saved \S+ {second if newer == 'file' else first}, ", errors)
+    assert f"the {newer} is newer" in errors
+    ways = re.findall(r"--from-\w+", errors)
+    assert ways == ["--from-files", "--from-notebook"][:: 1 if newer == "file" else -1]
+
+
+def test_what_a_sync_overwrites_is_kept_beside_it(folder: Path, ringside: Run) -> None:
+    path = folder / "a00_ring.ipynb"
+    path.write_text(json.dumps(book("%%writefile ring.py\nx = 1\n")))
+    before = path.read_text()
+    (folder / "ring.py.before-sync-1").write_text("of an earlier one")
+    _, _, errors = ringside("handin --dry-run --from-notebook")
+    assert (
+        "wrote ring.py from a00_ring.ipynb; what it was is kept as ring.py.before-sync-2" in errors
+    )
+    assert (folder / "ring.py.before-sync-1").read_text() == "of an earlier one"
+    assert (folder / "ring.py.before-sync-2").read_text() == RING
+    (folder / "ring.py").write_text("x = 2\n")
+    _, output, _ = ringside("handin --zip --json --from-files")
+    assert (folder / "a00_ring.ipynb.before-sync-1").read_text() == before
+    assert json.loads(output)["files"] == ["a00_ring.ipynb", "ring.py"]
+    assert [each.name for each in notebook.notebooks(folder)] == ["a00_ring.ipynb"]
 
 
 def test_check_offers_no_files_where_there_are_none(folder: Path, ringside: Run) -> None:
@@ -635,11 +750,15 @@ def test_handin_goes_to_nbgraders_exchange_where_one_is_configured(
     )
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(settings))
     (folder / "a00_ring.ipynb").write_text(json.dumps(book(f"%%writefile ring.py\n{RING}")))
+    (folder / "ring.py.before-sync-1").write_text("what was there before")
+    (folder / ".ringside").mkdir()
+    (folder / ".ringside" / "ring.html").write_text("a timeline")
     status, output, errors = ringside("handin --json")
     assert status == 0, errors
     assert json.loads(output)["way"] == "exchange"
     [submitted] = inbound.iterdir()
     assert (submitted / "ring.py").read_text() == RING
+    assert not list(submitted.glob("*before-sync*")) and not (submitted / ".ringside").exists()
 
 
 def test_handin_notices_a_run_of_another_version(folder: Path, ringside: Run) -> None:
@@ -799,6 +918,29 @@ def test_doctor_tries_ranks_and_real_mpi(ringside: Run) -> None:
         assert finding["works"] or finding["mend"]
 
 
+def test_doctor_enters_the_sandbox_that_graders_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ringside import doctor
+
+    fake = tmp_path / "bwrap"  # it starts, and runs nothing inside
+    fake.write_text("#!/bin/sh\nexit 0\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = doctor._sandbox()
+    assert not (found.works and "bubblewrap" in found.detail), found
+    assert found.works or ("bubblewrap: " in found.detail and "bubblewrap" in found.mend), found
+
+
+def test_doctor_misses_no_sandbox_where_there_is_no_grader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ringside import doctor
+
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    assert doctor._sandbox().detail == "the grader isn't here; only instructors need one"
+
+
 def test_ranks_magic_runs_a_cell_and_shows_output_by_rank(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -825,6 +967,19 @@ def test_ranks_magic_names_the_cells_own_line(
     assert "raised ValueError at cell:3: no" in capsys.readouterr().out
     magic.run_cell("2", "print(np)\n")
     assert "what the cell uses, it imports" in capsys.readouterr().out
+
+
+def test_ranks_magic_shows_what_ranks_printed_and_no_frames_of_the_kit(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ringside import magic
+
+    magic.run_cell("2 --timeout 0.5", "print('begun', end='', flush=True)\nwhile True:\n    pass\n")
+    output = capsys.readouterr().out
+    assert output.startswith(
+        "[0] begun\n[1] begun\nDeadlineError: the run did not end within 0.5 s"
+    )
+    assert "runpy" not in output and "zygote" not in output
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_collectives_with_different_roots_and_counts(session: Session) -> None:
 
 def test_rank_that_left_early_is_named(session: Session) -> None:
     text = verdict(session, "left_early", 3)
-    assert "2 of 3 ranks are blocked, the others have returned" in text
+    assert "2 of 3 ranks are blocked, the other has returned" in text
     assert "Rank 1 never calls barrier" in text
 
 

@@ -122,7 +122,9 @@ def test_strided_and_read_only_input(ranks, rng, target):
     result = ranks.call("trials:strided", 3, arguments, machine=buffered())
     assert_ran(result, asked)
     for rank, (value, shared, changed) in enumerate(result.values):
-        assert_array(value, total(vectors), magnitude(vectors), asked, f"rank {rank}'s result")
+        assert_array(
+            value, total(vectors), magnitude(vectors), asked, f"rank {rank}'s result", vectors
+        )
         if shared or changed:
             raise asked.fail("the result must be a new array, and the input must stay as it was.")
 
@@ -148,7 +150,7 @@ def test_second_call_is_independent(ranks, rng, target):
             ("the first result, after the second call,", now, first),
             ("the second result", late, second),
         ):
-            assert_array(value, total(vectors), magnitude(vectors), asked, what)
+            assert_array(value, total(vectors), magnitude(vectors), asked, what, vectors)
         if shared:
             raise asked.fail("each result must be a new array that shares memory with nothing.")
         if fixed:
@@ -198,9 +200,12 @@ def test_reduce_scatter_gives_rank_r_shard_r(ranks, rng):
         vectors = asked.vectors(rng)
         result = ranks.call(asked.target, world_size, asked.arguments(vectors), machine=buffered())
         bounds = [shard_bounds(n, world_size, rank) for rank in range(world_size)]
-        shards = [total(vectors)[lo:hi] for lo, hi in bounds]
         assert_values(
-            result, shards, asked, scales=[magnitude(vectors)[lo:hi] for lo, hi in bounds]
+            result,
+            [total(vectors)[lo:hi] for lo, hi in bounds],
+            asked,
+            scales=[magnitude(vectors)[lo:hi] for lo, hi in bounds],
+            parts=[[vector[lo:hi] for vector in vectors] for lo, hi in bounds],
         )
 
 
@@ -223,7 +228,7 @@ def test_tensor_with_gaps(ranks, rng):
     assert_ran(result, asked)
     for rank, (value, changed) in enumerate(result.values):
         what = f"rank {rank}'s x, every other element of a longer tensor,"
-        assert_array(value, total(vectors), magnitude(vectors), asked, what)
+        assert_array(value, total(vectors), magnitude(vectors), asked, what, vectors)
         if changed:
             raise asked.fail(f"rank {rank} changed elements between those of x.")
 
@@ -241,7 +246,7 @@ def test_second_sum_of_tensors(ranks, rng):
             ("the first x, after the second call,", now, first),
             ("the second x", late, second),
         ):
-            assert_array(value, total(vectors), magnitude(vectors), asked, what)
+            assert_array(value, total(vectors), magnitude(vectors), asked, what, vectors)
 
 
 @points(10, "reality", "ring_torch")

@@ -167,10 +167,10 @@ class Collectives(Preparation):
     # -- running what was prepared -----------------------------------------------------------------
 
     def _run(self, it: Prepared) -> None:
-        it.done(self._link.collective(self._id, it.name, it.spec, call=it.call))
+        it.done(self._link.collective(self._id, it.name, it.spec, call=it.call, kind=it.kind))
 
     def _begin(self, it: Prepared) -> CollectiveOperation:
-        number = self._link.icollective(self._id, it.name, it.spec, call=it.call)
+        number = self._link.icollective(self._id, it.name, it.spec, call=it.call, kind=it.kind)
         return CollectiveOperation(self._link, number, it.call, it.done, it.sent, it.received)
 
     def _start(self, it: Prepared) -> Request:

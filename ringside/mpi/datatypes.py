@@ -18,6 +18,7 @@ from ringside.mpi.constants import ERR_ARG, ERR_TYPE, ORDER_C, ORDER_F
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import NotOfferedError, expect
 from ringside.mpi.pickling import named
+from ringside.wire import KIND_OF
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -37,6 +38,7 @@ class Datatype(Attributed):
         "_size",
         "basic_size",
         "dtype",
+        "kind",
         "offsets",
     )
 
@@ -48,6 +50,7 @@ class Datatype(Attributed):
     _size: int
     basic_size: int  # bytes of one number
     dtype: np.dtype[Any] | None  # NumPy's, of that number
+    kind: int  # of wire.KINDS
     offsets: Offsets | None
 
     def __init__(self, datatype: Datatype | None = None) -> None:
@@ -77,6 +80,7 @@ class Datatype(Attributed):
         self._predefined = predefined
         self._committed = predefined
         self.dtype = dtype
+        self.kind = 0 if dtype is None else KIND_OF.get(dtype.name, 0)
         self.basic_size = basic_size
         self.offsets = offsets
         self._size = size

@@ -15,6 +15,7 @@ from ringside.mpi.buffers import Region, byte_view, region
 from ringside.mpi.constants import ERR_TRUNCATE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import loads, packed
+from ringside.wire import OBJECT
 
 
 class Payload(NamedTuple):
@@ -23,6 +24,7 @@ class Payload(NamedTuple):
     data: memoryview | bytes
     claimed: int | None
     guarded: Region | None
+    kind: int  # of wire.KINDS
 
 
 Pack = Callable[[Any], Payload]
@@ -31,13 +33,13 @@ Pack = Callable[[Any], Payload]
 def of_buffer(buf: Any) -> Payload:
     """Pack the argument of an upper-case call."""
     data = region(buf, False)
-    return Payload(data.read(), None, data)
+    return Payload(data.read(), None, data, data.datatype.kind)
 
 
 def of_object(obj: Any) -> Payload:
     """Pack the argument of a lower-case call."""
     data, claimed = packed(obj)
-    return Payload(data, claimed, None)
+    return Payload(data, claimed, None, OBJECT)
 
 
 def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
@@ -51,12 +53,13 @@ def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
 
 
 class Target:
-    """Where a message goes; it may have ``capacity`` bytes, -1: any number."""
+    """Where a message of a kind goes; it may have ``capacity`` bytes, -1: any number."""
 
-    __slots__ = ("capacity",)
+    __slots__ = ("capacity", "kind")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, kind: int) -> None:
         self.capacity = capacity
+        self.kind = kind
 
     def poison(self) -> None:
         """Make the place unusable until the message is there."""
@@ -81,7 +84,7 @@ class IntoRegion(Target):
     __slots__ = ("before", "region")
 
     def __init__(self, place: Region) -> None:
-        super().__init__(place.nbytes)
+        super().__init__(place.nbytes, place.datatype.kind)
         self.region = place
         self.before: bytes | None = None
 
@@ -113,11 +116,11 @@ class IntoObject(Target):
 
     def __init__(self, buf: Any, default: int = -1) -> None:
         if buf is None:
-            super().__init__(default)
+            super().__init__(default, OBJECT)
         elif hasattr(buf, "__index__"):
-            super().__init__(int(buf))
+            super().__init__(int(buf), OBJECT)
         else:
-            super().__init__(len(byte_view(buf, True, BYTE)[0]))
+            super().__init__(len(byte_view(buf, True, BYTE)[0]), OBJECT)
 
     def _put(self, completion: Completion) -> Any:
         return loads(completion.payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from ringside.mpi.basic_types import OF_DTYPE
 from ringside.mpi.buffers import plain_bytes
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ringside.mpi.message import Message
@@ -62,7 +63,16 @@ class PointToPoint(Transfer):
             given is not None
             and place is not None
             and not place.readonly
-            and self._exchange_bytes(given, dest, sendtag, place, source, recvtag, status)
+            and self._exchange_bytes(
+                given,
+                dest,
+                sendtag,
+                place,
+                source,
+                recvtag,
+                status,
+                (OF_DTYPE[sendbuf.dtype].kind, OF_DTYPE[recvbuf.dtype].kind),
+            )
         ):
             return
         self._exchange(

@@ -26,6 +26,11 @@ class Prepared(NamedTuple):
     sent: Sequence[Region] = ()
     received: Sequence[Region] = ()
 
+    @property
+    def kind(self) -> int:
+        """Of this rank's buffer, of ``wire.KINDS``."""
+        return next((place.datatype.kind for place in (*self.received, *self.sent)), 0)
+
 
 class Preparation(Objects):
     """Every collective on buffers, ready to be posted."""

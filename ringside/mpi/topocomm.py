@@ -178,7 +178,7 @@ class Topocomm(Intracomm):
     def _request(self, name: str, out: Sequence[Region], into: Sequence[Region]) -> Request:
         self._check_comm()
         call: Call = (name, ())
-        sent = [Payload(data.read(), None, data) for data in out]
+        sent = [Payload(data.read(), None, data, data.datatype.kind) for data in out]
         receives = self._post_receives(call, [IntoRegion(place) for place in into])
         sends = self._post_sends(call, sent)
         for receive in receives:
@@ -206,17 +206,22 @@ class Topocomm(Intracomm):
                 receives.append(Operation(self._link, 0, call))
                 continue
             tag = FIRST_INTERNAL_TAG + which
-            number = self._link.irecv(self._id, source, tag, target.capacity, call=call)
+            number = self._link.irecv(
+                self._id, source, tag, target.capacity, kind=target.kind, call=call
+            )
             receives.append(Receive(self._link, number, call, target))
         return receives
 
     def _post_sends(self, call: Call, sent: Sequence[Payload]) -> list[Operation]:
         sends: list[Operation] = []
-        for (dest, which), (data, claimed, guarded) in zip(self._edges()[1], sent, strict=True):
+        for (dest, which), payload in zip(self._edges()[1], sent, strict=True):
+            data, claimed, guarded, kind = payload
             if dest == PROC_NULL:
                 continue
             tag = FIRST_INTERNAL_TAG + which
-            number = self._link.isend(self._id, dest, tag, data, claimed=claimed, call=call)
+            number = self._link.isend(
+                self._id, dest, tag, data, kind=kind, claimed=claimed, call=call
+            )
             sends.append(
                 Operation(self._link, number, call)
                 if guarded is None

@@ -28,13 +28,13 @@ class Transfer(Membership):
         dest, tag, call = self._sending(name, dest, tag)
         if dest == PROC_NULL:
             return
-        data, claimed, _ = pack(what)
+        data, claimed, _, kind = pack(what)
         if mode == "buffered":
             check_attached(len(data), call)
         link = self._link
         site = link.site(call)
         number = link.isend(
-            self._id, dest, tag, data, mode, claimed=claimed, borrowed=True, call=site
+            self._id, dest, tag, data, mode, kind=kind, claimed=claimed, borrowed=True, call=site
         )
         link.wait((number,), "all", call=site)
 
@@ -48,7 +48,7 @@ class Transfer(Membership):
         into = target(where)
         link = self._link
         site = link.site(call)
-        number = link.irecv(self._id, source, tag, into.capacity, call=site)
+        number = link.irecv(self._id, source, tag, into.capacity, kind=into.kind, call=site)
         return received(into, link.wait((number,), "all", call=site)[0], call, status)
 
     def _exchange(
@@ -77,16 +77,19 @@ class Transfer(Membership):
         if sent is not None and into is not None:
             completion = link.exchange(
                 self._id, dest, sendtag, sent.data, source, recvtag, into.capacity,
-                claimed=sent.claimed, call=site,
+                kinds=(sent.kind, into.kind), claimed=sent.claimed, call=site,
             )  # fmt: skip
             return received(into, completion, receiving, status)
         numbers = []
         if sent is not None:
             numbers.append(link.isend(
-                self._id, dest, sendtag, sent.data, claimed=sent.claimed, borrowed=True, call=site
+                self._id, dest, sendtag, sent.data, kind=sent.kind, claimed=sent.claimed,
+                borrowed=True, call=site,
             ))  # fmt: skip
         if into is not None:
-            numbers.append(link.irecv(self._id, source, recvtag, into.capacity, call=site))
+            numbers.append(link.irecv(
+                self._id, source, recvtag, into.capacity, kind=into.kind, call=site
+            ))  # fmt: skip
         completions = link.wait(numbers, "all", call=site)
         if into is None:
             return nobody(status)
@@ -94,7 +97,7 @@ class Transfer(Membership):
 
     def _exchange_bytes(
         self, given: memoryview, dest: Any, sendtag: Any, place: memoryview,
-        source: Any, recvtag: Any, status: Status | None,
+        source: Any, recvtag: Any, status: Status | None, kinds: tuple[int, int],
     ) -> bool:  # fmt: skip
         """The way that most Sendrecvs take, without the objects that the others need.
 
@@ -112,7 +115,7 @@ class Transfer(Membership):
         site = link.site_of_sendrecv(sys._getframe(2), dest, source)
         done = link.exchange(
             self._id, dest, sendtag, given, source, -1 if recvtag == ANY_TAG else recvtag,
-            len(place), call=site,
+            len(place), kinds=kinds, call=site,
         )  # fmt: skip
         if done.error or done.overflow:
             raise too_long(done, len(place), self._receiving("Sendrecv", source, recvtag)[2])
@@ -128,10 +131,12 @@ class Transfer(Membership):
         dest, tag, call = self._sending(name, dest, tag)
         if dest == PROC_NULL:
             return NoOperation(self._link, call, receives=False)
-        data, claimed, guarded = pack(what)
+        data, claimed, guarded, kind = pack(what)
         if mode == "buffered":
             check_attached(len(data), call)
-        number = self._link.isend(self._id, dest, tag, data, mode, claimed=claimed, call=call)
+        number = self._link.isend(
+            self._id, dest, tag, data, mode, kind=kind, claimed=claimed, call=call
+        )
         if guarded is None:
             return Operation(self._link, number, call)
         return GuardedSend(self._link, number, call, guarded)
@@ -143,7 +148,7 @@ class Transfer(Membership):
         if source == PROC_NULL:
             return NoOperation(self._link, call, receives=True)
         into = target(where)
-        number = self._link.irecv(self._id, source, tag, into.capacity, call=call)
+        number = self._link.irecv(self._id, source, tag, into.capacity, kind=into.kind, call=call)
         into.poison()
         return Receive(self._link, number, call, into)
 

@@ -111,7 +111,7 @@ class RecordingLink(Link):
 
     def isend(
         self, comm: int, dest: int, tag: int, data: Any, mode: str = "standard", *,
-        claimed: int | None = None, borrowed: bool = False, call: Call | int,
+        kind: int = 0, claimed: int | None = None, borrowed: bool = False, call: Call | int,
     ) -> int:  # fmt: skip
         """Write a send down."""
         self._begin_call()
@@ -121,7 +121,9 @@ class RecordingLink(Link):
         self._row(_ISEND, call, peer=peer, tag=tag, nbytes=nbytes, comm=comm)
         return self._requests
 
-    def irecv(self, comm: int, source: int, tag: int, capacity: int, *, call: Call | int) -> int:
+    def irecv(
+        self, comm: int, source: int, tag: int, capacity: int, *, kind: int = 0, call: Call | int
+    ) -> int:  # fmt: skip
         """Write a receive down; ``expect`` tells how much of it."""
         if source == ANY_SOURCE:
             raise FakeTensorError(_NO_ORDER.format(call=_name(call)))
@@ -170,8 +172,8 @@ class RecordingLink(Link):
     # -- collectives -----------------------------------------------------------------------------
 
     def icollective(
-        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = "",
-        alike: tuple[tuple[str, Any], ...] = (),
+        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, kind: int = 0,
+        shown: str = "", alike: tuple[tuple[str, Any], ...] = (),
     ) -> int:  # fmt: skip
         """Write down a rank's side of a collective."""
         self._begin_call()
@@ -190,8 +192,9 @@ class RecordingLink(Link):
         return self._requests
 
     def collective(
-        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, shown: str = ""
-    ) -> Any:
+        self, comm: int, name: str, spec: tuple[Any, ...], *, call: Call, kind: int = 0,
+        shown: str = "",
+    ) -> Any:  # fmt: skip
         """Write down a collective and the wait for it; a new group is made at once."""
         request = self.icollective(comm, name, spec, call=call, shown=shown)
         self.wait([request], "all", call=call)

@@ -125,9 +125,7 @@ class DDP(nn.Module):
             work.wait()
             flat /= self.group.size()
         self._begin()
-        ### END SOLUTION
 
-    ### BEGIN SOLUTION
     def _begin(self):
         self.works = []
         self.missing = [set(bucket) for bucket in self.buckets]
@@ -155,7 +153,7 @@ class DDP(nn.Module):
             flat = self.flats[len(self.works)]
             self.works.append(dist.all_reduce(flat, group=self.group, async_op=True))
 
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def _nbytes(tensor):

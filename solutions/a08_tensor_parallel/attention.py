@@ -63,29 +63,6 @@ def shard(params, head_dim, world_size, rank):
     ### END SOLUTION
 
 
-### BEGIN SOLUTION
-
-
-def _heads(columns, head_dim):
-    """(B, T, n k) to (B, n, T, k)."""
-    B, T, width = columns.shape
-    return columns.reshape(B, T, width // head_dim, head_dim).swapaxes(1, 2)
-
-
-def _columns(heads):
-    """(B, n, T, k) to (B, T, n k)."""
-    B, n, T, head_dim = heads.shape
-    return heads.swapaxes(1, 2).reshape(B, T, n * head_dim)
-
-
-def _rows(x):
-    """(B, T, d) to (B T, d)."""
-    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
-
-
-### END SOLUTION
-
-
 def forward(comm, x, params, head_dim):
     """The layer's result, whole on all ranks.
 
@@ -108,6 +85,24 @@ def forward(comm, x, params, head_dim):
     y = matmul(o, V, "forward out")  # (B, T, d), one summand
     comm.Allreduce(MPI.IN_PLACE, y)
     return y + c + x, (n, kept, kept_heads, o, W, V, head_dim)
+
+
+def _heads(columns, head_dim):
+    """(B, T, n k) to (B, n, T, k)."""
+    B, T, width = columns.shape
+    return columns.reshape(B, T, width // head_dim, head_dim).swapaxes(1, 2)
+
+
+def _columns(heads):
+    """(B, n, T, k) to (B, T, n k)."""
+    B, n, T, head_dim = heads.shape
+    return heads.swapaxes(1, 2).reshape(B, T, n * head_dim)
+
+
+def _rows(x):
+    """(B, T, d) to (B T, d)."""
+    return x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+
     ### END SOLUTION
 
 

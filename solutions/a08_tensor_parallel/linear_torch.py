@@ -46,7 +46,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import linear
 
-### BEGIN SOLUTION
+
+def copy_to_group(group, x):
+    """f: returns the elements of ``x``; the gradient of ``x`` is the sum of all ranks' gradients.
+
+    Args:
+        group: the ranks that take part; p of them.
+        x: the same on all ranks, of any shape.
+    """
+    ### BEGIN SOLUTION
+    return _Copy.apply(x, group)
 
 
 def _all_reduced(x, group):
@@ -66,29 +75,6 @@ class _Copy(torch.autograd.Function):
     def backward(ctx, dy):
         return _all_reduced(dy, ctx.group), None
 
-
-class _Reduce(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, group):
-        return _all_reduced(x, group)
-
-    @staticmethod
-    def backward(ctx, dy):
-        return dy, None
-
-
-### END SOLUTION
-
-
-def copy_to_group(group, x):
-    """f: returns the elements of ``x``; the gradient of ``x`` is the sum of all ranks' gradients.
-
-    Args:
-        group: the ranks that take part; p of them.
-        x: the same on all ranks, of any shape.
-    """
-    ### BEGIN SOLUTION
-    return _Copy.apply(x, group)
     ### END SOLUTION
 
 
@@ -101,6 +87,17 @@ def reduce_from_group(group, x):
     """
     ### BEGIN SOLUTION
     return _Reduce.apply(x, group)
+
+
+class _Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        return _all_reduced(x, group)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, None
+
     ### END SOLUTION
 
 

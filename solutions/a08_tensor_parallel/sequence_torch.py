@@ -38,7 +38,22 @@ from dropout import scaled_mask
 from torch import nn
 from torch.nn.functional import gelu, layer_norm, linear
 
-### BEGIN SOLUTION
+
+def gather_sequence(group, x):
+    """All positions, of all ranks; the gradient of ``x`` is the sum of all ranks' for its part.
+
+    Args:
+        group: the ranks that take part; p of them.
+        x: this rank's positions, shape ``(t, ...)``.
+
+    Returns:
+        A tensor, shape ``(p t, ...)``, in the order of the group.
+
+    Bytes: each rank sends and receives at most ``(p - 1) t`` positions in the forward pass, and as
+    many in the backward pass.
+    """
+    ### BEGIN SOLUTION
+    return _Gather.apply(x, group)
 
 
 def _gathered(x, group):
@@ -63,36 +78,6 @@ class _Gather(torch.autograd.Function):
     def backward(ctx, dy):
         return _scattered_sum(dy, ctx.group), None
 
-
-class _ReduceScatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        return _scattered_sum(x, group)
-
-    @staticmethod
-    def backward(ctx, dy):
-        return _gathered(dy, ctx.group), None
-
-
-### END SOLUTION
-
-
-def gather_sequence(group, x):
-    """All positions, of all ranks; the gradient of ``x`` is the sum of all ranks' for its part.
-
-    Args:
-        group: the ranks that take part; p of them.
-        x: this rank's positions, shape ``(t, ...)``.
-
-    Returns:
-        A tensor, shape ``(p t, ...)``, in the order of the group.
-
-    Bytes: each rank sends and receives at most ``(p - 1) t`` positions in the forward pass, and as
-    many in the backward pass.
-    """
-    ### BEGIN SOLUTION
-    return _Gather.apply(x, group)
     ### END SOLUTION
 
 
@@ -110,6 +95,18 @@ def reduce_scatter_sequence(group, x):
     """
     ### BEGIN SOLUTION
     return _ReduceScatter.apply(x, group)
+
+
+class _ReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return _scattered_sum(x, group)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return _gathered(dy, ctx.group), None
+
     ### END SOLUTION
 
 

@@ -1,7 +1,7 @@
-"""The interpreter: one stage of a pipeline runs its list of actions, whatever the schedule.
+r"""The interpreter: one stage of a pipeline runs its list of actions, whatever the schedule.
 
     stage 0   F0 ------> F1 ------> F2   ...  B0          -> activations, to the stage of the
-                 \\          \\               /              next piece, after each forward pass
+                 \          \               /              next piece, after each forward pass
     stage 1       F0 ------> F1 ... B0 ----            <- gradients, to the stage of the piece
                                                           before, after Backward or BackwardInput
 

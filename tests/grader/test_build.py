@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -11,6 +13,7 @@ from autograder import assignment as plans
 from autograder import build
 from autograder.assignment import Assignment, AssignmentError
 from autograder.course import Course
+from ringside import Session, notebook
 
 from .conftest import NAME
 
@@ -92,6 +95,48 @@ def test_a_module_without_markers_would_be_released_whole_and_is_refused(
     (tmp_path / "one.py").write_text("def answer():\n    return 1\n")
     with pytest.raises(build.BuildError, match="has no '### BEGIN SOLUTION'"):
         build.instructor_notebook(plan, "# %%\n# {{module one}}\n", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "### BEGIN SOLUTION\ndef _helper():\n    return 1\n\n### END SOLUTION\n",
+        "class Answer:\n    ### BEGIN SOLUTION\n    def of(self):\n        return 1\n"
+        "    ### END SOLUTION\n",
+    ],
+)
+def test_a_solution_outside_of_every_function_is_refused(
+    plan: Assignment, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "one.py").write_text(f"import os\n\n{source}")
+    with pytest.raises(build.BuildError, match=r"one.py:\d: a solution begins outside of every"):
+        build.instructor_notebook(plan, "# %%\n# {{module one}}\n", tmp_path)
+
+
+@pytest.mark.parametrize("name", plans.known(Course.here()))
+def test_every_stub_can_be_imported(name: str, tmp_path: Path) -> None:
+    release = Course.here().kit / "assignments" / name
+    for path in release.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    cells = notebook.module_cells(release / f"{name}.ipynb")
+    for cell in cells:
+        (tmp_path / cell.module).write_text(cell.source)
+    (tmp_path / "load.py").write_text(
+        "import importlib\n\n\ndef all_of(comm, names):\n"
+        "    for name in names:\n        importlib.import_module(name)\n"
+    )
+    modules = [cell.module.removesuffix(".py") for cell in cells]
+    with Session(tmp_path) as session:
+        session.call("load:all_of", 1, (modules,)).raise_for_error()
+
+
+@pytest.mark.parametrize("name", plans.known(Course.here()))
+def test_a_stub_shows_its_drawings_as_they_are(name: str) -> None:
+    release = Course.here().kit / "assignments" / name
+    for cell in notebook.module_cells(release / f"{name}.ipynb"):
+        shown = ast.get_docstring(ast.parse(cell.source), clean=False)
+        assert shown is not None
+        assert shown in cell.source, f"{cell.module}: its docstring needs an r in front"
 
 
 def test_unknown_assignments_are_refused_by_name(course: Course) -> None:

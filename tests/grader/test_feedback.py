@@ -41,6 +41,11 @@ def test_the_page_says_sentence_line_and_how_to_see_it_again(plan: Assignment) -
     assert "two.py was not handed in" in page
 
 
+def test_long_texts_end_behind_a_word() -> None:
+    assert feedback.shown("rank 1 received nothing from rank 0", 26) == "rank 1 received ..."
+    assert feedback.shown("a\nb " * 9, 400, 2).splitlines()[1] == "... 8 lines ..."
+
+
 def test_words_of_a_student_stay_words_everywhere(plan: Assignment) -> None:
     evil = outcome(
         EVIL, EVIL, counts=[{"case": EVIL, "sent_bytes": [1], "allowed": {"sent_bytes": 0}}]
@@ -98,7 +103,7 @@ def test_a_drawing_keeps_shapes_and_words_and_loses_the_rest() -> None:
 
 def test_long_text_is_cut_in_the_middle_and_counted() -> None:
     assert feedback.shown("a\n" * 100, 10_000, 6).split("\n")[3] == "... 95 lines ..."
-    assert feedback.shown("x" * 50, 10) == "x" * 10 + " ..."
+    assert feedback.shown("x" * 50, 10) == "x" * 7 + "..."
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_evaluation_keeps_no_graph(ranks, rng):
     x, y = samples(rng, DEEP, 20)
     told, result = evaluated(ranks, params, x, y)
     if any(grad for _, _, grad in told["passes"]):
-        raise fail("evaluate went forward with gradients on, and kept all activations.")
+        raise fail("evaluate went forward with gradients on, which keeps all activations.")
     flops, right = result.num_flops()[0], forward_flops(params, 20)
     if flops > right * (1 + 1e-9):
         raise fail(f"evaluate made {flops:.0f} floating-point operations; once through is {right}.")

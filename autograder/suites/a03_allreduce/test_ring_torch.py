@@ -46,7 +46,7 @@ def test_tensor_with_gaps(ranks, rng):
             assert_ran(result, case)
             for rank, (value, changed) in enumerate(result.values):
                 what = f"rank {rank}'s x, every {stride}. element of a longer tensor,"
-                assert_array(value, total(vectors), magnitude(vectors), case, what)
+                assert_array(value, total(vectors), magnitude(vectors), case, what, vectors)
                 if changed:
                     raise case.fail(
                         f"rank {rank} changed elements between those of x, or gave x another "
@@ -73,7 +73,7 @@ def test_second_call_is_independent(ranks, rng):
                 (f"rank {rank}'s first x, looked at after a second call,", now, first),
                 (f"rank {rank}'s second x", late, second),
             ):
-                assert_array(value, total(vectors), magnitude(vectors), case, what)
+                assert_array(value, total(vectors), magnitude(vectors), case, what, vectors)
 
 
 @points(5, "reality")

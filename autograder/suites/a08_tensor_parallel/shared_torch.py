@@ -142,8 +142,8 @@ def check_held(held, allowed, rank, what, call):
     """A module keeps its parts only."""
     if held > allowed + HELD_BYTES:
         raise call.fail(
-            f"on rank {rank} {what} keeps tensors of {held} bytes; its parts have {allowed}. "
-            "A part that is a view keeps the whole tensor in memory."
+            f"on rank {rank} {what} keeps tensors of {held} bytes, whole tensors of which it "
+            f"holds a view included; its parts have {allowed}."
         )
 
 
