@@ -157,6 +157,13 @@ def _add_run(commands: Any) -> None:
     )
     parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
     parser.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="look at what a test looks at: own, inputs, bytes=3:192, time=..., part, ...",
+    )
+    parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
     parser.add_argument("--trace", type=Path, metavar="FILE", help="save the trace")
@@ -353,7 +360,7 @@ def _check(asked: argparse.Namespace) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from ringside import inputs, perfetto, run_report
+    from ringside import inputs, perfetto, rerun, run_report
     from ringside.machine import Machine
     from ringside.world import Session, Target
 
@@ -369,9 +376,23 @@ def _run(asked: argparse.Namespace) -> int:
         args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
     with Session(target.folder, machine=Machine.load(asked.machine)) as session:
-        result = session.call(
-            name, asked.ranks, args, members=asked.members, seed=asked.seed, timeout_s=asked.timeout
+        run = rerun.made(
+            session,
+            name,
+            args,
+            machine=session.machine,
+            members=asked.members,
+            world_size=asked.ranks,
+            seed=asked.seed,
+            timeout_s=asked.timeout,
         )
+        wrong = None
+        if options is None:
+            result = run()
+        else:
+            case = run_report.case(target, size, options)
+            path = target.folder / target.file
+            result, wrong = rerun.judge(run, case, asked.check, path, str(target.function), options)
     values = run_report.verdict(result, target.function, options, target.folder / target.file)
     if asked.json:
         _print_json(run_report.as_json(result, name, values))
@@ -383,6 +404,8 @@ def _run(asked: argparse.Namespace) -> int:
                 f"{name} was run as a script: it printed and sent nothing. To call a function of "
                 f"it: `ringside run {name}:FUNCTION` (functions of comm: {functions})."
             )
+        if wrong is not None:
+            print(f"\n{wrong.sentence}")
     if asked.trace:
         result.trace.save(asked.trace)
     if asked.perfetto:
@@ -395,7 +418,7 @@ def _run(asked: argparse.Namespace) -> int:
         from ringside import simgrid
 
         simgrid.export(result.trace, Machine.load(asked.machine), asked.simgrid)
-    return 1 if result.error or values == "wrong" else 0
+    return 1 if result.error or wrong is not None or values == "wrong" else 0
 
 
 def _launch(asked: argparse.Namespace) -> int:

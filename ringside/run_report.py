@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ringside import inputs
-from ringside.checking import open_request
+from ringside.checking import Case, open_request
 from ringside.draw.units import format_bytes, format_time
+from ringside.inputs import short
 from ringside.ring_bytes import sent_as_ring
-from ringside.world import Result
+from ringside.world import Result, Target
 
 
 def verdict(
@@ -27,12 +26,22 @@ def verdict(
     if nothing and path is not None and inputs.takes_group(path, function):
         return "not compared"  # it overwrites its tensor
     for rank, value in enumerate(result.values):
-        wanted = inputs.expected(function, len(result.values), rank, options, path)
-        if wanted is None:
+        right = inputs.is_right(value, function, len(result.values), rank, options, path)
+        if right is None:
             return "not compared"
-        if not inputs.matches(value, wanted):
+        if not right:
             return "wrong"
     return "right"
+
+
+def case(target: Target, world_size: int, options: inputs.Options) -> Case:
+    """What a sentence about the run begins with; ``--target`` says what a trial is about."""
+    named, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
+    if "target" in others and target.function:
+        named = str(others.pop("target"))
+        for name, _ in inputs.parameters(target.folder / target.file, target.function):
+            others.pop(name, None)
+    return Case(named, world_size, options.n, options.dtype, others)
 
 
 def nothing_happened(result: Result) -> bool:
@@ -94,7 +103,7 @@ def text(
         lines.append(f"values: {values}" + _first_wrong(result, target, options, values, path))
     elif result.error is None and options is not None:
         lines += [
-            f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
+            f"rank {rank} returned {short(value)}" for rank, value in enumerate(result.values[:8])
         ]
     left_open = open_request(result) if result.error is None else ""
     if left_open:
@@ -154,15 +163,8 @@ def _first_wrong(
         return ", equal to the serial computation on every rank"
     function = target.rpartition(":")[2]
     for rank, value in enumerate(result.values):
-        wanted = inputs.expected(function, len(result.values), rank, options, path)
-        if wanted is not None and not inputs.matches(value, wanted):
-            return f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}"
+        world_size = len(result.values)
+        if inputs.is_right(value, function, world_size, rank, options, path) is False:
+            wanted = inputs.expected(function, world_size, rank, options, path)
+            return f". Rank {rank} returned {short(value)}; it must be {short(wanted)}"
     return ""
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
-        return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
-    shown = repr(value)
-    return shown if len(shown) <= 100 else f"{shown[:97]}..."
