@@ -24,7 +24,7 @@ from ringside.draw.units import format_count
 from ringside.errors import DeadlineError, DeadlockError, RankError
 from ringside.machine import Machine
 from ringside.replay import replay
-from ringside.ring_bytes import sent_as_ring
+from ringside.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from ringside.wire import FIRST_INTERNAL_TAG
 
@@ -79,6 +79,7 @@ class Case:
     ranks: str = ""  # those that make comm of a part of the world: "--ranks 5 --members 4,2"
     drawn: list[int] = field(default_factory=list, compare=False, repr=False)  # seeds of vectors
     through: str = ""  # a supplied function that calls the target: "trials:strided --stride 2"
+    num_drawn: int = 1  # so many of the last seeds are of the call
 
     @property
     def function(self) -> str:
@@ -108,7 +109,7 @@ class Case:
         words += [given] if given else []
         words += ["--n", self.n]
         words += [] if self.dtype == "float64" else ["--dtype", self.dtype]
-        seeds = self.drawn[-2:] if called.endswith(":twice") else self.drawn[-1:]
+        seeds = self.drawn[-self.num_drawn :]
         words += ["--drawn", ",".join(map(str, seeds))] if seeds else []
         for name, value in self.options.items():
             words += [f"--{name.replace('_', '-')}", value]
@@ -161,9 +162,13 @@ class Case:
         words = [] if spelled == "textbook" else [f"--machine {shlex.quote(spelled)}"]
         return dataclasses.replace(self, where=" ".join([*words, *options]))
 
-    def called_by(self, supplied: str) -> Case:
-        """This case where a supplied function calls the target, such as ``trials:twice``."""
-        return dataclasses.replace(self, through=supplied)
+    def called_by(self, supplied: str, num_drawn: int = 1) -> Case:
+        """This case where a supplied function calls the target, such as ``trials:twice``.
+
+        Args:
+            num_drawn: how many vectors are drawn for a rank's call.
+        """
+        return dataclasses.replace(self, through=supplied, num_drawn=num_drawn)
 
     def asking(self, *checks: str) -> Case:
         """This case with a check that its line makes, such as ``own`` or ``bytes=3:192``."""
@@ -463,6 +468,29 @@ def assert_bytes(
                 )
 
 
+def assert_moved(
+    result: Result, allowed: float, case: Case, rule: str = "", *, rank: int | None = None
+) -> None:
+    """Each rank sent and received at most so many bytes, collectives counted as a ring's.
+
+    Args:
+        rule: what is allowed, in words.
+        rank: of this one only.
+    """
+    for did, counted in (("sent", sent_as_ring(result)), ("received", received_as_ring(result))):
+        for each, nbytes in enumerate(counted):
+            if nbytes > allowed + 1e-6 and rank in (None, each):
+                check = f"moved={each}:{allowed:.0f}" + (f":{rule}" if rule else "")
+                raise (
+                    case.seen_in(result)
+                    .asking(check)
+                    .fail(
+                        f"rank {each} {did} {nbytes:.0f} bytes, collectives counted as a ring's; "
+                        f"at most {allowed:.0f} are allowed{': ' + rule if rule else ''}."
+                    )
+                )
+
+
 def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
     """Each rank sent each other rank at most so many bytes: ``allowed[source, dest]``."""
     sent = np.asarray(result.bytes_matrix())
@@ -566,13 +594,19 @@ def assert_makespan(
     full: float = 1.05,
     half: float = 1.5,
     beside: str = "",
+    wide: int | None = None,
 ) -> None:
     """The virtual time is at most ``full`` times the bound; half the points up to ``half``.
 
     Making communicators counts as no time.
+
+    Args:
+        wide: the run was stretched to so many ranks, by ``ringside.widen``.
     """
     taken_s = message_time_s(result)
-    case = case.on(result.machine, named=True).asking(f"time={bound_s:.9g},{full:g},{half:g}")
+    case = case.on(result.machine, named=True).asking(
+        f"time={bound_s:.9g},{full:g},{half:g}" + (f",{wide}" if wide else "")
+    )
     verify(taken_s > 0, f"{case}: no time passed, so nothing was sent.", reproduce=case.reproduce)
     ratio = taken_s / bound_s
     award(

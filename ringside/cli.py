@@ -25,6 +25,7 @@ _CHECK = """\
 examples:
   ringside check                 all modules of the assignment's folder
   ringside check ring star       these two
+  ringside check ring --test ring_bytes      one test
   ringside check --json
 """
 _RUN = """\
@@ -132,6 +133,9 @@ def _add_sync(parser: argparse.ArgumentParser) -> None:
 def _add_check(commands: Any) -> None:
     parser = _add(commands, "check", "run the public tests of the modules here", _CHECK)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as ring; none: all")
+    parser.add_argument(
+        "--test", default="", metavar="NAME", help="only the test of this name, such as ring_bytes"
+    )
     parser.add_argument(
         "--folder", type=Path, default=Path(), help="the assignment's folder (default: here)"
     )
@@ -351,7 +355,7 @@ def _check(asked: argparse.Namespace) -> int:
     modules = [name.removesuffix(".py") for name in asked.modules]
     if not _sync(asked, modules):
         return 2
-    report = public_tests.run(asked.folder, modules)
+    report = public_tests.run(asked.folder, modules, asked.test)
     if asked.json:
         _print_json(report.as_json())
     else:

@@ -6,10 +6,14 @@ last one::
 
     arguments(function, world_size, rank, options)   what a rank gets after ``comm``, a tuple
     expected(function, world_size, rank, options)    what it should return
-    check(case, function, rank, value, options)      raises ``case.fail(...)`` if a value is wrong
+    check(case, function, rank, value, options)      raises ``case.fail(...)`` if a value is wrong;
+                                                     True: it has compared it
 
 and ``OPTIONS``, the names that may stand after ``--``. Both give None for a function that they
 don't know: then it gets vectors, as ``ringside.inputs`` says.
+
+``CHECKS``, if it is there, has checks of a whole run by name, which ``ringside run --check NAME``
+makes: ``function(result, case, value)`` for ``--check NAME=VALUE``.
 
 A function that takes objects which only a rank can make, a model or a process group's hook, can't
 be tried out like that. ``INSTEAD``, if it is there, names the supplied function that makes them::

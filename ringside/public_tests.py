@@ -83,12 +83,13 @@ class Report:
         }
 
 
-def run(folder: Path, modules: Sequence[str] = ()) -> Report:
+def run(folder: Path, modules: Sequence[str] = (), test: str = "") -> Report:
     """Run the public tests of a folder in a fresh process.
 
     Args:
         folder: holds ``test_public.py`` and the modules.
         modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
+        test: only the test of this name, with or without its ``test_``.
 
     Raises:
         CheckError: no tests in the folder, an unknown module, or tests that can't be run.
@@ -103,7 +104,7 @@ def run(folder: Path, modules: Sequence[str] = ()) -> Report:
             f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
         )
     started = time.monotonic()
-    record = _record(folder, wanted)
+    record = _record(folder, wanted, test)
     reports: list[ModuleReport] = []
     not_written: list[str] = []
     for name in dict.fromkeys(test["module"] for test in record["tests"]):
@@ -113,6 +114,8 @@ def run(folder: Path, modules: Sequence[str] = ()) -> Report:
             continue
         reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
     unknown = [name for name in wanted if name not in {report.name for report in reports}]
+    if unknown and test:
+        raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")
     if unknown:
         raise CheckError(f"{TESTS} has no tests of {unknown[0]}.")
     return Report(folder, reports, record["counts"], time.monotonic() - started, not_written)
@@ -131,13 +134,14 @@ def find(folder: Path) -> Path:
     return folder / TESTS
 
 
-def _record(folder: Path, modules: Sequence[str]) -> dict[str, Any]:
+def _record(folder: Path, modules: Sequence[str], test: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
         path = Path(scratch) / "record.json"
         command = [sys.executable, "-m", "pytest", "-p", "ringside.pytest_plugin", "-q"]
         # An empty configuration: nothing that lies above the folder matters.
         command += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
-        command += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}", TESTS]
+        command += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}"]
+        command += [f"--ringside-test={test}", TESTS]
         kit = str(Path(__file__).resolve().parent.parent)
         environment = {
             **os.environ,

@@ -10,9 +10,12 @@ again, the line makes the same check, and says the same sentence::
     messages=RANK:BOUND      how many messages a rank sent
     peers=RANK:PEERS:RULE    with whom a rank exchanged messages
     requests=KINDS           what was started was waited for
-    time=BOUND_S,FULL,HALF   the virtual time
+    moved=RANK:BOUND:RULE    as bytes, with the library's collectives as a ring's
+    time=BOUND_S,FULL,HALF   the virtual time; a fourth number stretches the run to so many ranks
     part                     on a part of the world as on the whole
     short                    long messages as short ones
+
+An assignment has checks of its own: ``CHECKS`` of its ``examples.py``, by name.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,10 +32,13 @@ from ringside import checking, examples, inputs
 from ringside.checking import Case, Verdict
 from ringside.errors import TargetError
 from ringside.machine import Machine
+from ringside.replay import replay
 from ringside.trace import Kind
+from ringside.widen import widen
 from ringside.world import Result
 
 Run = Callable[..., Result]
+Check = Callable[[Result, Case, str], None]
 
 
 def judge(
@@ -53,7 +60,9 @@ def judge(
     Raises:
         TargetError: a check that isn't known.
     """
-    named = [_named(check) for check in checks]
+    own: Mapping[str, Check] = getattr(examples.beside(path), "CHECKS", {})
+    known = {**_CHECKS, **own}
+    named = [_named(check, known) for check in checks]
     both = [each for each in named if each[0] in ("part", "short")]
     last: list[Result] = []
 
@@ -63,7 +72,7 @@ def judge(
         _values(result, case, path, function, options)
         for name, value in named:
             if (name, value) not in both:
-                _CHECKS[name](result, case, value)
+                known[name](result, case, value)
         return result
 
     try:
@@ -92,11 +101,11 @@ def _on_members(checked: Run, run: Run, case: Case, comm: str) -> None:
     checking.on_members(there_or_here, members, world_size, case, comm=comm or "comm")
 
 
-def _named(check: str) -> tuple[str, str]:
+def _named(check: str, known: Mapping[str, Check]) -> tuple[str, str]:
     name, _, value = check.partition("=")
-    if name not in _CHECKS and name not in ("part", "short"):
-        known = ", ".join(sorted([*_CHECKS, "part", "short"]))
-        raise TargetError(f"--check {check}: there is no check {name!r}; there are: {known}.")
+    if name not in known and name not in ("part", "short"):
+        names = ", ".join(sorted([*known, "part", "short"]))
+        raise TargetError(f"--check {check}: there is no check {name!r}; there are: {names}.")
     return name, value
 
 
@@ -106,8 +115,8 @@ def _values(result: Result, case: Case, path: Path, function: str, options: inpu
     module, case = examples.beside(path), case.seen_in(result)
     own = getattr(module, "check", None)
     for rank, value in enumerate(result.values):
-        if own is not None:
-            own(case, function, rank, value, options)
+        if own is not None and own(case, function, rank, value, options):
+            continue
         if value is None and inputs.takes_group(path, function):
             continue  # it overwrites its tensor
         wanted = inputs.expected(function, case.world_size, rank, options, path)
@@ -158,12 +167,21 @@ def _requests(result: Result, case: Case, value: str) -> None:
     checking.assert_requests_complete(result, case, kinds)
 
 
+def _moved(result: Result, case: Case, value: str) -> None:
+    rank, bound, *rule = value.split(":", 2)
+    checking.assert_moved(result, float(bound), case, "".join(rule), rank=int(rank))
+
+
 def _time(result: Result, case: Case, value: str) -> None:
-    bound_s, full, half = map(float, value.split(","))
-    checking.assert_makespan(result, bound_s, case, full=full, half=half)
+    bound_s, full, half, *wide = map(float, value.split(","))
+    timed: Any = result
+    if wide:
+        time_s = replay(widen(result.trace, int(wide[0])), result.machine).makespan_s
+        timed = SimpleNamespace(makespan_s=time_s, comm_calls=[], machine=result.machine)
+    checking.assert_makespan(timed, bound_s, case, full=full, half=half)
 
 
-_CHECKS: Mapping[str, Callable[[Result, Case, str], None]] = {
+_CHECKS: Mapping[str, Check] = {
     "own": lambda result, case, _: checking.assert_own_messages(result, case),
     "inputs": lambda result, case, _: checking.assert_inputs_kept(result, case),
     "bytes": _bytes,
@@ -171,6 +189,7 @@ _CHECKS: Mapping[str, Callable[[Result, Case, str], None]] = {
     "pair": _pair,
     "peers": _peers,
     "requests": _requests,
+    "moved": _moved,
     "time": _time,
 }
 

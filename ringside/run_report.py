@@ -41,7 +41,11 @@ def case(target: Target, world_size: int, options: inputs.Options) -> Case:
         named = str(others.pop("target"))
         for name, _ in inputs.parameters(target.folder / target.file, target.function):
             others.pop(name, None)
-    return Case(named, world_size, options.n, options.dtype, others)
+    told = {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in others.items()
+    }
+    return Case(named, world_size, options.n, options.dtype, told)
 
 
 def nothing_happened(result: Result) -> bool:

@@ -140,7 +140,7 @@ def test_second_call_is_independent(ranks, rng, target):
         (target, a, b, *asked.options.values()) for a, b in zip(first, second, strict=True)
     ]
     result = ranks.call("trials:twice", 3, arguments, machine=buffered())
-    asked = asked.called_by("trials:twice").seen_in(result)
+    asked = asked.called_by("trials:twice", 2).seen_in(result)
     assert_ran(result, asked)
     rights = [(total(vectors), magnitude(vectors)) for vectors in (first, second)]
     for rank, value in enumerate(result.values):
@@ -221,7 +221,7 @@ def test_tensor_with_gaps(ranks, rng):
 
 @points(5, "values", "ring_torch")
 def test_second_sum_of_tensors(ranks, rng):
-    asked = Case("ring_torch:all_reduce", 3, 6).called_by("trials_torch:twice")
+    asked = Case("ring_torch:all_reduce", 3, 6).called_by("trials_torch:twice", 2)
     first, second = asked.vectors(rng), asked.vectors(rng)
     arguments = list(zip(first, second, strict=True))
     result = ranks.call("trials_torch:twice", 3, arguments, machine=buffered())

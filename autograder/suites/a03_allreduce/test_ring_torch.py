@@ -64,7 +64,7 @@ def test_second_call_is_independent(ranks, rng):
         first, second = case.vectors(rng), case.vectors(rng)
         arguments = list(zip(first, second, strict=True))
         result = ranks.call("trials_torch:twice", case.world_size, arguments, machine=buffered())
-        seen = case.called_by("trials_torch:twice").seen_in(result)
+        seen = case.called_by("trials_torch:twice", 2).seen_in(result)
         assert_ran(result, seen)
         rights = [(total(vectors), magnitude(vectors)) for vectors in (first, second)]
         for rank, value in enumerate(result.values):

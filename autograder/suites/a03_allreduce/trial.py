@@ -218,7 +218,7 @@ def check_second_call(ranks, rng, cases: Iterable[Case], call: Callable = summed
             [(case.target, a[0], *b) for a, b in zip(early, again, strict=True)],
             machine=buffered(),
         )
-        seen = case.called_by("trials:twice").seen_in(result)
+        seen = case.called_by("trials:twice", 2).seen_in(result)
         assert_ran(result, seen)
         for rank, value in enumerate(result.values):
             rights = (first[rank], first_scales[rank]), (second[rank], second_scales[rank])
