@@ -37,6 +37,7 @@ T = TypeVar("T")
 EAGER_BYTES = 65536
 LATENCY_SEEDS = (1, 2, 3)
 IN_A_PART = "right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:"
+IN_A_GROUP = "right on the whole world, wrong on a group of its ranks {members}. There:"
 
 
 class Verdict(AssertionError):
@@ -80,6 +81,7 @@ class Case:
     drawn: list[int] = field(default_factory=list, compare=False, repr=False)  # seeds of vectors
     through: str = ""  # a supplied function that calls the target: "trials:strided --stride 2"
     num_drawn: int = 1  # so many of the last seeds are of the call
+    said: str = ""  # what sentences call it, where its line runs less
 
     @property
     def function(self) -> str:
@@ -116,6 +118,8 @@ class Case:
         return " ".join(str(word) for word in words)
 
     def __str__(self) -> str:
+        if self.said:
+            return self.said
         more = "".join(f", {name} = {value}" for name, value in self.options.items())
         ranks = format_count(self.world_size, "rank")
         return f"{self.function} on {ranks}, n = {self.n}, {self.dtype}{more}"
@@ -253,7 +257,7 @@ def on_members(
     members: Sequence[int],
     world_size: int,
     case: Case,
-    words: str = IN_A_PART,
+    words: str = "",
     comm: str = "comm",
 ) -> Result:
     """``contrasted`` for ``run(members=..., world_size=...)``, where ``comm`` is of these ranks.
@@ -262,8 +266,9 @@ def on_members(
 
     Args:
         words: as in ``contrasted``, with ``{members}`` in their place.
+        comm: what sentences call the communicator; ``"the group"`` is one of torch.
     """
-    words = words.format(members=members)
+    words = (words or (IN_A_PART if comm == "comm" else IN_A_GROUP)).format(members=members)
     there = {"members": members, "world_size": world_size}
     check = "part" if comm == "comm" else f"part={comm}"
     result = contrasted(run, there, case, words, check)
@@ -284,7 +289,7 @@ def on_members(
 def on_three_members(
     rng: np.random.Generator,
     call: Callable[..., tuple[Any, ...]],
-    words: str = IN_A_PART,
+    words: str = "",
     comm: str = "comm",
 ) -> None:
     """``on_members`` for ``call(...)`` on three ranks, which gives case, result and more."""

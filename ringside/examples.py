@@ -9,8 +9,9 @@ last one::
     check(case, function, rank, value, options)      raises ``case.fail(...)`` if a value is wrong;
                                                      True: it has compared it
 
-and ``OPTIONS``, the names that may stand after ``--``. Both give None for a function that they
-don't know: then it gets vectors, as ``ringside.inputs`` says.
+and ``OPTIONS``, the names that may stand after ``--``; sentences leave out those in ``UNSAID``. The
+first two give None for a function that they don't know: then it gets vectors, as
+``ringside.inputs`` says.
 
 ``CHECKS``, if it is there, has checks of a whole run by name, which ``ringside run --check NAME``
 makes: ``function(result, case, value)`` for ``--check NAME=VALUE``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ringside import inputs
+from ringside import examples, inputs
 from ringside.checking import Case, open_request
 from ringside.draw.units import format_bytes, format_time
 from ringside.inputs import short
@@ -37,6 +37,8 @@ def verdict(
 def case(target: Target, world_size: int, options: inputs.Options) -> Case:
     """What a sentence about the run begins with; ``--target`` says what a trial is about."""
     named, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
+    for name in getattr(examples.beside(target.folder / target.file), "UNSAID", ()):
+        others.pop(name, None)
     if "target" in others and target.function:
         named = str(others.pop("target"))
         for name, _ in inputs.parameters(target.folder / target.file, target.function):

@@ -23,6 +23,7 @@ from layers import (
 from shards import shard_bounds
 
 OPTIONS = {"widths", "target", "order", "second_n", "second_widths", "last_first", "bound"}
+UNSAID = OPTIONS - {"widths", "target"}
 INSTEAD = {  # a layer's forward and backward pass, one after the other
     f"{module}.py:{prefix}{way}": f"trials.py:{layer}"
     for module, prefix, layer in (

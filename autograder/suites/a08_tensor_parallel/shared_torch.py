@@ -102,8 +102,7 @@ def check_group(rng, call, run):
         members,
         world_size,
         call,
-        "right on the whole world, wrong on a group of its ranks {members}. There:",
-        "the group",
+        comm="the group",
     )
 
 
