@@ -121,10 +121,11 @@ def type_line(line: str, folder: Path) -> tuple[str, int]:
 
 @contextmanager
 def laid(plan: Assignment, module: str, source: str) -> Iterator[Path]:
-    """A student's folder: what is supplied, the public tests, and a module of this text."""
+    """A student's folder: what is supplied, public tests, right modules but one of this text."""
     solution = Course.here().solution(plan.name)
     with scratch.fresh("lines-") as folder:
-        for name in (*plan.supplied, "test_public.py"):
+        others = [spec.filename for spec in plan.modules]  # which may be imported
+        for name in (*plan.supplied, "test_public.py", *others):
             shutil.copyfile(solution / name, folder / name)
         (folder / f"{module}.py").write_text(source, encoding="utf-8")
         yield folder
