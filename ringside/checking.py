@@ -268,7 +268,7 @@ def on_members(
         words: as in ``contrasted``, with ``{members}`` in their place.
         comm: what sentences call the communicator; ``"the group"`` is one of torch.
     """
-    words = (words or (IN_A_PART if comm == "comm" else IN_A_GROUP)).format(members=members)
+    words = (words or (IN_A_PART if comm == "comm" else IN_A_GROUP)).format(members=list(members))
     there = {"members": members, "world_size": world_size}
     check = "part" if comm == "comm" else f"part={comm}"
     result = contrasted(run, there, case, words, check)
