@@ -11,7 +11,7 @@ import re
 import numpy as np
 from places import line
 
-from ringside.checking import assert_array, one_line
+from ringside.checking import assert_array, award, one_line
 from ringside.inputs import vectors
 from ringside.trace import Kind
 
@@ -233,6 +233,13 @@ def _plain(value):
     return value if found is None else found
 
 
+def assert_busy_trip(result, case, nbytes, repetitions):
+    """Rank 0 returned the mean, of trips of which one takes longer (``trials.busy``)."""
+    right_s = (result.makespan_s / 2 - trip_s(result.machine, nbytes)) / repetitions
+    case = case.seen_in(result).asking(f"busy_trip={nbytes}:{repetitions}")
+    assert_time(result.values[0], right_s, case)
+
+
 # -- what the network saw --------------------------------------------------------------------------
 
 
@@ -244,6 +251,18 @@ def assert_only_messages(result, case):
         raise case.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
     if result.comm_calls:
         raise case.fail("a communicator was made; only point-to-point calls on comm are allowed.")
+
+
+def assert_at_most(result, case, limit_s):
+    """The virtual time; half of the points up to twice as much."""
+    ratio = result.makespan_s / limit_s
+    line = case.on(result.machine, named=True).asking(f"at_most={limit_s:.9g}").reproduce
+    award(
+        1.0 if ratio <= 1 + 1e-9 else 0.5 if ratio <= 2 + 1e-9 else 0.0,
+        f"{case} on machine {result.machine.name!r}: took {result.makespan_s * 1e6:.1f} µs; "
+        f"at most {limit_s * 1e6:.1f} µs are asked for.",
+        reproduce=line,
+    )
 
 
 def assert_count(result, case, source, dest, right):
@@ -389,6 +408,8 @@ def _alone(check):
 CHECKS = {
     "places": lambda result, case, _: assert_places(result, case, _all_visible(case)),
     "trip": _numbers(assert_trip),
+    "busy_trip": _numbers(assert_busy_trip),
+    "at_most": lambda result, case, value: assert_at_most(result, case, float(value)),
     "only_messages": _alone(assert_only_messages),
     "count": _numbers(assert_count),
     "exact_bytes": _numbers(assert_exact_bytes),

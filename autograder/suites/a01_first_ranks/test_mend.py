@@ -13,7 +13,6 @@ from ringside.checking import (
     assert_makespan,
     assert_pairs,
     assert_requests_complete,
-    award,
     long_wire,
 )
 from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
@@ -183,14 +182,8 @@ def test_exchange_takes_no_longer_on_more_ranks(ranks, rng):
         case = exchange_call(p, 1250)
         result = trial.run(ranks, oracle.exchange(rng, case), machine=long_wire())
         limit_s = 3 * oracle.trip_s(long_wire(), case.nbytes)
-        ratio = result.makespan_s / limit_s
         try:
-            award(
-                1.0 if ratio <= 1 + 1e-9 else 0.5 if ratio <= 2 + 1e-9 else 0.0,
-                f"{case} on machine 'long wire': took {result.makespan_s * 1e6:.1f} µs; "
-                f"at most {limit_s * 1e6:.1f} µs are asked for.",
-                reproduce=case.on(long_wire()).reproduce,
-            )
+            examples.assert_at_most(result, case, limit_s)
         except Verdict as verdict:
             if not verdict.fraction:
                 raise

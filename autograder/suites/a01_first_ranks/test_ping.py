@@ -8,6 +8,7 @@ import pytest
 from autograder.suites.a01_first_ranks import oracle, trial
 from autograder.suites.a01_first_ranks.trial import EAGER, RENDEZVOUS, examples
 from ringside.checking import (
+    Verdict,
     assert_inputs_kept,
     assert_makespan,
     assert_ran,
@@ -84,11 +85,9 @@ def test_what_was_sent_comes_back(ranks, rng):
         trial.run(ranks, oracle.bounce(rng, case, 2, p - 1), machine=EAGER)
     named = oracle.bounce(rng, bounce_call(3, 4, 2), 2)
     unnamed = replace(named, arguments=[given[:2] for given in named.arguments])
-    sent = trial.run(ranks, unnamed).sent_messages()
-    if sent != [2, 2, 0]:
-        raise named.case.fail(
-            f"called without partner, and ranks sent {sent} messages; it is rank 1 then."
-        )
+    result = trial.run(ranks, unnamed)
+    for source, dest in ((0, 1), (1, 0)):  # partner is rank 1 where none is named
+        examples.assert_count(result, named.case, source, dest, 2)
 
 
 @points(10, "values")
@@ -109,15 +108,15 @@ def test_mean_where_one_trip_takes_longer(ranks):
     trial.run(ranks, oracle.ping(case, repetitions), machine=EAGER, members=members)
     arguments = [("ping:ping", 2.5 * trip_s, other, nbytes, repetitions, 1)] * 3
     result = ranks.call("trials:busy", 3, arguments, machine=EAGER, members=members)
-    case = case.on(EAGER)
-    assert_ran(result, case)
-    right_s = (result.makespan_s / 2 - trip_s) / repetitions
+    case = case.called_by(f"trials:busy --seconds {2.5 * trip_s} --other {other}")
+    assert_ran(result, case.seen_in(result))
     try:
-        oracle.assert_time(result.values[0], right_s, case)
-    except AssertionError as verdict:
-        raise case.fail(
-            f"comm holds ranks {members} of the world. There one round trip takes longer than the "
-            f"others (trials.busy). {verdict.sentence}"
+        examples.assert_busy_trip(result, case, nbytes, repetitions)
+    except Verdict as verdict:
+        raise Verdict(
+            f"{verdict.sentence} Comm holds ranks {members} of the world here, and one round trip "
+            "takes longer than the others (trials.busy).",
+            reproduce=verdict.reproduce,
         ) from None
 
 
@@ -140,12 +139,14 @@ def test_who_comes_late_is_waited_for_first(ranks):
         trial.run(ranks, oracle.ping(case, 2, partner))
         arguments = [("ping:ping", who, 1e-3, nbytes, 2, partner)] * p
         result = ranks.call("trials:late", p, arguments, machine=RENDEZVOUS)
-        assert_ran(result, case)
+        case = case.called_by(f"trials:late --who {who} --seconds 0.001")
+        assert_ran(result, case.seen_in(result))
         try:
-            oracle.assert_time(result.values[0], oracle.trip_s(RENDEZVOUS, nbytes), case)
-        except AssertionError as verdict:
-            raise case.fail(
-                f"rank {who} came 1 ms late (trials.late), and the clock ran. {verdict.sentence}"
+            examples.assert_trip(result, case, nbytes, 2, partner)
+        except Verdict as verdict:
+            raise Verdict(
+                f"{verdict.sentence} Rank {who} came 1 ms late (trials.late).",
+                reproduce=verdict.reproduce,
             ) from None
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from autograder.suites.a01_first_ranks import oracle, trial
 from autograder.suites.a01_first_ranks.trial import examples
-from ringside.checking import LATENCY_SEEDS, assert_requests_complete, buffered, rendezvous
+from ringside.checking import LATENCY_SEEDS, Verdict, assert_requests_complete, buffered, rendezvous
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call
 
@@ -66,10 +66,10 @@ def test_ranks_of_a_host_need_not_be_neighbours(ranks, rng):
         except AssertionError as verdict:
             if verdict.sentence.startswith("not run"):
                 raise
-            case = call.case.among(members, 6).on(machine)
-            raise case.fail(
-                f"comm holds ranks {members} of the world. There: {verdict.sentence}",
-                verdict.detail,
+            raise Verdict(
+                f"{verdict.sentence} Comm holds ranks {members} of the world here.",
+                reproduce=verdict.reproduce,
+                detail=verdict.detail,
             ) from None
 
 
