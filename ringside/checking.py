@@ -316,7 +316,8 @@ def assert_strangers_idle(
     result: Result, members: Sequence[int], case: Case, comm: str = "comm"
 ) -> None:
     """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
-    case = case.seen_in(result).asking("part" if comm == "comm" else f"part={comm}")
+    case = case.seen_in(result).among(members, result.world_size)
+    case = case.asking("part" if comm == "comm" else f"part={comm}")
     for stranger in sorted(set(range(result.world_size)) - set(members)):
         if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
             raise case.fail(f"rank {stranger} of the world, outside {comm}, took part.")

@@ -8,9 +8,9 @@ Each stage has two layers n -> n -> n, each microbatch 32 samples; the actions a
 """
 
 from dataclasses import replace
-from importlib import import_module
 
 import numpy as np
+import schedule
 import trials
 from actions import Backward, Forward, parse, text
 from model import Piece, loss_gradient, random_parameters
@@ -34,7 +34,7 @@ def arguments(function, world_size, rank, options):
     options = _in_float64(function, options)
     name = str(options.others.get("schedule", "one_f_one_b"))
     count = int(options.others.get("microbatches", 8))
-    actions = getattr(import_module("schedule"), name)(world_size, count, rank)
+    actions = getattr(schedule, name)(world_size, count, rank)
     inputs, targets = _batch(count, options)
     return (
         _params(rank, options),
@@ -215,8 +215,8 @@ def assert_work(result, lists, costs, case):
                 case.seen_in(result)
                 .asking(words)
                 .fail(
-                    f"stage {stage}'s passes took {spent_ps / 1e12:.6g} s of virtual time; the pieces "
-                    f"that it was given take {asked_s:.6g} s."
+                    f"stage {stage}'s passes took {spent_ps / 1e12:.6g} s of virtual time; the "
+                    f"pieces that it was given take {asked_s:.6g} s."
                 )
             )
 
@@ -262,15 +262,13 @@ def assert_sent(result, case, stage, bound, envelope):
 
 def _lists(case):
     """The actions that the line names."""
-    others, count = case.options, len(case.options["batch_sizes"])
-    return [
-        parse(
-            trials.words_of(
-                others["schedules"], case.world_size, count, stage, others.get("chunks", 1)
-            )
-        )
-        for stage in range(case.world_size)
-    ]
+    others, stages = case.options, range(case.world_size)
+    words = others["schedules"]
+    if not isinstance(words, str):
+        return [parse(each) for each in words]
+    more = (others.get("chunks", 1),) if words == "interleaved" else ()
+    count = len(others["batch_sizes"])
+    return [getattr(schedule, words)(case.world_size, count, stage, *more) for stage in stages]
 
 
 def _numbers(check):
