@@ -7,6 +7,8 @@ import numpy as np
 
 from ringside import examples
 from ringside.machine import Machine
+from ringside.trace import Kind
+from ringside.world import Result
 from solutions.a04_data_parallel.model import num_flops
 
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a04_data_parallel"
@@ -28,3 +30,8 @@ def step_seconds(params: Arrays, longest: int, world_size: int, machine: Machine
     moved = 2 * (world_size - 1) / world_size * nbytes
     reduce_s = 2 * steps * machine.alpha_s + moved * machine.beta_s_per_byte
     return num_flops(params, longest) / machine.flop_per_s + reduce_s
+
+
+def work(result: Result) -> list[float]:
+    """Floating-point operations that each rank declared."""
+    return [sum(op.detail[0] for op in own if op.kind == Kind.COMPUTE) for own in result.trace.ops]
