@@ -7,6 +7,9 @@
     right/*.py     each gets full marks, however unusual it is
     red team       attacks score nothing, do no harm and leave no process behind
 
+``--lines`` types what each failed test offers to type, and compares what comes
+(``autograder.reproduce``).
+
 Beside it stands the kill table: how many of the wrong submissions a suite would catch that
 looks at values only, as most graders do; it is ours without the other kinds of tests.
 """
@@ -252,10 +255,17 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
     parser.add_argument("--json", type=Path, help="write all findings to this file")
     parser.add_argument("--no-red-team", action="store_true", help="leave out the attacks")
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="type the line of each test's failure, and see whether it shows the same",
+    )
     parser.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
     asked = parser.parse_args(words)
     try:
         plans = [assignments.load(name) for name in asked.assignments or assignments.known()]
+        if asked.lines:
+            return _type_lines(plans, asked)
         reports = [_verify_and_print(plan, asked) for plan in plans]
     except AssignmentError as error:
         print(f"autograder verify: {error}", file=sys.stderr)
@@ -305,6 +315,21 @@ def _verify_and_print(plan: Assignment, asked: argparse.Namespace) -> Report:
         attack(plan, report, asked.deadline)
     print(table(report), flush=True)
     return report
+
+
+def _type_lines(plans: Sequence[Assignment], asked: argparse.Namespace) -> int:
+    from autograder import reproduce
+
+    typed = [
+        each for plan in plans for each in reproduce.type_all(plan, asked.only, jobs=asked.jobs)
+    ]
+    print(reproduce.table(typed))
+    said = reproduce.faults(typed, reproduce.known_exceptions())
+    print("\n".join(said))
+    if asked.json:
+        content = json.dumps([asdict(each) for each in typed], indent=1)
+        asked.json.write_text(content + "\n", encoding="utf-8")
+    return 1 if said else 0
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -23,7 +24,7 @@ from ringside.draw.units import format_count
 from ringside.errors import DeadlineError, DeadlockError, RankError
 from ringside.machine import Machine
 from ringside.replay import replay
-from ringside.ring_bytes import sent_as_ring
+from ringside.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from ringside.wire import FIRST_INTERNAL_TAG
 
@@ -36,6 +37,7 @@ T = TypeVar("T")
 EAGER_BYTES = 65536
 LATENCY_SEEDS = (1, 2, 3)
 IN_A_PART = "right on COMM_WORLD, wrong on a communicator of its ranks {members}. There:"
+IN_A_GROUP = "right on the whole world, wrong on a group of its ranks {members}. There:"
 
 
 class Verdict(AssertionError):
@@ -48,6 +50,7 @@ class Verdict(AssertionError):
         self.reproduce = reproduce
         self.fraction = fraction
         self.detail = detail
+        self.case: Case | None = None  # what it is about, with all that its line holds
         shown = [sentence, *(f"  {line}" for line in (*detail.splitlines(), reproduce) if line)]
         super().__init__("\n".join(shown))
 
@@ -75,6 +78,10 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""  # options of `ringside run` beside the ranks, such as "--seed 1"
     ranks: str = ""  # those that make comm of a part of the world: "--ranks 5 --members 4,2"
+    drawn: list[int] = field(default_factory=list, compare=False, repr=False)  # seeds of vectors
+    through: str = ""  # a supplied function that calls the target: "trials:strided --stride 2"
+    num_drawn: int = 1  # so many of the last seeds are of the call
+    said: str = ""  # what sentences call it, where its line runs less
 
     @property
     def function(self) -> str:
@@ -94,23 +101,40 @@ class Case:
     @property
     def reproduce(self) -> str:
         """The line that runs this case."""
-        module, _, function = self.target.partition(":")
+        called, _, given = self.through.partition(" ")
+        module, _, function = (called or self.target).partition(":")
         ranks = self.ranks or f"--ranks {self.world_size}"
         words: list[Any] = ["ringside run", f"{module}.py:{function}", ranks]
         words += [self.where] if self.where else []
-        words += ["--", "--n", self.n]
+        words += ["--"]
+        words += ["--target", self.target] if called else []
+        words += [given] if given else []
+        words += ["--n", self.n]
         words += [] if self.dtype == "float64" else ["--dtype", self.dtype]
+        seeds = self.drawn[-self.num_drawn :]
+        words += ["--drawn", ",".join(map(str, seeds))] if seeds else []
         for name, value in self.options.items():
             words += [f"--{name.replace('_', '-')}", value]
         return " ".join(str(word) for word in words)
 
     def __str__(self) -> str:
+        if self.said:
+            return self.said
         more = "".join(f", {name} = {value}" for name, value in self.options.items())
         ranks = format_count(self.world_size, "rank")
         return f"{self.function} on {ranks}, n = {self.n}, {self.dtype}{more}"
 
     def vectors(self, rng: np.random.Generator) -> list[Array]:
-        """Different data for every rank; whole numbers too large for a float64 if integers."""
+        """Different data for every rank; whole numbers too large for a float64 if integers.
+
+        They come from a seed that is drawn, which the line that reproduces names.
+        """
+        self.drawn.append(int(rng.integers(2**31)))
+        return self.vectors_of(self.drawn[-1])
+
+    def vectors_of(self, seed: int) -> list[Array]:
+        """The vectors that come from a seed."""
+        rng = np.random.default_rng(seed)
         shape = (self.world_size, self.n)
         if np.dtype(self.dtype).kind == "i":
             limit = 2**62 // max(1, self.world_size)
@@ -124,15 +148,36 @@ class Case:
         return [(vector, *self.options.values()) for vector in vectors]
 
     def seen_in(self, result: Result) -> Case:
-        """This case with the permuted latencies and the machine of a run, where they matter."""
-        seed = getattr(result, "seed", None)  # real ranks have none
-        return self if seed is None else self.on(result.machine, f"--seed {seed}")
+        """This case with the machine, the permuted latencies and the members of a run."""
+        case, machine = self, getattr(result, "machine", None)  # real ranks have none
+        if machine is not None and not self.where:
+            seed = getattr(result, "seed", None)
+            case = self.on(machine, *([] if seed is None else [f"--seed {seed}"]))
+        members = tuple(getattr(result, "members", ()))
+        if members and not self.ranks and members != tuple(range(result.world_size)):
+            case = case.among(members, result.world_size)
+        return case
 
-    def on(self, machine: Machine, *options: str) -> Case:
-        """This case on a machine."""
-        named = machine.spelled()
-        words = [] if named == "textbook" else [f"--machine {named}"]
+    def on(self, machine: Machine, *options: str, named: bool = False) -> Case:
+        """This case on a machine; the line gives it its name, too, where sentences do."""
+        spelled = machine.spelled()
+        if named and spelled not in ("textbook", machine.name):
+            spelled = f"name={machine.name},{spelled}"
+        words = [] if spelled == "textbook" else [f"--machine {shlex.quote(spelled)}"]
         return dataclasses.replace(self, where=" ".join([*words, *options]))
+
+    def called_by(self, supplied: str, num_drawn: int = 1) -> Case:
+        """This case where a supplied function calls the target, such as ``trials:twice``.
+
+        Args:
+            num_drawn: how many vectors are drawn for a rank's call.
+        """
+        return dataclasses.replace(self, through=supplied, num_drawn=num_drawn)
+
+    def asking(self, *checks: str) -> Case:
+        """This case with a check that its line makes, such as ``own`` or ``bytes=3:192``."""
+        words = [f"--check {shlex.quote(check)}" for check in checks]
+        return dataclasses.replace(self, where=" ".join([self.where, *words]).strip())
 
     def among(self, members: Sequence[int], num_ranks: int) -> Case:
         """This case where ``comm`` is made of some ranks of a larger world, in that order."""
@@ -141,7 +186,9 @@ class Case:
 
     def fail(self, sentence: str, detail: str = "") -> Verdict:
         """A verdict on this case."""
-        return Verdict(f"{self}: {sentence}", reproduce=self.reproduce, detail=detail)
+        verdict = Verdict(f"{self}: {sentence}", reproduce=self.reproduce, detail=detail)
+        verdict.case = self
+        return verdict
 
 
 @dataclass(frozen=True)
@@ -180,13 +227,16 @@ def members_of_world(
     return members, world_size + strangers
 
 
-def contrasted(run: Callable[..., T], there: Mapping[str, Any], case: Case, words: str) -> T:
+def contrasted(
+    run: Callable[..., T], there: Mapping[str, Any], case: Case, words: str, check: str = ""
+) -> T:
     """What ``run(**there)`` gives, or a verdict that it is wrong there where ``run()`` is right.
 
     What is wrong in both is told as ``run()`` tells it: that is another test's matter.
 
     Args:
         words: how the sentence begins, before the verdict on ``run(**there)``.
+        check: what makes a line look at both.
     """
     try:
         return run(**there)
@@ -194,8 +244,11 @@ def contrasted(run: Callable[..., T], there: Mapping[str, Any], case: Case, word
         if verdict.sentence.startswith("not run"):
             raise
         run()
+        seen = case if verdict.case is None else verdict.case  # what its line holds stays there
+        case = dataclasses.replace(case, where=seen.where)
         if "members" in there:
             case = case.among(there["members"], there["world_size"])
+        case = case.asking(check) if check else case
         raise case.fail(f"{words} {verdict.sentence}", verdict.detail) from None
 
 
@@ -204,7 +257,7 @@ def on_members(
     members: Sequence[int],
     world_size: int,
     case: Case,
-    words: str = IN_A_PART,
+    words: str = "",
     comm: str = "comm",
 ) -> Result:
     """``contrasted`` for ``run(members=..., world_size=...)``, where ``comm`` is of these ranks.
@@ -213,15 +266,22 @@ def on_members(
 
     Args:
         words: as in ``contrasted``, with ``{members}`` in their place.
+        comm: what sentences call the communicator; ``"the group"`` is one of torch.
     """
-    words = words.format(members=members)
-    result = contrasted(run, {"members": members, "world_size": world_size}, case, words)
+    words = (words or (IN_A_PART if comm == "comm" else IN_A_GROUP)).format(members=list(members))
+    there = {"members": members, "world_size": world_size}
+    check = "part" if comm == "comm" else f"part={comm}"
+    result = contrasted(run, there, case, words, check)
     assert_strangers_idle(result, members, case, comm)
-    there, here = (max(sent_as_ring(each)) for each in (result, run()))
-    if there > 1.1 * here + 64:
-        raise case.among(members, world_size).fail(
-            f"{words} a rank sent {there:.0f} bytes; where {comm} is the whole world, none "
-            f"sent more than {here:.0f}."
+    most, here = (max(sent_as_ring(each)) for each in (result, run()))
+    if most > 1.1 * here + 64:
+        raise (
+            case.seen_in(result)
+            .asking(check)
+            .fail(
+                f"{words} a rank sent {most:.0f} bytes; where {comm} is the whole world, none "
+                f"sent more than {here:.0f}."
+            )
         )
     return result
 
@@ -229,7 +289,7 @@ def on_members(
 def on_three_members(
     rng: np.random.Generator,
     call: Callable[..., tuple[Any, ...]],
-    words: str = IN_A_PART,
+    words: str = "",
     comm: str = "comm",
 ) -> None:
     """``on_members`` for ``call(...)`` on three ranks, which gives case, result and more."""
@@ -249,14 +309,15 @@ def with_waiting_sends(run: Callable[..., T], case: Case) -> T:
         f"works only while messages stay below {EAGER_BYTES} bytes, "
         "where a send does not wait for its receive. Above:"
     )
-    return contrasted(run, {"machine": rendezvous()}, case, words)
+    return contrasted(run, {"machine": rendezvous()}, case, words, "short")
 
 
 def assert_strangers_idle(
     result: Result, members: Sequence[int], case: Case, comm: str = "comm"
 ) -> None:
     """Ranks of the world outside ``comm`` exchanged no messages and came to no collective."""
-    case = case.among(members, result.world_size)
+    case = case.seen_in(result).among(members, result.world_size)
+    case = case.asking("part" if comm == "comm" else f"part={comm}")
     for stranger in sorted(set(range(result.world_size)) - set(members)):
         if result.peers(stranger) or any(stranger in c.members for c in result.collectives):
             raise case.fail(f"rank {stranger} of the world, outside {comm}, took part.")
@@ -264,7 +325,7 @@ def assert_strangers_idle(
 
 def total(vectors: Sequence[Array]) -> Array:
     """The serial sum, in the vectors' dtype; floats are added in double precision."""
-    exact = vectors[0].dtype if vectors[0].dtype.kind == "i" else np.dtype("float64")
+    exact = vectors[0].dtype if vectors[0].dtype.kind in "ic" else np.dtype("float64")
     summed: Array = np.sum(np.array(vectors, dtype=exact), axis=0, dtype=exact)
     return summed.astype(vectors[0].dtype)
 
@@ -367,7 +428,7 @@ def assert_array(
         raise case.fail(f"{what} has dtype {value.dtype}; it must be {expected.dtype}.")
     if value.shape != expected.shape:
         raise case.fail(f"{what} has shape {value.shape}; it must be {expected.shape}.")
-    wrong = _differs(value, expected, scale, case.world_size)
+    wrong = differs(value, expected, scale, case.world_size)
     if wrong.any():
         place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         at = ", ".join(str(index) for index in place)
@@ -394,7 +455,7 @@ def resemblance(
     if expected.dtype.kind not in "fi":
         return ""
     for what, other in _others(expected, parts, world_size):
-        same = ~_differs(value, other, scale, world_size) & np.isfinite(other)
+        same = ~differs(value, other, scale, world_size) & np.isfinite(other)
         if same[wrong].all() and np.isfinite(expected[wrong]).all():
             return f" {'The' if wrong.sum() == 1 else 'Each'} wrong element is {what}."
     return ""
@@ -417,9 +478,10 @@ def _others(
             yield f"the right value divided by {world_size}", expected / world_size
 
 
-def _differs(
+def differs(
     value: Array, expected: Array, scale: Array | None, world_size: int
 ) -> npt.NDArray[np.bool_]:
+    """Where a sum of so many terms differs from what it must be, beyond rounding errors."""
     if expected.dtype.kind != "f":
         return np.asarray(value != expected)
     size = np.abs(expected) if scale is None else scale
@@ -438,7 +500,7 @@ def _kind(value: Any) -> str:
 
 def magnitude(vectors: Sequence[Array]) -> Array:
     """Per element, the sum of absolute values over all ranks: what rounding errors grow with."""
-    summed: Array = np.sum(np.abs(np.array(vectors, dtype="float64")), axis=0)
+    summed: Array = np.sum([np.abs(vector).astype("float64") for vector in vectors], axis=0)
     return summed
 
 
@@ -478,6 +540,7 @@ def assert_sum(result: Result, vectors: Sequence[Array], case: Case) -> None:
 
 def assert_inputs_kept(result: Result, case: Case) -> None:
     """No rank changed its input."""
+    case = case.seen_in(result).asking("inputs")
     for rank, changed in enumerate(result.inputs_changed):
         if changed:
             raise case.fail(f"rank {rank} changed its input; it must stay as it was.")
@@ -492,8 +555,32 @@ def assert_bytes(
         world_rank = rank if members is None else members[rank]
         for did, counted in (("sent", sent), ("received", received)):
             if counted[world_rank] > bound:
-                raise case.fail(
-                    f"rank {rank} {did} {counted[world_rank]} bytes; at most {bound} are allowed."
+                case, count = case.seen_in(result), counted[world_rank]
+                raise case.asking(f"bytes={rank}:{bound}").fail(
+                    f"rank {rank} {did} {count} bytes; at most {bound} are allowed."
+                )
+
+
+def assert_moved(
+    result: Result, allowed: float, case: Case, rule: str = "", *, rank: int | None = None
+) -> None:
+    """Each rank sent and received at most so many bytes, collectives counted as a ring's.
+
+    Args:
+        rule: what is allowed, in words.
+        rank: of this one only.
+    """
+    for did, counted in (("sent", sent_as_ring(result)), ("received", received_as_ring(result))):
+        for each, nbytes in enumerate(counted):
+            if nbytes > allowed + 1e-6 and rank in (None, each):
+                check = f"moved={each}:{allowed:.0f}" + (f":{rule}" if rule else "")
+                raise (
+                    case.seen_in(result)
+                    .asking(check)
+                    .fail(
+                        f"rank {each} {did} {nbytes:.0f} bytes, collectives counted as a ring's; "
+                        f"at most {allowed:.0f} are allowed{': ' + rule if rule else ''}."
+                    )
                 )
 
 
@@ -503,9 +590,14 @@ def assert_pairs(result: Result, allowed: Array, case: Case) -> None:
     over = np.argwhere(sent > allowed)
     if len(over):
         source, dest = (int(index) for index in over[0])
-        raise case.fail(
-            f"rank {source} sent {int(sent[source, dest])} bytes to rank {dest}; "
-            f"at most {int(allowed[source, dest])} are allowed."
+        check = f"pair={source}:{dest}:{int(allowed[source, dest])}"
+        raise (
+            case.seen_in(result)
+            .asking(check)
+            .fail(
+                f"rank {source} sent {int(sent[source, dest])} bytes to rank {dest}; "
+                f"at most {int(allowed[source, dest])} are allowed."
+            )
         )
 
 
@@ -514,7 +606,11 @@ def assert_messages(result: Result, allowed: Sequence[int], case: Case) -> None:
     for rank, (count, bound) in enumerate(zip(result.sent_messages(), allowed, strict=True)):
         if count > bound:
             sent = format_count(count, "message")
-            raise case.fail(f"rank {rank} sent {sent}; at most {bound} {_are(bound)} allowed.")
+            raise (
+                case.seen_in(result)
+                .asking(f"messages={rank}:{bound}")
+                .fail(f"rank {rank} sent {sent}; at most {bound} {_are(bound)} allowed.")
+            )
 
 
 def _are(count: int) -> str:
@@ -526,24 +622,27 @@ def assert_peers(result: Result, allowed: Sequence[set[int]], case: Case, rule: 
     for rank, peers in enumerate(allowed):
         strangers = sorted(set(result.peers(rank)) - peers)
         if strangers:
+            check = f"peers={rank}:{','.join(map(str, sorted(peers)))}:{rule}"
+            case = case.seen_in(result).asking(check)
             raise case.fail(f"rank {rank} exchanged messages with rank {strangers[0]}; {rule}.")
 
 
 def assert_own_messages(result: Result, case: Case) -> None:
     """No library collective, no message to oneself; communicators within the docstrings' bound."""
+    seen = case.seen_in(result).asking("own")
     used = result.collectives[0].name if result.collectives else _among_neighbours(result)
     if used:
-        raise case.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
+        raise seen.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
     allowed = case.world_size * (4 + 2 * math.ceil(math.log2(case.world_size)))
     made = len(result.comm_calls)
     if made > allowed:
-        raise case.fail(
+        raise seen.fail(
             f"the ranks made {made} communicators; at most {allowed} {_are(allowed)} allowed in "
             "one call."
         )
     for rank in range(result.world_size):
         if rank in result.peers(rank):
-            raise case.fail(f"rank {rank} sent a message to itself; none is allowed.")
+            raise seen.fail(f"rank {rank} sent a message to itself; none is allowed.")
 
 
 def _among_neighbours(result: Result) -> str:
@@ -565,7 +664,8 @@ def assert_requests_complete(
     """
     left_open = open_request(result, kinds)
     if left_open:
-        raise case.fail(left_open)
+        named = ",".join(Kind(kind).name for kind in kinds)
+        raise case.seen_in(result).asking(f"requests={named}").fail(left_open)
 
 
 def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)) -> str:
@@ -593,12 +693,19 @@ def assert_makespan(
     full: float = 1.05,
     half: float = 1.5,
     beside: str = "",
+    wide: int | None = None,
 ) -> None:
     """The virtual time is at most ``full`` times the bound; half the points up to ``half``.
 
     Making communicators counts as no time.
+
+    Args:
+        wide: the run was stretched to so many ranks, by ``ringside.widen``.
     """
-    taken_s, case = message_time_s(result), case.on(result.machine)
+    taken_s = message_time_s(result)
+    case = case.on(result.machine, named=True).asking(
+        f"time={bound_s:.9g},{full:g},{half:g}" + (f",{wide}" if wide else "")
+    )
     verify(taken_s > 0, f"{case}: no time passed, so nothing was sent.", reproduce=case.reproduce)
     ratio = taken_s / bound_s
     award(

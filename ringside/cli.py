@@ -26,6 +26,7 @@ _CHECK = """\
 examples:
   ringside check                 all modules of the assignment's folder
   ringside check ring star       these two
+  ringside check ring --test ring_bytes      one test
   ringside check --timeout 60    each call on ranks has a minute: a slow machine
   ringside check --json
 """
@@ -135,6 +136,9 @@ def _add_check(commands: Any) -> None:
     parser = _add(commands, "check", "run the public tests of the modules here", _CHECK)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as ring; none: all")
     parser.add_argument(
+        "--test", default="", metavar="NAME", help="only the test of this name, such as ring_bytes"
+    )
+    parser.add_argument(
         "--timeout",
         type=float,
         metavar="S",
@@ -164,6 +168,13 @@ def _add_run(commands: Any) -> None:
         help="textbook, laptop, zaratan, a TOML file, or numbers such as alpha_s=1e-3,ports=peer",
     )
     parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
+    parser.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="look at what a test looks at: own, inputs, bytes=3:192, time=..., part, ...",
+    )
     parser.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
     )
@@ -356,7 +367,7 @@ def _check(asked: argparse.Namespace) -> int:
     timeout_s = public_tests.CALL_TIMEOUT_S if asked.timeout is None else asked.timeout
     if not timeout_s > 0:
         raise TargetError(f"--timeout ({timeout_s:g}) must be more than 0 seconds.")
-    report = public_tests.run(asked.folder, modules, timeout_s=timeout_s)
+    report = public_tests.run(asked.folder, modules, asked.test, timeout_s=timeout_s)
     if asked.json:
         _print_json(report.as_json())
     else:
@@ -365,7 +376,7 @@ def _check(asked: argparse.Namespace) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from ringside import inputs, run_report
+    from ringside import inputs, rerun, run_report
     from ringside.machine import Machine
     from ringside.world import Session, Target
 
@@ -381,9 +392,23 @@ def _run(asked: argparse.Namespace) -> int:
         args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
     with Session(target.folder, machine=Machine.load(asked.machine)) as session:
-        result = session.call(
-            name, asked.ranks, args, members=asked.members, seed=asked.seed, timeout_s=asked.timeout
+        run = rerun.made(
+            session,
+            name,
+            args,
+            machine=session.machine,
+            members=asked.members,
+            world_size=asked.ranks,
+            seed=asked.seed,
+            timeout_s=asked.timeout,
         )
+        wrong = None
+        if options is None:
+            result = run()
+        else:
+            case = run_report.case(target, size, options)
+            path = target.folder / target.file
+            result, wrong = rerun.judge(run, case, asked.check, path, str(target.function), options)
     values = run_report.verdict(result, target.function, options, target.folder / target.file)
     if asked.json:
         _print_json(run_report.as_json(result, name, values))
@@ -395,10 +420,12 @@ def _run(asked: argparse.Namespace) -> int:
                 f"{name} was run as a script: it printed and sent nothing. To call a function of "
                 f"it: `ringside run {name}:FUNCTION` (functions of comm: {functions})."
             )
+        if wrong is not None:
+            print(f"\n{wrong.sentence}")
     left = _leave_files(asked, result)
     if not asked.json:
         print("\n".join(left), end="\n" if left else "")
-    return 1 if result.error or values == "wrong" else 0
+    return 1 if result.error or wrong is not None or values == "wrong" else 0
 
 
 def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:

@@ -1,13 +1,20 @@
 """Inputs that an assignment brings itself: ``examples.py`` beside the modules.
 
 Where functions want other things than vectors, this supplied file says what they are tried out
-on. It has two functions, both with ``options`` as ``ringside.inputs.Options``::
+on. It has these functions, with ``options`` as ``ringside.inputs.Options``; it may leave out the
+last one::
 
     arguments(function, world_size, rank, options)   what a rank gets after ``comm``, a tuple
     expected(function, world_size, rank, options)    what it should return
+    check(case, function, rank, value, options)      raises ``case.fail(...)`` if a value is wrong;
+                                                     True: it has compared it
 
-and ``OPTIONS``, the names that may stand after ``--``. Both give None for a function that they
-don't know: then it gets vectors, as ``ringside.inputs`` says.
+and ``OPTIONS``, the names that may stand after ``--``; sentences leave out those in ``UNSAID``. The
+first two give None for a function that they don't know: then it gets vectors, as
+``ringside.inputs`` says.
+
+``CHECKS``, if it is there, has checks of a whole run by name, which ``ringside run --check NAME``
+makes: ``function(result, case, value)`` for ``--check NAME=VALUE``.
 
 A function that takes objects which only a rank can make, a model or a process group's hook, can't
 be tried out like that. ``INSTEAD``, if it is there, names the supplied function that makes them::

@@ -7,6 +7,7 @@
     first, second     that, and the one of the next seed: of a function that calls twice in a row
     shard             this rank's part of the vector of rank 0, cut as numpy.array_split cuts
     n, dtype, seed    the vector's, as given after the --
+    --drawn SEED      vectors as the tests draw them, with fractions, instead of whole numbers
     any other name    --name VALUE after the --, else the parameter's default
 
 An assignment whose functions want other things brings an ``examples.py`` (``ringside.examples``).
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,12 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ringside import codec, examples
+from ringside.checking import Case, cut, differs, magnitude, total
 from ringside.errors import CodecError, NotPythonError, TargetError
 
 Array = npt.NDArray[Any]
 
 FIRST = ("comm", "group")  # the ranks that take part: a communicator, or a process group
 DTYPES = ("float64", "float32", "int64", "int16", "complex64")
+SUMS = ("all_reduce", "recursive_doubling", "halving_doubling")  # functions that sum over ranks
 # Where a name has a usual value, nobody needs to give it.
 USUAL = {"num_chunks": 4}
 # For functions that are not written as a plain `def` at the top of their file.
@@ -61,6 +65,7 @@ class Options:
     dtype: str = "float64"
     seed: int = 0
     others: Mapping[str, Any] = field(default_factory=dict)
+    drawn: tuple[int, ...] = ()  # seeds of vectors as a test draws them
 
 
 _VECTORS = {"x": 0, "first": 0, "second": 1}  # what is added to the seed
@@ -78,13 +83,32 @@ def parse_options(words: Sequence[str]) -> Options:
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--dtype", choices=DTYPES, default="float64")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drawn", type=_seeds, default=())
     try:
         known, rest = parser.parse_known_args(list(words))
     except argparse.ArgumentError as error:
         raise TargetError(f"after `--`: {error}") from None
     if known.n < 0:
         raise TargetError(f"after `--`: --n ({known.n}) must be at least 0.")
-    return Options(known.n, known.dtype, known.seed, _pairs(rest))
+    return Options(known.n, known.dtype, known.seed, _pairs(rest), known.drawn)
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
+
+
+def vectors(world_size: int, options: Options, which: int = 0) -> list[Array]:
+    """All ranks' vectors: drawn as a test draws them, or of whole numbers.
+
+    Args:
+        which: the number of the vector, where a function takes several.
+    """
+    if options.drawn:
+        case = Case("", world_size, options.n, options.dtype)
+        return case.vectors_of(options.drawn[min(which, len(options.drawn) - 1)])
+    return [
+        vector(options.n, options.dtype, rank, options.seed + which) for rank in range(world_size)
+    ]
 
 
 def _pairs(words: Sequence[str]) -> dict[str, Any]:
@@ -163,7 +187,8 @@ def _own_arguments(
             f"{function} has no option {unknown[0]!r}; its options are: "
             f"{', '.join(sorted(module.OPTIONS))}."
         )
-    if not sum(not default for _, default in names) <= len(given) <= len(names):
+    most = math.inf if _takes_more(path, function) else len(names)
+    if not sum(not default for _, default in names) <= len(given) <= most:
         raise TargetError(
             f"{path.name}: {_shown(path, function)} can't take the {len(given)} values that "
             f"{examples.NAME} gives it after its first parameter: leave the parameters of the "
@@ -203,10 +228,12 @@ def _value(
 ) -> Any:
     if name in options.others:
         return options.others[name]
-    if name in _VECTORS:
+    if name in _VECTORS and not options.drawn:
         return vector(options.n, options.dtype, rank, options.seed + _VECTORS[name])
+    if name in _VECTORS:
+        return vectors(world_size, options, _VECTORS[name])[rank]
     if name == "shard":
-        whole = vector(options.n, options.dtype, 0, options.seed)
+        whole = vectors(world_size, options)[0]
         return np.array_split(whole, world_size)[rank].copy()
     if name in _OWN:
         return getattr(options, name)
@@ -254,6 +281,12 @@ def _parameters(definition: ast.FunctionDef) -> list[tuple[str, ast.expr | None]
 def _shown(path: Path, function: str) -> str:
     """A function with its parameters' names, as ``all_reduce(comm, x)``."""
     return f"{function}({', '.join(name for name, _ in _signature(path, function) or ())})"
+
+
+def _takes_more(path: Path, function: str) -> bool:
+    """Whether a function takes as many arguments as it is given: ``def f(comm, *rest)``."""
+    definition = _definition(path, function)
+    return definition is not None and definition.args.vararg is not None
 
 
 def takes_group(path: Path, function: str) -> bool:
@@ -336,14 +369,42 @@ def expected(
     own = module.expected(function, world_size, rank, options) if module is not None else None
     if own is not None:
         return own
-    if function == "all_gather":
-        return vector(options.n, options.dtype, 0, options.seed)
-    if function not in ("all_reduce", "recursive_doubling", "halving_doubling", "reduce_scatter"):
+    if function not in SUMS and function not in ("all_gather", "reduce_scatter"):
         return None
-    total = np.zeros(options.n, options.dtype)
-    for peer in range(world_size):
-        total += vector(options.n, options.dtype, peer, options.seed)
-    return np.array_split(total, world_size)[rank] if function == "reduce_scatter" else total
+    given = vectors(world_size, options)
+    whole = given[0] if function == "all_gather" else total(given)
+    return np.array_split(whole, world_size)[rank] if function == "reduce_scatter" else whole
+
+
+def scale(function: str, world_size: int, rank: int, options: Options) -> Array | None:
+    """What rounding errors of such a collective's result grow with; None: nothing is rounded."""
+    if function not in SUMS and function != "reduce_scatter":
+        return None
+    whole = magnitude(vectors(world_size, options))
+    return np.array_split(whole, world_size)[rank] if function == "reduce_scatter" else whole
+
+
+def parts(function: str, world_size: int, rank: int, options: Options) -> list[Array]:
+    """What each rank adds to a collective's result on this rank; nothing where it is no sum."""
+    if function not in SUMS and function != "reduce_scatter":
+        return []
+    given = vectors(world_size, options)
+    if function != "reduce_scatter":
+        return given
+    return [np.array_split(each, world_size)[rank] for each in given]
+
+
+def is_right(
+    value: Any, function: str, world_size: int, rank: int, options: Options, path: Path | None
+) -> bool | None:
+    """Whether a rank's result is what ``expected`` gives; None where nothing is known."""
+    wanted = expected(function, world_size, rank, options, path)
+    if wanted is None:
+        return None
+    if not options.drawn or not isinstance(wanted, np.ndarray):
+        return matches(value, wanted)
+    of_rounding = scale(function, world_size, rank, options)
+    return _same_kind(value, wanted) and not differs(value, wanted, of_rounding, world_size).any()
 
 
 def matches(value: Any, wanted: Any) -> bool:
@@ -376,3 +437,11 @@ def _same_kind(value: Any, wanted: Array) -> bool:
         and value.dtype == wanted.dtype
         and value.shape == wanted.shape
     )
+
+
+def short(value: Any) -> str:
+    """A value for a sentence."""
+    if isinstance(value, np.ndarray):
+        shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
+        return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
+    return cut(repr(value), 100)

@@ -86,12 +86,19 @@ class Report:
         }
 
 
-def run(folder: Path, modules: Sequence[str] = (), *, timeout_s: float = CALL_TIMEOUT_S) -> Report:
+def run(
+    folder: Path,
+    modules: Sequence[str] = (),
+    test: str = "",
+    *,
+    timeout_s: float = CALL_TIMEOUT_S,
+) -> Report:
     """Run the public tests of a folder in a fresh process; a terminal shows how far they are.
 
     Args:
         folder: holds ``test_public.py`` and the modules.
         modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
+        test: only the test of this name, with or without its ``test_``.
         timeout_s: real seconds that one call on all ranks may take; the rest of the tests of a
             module with a call that takes longer is not run.
 
@@ -109,7 +116,7 @@ def run(folder: Path, modules: Sequence[str] = (), *, timeout_s: float = CALL_TI
             f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
         )
     started = time.monotonic()
-    record = _record(folder, wanted, timeout_s)
+    record = _record(folder, wanted, test, timeout_s)
     reports: list[ModuleReport] = []
     not_written: list[str] = []
     for name in dict.fromkeys(test["module"] for test in record["tests"]):
@@ -119,6 +126,8 @@ def run(folder: Path, modules: Sequence[str] = (), *, timeout_s: float = CALL_TI
             continue
         reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
     unknown = [name for name in wanted if name not in {report.name for report in reports}]
+    if unknown and test:
+        raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")
     if unknown:
         raise CheckError(f"{TESTS} has no tests of {unknown[0]}.")
     return Report(folder, reports, record["counts"], time.monotonic() - started, not_written)
@@ -137,14 +146,14 @@ def find(folder: Path) -> Path:
     return folder / TESTS
 
 
-def _record(folder: Path, modules: Sequence[str], timeout_s: float) -> dict[str, Any]:
+def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
         path = Path(scratch) / "record.json"
         words = ["-p", "ringside.pytest_plugin", "-q"]
         # An empty configuration: nothing that lies above the folder matters.
         words += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
-        words += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}", TESTS]
-        words += [f"--ringside-timeout={timeout_s!r}"]
+        words += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}"]
+        words += [f"--ringside-test={test}", f"--ringside-timeout={timeout_s!r}", TESTS]
         kit = str(Path(__file__).resolve().parent.parent)
         environment = {
             **os.environ,

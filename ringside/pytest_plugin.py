@@ -169,6 +169,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ringside")
     group.addoption("--ringside-record", type=Path, help="write the points to this JSON file")
     group.addoption("--ringside-modules", default="", help="only tests of these modules, by comma")
+    group.addoption("--ringside-test", default="", help="only tests of this name")
     group.addoption(
         "--ringside-timeout", type=float, default=CALL_TIMEOUT_S, help="seconds of a call on ranks"
     )
@@ -189,11 +190,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of other modules."""
     wanted = {name for name in config.getoption("--ringside-modules").split(",") if name}
-    if not wanted:
-        return
-    left_out = [item for item in items if _marked(item).get("module") not in wanted]
+    named = config.getoption("--ringside-test").removeprefix("test_")
+    left_out = [
+        item
+        for item in items
+        if (wanted and _marked(item).get("module") not in wanted)
+        or (named and _named(item.name) != named)
+    ]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _named(name: str) -> str:
+    """A test's name on the command line: without ``test_`` and the case in brackets."""
+    return name.removeprefix("test_").partition("[")[0]
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
@@ -259,6 +269,9 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         detail = noted(error.detail, results) if test.kind == "values" else error.detail
         test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
+        # A line that holds neither the test's numbers nor its check may show something else.
+        if not any(option in error.reproduce for option in ("--check ", "--drawn ")):
+            test.reproduce = f"ringside check {test.module} --test {_named(test.name)}"
     elif isinstance(error, subprocess.TimeoutExpired):
         test.message = f"the real ranks did not end within {error.timeout:g} s."
     else:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ringside import inputs
-from ringside.checking import cut, notes, one_line, open_request, resemblance
+from ringside import examples, inputs
+from ringside.checking import Case, differs, notes, one_line, open_request, resemblance
 from ringside.draw.units import format_bytes, format_count, format_time
+from ringside.inputs import short
 from ringside.ring_bytes import sent_as_ring
-from ringside.world import Result
+from ringside.world import Result, Target
 
 
 def verdict(
@@ -27,12 +28,28 @@ def verdict(
     if nothing and path is not None and inputs.takes_group(path, function):
         return "not compared"  # it overwrites its tensor
     for rank, value in enumerate(result.values):
-        wanted = inputs.expected(function, len(result.values), rank, options, path)
-        if wanted is None:
+        right = inputs.is_right(value, function, len(result.values), rank, options, path)
+        if right is None:
             return "not compared"
-        if not inputs.matches(value, wanted):
+        if not right:
             return "wrong"
     return "right"
+
+
+def case(target: Target, world_size: int, options: inputs.Options) -> Case:
+    """What a sentence about the run begins with; ``--target`` says what a trial is about."""
+    named, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
+    for name in getattr(examples.beside(target.folder / target.file), "UNSAID", ()):
+        others.pop(name, None)
+    if "target" in others and target.function:
+        named = str(others.pop("target"))
+        for name, _ in inputs.parameters(target.folder / target.file, target.function):
+            others.pop(name, None)
+    told = {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in others.items()
+    }
+    return Case(named, world_size, options.n, options.dtype, told)
 
 
 def nothing_happened(result: Result) -> bool:
@@ -95,7 +112,7 @@ def text(
         lines.append(f"values: {values}" + _first_wrong(result, target, options, values, path))
     elif result.error is None and options is not None:
         lines += [
-            f"rank {rank} returned {_short(value)}" for rank, value in enumerate(result.values[:8])
+            f"rank {rank} returned {short(value)}" for rank, value in enumerate(result.values[:8])
         ]
     if result.error is not None or values == "wrong":
         lines += notes(result)
@@ -170,28 +187,22 @@ def _first_wrong(
         return ", equal to the serial computation on every rank"
     function = target.rpartition(":")[2]
     for rank, value in enumerate(result.values):
-        wanted = inputs.expected(function, len(result.values), rank, options, path)
-        if wanted is not None and not inputs.matches(value, wanted):
-            said = f". Rank {rank} returned {_short(value)}; it must be {_short(wanted)}."
-            return said + _resemblance(value, wanted, len(result.values), options)
+        world_size = len(result.values)
+        if inputs.is_right(value, function, world_size, rank, options, path) is False:
+            wanted = inputs.expected(function, world_size, rank, options, path)
+            said = f". Rank {rank} returned {short(value)}; it must be {short(wanted)}."
+            return said + _resemblance(value, wanted, function, world_size, rank, options)
     return ""
 
 
-def _resemblance(value: Any, wanted: Any, world_size: int, options: inputs.Options) -> str:
+def _resemblance(
+    value: Any, wanted: Any, function: str, world_size: int, rank: int, options: inputs.Options
+) -> str:
     """What a wrong array is in place of the right one, such as a rank's own part of a sum."""
     arrays = isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray)
     if not arrays or (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
         return ""
-    given = [
-        inputs.vector(options.n, options.dtype, rank, options.seed) for rank in range(world_size)
-    ]
-    is_sum = wanted.shape == given[0].shape and np.array_equal(sum(given), wanted)
-    return resemblance(value, wanted, value != wanted, world_size, given if is_sum else ())
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        shown = np.array2string(value, threshold=8, edgeitems=3, separator=", ")
-        return f"{' '.join(shown.split())} ({value.dtype}, shape {value.shape})"
-    shown = repr(value)
-    return cut(shown, 100)
+    of_rounding = inputs.scale(function, world_size, rank, options)
+    wrong = differs(value, wanted, of_rounding, world_size)
+    parts = inputs.parts(function, world_size, rank, options)
+    return resemblance(value, wanted, wrong, world_size, parts, of_rounding)

@@ -95,7 +95,8 @@ def test_a_wrong_result_is_not_right(session):
     result = called(session, asked)
     for index in range(8):
         result.values[1][index].flat[0] += 1e-9
-        with pytest.raises(AssertionError, match=f"rank 1's {trial.NAMES['mlp_layer'][index]} is"):
+        name = oracle.LAYERS.NAMES["mlp_layer"][index]
+        with pytest.raises(AssertionError, match=f"rank 1's {name} is"):
             trial.assert_right(result, asked)
         result.values[1][index].flat[0] -= 1e-9
 

@@ -367,7 +367,10 @@ def test_check_gives_points_counts_and_a_timeline(folder: Path, ringside: Run) -
     assert (found["modules"]["ring"]["earned"], found["modules"]["ring"]["points"]) == (60, 100)
     failed = found["modules"]["ring"]["tests"][1]
     assert "rank 0 sent 288 bytes; at most 144 are allowed" in failed["message"]
-    assert failed["reproduce"] == "ringside run ring.py:all_reduce --ranks 4 -- --n 12"
+    assert re.fullmatch(
+        r"ringside run ring.py:all_reduce --ranks 4 --check bytes=0:144 -- --n 12 --drawn \d+",
+        failed["reproduce"],
+    )
     assert found["counts"][0]["sent_bytes"] == [288] * 4
     assert found["not_written"] == ["star"]
     assert "<svg" in (folder / found["modules"]["ring"]["timeline"]).read_text()
@@ -377,8 +380,8 @@ def test_the_line_that_reproduces_a_failure_runs(folder: Path, ringside: Run) ->
     _, output, _ = ringside("check ring")
     [line] = set(re.findall(r"try: ringside (.*)", output))
     status, output, _ = ringside(line)
-    assert status == 0
-    assert "288 B" in output
+    assert status == 1
+    assert "float64: rank 0 sent 288 bytes; at most 144 are allowed." in output
 
 
 def test_check_says_beside_wrong_values_that_a_message_was_of_another_dtype(

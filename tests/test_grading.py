@@ -117,8 +117,9 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
         r"element 0 is \S+; it must be \S+\.",
         failed["message"],
     )
-    line = "ringside run star.py:all_reduce --ranks 2 -- --n 1 --dtype int64"
-    assert failed["reproduce"] == line
+    start = "ringside run star.py:all_reduce --ranks 2 --machine eager_threshold_bytes=65536"
+    line = rf"{start} -- --n 1 --dtype int64 --drawn \d+"
+    assert re.fullmatch(line, failed["reproduce"])
     # Wrong values earn nothing for sending little.
     assert all(tests[name]["earned"] == 0 for name in tests if "bytes" in name or "time" in name)
 
@@ -277,8 +278,9 @@ def test_the_line_of_a_case_names_machine_and_seed_where_they_matter(tmp_path):
     start = "ringside run ring.py:all_reduce --ranks 2"
     with pytest.raises(Verdict) as caught:
         assert_makespan(slow, 1e-9, case)
-    machine = "beta_s_per_byte=1e-08"  # its other numbers are the textbook's
-    assert caught.value.reproduce == f"{start} --machine {machine} -- --n 3"
+    machine = "name=long wire,beta_s_per_byte=1e-08"  # its other numbers are the textbook's
+    check = "--check time=1e-09,1.05,1.5"
+    assert caught.value.reproduce == f"{start} --machine '{machine}' {check} -- --n 3"
     assert Machine.load(machine).beta_s_per_byte == long_wire().beta_s_per_byte
     with pytest.raises(Verdict) as caught:
         assert_sum(drawn, vectors, case)

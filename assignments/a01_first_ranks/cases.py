@@ -19,10 +19,14 @@ class Call(Case):
     @property
     def reproduce(self):
         """The line that runs this call."""
-        module, _, function = self.target.partition(":")
+        called, _, given = self.through.partition(" ")
+        module, _, function = (called or self.target).partition(":")
         ranks = self.ranks or f"--ranks {self.world_size}"
         where = f" {self.where}" if self.where else ""
-        after = f" -- {self.words}" if self.words else ""
+        words = [f"--target {self.target} {given}".strip()] if called else []
+        words += [self.words] if self.words else []
+        words += [f"--drawn {self.drawn[-1]}"] if self.drawn else []
+        after = f" -- {' '.join(words)}" if words else ""
         return f"ringside run {module}.py:{function} {ranks}{where}{after}"
 
     def __str__(self):

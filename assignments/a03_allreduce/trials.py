@@ -52,6 +52,11 @@ def twice(comm, target, first, second, *rest):
     return then, early, late, shared, fixed
 
 
+def special(comm, target, x, *rest):
+    """Call with a vector that has NaN and infinities in it, which ``examples.py`` gives."""
+    return find(target)(comm, x, *rest)
+
+
 def formulas(comm, target, calls):
     """Call ``function(nbytes, world_size, machine)`` of a list of them, on one rank.
 

@@ -7,8 +7,12 @@ Layers of widths n -> n -> n -> n -> n; each rank has another batch of 16 sample
 """
 
 import numpy as np
+import trials
 from cases import greedy
 from model import Model, loss_gradient, random_parameters
+
+from ringside.checking import assert_array, one_line
+from ringside.trace import Kind
 
 LAYERS, BATCH = 4, 16
 MEASURED = ("measured_step", "measured_ddp")
@@ -51,3 +55,194 @@ def _batch(rank, options):
     rng = np.random.default_rng([options.seed, rank])
     drawn = rng.standard_normal((2, BATCH, options.n)).astype(options.dtype)
     return drawn[0], drawn[1]
+
+
+# -- what came back --------------------------------------------------------------------------------
+
+
+def check(case, function, rank, value, options):
+    """Raise a verdict where what a function of ``trials.py`` gave back on a rank is not right."""
+    others, p = options.others, case.world_size
+    if function == "try_average":
+        inside = {index for bucket in others["buckets"] for index in bucket}
+        assert_means(value, rank, _samples(p, options), inside, case)
+    elif function == "try_fusion":
+        agreed, gradients = value
+        n = len(others["lengths"])
+        assert_agreed(agreed, rank, list(range(n))[::-1][: max(n - 1, 0)], case)
+        assert_means(gradients, rank, _samples(p, options), set(agreed), case)
+    elif function == "try_step":
+        params, batches = trials.sample_step(others["widths"], p, options.dtype)
+        right = trained(params, batches)
+        compare(value, right, options.dtype, case, f"rank {rank}'s gradient")
+    else:
+        return False
+    return True
+
+
+def _samples(world_size, options):
+    return [
+        trials.sample(rank, options.others["lengths"], options.dtype) for rank in range(world_size)
+    ]
+
+
+def trained(params, batches):
+    """The gradients of all ranks' batches in one."""
+    model = Model([np.asarray(each, "float64") for each in params])
+    x, target = (np.concatenate(parts).astype("float64") for parts in zip(*batches, strict=True))
+    model.backward(loss_gradient(model.forward(x), target))
+    return model.gradients()
+
+
+def mean(contributions):
+    """The mean of all ranks' lists of arrays, added in double precision."""
+    ranks = len(contributions)
+    columns = zip(*contributions, strict=True)
+    return [
+        (np.sum([np.asarray(a, "float64") for a in arrays], axis=0) / ranks).astype(arrays[0].dtype)
+        for arrays in columns
+    ]
+
+
+def assert_means(gradients, rank, contributions, inside, case):
+    """A rank's gradients in ``inside`` are means, the others as they were."""
+    means, own = mean(contributions), contributions[rank]
+    expected = [means[i] if i in inside else own[i] for i in range(len(own))]
+    scales = [
+        np.mean([abs(np.asarray(each[i], "float64")) for each in contributions], axis=0)
+        for i in range(len(own))
+    ]
+    check_arrays(gradients, expected, scales, case, f"rank {rank}'s gradient")
+
+
+def assert_agreed(returned, rank, agreed, case):
+    """``fusion_cycle`` returned what is ready on all ranks."""
+    if returned != agreed:
+        raise case.fail(
+            f"rank {rank} returned {returned}; ready on all ranks are {agreed}, from high to low."
+        )
+
+
+def check_arrays(values, expected, scales, case, what):
+    """A list of arrays is as it must be."""
+    if not isinstance(values, list) or len(values) != len(expected):
+        raise case.fail(f"{what}: not all of {len(expected)} arrays came back.")
+    for number, (value, wanted, scale) in enumerate(zip(values, expected, scales, strict=True)):
+        if isinstance(value, np.ndarray) and value.shape == np.shape(wanted):
+            value, wanted, scale = value.reshape(-1), np.ravel(wanted), np.ravel(scale)
+        assert_array(value, wanted, scale, case, f"{what} {number}")
+
+
+def compare(values, expected, dtype, case, what):
+    """Arrays, within rounding of a few layers' sums."""
+    expected = [np.asarray(each).astype(dtype) for each in expected]
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    eps = 2 * (case.world_size + 1) * np.finfo(dtype).eps
+    scales = [
+        np.full(each.shape, tolerance / eps * (1 + abs(each).max(initial=0))) for each in expected
+    ]
+    check_arrays(values, expected, scales, case, what)
+
+
+# -- what the network saw --------------------------------------------------------------------------
+
+
+def collectives(result, rank):
+    """A rank's library collectives, as the network counted them."""
+    return [op for op in result.trace.ops[rank] if op.kind == Kind.COLLECTIVE]
+
+
+def assert_all_reduces(result, wanted, case, free=()):
+    """Each rank took part in all-reduces of so many bytes, in this order, and sent nothing else.
+
+    Args:
+        free: bounds of all-reduces that come before those of ``wanted``.
+    """
+    members = result.members or None
+    case = case.seen_in(result).asking(f"all_reduces={_listed(free)};{_listed(wanted)}")
+    if result.comm_calls:
+        raise case.fail("communicators were made; none is allowed.")
+    if sum(result.sent_messages()):
+        raise case.fail("messages were sent point to point; only all-reduces are allowed.")
+    for place in range(case.world_size):
+        rank = place if members is None else members[place]
+        ops = collectives(result, rank)
+        for op in ops:
+            if op.detail[0] != "allreduce":
+                name = one_line(str(op.detail[0]), 40)
+                raise case.fail(f"the library's {name} was called; only all-reduces are allowed.")
+            call = result.trace.sites[op.site].call if op.site >= 0 else ""
+            if call.startswith(("allreduce(", "iallreduce(")):
+                raise case.fail(
+                    f"rank {place} called {call.partition('(')[0]}, which pickles what it sends; "
+                    "Allreduce and Iallreduce are allowed."
+                )
+        counted = [op.nbytes for op in ops]
+        expected = [*free, *wanted]
+        if len(counted) != len(expected):
+            raise case.fail(
+                f"rank {place} took part in {len(counted)} all-reduces; "
+                f"{len(expected)} are asked for: one a bucket"
+                f"{' and one to agree' if free else ''}."
+            )
+        for number, (nbytes, bound) in enumerate(zip(counted, expected, strict=True)):
+            exact = number >= len(free)
+            if nbytes > bound or (exact and nbytes != bound):
+                raise case.fail(
+                    f"rank {place}'s all-reduce number {number} has {nbytes} bytes; "
+                    f"{'' if exact else 'at most '}{bound} are asked for."
+                )
+
+
+def backward_phases(ops):
+    """Places of the layers' backward passes among a rank's operations, and their numbers."""
+    found = []
+    for place, op in enumerate(ops):
+        if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("backward layer "):
+            found.append((place, int(str(op.detail[3]).rpartition(" ")[2])))
+    return found
+
+
+def assert_launches(result, case, widths, buckets):
+    """Each all-reduce begins before the backward pass that follows its last gradient."""
+    case = case.seen_in(result).asking("launches")
+    last_layers = []  # per bucket, the lowest layer among its parameters and those before it
+    lowest = len(widths)
+    for bucket in buckets:
+        lowest = min(lowest, min(index // 2 for index in bucket))
+        last_layers.append(lowest)
+    for rank, ops in enumerate(result.trace.ops):
+        phases = {number: place for place, number in backward_phases(ops)}
+        places = [place for place, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
+        for number, (place, layer) in enumerate(zip(places, last_layers, strict=True)):
+            if layer > 0 and place > phases[layer - 1]:
+                raise case.fail(
+                    f"rank {rank} began the all-reduce of bucket {number} after the backward "
+                    f"pass of layer {layer - 1}; its last gradient was ready after layer {layer}."
+                )
+            if place < phases[layer]:
+                raise case.fail(
+                    f"rank {rank} began the all-reduce of bucket {number} before layer {layer}'s "
+                    "gradients were there."
+                )
+
+
+def _listed(numbers):
+    return ",".join(map(str, numbers))
+
+
+def _numbers(text):
+    return [int(word) for word in text.split(",") if word]
+
+
+def _all_reduces(result, case, value):
+    free, wanted = map(_numbers, value.split(";"))
+    assert_all_reduces(result, wanted, case, free)
+
+
+CHECKS = {
+    "all_reduces": _all_reduces,
+    "launches": lambda result, case, _: assert_launches(
+        result, case, case.options["widths"], case.options["buckets"]
+    ),
+}

@@ -16,6 +16,11 @@ class Call(checking.Call):
 
     place = "stage"
 
+    def with_options(self, **options):
+        """The same with more of the function's options in its line."""
+        words = [f"--{name} {value}" for name, value in options.items()]
+        return replace(self, line=" ".join([self.line, *words]))
+
     def second(self):
         """The same as a second step, after one with other numbers."""
         return replace(self, about=f"{self.about}, second step", line=f"{self.line} --steps 2")

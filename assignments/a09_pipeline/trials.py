@@ -125,23 +125,29 @@ def step_memory(comm, params, words, batch_sizes, inputs, targets):
 # -- for trying out -------------------------------------------------------------------------------
 
 
-def try_stage(comm, schedules, batch_sizes, chunks=1, precision="float64", steps=1):
+def try_stage(
+    comm, schedules, batch_sizes, chunks=1, precision="float64", steps=1,
+    widths=(5, 7, 4), costs=(1e-6, 2e-6), memory=False,
+):  # fmt: skip
     """One step on a sample model; returns loss and gradients.
 
     Args:
         schedules: one text a stage, such as ``['F0 F1 B0 B1', 'F0 B0 F1 B1']``; or the name of a
             function of your ``schedule.py``.
         steps: 2 for those of a second step, after one with other numbers.
+        widths: in, hidden and out of the first piece; the next one goes back.
+        costs: seconds of a forward and a backward pass through one piece.
+        memory: watch it, and tell the peak, too.
     """
     stage, num_stages = comm.Get_rank(), comm.Get_size()
     words = words_of(schedules, num_stages, len(batch_sizes), stage, chunks)
-    params, inputs, targets = sample(num_stages * chunks, batch_sizes, precision)
+    params, inputs, targets = sample(num_stages * chunks, batch_sizes, precision, widths)
     mine = [params[chunk * num_stages + stage] for chunk in range(chunks)]
     first, last = stage == 0, stage == num_stages - 1
-    step = stepped if steps == 1 else second_step
-    return step(
-        comm, mine, words, batch_sizes, inputs if first else None, targets if last else None
-    )
+    given = (mine, words, batch_sizes, inputs if first else None, targets if last else None)
+    if memory:
+        return step_memory(comm, *given)
+    return stepped(comm, *given, costs) if steps == 1 else second_step(comm, *given)
 
 
 def words_of(schedules, num_stages, num_microbatches, stage, num_chunks):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import examples
 import numpy as np
 import pytest
 from shards import shard_bounds
@@ -18,7 +19,6 @@ from ringside.checking import (
     LATENCY_SEEDS,
     Case,
     Verdict,
-    assert_array,
     assert_bytes,
     assert_inputs_kept,
     assert_makespan,
@@ -120,13 +120,10 @@ def test_strided_and_read_only_input(ranks, rng, target):
     # trials.py builds the longer array inside the rank, and looks at it after the call.
     arguments = [(target, 2, *each) for each in asked.arguments(vectors)]
     result = ranks.call("trials:strided", 3, arguments, machine=buffered())
+    asked = asked.called_by("trials:strided --stride 2").seen_in(result)
     assert_ran(result, asked)
-    for rank, (value, shared, changed) in enumerate(result.values):
-        assert_array(
-            value, total(vectors), magnitude(vectors), asked, f"rank {rank}'s result", vectors
-        )
-        if shared or changed:
-            raise asked.fail("the result must be a new array, and the input must stay as it was.")
+    for rank, value in enumerate(result.values):
+        examples.check_strided(asked, rank, value, (total(vectors), magnitude(vectors), vectors))
 
 
 @each(5, "values")
@@ -143,18 +140,11 @@ def test_second_call_is_independent(ranks, rng, target):
         (target, a, b, *asked.options.values()) for a, b in zip(first, second, strict=True)
     ]
     result = ranks.call("trials:twice", 3, arguments, machine=buffered())
+    asked = asked.called_by("trials:twice", 2).seen_in(result)
     assert_ran(result, asked)
-    for then, now, late, shared, fixed in result.values:
-        for what, value, vectors in (
-            ("the first result", then, first),
-            ("the first result, after the second call,", now, first),
-            ("the second result", late, second),
-        ):
-            assert_array(value, total(vectors), magnitude(vectors), asked, what, vectors)
-        if shared:
-            raise asked.fail("each result must be a new array that shares memory with nothing.")
-        if fixed:
-            raise asked.fail("each result must be an array that its caller may write to.")
+    rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
+    for rank, value in enumerate(result.values):
+        examples.check_twice(asked, rank, value, *rights)
 
 
 REAL_CALL = """
@@ -222,31 +212,26 @@ def test_all_gather_puts_shards_in_order(ranks, rng):
 
 @points(5, "values", "ring_torch")
 def test_tensor_with_gaps(ranks, rng):
-    asked = Case("trials_torch:strided", 3, 7)
+    asked = Case("ring_torch:all_reduce", 3, 7).called_by("trials_torch:strided --stride 2")
     vectors = asked.vectors(rng)
-    result = ranks.call(asked.target, 3, [(2, x) for x in vectors], machine=buffered())
+    arguments = [(2, x) for x in vectors]
+    result = ranks.call("trials_torch:strided", 3, arguments, machine=buffered())
     assert_ran(result, asked)
-    for rank, (value, changed) in enumerate(result.values):
-        what = f"rank {rank}'s x, every other element of a longer tensor,"
-        assert_array(value, total(vectors), magnitude(vectors), asked, what, vectors)
-        if changed:
-            raise asked.fail(f"rank {rank} changed elements between those of x.")
+    for rank, value in enumerate(result.values):
+        right = total(vectors), magnitude(vectors), vectors
+        examples.check_torch_strided(asked.seen_in(result), rank, value, right)
 
 
 @points(5, "values", "ring_torch")
 def test_second_sum_of_tensors(ranks, rng):
-    asked = Case("trials_torch:twice", 3, 6)
+    asked = Case("ring_torch:all_reduce", 3, 6).called_by("trials_torch:twice", 2)
     first, second = asked.vectors(rng), asked.vectors(rng)
     arguments = list(zip(first, second, strict=True))
-    result = ranks.call(asked.target, 3, arguments, machine=buffered())
+    result = ranks.call("trials_torch:twice", 3, arguments, machine=buffered())
     assert_ran(result, asked)
-    for then, now, late in result.values:
-        for what, value, vectors in (
-            ("the first x", then, first),
-            ("the first x, after the second call,", now, first),
-            ("the second x", late, second),
-        ):
-            assert_array(value, total(vectors), magnitude(vectors), asked, what, vectors)
+    rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
+    for rank, value in enumerate(result.values):
+        examples.check_torch_twice(asked.seen_in(result), rank, value, *rights)
 
 
 @points(10, "reality", "ring_torch")

@@ -4,10 +4,20 @@ A ``Call`` is what a verdict is about: its words, and the line that runs the sam
 """
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
-from ringside.checking import Call
+from ringside import checking
+
+
+class Call(checking.Call):
+    """A call whose line may get more options of the function."""
+
+    def with_options(self, **options):
+        """The same with more of the function's options in its line."""
+        words = [f"--{name} {value}" for name, value in options.items()]
+        return replace(self, line=" ".join([self.line, *words]))
 
 
 def average_call(world_size, lengths, buckets, dtype="float64"):

@@ -15,6 +15,8 @@ from model import Model, loss_gradient, random_parameters
 
 import ringside
 
+BATCH = 3  # samples of a rank, where inputs are made here
+
 
 def find(target):
     """The function that ``"buckets:pack"`` names."""
@@ -216,21 +218,22 @@ def overlap_memory(comm, params, batch, buckets):
 # -- for trying out -------------------------------------------------------------------------------
 
 
-def _sample(comm, lengths, dtype):
-    rng = np.random.default_rng([1, comm.Get_rank()])
+def sample(rank, lengths, dtype):
+    """A rank's gradients for trying out."""
+    rng = np.random.default_rng([1, rank])
     return [rng.integers(-9, 10, size=length).astype(dtype) for length in lengths]
 
 
 def try_average(comm, lengths, buckets, dtype="float64"):
     """``average`` on sample gradients; returns them."""
-    gradients = _sample(comm, lengths, dtype)
+    gradients = sample(comm.Get_rank(), lengths, dtype)
     find("buckets:average")(comm, gradients, buckets)
     return gradients
 
 
 def try_fusion(comm, lengths, threshold_bytes, dtype="float64"):
     """``fusion_cycle`` on sample gradients, of which one is not ready on one rank."""
-    gradients = _sample(comm, lengths, dtype)
+    gradients = sample(comm.Get_rank(), lengths, dtype)
     ready = np.ones(len(lengths), dtype=bool)
     if lengths and comm.Get_rank() == 0:
         ready[0] = False
@@ -238,10 +241,23 @@ def try_fusion(comm, lengths, threshold_bytes, dtype="float64"):
     return list(agreed), gradients
 
 
-def try_step(comm, widths, buckets, dtype="float64"):
-    """One step of ``overlap`` on a sample model and batch; returns the gradients."""
+def try_step(comm, widths, buckets, dtype="float64", work=1.0):
+    """One step of ``overlap`` on a sample model and batch; returns the gradients.
+
+    Args:
+        work: how many times longer the layers take than they do.
+    """
+    params, batches = sample_step(widths, comm.Get_size(), dtype)
+    batch = batches[comm.Get_rank()]
+    return overlapped(comm, params, [batch], buckets, None, work)["gradients"]
+
+
+def sample_step(widths, world_size, dtype):
+    """Parameters, and every rank's batch."""
     params = random_parameters(widths, np.random.default_rng(1), dtype)
-    rng = np.random.default_rng([2, comm.Get_rank()])
-    batch = (rng.standard_normal((4, widths[0])), rng.standard_normal((4, widths[-1])))
-    batch = tuple(each.astype(dtype) for each in batch)
-    return overlapped(comm, params, [batch], buckets, None)["gradients"]
+    batches = []
+    for rank in range(world_size):
+        rng = np.random.default_rng([2, rank])
+        batch = (rng.standard_normal((BATCH, width)) for width in (widths[0], widths[-1]))
+        batches.append(tuple(each.astype(dtype) for each in batch))
+    return params, batches

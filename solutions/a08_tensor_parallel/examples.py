@@ -22,7 +22,8 @@ from layers import (
 )  # fmt: skip
 from shards import shard_bounds
 
-OPTIONS = {"widths"}
+OPTIONS = {"widths", "target", "order", "second_n", "second_widths", "last_first", "bound"}
+UNSAID = OPTIONS - {"widths", "target"}
 INSTEAD = {  # a layer's forward and backward pass, one after the other
     f"{module}.py:{prefix}{way}": f"trials.py:{layer}"
     for module, prefix, layer in (
@@ -47,8 +48,20 @@ WIDTHS = {
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
-    whole = _whole(function, options)
-    return None if whole is None else parts(function, whole, world_size, rank)
+    layer = str(options.others.get("target", function)).rpartition(":")[2]
+    whole = _whole(layer, options)
+    if whole is None:
+        return None
+    own = parts(layer, whole, world_size, rank)
+    if function == "looked_at":
+        return layer, options.others.get("order", "C"), *own
+    if function == "memory":
+        return layer.removesuffix("_layer"), own[:-1], own[-1]
+    if function in TRIALS:
+        second = parts(layer, _whole(layer, options, 1), world_size, rank)
+        more = [bool(options.others.get("last_first"))] if function == "interleaved" else []
+        return layer, own, second, *more
+    return own
 
 
 def expected(function, world_size, rank, options):
@@ -57,12 +70,209 @@ def expected(function, world_size, rank, options):
     return None if whole is None else results(function, whole, world_size, rank)
 
 
-def _whole(function, options):
+def _whole(function, options, which=0):
+    """The whole layer; ``which`` = 1: the second one, where two are called one after the other."""
     if function not in WIDTHS:
         return None
-    widths = options.others.get("widths", WIDTHS[function])
+    n, widths = options.n, options.others.get("widths", WIDTHS[function])
+    if which:
+        n = options.others.get("second_n", n)
+        widths = options.others.get("second_widths", widths)
     widths = (widths,) if isinstance(widths, int) else tuple(widths)
-    return drawn(function, options.n, widths, np.random.default_rng(options.seed), options.dtype)
+    seed = options.drawn[which] if options.drawn else options.seed + which
+    return drawn(function, n, widths, np.random.default_rng(seed), options.dtype)
+
+
+# -- what came back --------------------------------------------------------------------------------
+
+TRIALS = ("twice", "updated", "interleaved")  # two layers
+GRADS = tuple(f"gradient of {name}" for name in ("gamma", "beta", "W1", "b1", "W2", "b2"))
+NAMES = {
+    "column_layer": ("Y", "gradient of X", "gradient of W", "gradient of b"),
+    "row_layer": ("Z", "gradient of X", "gradient of W", "gradient of b"),
+    "mlp_layer": ("y", "gradient of x", *GRADS),
+    "attention_layer": (
+        "y", "gradient of x", "gradient of gamma", "gradient of beta", "gradient of W",
+        "gradient of b", "gradient of V", "gradient of c",
+    ),
+    "loss_layer": ("losses", "gradient of the logits"),
+}  # fmt: skip
+# Which results every rank gets whole, and so equal bit for bit.
+WHOLE = {
+    "column_layer": (1,),
+    "row_layer": (0, 3),
+    "mlp_layer": (0, 1, 2, 3, 7),
+    "attention_layer": (0, 1, 2, 3, 7),
+    "loss_layer": (0,),
+}
+EPS = {"float64": 1e-12, "float32": 1e-5}
+
+
+def check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not as it must be."""
+    if case.function not in NAMES:
+        return False
+    wholes = [_whole(case.function, options, which) for which in (0, 1)[: 1 + (function in TRIALS)]]
+    if function == case.function:
+        assert_arrays(value, wholes[0], case, rank, f"rank {rank}'s")
+    elif function == "looked_at":
+        check_looked_at(case, rank, value, wholes[0], options.others.get("order", "C"))
+    elif function == "memory":
+        check_memory(case, rank, value, wholes[0], options.others.get("bound", np.inf))
+    elif function == "twice":
+        check_twice(case, rank, value, *wholes)
+    elif function == "updated":
+        check_updated(case, rank, value, wholes[1])
+    elif function == "interleaved":
+        check_interleaved(case, rank, value, *wholes, options.others.get("last_first"))
+    return True
+
+
+def assert_arrays(got, whole, case, rank, whose):
+    """All results of a rank: how many, dtype, shapes and values, those of the whole layer."""
+    names = NAMES[case.function]
+    if not isinstance(got, list | tuple) or len(got) != len(names):
+        raise case.fail(f"{whose} results must be {len(names)} arrays: {', '.join(names)}.")
+    wanted = results(case.function, exact(whole), case.world_size, rank)
+    for name, array, right in zip(names, got, wanted, strict=True):
+        what = f"{whose} {name}"
+        if not isinstance(array, np.ndarray):
+            raise case.fail(f"{what} is of type {type(array).__name__}; it must be an array.")
+        if array.shape != right.shape or str(array.dtype) != case.dtype:
+            raise case.fail(
+                f"{what} has shape {array.shape} and dtype {array.dtype}; it must have "
+                f"{right.shape} and {case.dtype}."
+            )
+        off, allowed = frobenius(array, right), EPS[case.dtype]
+        if case.function == "loss_layer":  # exp and differences amplify the logits' own rounding
+            off /= max(1.0, float(np.abs(whole[0]).max(initial=0)))
+        if not off <= allowed:
+            raise case.fail(
+                f"{what} is off by {off:.2g} of its norm (or of 1) from the whole layer's on one "
+                f"rank; {allowed:g} is allowed."
+            )
+
+
+def check_looked_at(case, rank, value, whole, order):
+    """What ``trials.looked_at`` gave back on a rank."""
+    value, changed, shared, fixed = value
+    stored = " that lie by columns" if order == "F" else ""
+    kind = "arrays" if rank % 2 else "read-only arrays"
+    assert_arrays(value, whole, case, rank, f"from {kind} with gaps{stored}, rank {rank}'s")
+    if changed:
+        raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")
+    if shared:
+        raise case.fail(f"rank {rank} returned memory that it was given, no new array.")
+    if fixed:
+        raise case.fail(f"rank {rank} returned an array that its caller can't write to.")
+
+
+def check_memory(case, rank, value, whole, bound):
+    """What ``trials.memory`` gave back on a rank."""
+    held, value = value
+    assert_arrays(value, whole, case, rank, f"rank {rank}'s")
+    if held > bound:
+        raise case.fail(
+            f"forward on rank {rank} keeps {held} bytes that it has allocated; at most "
+            f"{bound} are allowed."
+        )
+
+
+def check_twice(case, rank, value, first, second):
+    """What ``trials.twice`` gave back on a rank."""
+    then, now, late = value
+    assert_arrays(then, first, case, rank, f"rank {rank}'s first")
+    assert_arrays(now, first, case, rank, f"looked at after a second call, rank {rank}'s first")
+    assert_arrays(late, second, case, rank, f"rank {rank}'s second")
+
+
+def check_updated(case, rank, value, second):
+    """What ``trials.updated`` gave back on a rank."""
+    whose = f"called again, with new values in the same arrays, rank {rank}'s"
+    assert_arrays(value, second, case, rank, whose)
+
+
+def check_interleaved(case, rank, value, first, second, last_first):
+    """What ``trials.interleaved`` gave back on a rank."""
+    for place, (name, whole) in enumerate((("first", first), ("second", second))):
+        whose = f"{in_flight(last_first)}, rank {rank}'s {name}"
+        assert_arrays(value[place], whole, case, rank, whose)
+
+
+def in_flight(last_first):
+    """How a sentence on ``trials.interleaved`` begins."""
+    order = "the later one's backward pass first" if last_first else "backward in their order"
+    return f"of two layers in flight, {order}"
+
+
+def exact(value):
+    """The same arguments in double precision."""
+    if isinstance(value, np.ndarray):
+        return value.astype("float64") if value.dtype.kind == "f" else value
+    if isinstance(value, list | tuple):
+        return type(value)(exact(each) for each in value)
+    return value
+
+
+def frobenius(got, right):
+    """``|got - right| / max(1, |right|)``: a sum of few elements may be nearly 0 by chance."""
+    wanted = right.astype("float64")
+    with np.errstate(all="ignore"):  # what comes back may be anything, infinities too
+        off = np.linalg.norm(got.astype("float64") - wanted)
+    return float(off) / max(1.0, float(np.linalg.norm(wanted)))
+
+
+def assert_alike(result, case):
+    """What all ranks have whole has the same bits on each."""
+    case = case.seen_in(result).asking("alike")
+    for index in WHOLE[case.function]:
+        for rank, value in enumerate(result.values):
+            if not np.array_equal(value[index], result.values[0][index]):
+                most = float(np.abs(value[index] - result.values[0][index]).max())
+                raise case.fail(
+                    f"rank {rank}'s {NAMES[case.function][index]} differs from rank 0's by up to "
+                    f"{most:.1e}; it must be equal bit for bit, or copies drift apart."
+                )
+
+
+def assert_work(result, case, rank, right, spare=0.0):
+    """A rank's products are those of its own part; a fraction may be computed again."""
+    done = result.num_flops()[rank]
+    if not right * (1 - 1e-9) <= done <= right * (1 + spare) * (1 + 1e-9):
+        raise (
+            case.seen_in(result)
+            .asking(f"work={rank}:{right:.12g}:{spare:g}")
+            .fail(
+                f"rank {rank} put {done:.6g} floating-point operations into layers.matmul; "
+                f"its own part takes {right:.6g}."
+            )
+        )
+
+
+def assert_all_work(result, case, work):
+    """All ranks' products together are at least those of the layer."""
+    done = sum(result.num_flops())
+    if done < work * (1 - 1e-9):
+        raise (
+            case.seen_in(result)
+            .asking(f"all_work={work:.12g}")
+            .fail(
+                f"all ranks together put {done:.6g} floating-point operations into layers.matmul; "
+                f"the layer takes {work:.6g}."
+            )
+        )
+
+
+def _work(result, case, value):
+    rank, right, spare = value.split(":")
+    assert_work(result, case, int(rank), float(right), float(spare))
+
+
+CHECKS = {
+    "alike": lambda result, case, _: assert_alike(result, case),
+    "work": _work,
+    "all_work": lambda result, case, value: assert_all_work(result, case, float(value)),
+}
 
 
 # -- the whole layer, on one rank ------------------------------------------------------------------

@@ -3,7 +3,8 @@
 import pytest
 
 from autograder.suites.a01_first_ranks import oracle, trial
-from ringside.checking import LATENCY_SEEDS, assert_requests_complete, buffered, rendezvous
+from autograder.suites.a01_first_ranks.trial import examples
+from ringside.checking import LATENCY_SEEDS, Verdict, assert_requests_complete, buffered, rendezvous
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call
 
@@ -65,10 +66,10 @@ def test_ranks_of_a_host_need_not_be_neighbours(ranks, rng):
         except AssertionError as verdict:
             if verdict.sentence.startswith("not run"):
                 raise
-            case = call.case.among(members, 6).on(machine)
-            raise case.fail(
-                f"comm holds ranks {members} of the world. There: {verdict.sentence}",
-                verdict.detail,
+            raise Verdict(
+                f"{verdict.sentence} Comm holds ranks {members} of the world here.",
+                reproduce=verdict.reproduce,
+                detail=verdict.detail,
             ) from None
 
 
@@ -88,9 +89,7 @@ def test_rank_0_alone_prints(ranks):
         (4, 2, "0,1,2,3"), (8, 3, "0,1,2,3"), (4, 3, None), (4, 3, "0"),
     ):  # fmt: skip
         case, result = seen(ranks, p, ranks_per_node, visible)
-        for rank in range(1, p):
-            if result.output[rank].strip():
-                raise case.fail(f"rank {rank} printed a line; only rank 0 prints.")
+        examples.assert_rank_0_prints(result, case)
 
 
 @points(8, "reality")
@@ -104,29 +103,14 @@ def test_real_mpi(mpi):
 def test_few_calls(ranks):
     for shape in SHAPES:
         case, result = seen(ranks, *shape)
-        made = -(-len(result.comm_calls) // case.world_size)
-        for rank in range(case.world_size):
-            count = made + sum(rank in used.members for used in result.collectives)
-            if count > CALLS:
-                raise case.fail(
-                    f"rank {rank} took part in {count} collectives; at most {CALLS} are allowed."
-                )
-        for rank, sent in enumerate(result.sent_messages()):
-            if rank and sent > MESSAGES:
-                raise case.fail(f"rank {rank} sent {sent} messages; at most {MESSAGES} may be.")
+        examples.assert_few_calls(result, case, CALLS, MESSAGES)
 
 
 @points(10, "communication")
 def test_few_bytes(ranks):
     for shape in SHAPES:
         case, result = seen(ranks, *shape)
-        for rank, sent in enumerate(result.sent_bytes()):
-            shared = [used for used in result.collectives if rank in used.members]
-            given = sent + sum(used.nbytes / len(used.members) for used in shared)
-            if rank and given > NBYTES:
-                raise case.fail(
-                    f"rank {rank} gave {given:.0f} bytes; at most {NBYTES} are allowed."
-                )
+        examples.assert_few_bytes(result, case, NBYTES)
 
 
 @points(5, "safety")

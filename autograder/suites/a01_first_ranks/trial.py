@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,16 @@ from ringside.checking import (
     buffered,
     members_of_world,
     on_members,
-    one_line,
     rendezvous,
 )
+from ringside.examples import beside
 from ringside.machine import Machine
 from ringside.trace import Kind
 from ringside.world import Result
 
+SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a01_first_ranks"
+examples: Any = beside(SOLUTION / "ping.py")  # the checks that students have, too
+assert_only_messages, number = examples.assert_only_messages, examples.number
 Check = Callable[[Result, Case], None]
 # The clock may be looked at, and requests tested, as often as one likes: it takes next to no time.
 RENDEZVOUS = rendezvous().with_(poll_s=1e-10)
@@ -71,10 +75,9 @@ def run(
     result = ranks.call(
         asked.case.target, world_size, asked.arguments, machine=machine, seed=seed, **options
     )
-    plain = machine is RENDEZVOUS or seed is not None  # a seed brings its machine along
-    case = asked.case if plain else asked.case.on(machine)
+    case = asked.case.seen_in(result)
     assert_ran(result, case)
-    asked.check(result, case.seen_in(result))
+    asked.check(result, case)
     return result
 
 
@@ -87,6 +90,8 @@ def seen(ranks: Any, case: Case, ask: Callable[[np.random.Generator, Case], Aske
         return asked, ranks.call(*call, machine=RENDEZVOUS)
 
     asked, result = ranks.once(f"{case.target}, {case}", made)
+    case.drawn[:] = asked.case.drawn
+    case = case.seen_in(result)
     assert_ran(result, case)
     asked.check(result, case)
     return result
@@ -110,16 +115,14 @@ def check_again(ranks: Any, asked: Sequence[Asked]) -> None:
         size, target = each.case.world_size, each.case.target
         arguments = [(target, *given) for given in each.arguments]
         result = ranks.call("trials:again", size, arguments, machine=RENDEZVOUS)
-        assert_ran(result, each.case)
+        case = each.case.called_by("trials:again").seen_in(result)
+        assert_ran(result, case)
         try:
-            each.check(result, each.case)
+            each.check(result, case)
         except Verdict as verdict:
             run(ranks, each)  # wrong at once: that is another test's matter
-            raise each.case.fail(
-                f"called twice (trials.again), the first result is wrong after the second call: "
-                f"{verdict.sentence}",
-                verdict.detail,
-            ) from None
+            said = verdict.sentence.removeprefix(f"{case}: ")
+            raise case.fail(f"{examples.LATER}{said}", verdict.detail) from None
 
     of_each(*(partial(check, each) for each in asked))
 
@@ -149,28 +152,3 @@ def check_real_mpi(mpi: Any, asked: Sequence[Asked]) -> None:
                 f"--set ranks_per_node={each.case.world_size}",
                 detail=verdict.detail,
             ) from None
-
-
-def assert_only_messages(result: Result, case: Case) -> None:
-    """Point-to-point calls only: no collective, no communicator made."""
-    if result.collectives:
-        used = result.collectives[0].name
-        raise case.fail(f"the library's {used} was called; only point-to-point calls are allowed.")
-    if result.comm_calls:
-        raise case.fail("a communicator was made; only point-to-point calls on comm are allowed.")
-
-
-def assert_none_elsewhere(result: Result, case: Case, but: int = 0) -> None:
-    """All ranks but one return None."""
-    for rank, value in enumerate(result.values):
-        if rank != but and value is not None:
-            shown = one_line(repr(value), 60)
-            who = f"ranks other than {but} return" if but >= 0 else "with one rank it returns"
-            raise case.fail(f"rank {rank} returned {shown}; {who} None.")
-
-
-def number(value: Any) -> float | None:
-    """A number, NumPy's too, which travel as arrays of no dimension; None for anything else."""
-    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
-        value = value.item()
-    return value if type(value) in (int, float) else None

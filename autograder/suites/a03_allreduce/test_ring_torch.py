@@ -7,7 +7,6 @@ from autograder.suites.a03_allreduce.shared import SharedTests
 from ringside.checking import (
     Case,
     Verdict,
-    assert_array,
     assert_bytes,
     assert_messages,
     assert_peers,
@@ -19,8 +18,10 @@ from ringside.checking import (
     short_wire,
     total,
 )
+from solutions.a03_allreduce import examples
 
 TARGET = "trials_torch:all_reduce"
+MODULE = "ring_torch:all_reduce"
 
 shared = SharedTests("ring_torch", [TARGET])
 points = shared.points
@@ -39,41 +40,35 @@ test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
 def test_tensor_with_gaps(ranks, rng):
     for world_size in (1, 2, 5):
         for stride in (2, 3):
-            case = Case("trials_torch:strided", world_size, 11)
+            case = Case(MODULE, world_size, 11)
             vectors = case.vectors(rng)
             arguments = [(stride, x) for x in vectors]
-            result = ranks.call(case.target, world_size, arguments, machine=buffered())
+            result = ranks.call("trials_torch:strided", world_size, arguments, machine=buffered())
+            case = case.called_by(f"trials_torch:strided --stride {stride}").seen_in(result)
             assert_ran(result, case)
-            for rank, (value, changed) in enumerate(result.values):
-                what = f"rank {rank}'s x, every {stride}. element of a longer tensor,"
-                assert_array(value, total(vectors), magnitude(vectors), case, what, vectors)
-                if changed:
-                    raise case.fail(
-                        f"rank {rank} changed elements between those of x, or gave x another "
-                        "storage than that of the longer tensor; copy the sum into x."
-                    )
-    case = Case("trials_torch:returned", 2, 11)
-    result = ranks.call(case.target, 2, case.arguments(case.vectors(rng)), machine=buffered())
+            for rank, value in enumerate(result.values):
+                right = total(vectors), magnitude(vectors), vectors
+                examples.check_torch_strided(case, rank, value, right)
+    case = Case(MODULE, 2, 11)
+    arguments = case.arguments(case.vectors(rng))
+    result = ranks.call("trials_torch:returned", 2, arguments, machine=buffered())
+    case = case.called_by("trials_torch:returned").seen_in(result)
     assert_ran(result, case)
-    if any(result.values):
-        rank = result.values.index(True)
-        raise case.fail(f"rank {rank}'s call gave something back; the sum is in x, and nothing is.")
+    for rank, value in enumerate(result.values):
+        examples.check_returned(case, rank, value)
 
 
 @points(5, "values")
 def test_second_call_is_independent(ranks, rng):
-    for case in (Case("trials_torch:twice", p, n) for p in (1, 2, 4, 5) for n in (9, 0)):
+    for case in (Case(MODULE, p, n) for p in (1, 2, 4, 5) for n in (9, 0)):
         first, second = case.vectors(rng), case.vectors(rng)
         arguments = list(zip(first, second, strict=True))
-        result = ranks.call(case.target, case.world_size, arguments, machine=buffered())
-        assert_ran(result, case)
-        for rank, (then, now, late) in enumerate(result.values):
-            for what, value, vectors in (
-                (f"rank {rank}'s first x", then, first),
-                (f"rank {rank}'s first x, looked at after a second call,", now, first),
-                (f"rank {rank}'s second x", late, second),
-            ):
-                assert_array(value, total(vectors), magnitude(vectors), case, what, vectors)
+        result = ranks.call("trials_torch:twice", case.world_size, arguments, machine=buffered())
+        seen = case.called_by("trials_torch:twice", 2).seen_in(result)
+        assert_ran(result, seen)
+        rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
+        for rank, value in enumerate(result.values):
+            examples.check_torch_twice(seen, rank, value, *rights)
 
 
 @points(5, "reality")

@@ -19,7 +19,6 @@ from ringside.checking import (
     LATENCY_SEEDS,
     Case,
     Verdict,
-    assert_array,
     assert_inputs_kept,
     assert_makespan,
     assert_own_messages,
@@ -34,6 +33,7 @@ from ringside.checking import (
     total,
     with_waiting_sends,
 )
+from solutions.a03_allreduce import examples
 
 POWERS_OF_TWO = (2, 4, 8)
 OTHER_SIZES = (3, 5, 6, 7)
@@ -106,29 +106,15 @@ def check_sums(ranks, rng, target, world_sizes, options=None):
 
 def check_special(ranks, rng, case):
     """NaN, infinities, very large and very small numbers are added like all others."""
-    large, small = (1e300, 1e-200) if case.dtype == "float64" else (1e37, 1e-30)
     vectors = case.vectors(rng)
-    for place, number in enumerate((np.nan, np.inf, -np.inf, large)):
-        vectors[rng.integers(case.world_size)][place] = number
-    for vector in vectors:
-        vector[4] *= small
+    examples.specials(vectors, case.drawn[-1])
     arguments, expected, scales = summed(case, vectors)
     result = ranks.call(case.target, case.world_size, arguments, machine=buffered())
-    assert_ran(result, case)
+    module = "trials_torch" if "_torch:" in case.target else "trials"
+    seen = case.called_by(f"{module}:special").seen_in(result)
+    assert_ran(result, seen)
     for rank, value in enumerate(result.values):
-        what = f"rank {rank}'s result for NaN, infinities, {large} and {small} among others"
-        try:
-            assert_array(value, expected[rank], scales[rank], case, what)
-        except Verdict as verdict:
-            numbers = f"np.array([np.nan, np.inf, -np.inf, {large}, {small}], np.{case.dtype})"
-            given = ", ".join([numbers, *map(str, case.options.values())])
-            raise Verdict(
-                verdict.sentence,
-                reproduce='python -c "import numpy as np, ringside; '
-                f"print(ringside.run('{case.target.replace(':', '.py:')}', {case.world_size}, "
-                f'[({given},)] * {case.world_size}).values)"',
-                detail=verdict.detail,
-            ) from None
+        examples.check_special(seen, rank, value, (expected[rank], scales[rank]))
 
 
 def check_dtypes(ranks, rng, target, options=None):
@@ -167,10 +153,13 @@ def shared_run(ranks, case):
 
     def run(rng):
         vectors = case.vectors(rng)
-        arguments = case.arguments(vectors)
-        return vectors, ranks.call(case.target, case.world_size, arguments, machine=buffered())
+        result = ranks.call(
+            case.target, case.world_size, case.arguments(vectors), machine=buffered()
+        )
+        return case.drawn, vectors, result
 
-    vectors, result = ranks.once(f"{case.target}, {case}", run)
+    drawn, vectors, result = ranks.once(f"{case.target}, {case}", run)
+    case.drawn[:] = drawn
     assert_sum(result, vectors, case)
     return result
 
@@ -197,15 +186,10 @@ def check_strided(ranks, rng, cases: Iterable[Case], call: Callable):
                 [(case.target, stride, *each) for each in arguments],
                 machine=buffered(),
             )
-            assert_ran(result, case)
+            seen = case.called_by(f"trials:strided --stride {stride}").seen_in(result)
+            assert_ran(result, seen)
             for rank, value in enumerate(result.values):
-                returned, shared, changed = value
-                what = f"rank {rank}'s result for every other element of an array"
-                assert_array(returned, expected[rank], scales[rank], case, what)
-                if shared:
-                    raise case.fail(f"rank {rank} returned a view of its input, not a new array.")
-                if changed:
-                    raise case.fail(f"rank {rank} changed the array that its input is part of.")
+                examples.check_strided(seen, rank, value, (expected[rank], scales[rank]))
 
 
 def summed(case: Case, vectors: Sequence[np.ndarray]):
@@ -234,22 +218,11 @@ def check_second_call(ranks, rng, cases: Iterable[Case], call: Callable = summed
             [(case.target, a[0], *b) for a, b in zip(early, again, strict=True)],
             machine=buffered(),
         )
-        assert_ran(result, case)
-        for rank, (then, now, late, shared, fixed) in enumerate(result.values):
-            for what, value, right, scales in (
-                ("first result", then, first, first_scales),
-                ("first result, looked at after a second call,", now, first, first_scales),
-                ("second result", late, second, second_scales),
-            ):
-                what = f"rank {rank}'s {what}"
-                assert_array(value, right[rank], scales[rank], case, what)
-            if shared:
-                raise case.fail(
-                    f"rank {rank}'s results share memory with each other or with an input; "
-                    "each must be a new array."
-                )
-            if fixed:
-                raise case.fail(f"rank {rank}'s result can't be written to by its caller.")
+        seen = case.called_by("trials:twice", 2).seen_in(result)
+        assert_ran(result, seen)
+        for rank, value in enumerate(result.values):
+            rights = (first[rank], first_scales[rank]), (second[rank], second_scales[rank])
+            examples.check_twice(seen, rank, value, *rights)
 
 
 def check_given_communicator(ranks, rng, cases: Iterable[Case], run: Callable = reduced):

@@ -1,36 +1,20 @@
 """What the docstrings allow: the serial step, bytes per rank, work and time."""
 
 import math
-from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from ringside import examples
 from ringside.machine import Machine
 from ringside.trace import Kind
 from ringside.world import Result
-from solutions.a04_data_parallel.model import loss_and_gradients, num_flops
+from solutions.a04_data_parallel.model import num_flops
 
+SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a04_data_parallel"
+STEPS = examples.beside(SOLUTION / "step.py")  # trainings, and the checks of what comes back
 Arrays = list[np.ndarray]
 Batch = tuple[np.ndarray, np.ndarray]
-
-
-def serial_steps(
-    params: Arrays,
-    velocity: Arrays,
-    batches: Sequence[Batch],
-    lrs: Sequence[float],
-    momentum: float,
-    frozen: Collection[int] = (),
-) -> tuple[Arrays, Arrays, list[float]]:
-    """The same steps on one rank that has all samples; ``frozen`` arrays stay as they are."""
-    losses = []
-    for (x, y), lr in zip(batches, lrs, strict=True):
-        loss, gradients = loss_and_gradients(params, x, y)
-        moved = [momentum * v + g for v, g in zip(velocity, gradients, strict=True)]
-        velocity = [old if k in frozen else moved[k] for k, old in enumerate(velocity)]
-        params = [p if k in frozen else p - lr * velocity[k] for k, p in enumerate(params)]
-        losses.append(loss)
-    return params, velocity, losses
 
 
 def step_bytes(params: Arrays, world_size: int) -> int:
@@ -51,12 +35,3 @@ def step_seconds(params: Arrays, longest: int, world_size: int, machine: Machine
 def work(result: Result) -> list[float]:
     """Floating-point operations that each rank declared."""
     return [sum(op.detail[0] for op in own if op.kind == Kind.COMPUTE) for own in result.trace.ops]
-
-
-def longest_forward(result: Result) -> list[float]:
-    """Per rank, the operations of its longest pass through the first layer."""
-    return [
-        max((op.detail[0] for op in own if op.kind == Kind.COMPUTE
-             and op.detail[3] == "forward 1"), default=0.0)
-        for own in result.trace.ops
-    ]  # fmt: skip

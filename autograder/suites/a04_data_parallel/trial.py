@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from ringside.checking import (
     Case,
     Verdict,
     assert_makespan,
+    assert_moved,
     assert_ran,
     assert_requests_complete,
     buffered,
@@ -31,13 +33,11 @@ from ringside.checking import (
 from ringside.errors import TraceError
 from ringside.machine import Machine
 from ringside.replay import replay
-from ringside.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from ringside.widen import widen
-from solutions.a04_data_parallel.model import init_params, num_flops
+from solutions.a04_data_parallel.model import num_flops
 
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 MOST_MESSAGES = 60_000  # in one replay
 SMALL, DEEP, FLAT, WIDE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (250, 240, 10)
 
@@ -45,12 +45,11 @@ SMALL, DEEP, FLAT, WIDE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (250, 240, 10)
 Share = int | Sequence[int]
 
 
+pieces_of: Callable[[Share], Sequence[int]] = oracle.STEPS.pieces_of
+
+
 def samples_of(share: Share) -> int:
     return share if isinstance(share, int) else sum(share)
-
-
-def pieces_of(share: Share) -> Sequence[int]:
-    return (share,) if isinstance(share, int) else share
 
 
 @dataclass
@@ -59,46 +58,42 @@ class Training:
 
     case: Case
     shares: Sequence[Sequence[Share]]  # [step][rank]
-    params: list[np.ndarray]
-    velocity: list[np.ndarray]
-    batches: list[list[list[oracle.Batch]]]  # [step][rank][microbatch]
-    lrs: list[float]
-    momentum: float
+    drawn: Any  # a Training of examples.py
+    stale: bool = False
 
     @property
     def driver(self) -> str:
         """What the ranks call."""
-        return "trials:steps"
+        return "trials_torch:steps" if "_torch:" in self.case.target else "trials:steps"
+
+    @property
+    def params(self) -> list[np.ndarray]:
+        found: list[np.ndarray] = self.drawn.params
+        return found
+
+    @property
+    def lrs(self) -> list[float]:
+        found: list[float] = self.drawn.lrs
+        return found
 
     @property
     def learning(self) -> list[np.ndarray]:
         """The parameters whose gradient is needed."""
-        return self.params
-
-    def batch(self, step: int, rank: int) -> tuple[Any, ...]:
-        """What a rank's function gets as its samples in a step."""
-        pieces = self.batches[step][rank]
-        return (pieces,) if self.case.target == ACCUMULATE else pieces[0]
+        return [p for k, p in enumerate(self.params) if k not in self.drawn.frozen]
 
     def arguments(self, rank: int) -> tuple[Any, ...]:
         """What the driver gets on a rank."""
-        batches = [self.batch(step, rank) for step in range(len(self.lrs))]
-        return (self.case.target, self.params, self.velocity, batches, self.lrs, self.momentum)
+        drawn = self.drawn
+        batches = [drawn.batch(step, rank) for step in range(len(drawn.lrs))]
+        given = (drawn.params, drawn.velocity, batches, drawn.lrs, drawn.momentum)
+        if "_torch:" in self.case.target:
+            return (*given, drawn.frozen, self.stale)
+        return (self.case.target, *given)
 
-    def whole(self) -> list[oracle.Batch]:
-        """All ranks' samples, a batch a step."""
-        whole = []
-        for ranks in self.batches:
-            pieces = [piece for rank in ranks for piece in rank]
-            x, y = (np.concatenate(each) for each in zip(*pieces, strict=True))
-            whole.append((x, y))
-        return whole
-
-    def serial(self) -> tuple[oracle.Arrays, oracle.Arrays, list[float]]:
-        """What one rank with all samples gets."""
-        return oracle.serial_steps(
-            self.params, self.velocity, self.whole(), self.lrs, self.momentum
-        )
+    def first(self, rank: int) -> tuple[Any, ...]:
+        """What the function itself gets in the first step."""
+        found: tuple[Any, ...] = self.drawn.first(rank)
+        return found
 
 
 def training(
@@ -107,6 +102,8 @@ def training(
     shares: Sequence[Sequence[Share]],
     widths: Sequence[int] = SMALL,
     dtype: str = "float64",
+    frozen: Sequence[int] = (),
+    stale: bool = False,
 ) -> Training:
     """Draw parameters, velocity and samples; ``shares[step][rank]`` says who has how many."""
     first = shares[0]
@@ -118,19 +115,18 @@ def training(
         options["microbatches"] = str(max(1, *(len(pieces_of(share)) for share in first)))
     total = sum(samples_of(share) for share in first)
     case = Case(target, len(first), total, dtype, options)
-    params = init_params(widths, int(rng.integers(2**31)), dtype)
-    velocity = [(0.1 * rng.standard_normal(p.shape)).astype(dtype) for p in params]
-    batches = [
-        [[_draw(rng, b, widths, dtype) for b in pieces_of(share)] for share in ranks]
-        for ranks in shares
-    ]
-    lrs = [float(lr) for lr in rng.uniform(0.05, 0.5, size=len(shares))]
-    return Training(case, shares, params, velocity, batches, lrs, float(rng.uniform(0.5, 0.95)))
+    case.drawn.append(int(rng.integers(2**31)))
+    drawn = oracle.STEPS.Training(target, shares, widths, dtype, case.drawn[0], frozen)
+    asked = Training(case, shares, drawn, stale)
+    more = f" --frozen {_told(frozen)}" if frozen else ""
+    more += " --stale 1" if stale else ""
+    asked.case = case.called_by(f"{asked.driver} --shares {_told(shares)}{more}")
+    return asked
 
 
-def _draw(rng: np.random.Generator, b: int, widths: Sequence[int], dtype: str) -> oracle.Batch:
-    x = rng.standard_normal((b, widths[0])).astype(dtype)
-    return x, rng.integers(widths[-1], size=b)
+def _told(value: Any) -> str:
+    """Numbers in lists or tuples, as a word of a command line."""
+    return shlex.quote(repr(value).replace(" ", ""))
 
 
 # -- one run ---------------------------------------------------------------------------------------
@@ -167,51 +163,11 @@ def assert_trained(result: Any, asked: Training, *, loss: bool = False) -> None:
     """Every rank has what one rank with all samples gets."""
     assert_ran(result, asked.case)
     case = asked.case.seen_in(result)
-    params, velocity, losses = asked.serial()
+    serial = asked.drawn.serial()
     for rank, value in enumerate(result.values):
-        got_params, got_velocity, got_losses = value
-        assert_arrays(got_params, params, case, f"rank {rank}'s parameter")
-        assert_arrays(got_velocity, velocity, case, f"rank {rank}'s velocity")
+        oracle.STEPS.assert_steps(case, rank, value, serial)
         if loss:
-            assert_losses(got_losses, losses, case, rank)
-
-
-def assert_arrays(got: Any, wanted: oracle.Arrays, case: Case, what: str) -> None:
-    """A list of arrays: how many, dtype, shapes and values."""
-    if not isinstance(got, list | tuple) or len(got) != len(wanted):
-        count = len(got) if isinstance(got, list | tuple) else f"a {type(got).__name__}, not"
-        raise case.fail(f"{what}s: {count} arrays; there must be a list of {len(wanted)}.")
-    for index, (array, right) in enumerate(zip(got, wanted, strict=True)):
-        name = f"{what} array {index}"
-        if not isinstance(array, np.ndarray):
-            raise case.fail(f"{name} is of type {type(array).__name__}; it must be an array.")
-        if array.dtype != right.dtype or array.shape != right.shape:
-            raise case.fail(
-                f"{name} has dtype {array.dtype} and shape {array.shape}; "
-                f"it must have {right.dtype} and {right.shape}."
-            )
-        off = np.abs(array.astype("float64") - right.astype("float64"))
-        allowed = TOLERANCE[str(right.dtype)] * max(1.0, float(np.abs(right).max(initial=0)))
-        if not (off <= allowed).all():  # a NaN is wrong too
-            at = tuple(int(i) for i in np.argwhere(~(off <= allowed))[0])
-            raise case.fail(
-                f"{name} is wrong in {int((~(off <= allowed)).sum())} of {off.size} elements: "
-                f"element {at} is {array[at]:.12g}; it must be {right[at]:.12g}, as on one rank "
-                "that has all samples."
-            )
-
-
-def assert_losses(got: Any, wanted: Sequence[float], case: Case, rank: int) -> None:
-    """One number a step."""
-    for step, (loss, right) in enumerate(zip(got, wanted, strict=True)):
-        number = loss.item() if isinstance(loss, np.ndarray) and loss.ndim == 0 else loss
-        if type(number) not in (int, float):
-            raise case.fail(f"rank {rank}'s loss is of type {type(loss).__name__}, not a number.")
-        if not abs(number - right) <= TOLERANCE[case.dtype] * max(1.0, abs(right)):
-            raise case.fail(
-                f"rank {rank}'s loss in step {step} is {number:.12g}; "
-                f"the mean over all ranks' samples is {right:.12g}."
-            )
+            oracle.STEPS.assert_losses(value[2], serial[2], case, rank)
 
 
 # -- checks that both modules share ----------------------------------------------------------------
@@ -226,69 +182,39 @@ def check_values(ranks: Any, asked: Iterable[Training], *, loss: bool = False) -
 def check_equal_replicas(ranks: Any, asked: Iterable[Training]) -> None:
     """Parameters and velocity have the same bits on every rank."""
     for each in asked:
-        result = trained(ranks, each)
-        for kind, which in (("parameter", 0), ("velocity", 1)):
-            for rank, value in enumerate(result.values):
-                pairs = zip(value[which], result.values[0][which], strict=True)
-                for index, (array, first) in enumerate(pairs):
-                    if not np.array_equal(array, first):
-                        most = float(np.abs(array - first).max())
-                        raise each.case.fail(
-                            f"{kind} array {index} of rank {rank} differs from rank 0's by up to "
-                            f"{most:.1e}; copies must be equal bit for bit, or they drift apart."
-                        )
+        oracle.STEPS.assert_equal_replicas(trained(ranks, each), each.case)
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Training]) -> None:
     """Arguments, read-only on even ranks, are enough, and results are the caller's own."""
     for each in asked:
-        params, velocity, _ = each.serial()
-        size, case = each.case.world_size, each.case
-        arguments = [
-            (case.target, each.params, each.velocity, *each.batch(0, rank), each.lrs[0],
-             each.momentum)
-            for rank in range(size)
-        ]  # fmt: skip
+        size = each.case.world_size
+        arguments = [(each.case.target, *each.first(rank)) for rank in range(size)]
         result = ranks.call("trials:looked_at", size, arguments, machine=buffered())
+        shares = _told(each.shares)
+        case = each.case.called_by(f"trials:looked_at --shares {shares}").seen_in(result)
         assert_ran(result, case)
-        for rank, ((got_params, got_velocity, _), changed, shared, fixed) in enumerate(
-            result.values
-        ):
-            assert_arrays(got_params, params, case, f"rank {rank}'s parameter")
-            assert_arrays(got_velocity, velocity, case, f"rank {rank}'s velocity")
-            if changed:
-                raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")
-            if shared:
-                raise case.fail(f"rank {rank} returned an array that it was given, not a new one.")
-            if fixed:
-                raise case.fail(f"rank {rank} returned an array that its caller can't write to.")
+        for rank, value in enumerate(result.values):
+            oracle.STEPS.check_looked_at(case, rank, value, each.drawn)
 
 
 def check_second_call(ranks: Any, pairs: Iterable[tuple[Training, Training]]) -> None:
     """A step of another network leaves the first one's results alone, and knows nothing of it."""
     for first, second in pairs:
-        size, case = first.case.world_size, first.case
+        size = first.case.world_size
         arguments = [
-            (
-                case.target,
-                *(
-                    (each.params, each.velocity, *each.batch(0, rank), each.lrs[0], each.momentum)
-                    for each in (first, second)
-                ),
-            )
-            for rank in range(size)
+            (first.case.target, first.first(rank), second.first(rank)) for rank in range(size)
         ]
         result = ranks.call("trials:twice", size, arguments, machine=buffered())
+        case = dataclasses.replace(first.case, drawn=first.case.drawn + second.case.drawn)
+        case = case.called_by(
+            f"trials:twice --shares {_told(first.shares)} --second-shares {_told(second.shares)} "
+            f"--second-widths {second.case.options['widths']}",
+            2,
+        ).seen_in(result)
         assert_ran(result, case)
-        for rank, (then, now, late) in enumerate(result.values):
-            for what, value, each in (
-                (f"rank {rank}'s first", then, first),
-                (f"rank {rank}'s first, looked at after a second call,", now, first),
-                (f"rank {rank}'s second", late, second),
-            ):
-                params, velocity, _ = each.serial()
-                assert_arrays(value[0], params, case, f"{what} parameter")
-                assert_arrays(value[1], velocity, case, f"{what} velocity")
+        for rank, value in enumerate(result.values):
+            oracle.STEPS.check_twice(case, rank, value, first.drawn, second.drawn)
 
 
 def check_bytes(ranks: Any, asked: Iterable[Training]) -> None:
@@ -298,17 +224,8 @@ def check_bytes(ranks: Any, asked: Iterable[Training]) -> None:
         steps, case = len(each.lrs), each.case
         allowed = steps * oracle.step_bytes(each.learning, case.world_size)
         ranks.record(case, result, {"sent_bytes": [allowed] * case.world_size})
-        for did, counted in (
-            ("sent", sent_as_ring(result)),
-            ("received", received_as_ring(result)),
-        ):
-            for rank, nbytes in enumerate(counted):
-                if nbytes > allowed + 1e-6:
-                    raise case.fail(
-                        f"in {steps} step{'s' * (steps > 1)} rank {rank} {did} {nbytes:.0f} bytes, "
-                        f"collectives counted as a ring's; at most {allowed} are allowed: one "
-                        "all-reduce of the gradient a step, and 8 numbers."
-                    )
+        rule = "one all-reduce of the gradient a step, and 8 numbers"
+        assert_moved(result, allowed, case, rule)
 
 
 def check_given_communicator(
@@ -319,13 +236,9 @@ def check_given_communicator(
         size = each.case.world_size
         world_size = size + 1 + number % 2
         members = list(range(world_size))[: -size - 1 : -1]  # the last ranks first
-        on_members(
-            functools.partial(run, ranks, each),
-            members,
-            world_size,
-            each.case,
-            "right on all ranks, wrong on a communicator or group of ranks {members}. There:",
-        )
+        comm = "the group" if "_torch:" in each.case.target else "comm"
+        run_it = functools.partial(run, ranks, each)
+        on_members(run_it, members, world_size, each.case, comm=comm)
 
 
 def check_rendezvous(ranks: Any, asked: Iterable[Training], run: Callable = trained) -> None:
@@ -347,14 +260,9 @@ def check_work(ranks: Any, asked: Iterable[Training]) -> None:
     """Each sample goes through the network once, on the rank that has it."""
     for each in asked:
         result = trained(ranks, each)
-        for rank, done in enumerate(oracle.work(result)):
+        for rank in range(each.case.world_size):
             own = sum(samples_of(shares[rank]) for shares in each.shares)
-            right = num_flops(each.params, own)
-            if not abs(done - right) <= 1e-9 * max(right, 1):
-                raise each.case.fail(
-                    f"rank {rank} put {done:.6g} floating-point operations into the network; its "
-                    f"own {own} samples take {right:.6g}, each once."
-                )
+            oracle.STEPS.assert_work(result, each.case, rank, own, num_flops(each.params, own))
 
 
 def cluster() -> Machine:
@@ -418,12 +326,7 @@ def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> No
 def _worked(ranks: Any, asked: Training) -> Any:
     """A run on the cluster whose ranks did their work, and reported it."""
     result, case = trained(ranks, asked, machine=cluster()), asked.case
-    declared, right = sum(oracle.work(result)), num_flops(asked.params, case.n)
-    if declared < right * (1 - 1e-9):
-        raise case.fail(
-            f"all ranks together put {declared:.6g} floating-point operations into the network; "
-            f"the samples take {right:.6g}."
-        )
+    oracle.STEPS.assert_all_work(result, case, num_flops(asked.params, case.n))
     return result
 
 
@@ -443,7 +346,9 @@ def _award(timed: Any, asked: Training, world_size: int, result: Any) -> None:
         f" One rank alone takes {serial_s * 1e6:.1f} µs: the speedup is "
         f"{serial_s / timed.makespan_s:.1f} of {world_size}."
     )
-    assert_makespan(timed, bound_s, case, beside=beside)
+    stretched = world_size if timed is not result else None
+    said = dataclasses.replace(asked.case, said=str(case))
+    assert_makespan(timed, bound_s, said, beside=beside, wide=stretched)
 
 
 def check_real_mpi(mpi: Any, asked: Sequence[Training], driver: str) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autograder.suites.a05_ddp import oracle, trial
+from autograder.suites.a05_ddp.trial import examples
 from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
@@ -198,15 +199,9 @@ def averaged(ranks, rng, p, shapes, buckets, dtype="float64", *, strided=False, 
 def check_means(result, contributions, inside, case):
     """Gradients in ``inside`` are means, the others as they were; the list is the same."""
     assert_ran(result, case)
-    means = oracle.mean(contributions)
+    case = case.seen_in(result)
     for rank, (_, gradients, kept, spoilt) in enumerate(result.values):
-        own = contributions[rank]
-        expected = [means[i] if i in inside else own[i] for i in range(len(own))]
-        scales = [
-            np.mean([abs(np.asarray(each[i], "float64")) for each in contributions], axis=0)
-            for i in range(len(own))
-        ]
-        trial.check_arrays(gradients, expected, scales, case, f"rank {rank}'s gradient")
+        examples.assert_means(gradients, rank, contributions, inside, case)
         if not kept or spoilt:
             what = "replaced entries of the list" if not kept else "wrote beside an array"
             raise case.fail(f"rank {rank} {what}; the arrays themselves must be written to.")
@@ -250,12 +245,9 @@ def fused(ranks, rng, p, shapes, ready, threshold, dtype="float64", *, strided=F
     ]
     result = ranks.call("trials:averaged", world_size, arguments, **options)
     assert_ran(result, case)
+    case = case.seen_in(result)
     for rank, value in enumerate(result.values):
-        if value[0] != agreed:
-            raise case.fail(
-                f"rank {rank} returned {value[0]}; ready on all ranks are {agreed}, "
-                "from high to low."
-            )
+        examples.assert_agreed(value[0], rank, agreed, case)
     check_means(result, contributions, set(agreed), case)
     return case, result, agreed
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autograder.suites.a05_ddp import oracle, trial
+from autograder.suites.a05_ddp.trial import examples
 from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
@@ -55,6 +56,7 @@ def stepped(
     """Train, and compare gradients and parameters with serial training; returns case and result."""
     buckets = cut(widths, 200, dtype) if buckets is None else buckets
     case = step_call(p, widths, buckets, dtype)
+    case = case.with_options(work=work) if isinstance(work, float) and work != 1.0 else case
     params = random_parameters(widths, rng, dtype)
     per_rank = [
         [
@@ -68,37 +70,18 @@ def stepped(
     scaled = bool(np.any(np.asarray(work) != 1.0))
     result = ranks.call("trials:overlapped", world_size, arguments, states_work=scaled, **options)
     assert_ran(result, case)
+    seen = case.seen_in(result)
     exact = [np.asarray(each, "float64") for each in params]
     wanted = oracle.train(
         exact, [[tuple(np.asarray(a, "float64") for a in b) for b in own] for own in per_rank], lr
     )
     for rank, value in enumerate(result.values):
         for name in ("gradients", "params"):
-            compare(value[name], wanted[name], dtype, case, f"rank {rank}'s {name[:-1]}")
+            examples.compare(value[name], wanted[name], dtype, seen, f"rank {rank}'s {name[:-1]}")
         what = f"rank {rank}'s gradient with respect to the input, step"
-        compare(value["inputs"], wanted["inputs"][rank], dtype, case, what)
+        examples.compare(value["inputs"], wanted["inputs"][rank], dtype, seen, what)
     check_work(result, params, widths, steps, work, case, options.get("members"))
     return case, result, params, buckets
-
-
-def compare(values, expected, dtype, case, what):
-    """Arrays, within rounding of a few layers' sums."""
-    expected = [np.asarray(each).astype(dtype) for each in expected]
-    tolerance = 1e-12 if dtype == "float64" else 1e-5
-    eps = 2 * (case.world_size + 1) * np.finfo(dtype).eps
-    scales = [
-        np.full(each.shape, tolerance / eps * (1 + abs(each).max(initial=0))) for each in expected
-    ]
-    trial.check_arrays(values, expected, scales, case, what)
-
-
-def backward_phases(ops):
-    """Places of the layers' backward passes among a rank's operations, and their numbers."""
-    found = []
-    for place, op in enumerate(ops):
-        if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("backward layer "):
-            found.append((place, int(str(op.detail[3]).rpartition(" ")[2])))
-    return found
 
 
 def check_work(result, params, widths, steps, work, case, members=None):
@@ -107,7 +90,7 @@ def check_work(result, params, widths, steps, work, case, members=None):
     order = list(range(len(widths) - 1))[::-1] * steps
     for place in range(case.world_size):
         ops = result.trace.ops[place if members is None else members[place]]
-        phases = backward_phases(ops)
+        phases = examples.backward_phases(ops)
         declared = [ops[at].detail[0] for at, _ in phases]
         right = [number for _, number in phases] == order and all(
             math.isclose(a, flops[number], rel_tol=1e-9)
@@ -216,7 +199,9 @@ def test_real_mpi(mpi, ranks, rng):
     try:
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            compare(value["params"], wanted["params"], "float64", case, f"rank {rank}'s param")
+            examples.compare(
+                value["params"], wanted["params"], "float64", case, f"rank {rank}'s param"
+            )
     except Verdict as verdict:
         raise Verdict(f"under mpiexec: {verdict.sentence}", detail=verdict.detail) from None
 
@@ -244,29 +229,6 @@ def test_given_communicator_is_used(ranks, rng):
     on_three_members(rng, functools.partial(stepped, ranks, rng, 3))
 
 
-def check_launches(result, case, widths, buckets):
-    """Each all-reduce begins before the backward pass that follows its last gradient."""
-    last_layers = []  # per bucket, the lowest layer among its parameters and those before it
-    lowest = len(widths)
-    for bucket in buckets:
-        lowest = min(lowest, min(index // 2 for index in bucket))
-        last_layers.append(lowest)
-    for rank, ops in enumerate(result.trace.ops):
-        phases = {number: place for place, number in backward_phases(ops)}
-        places = [place for place, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
-        for number, (place, layer) in enumerate(zip(places, last_layers, strict=True)):
-            if layer > 0 and place > phases[layer - 1]:
-                raise case.fail(
-                    f"rank {rank} began the all-reduce of bucket {number} after the backward "
-                    f"pass of layer {layer - 1}; its last gradient was ready after layer {layer}."
-                )
-            if place < phases[layer]:
-                raise case.fail(
-                    f"rank {rank} began the all-reduce of bucket {number} before layer {layer}'s "
-                    "gradients were there."
-                )
-
-
 @points(10, "schedule")
 def test_all_reduces_begin_before_the_next_layer(ranks, rng):
     for p, widths in ((2, WIDTHS), (4, FOUR_LAYERS)):
@@ -274,7 +236,7 @@ def test_all_reduces_begin_before_the_next_layer(ranks, rng):
             buckets = cut(widths, bucket_bytes)
             case, result, params, _ = stepped(ranks, rng, p, widths, buckets)
             trial.check_all_reduces(result, bucket_nbytes(params, buckets), case)
-            check_launches(result, case, widths, buckets)
+            examples.assert_launches(result, case, widths, buckets)
 
 
 @points(5, "schedule")
@@ -283,7 +245,7 @@ def test_launches_follow_the_order_of_buckets(ranks, rng):
         for buckets in (SHUFFLED, [[0], [1], [2], [3], [4], [5]], [[3, 5], [4], [0], [1, 2]]):
             case, result, params, _ = stepped(ranks, rng, p, buckets=buckets)
             trial.check_all_reduces(result, bucket_nbytes(params, buckets), case)
-            check_launches(result, case, WIDTHS, buckets)
+            examples.assert_launches(result, case, WIDTHS, buckets)
 
 
 @points(6, "memory")
@@ -298,7 +260,7 @@ def test_gradients_are_not_copied(ranks, rng):
     wanted = oracle.train(params, [[own] for own in batch], None)
     nbytes = sum(param.nbytes for param in params)
     for rank, (gradients, held) in enumerate(result.values):
-        compare(gradients, wanted["gradients"], "float64", case, f"rank {rank}'s gradient")
+        examples.compare(gradients, wanted["gradients"], "float64", case, f"rank {rank}'s gradient")
         if held > nbytes // 4:
             raise case.fail(
                 f"rank {rank} held {held} bytes beside the model when an all-reduce began; "
@@ -319,7 +281,7 @@ def waiting(result):
     """Where rank 0 waits for an all-reduce although layers are left: a sentence, or nothing."""
     ops = result.trace.ops[0]
     waits = [place for place, op in enumerate(ops) if op.kind == Kind.WAIT]
-    left = [number for place, number in backward_phases(ops) if waits and place > waits[0]]
+    left = [number for place, number in examples.backward_phases(ops) if waits and place > waits[0]]
     if not left:
         return ""
     return f" Rank 0 waits for an all-reduce before layer {left[0]}'s backward pass."

@@ -3,19 +3,21 @@
 Whatever a test is about, it asks for the values of its own run first, on two ranks or more.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from ringside.checking import (
     Verdict,
-    assert_array,
     assert_requests_complete,
-    one_line,
 )
+from ringside.examples import beside
 from ringside.formulas import evaluated
-from ringside.trace import Kind, Op
+from ringside.trace import Kind
 
+SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a05_ddp"
+examples = beside(SOLUTION / "buckets.py")  # the checks that students have, too
+check_arrays, collectives = examples.check_arrays, examples.collectives
 ANSWERS = "trials:several"
 
 
@@ -55,59 +57,9 @@ def typed(target, arguments):
     return f'python -c "import {module}; print({module}.{function}({words}))"'
 
 
-def check_arrays(values, expected, scales, case, what):
-    """A list of arrays is as it must be."""
-    if not isinstance(values, list) or len(values) != len(expected):
-        raise case.fail(f"{what}: not all of {len(expected)} arrays came back.")
-    for number, (value, wanted, scale) in enumerate(zip(values, expected, scales, strict=True)):
-        if isinstance(value, np.ndarray) and value.shape == np.shape(wanted):
-            value, wanted, scale = value.reshape(-1), np.ravel(wanted), np.ravel(scale)
-        assert_array(value, wanted, scale, case, f"{what} {number}")
-
-
-def collectives(result, rank) -> list[Op]:
-    """A rank's library collectives, as the network counted them."""
-    return [op for op in result.trace.ops[rank] if op.kind == Kind.COLLECTIVE]
-
-
-def check_all_reduces(result, wanted: Sequence[int], case, members=None, free=()):
-    """Each rank took part in all-reduces of so many bytes, in this order, and sent nothing else.
-
-    Args:
-        free: bounds of all-reduces that come before those of ``wanted``.
-    """
-    if result.comm_calls:
-        raise case.fail("communicators were made; none is allowed.")
-    if sum(result.sent_messages()):
-        raise case.fail("messages were sent point to point; only all-reduces are allowed.")
-    for place in range(case.world_size):
-        rank = place if members is None else members[place]
-        ops = collectives(result, rank)
-        for op in ops:
-            if op.detail[0] != "allreduce":
-                name = one_line(str(op.detail[0]), 40)
-                raise case.fail(f"the library's {name} was called; only all-reduces are allowed.")
-            call = result.trace.sites[op.site].call if op.site >= 0 else ""
-            if call.startswith(("allreduce(", "iallreduce(")):
-                raise case.fail(
-                    f"rank {place} called {call.partition('(')[0]}, which pickles what it sends; "
-                    "Allreduce and Iallreduce are allowed."
-                )
-        counted = [op.nbytes for op in ops]
-        expected = [*free, *wanted]
-        if len(counted) != len(expected):
-            raise case.fail(
-                f"rank {place} took part in {len(counted)} all-reduces; "
-                f"{len(expected)} are asked for: one a bucket"
-                f"{' and one to agree' if free else ''}."
-            )
-        for number, (nbytes, bound) in enumerate(zip(counted, expected, strict=True)):
-            exact = number >= len(free)
-            if nbytes > bound or (exact and nbytes != bound):
-                raise case.fail(
-                    f"rank {place}'s all-reduce number {number} has {nbytes} bytes; "
-                    f"{'' if exact else 'at most '}{bound} are asked for."
-                )
+def check_all_reduces(result, wanted, case, free=()):
+    """``examples.assert_all_reduces``."""
+    examples.assert_all_reduces(result, wanted, case, free)
 
 
 def check_requests(result, case):

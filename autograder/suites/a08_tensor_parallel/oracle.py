@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from ringside import examples
 from ringside.machine import Machine
 from ringside.replay import replay
@@ -14,35 +12,16 @@ from ringside.trace import Kind, Op, Trace
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a08_tensor_parallel"
 LAYERS = examples.beside(SOLUTION / "mlp.py")  # drawn, parts, serial, results
 
-EPS = {"float64": 1e-12, "float32": 1e-5}
-
 
 def part_of(n: int, world_size: int, rank: int) -> int:
     """How many of n things a rank has."""
     return len(range(rank, n, world_size))
 
 
-def exact(value):
-    """The same arguments in double precision."""
-    if isinstance(value, np.ndarray):
-        return value.astype("float64") if value.dtype.kind == "f" else value
-    if isinstance(value, list | tuple):
-        return type(value)(exact(each) for each in value)
-    return value
-
-
 def all_reduce_elements(n: int, d: int, world_size: int) -> int:
     """Elements that a rank may send: an all-reduce of n rows of d, cut by rows or by columns."""
     longest = max(math.ceil(n / world_size) * d, n * math.ceil(d / world_size))
     return 2 * (world_size - 1) * longest
-
-
-def frobenius(got: np.ndarray, right: np.ndarray) -> float:
-    """``|got - right| / max(1, |right|)``: a sum of few elements may be nearly 0 by chance."""
-    wanted = right.astype("float64")
-    with np.errstate(all="ignore"):  # what comes back may be anything, infinities too
-        off = np.linalg.norm(got.astype("float64") - wanted)
-    return float(off) / max(1.0, float(np.linalg.norm(wanted)))
 
 
 def makespan_s(steps: Sequence[tuple[str, float]], world_size: int, machine: Machine) -> float:

@@ -10,6 +10,7 @@ from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
+    assert_moved,
     assert_ran,
     assert_requests_complete,
     buffered,
@@ -17,7 +18,6 @@ from ringside.checking import (
     on_members,
     rendezvous,
 )
-from ringside.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from solutions.a08_tensor_parallel.cases_torch import assert_near
 
@@ -87,13 +87,7 @@ def check_bytes(ranks, result, allowed, call, what):
         raise call.fail("groups were made; none is allowed.")
     bound = allowed + FREE_BYTES * (call.world_size - 1)
     ranks.record(call, result, {"sent_bytes": [bound] * call.world_size})
-    for did, counted in (("sent", sent_as_ring(result)), ("received", received_as_ring(result))):
-        for rank, nbytes in enumerate(counted):
-            if nbytes > bound + 1e-6:
-                raise call.fail(
-                    f"rank {rank} {did} {nbytes:.0f} bytes, collectives counted as a ring's; "
-                    f"at most {bound} are allowed: {what}."
-                )
+    assert_moved(result, bound, call, what)
 
 
 def check_group(rng, call, run):
@@ -108,8 +102,7 @@ def check_group(rng, call, run):
         members,
         world_size,
         call,
-        "right on the whole world, wrong on a group of its ranks {members}. There:",
-        "the group",
+        comm="the group",
     )
 
 

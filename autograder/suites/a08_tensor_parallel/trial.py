@@ -6,6 +6,7 @@ doing nothing, or each its own, earns no points for sending little.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ringside.checking import (
     Case,
     Verdict,
     assert_makespan,
+    assert_moved,
     assert_ran,
     assert_requests_complete,
     buffered,
@@ -31,30 +33,10 @@ from ringside.errors import TraceError
 from ringside.formulas import answered
 from ringside.machine import Machine
 from ringside.replay import replay
-from ringside.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from ringside.widen import widen
 
 MOST_MESSAGES = 60_000  # in one replay
-GRADS = tuple(f"gradient of {name}" for name in ("gamma", "beta", "W1", "b1", "W2", "b2"))
-NAMES = {
-    "column_layer": ("Y", "gradient of X", "gradient of W", "gradient of b"),
-    "row_layer": ("Z", "gradient of X", "gradient of W", "gradient of b"),
-    "mlp_layer": ("y", "gradient of x", *GRADS),
-    "attention_layer": (
-        "y", "gradient of x", "gradient of gamma", "gradient of beta", "gradient of W",
-        "gradient of b", "gradient of V", "gradient of c",
-    ),
-    "loss_layer": ("losses", "gradient of the logits"),
-}  # fmt: skip
-# Which results every rank gets whole, and so equal bit for bit.
-WHOLE = {
-    "column_layer": (1,),
-    "row_layer": (0, 3),
-    "mlp_layer": (0, 1, 2, 3, 7),
-    "attention_layer": (0, 1, 2, 3, 7),
-    "loss_layer": (0,),
-}
 
 
 @dataclass
@@ -79,12 +61,6 @@ class Asked:
         )
         return found
 
-    def wanted(self) -> list[tuple[np.ndarray, ...]]:
-        """What each rank must get."""
-        whole = oracle.exact(self.whole)
-        ranks = range(self.case.world_size)
-        return [oracle.LAYERS.results(self.layer, whole, self.case.world_size, r) for r in ranks]
-
 
 def draw(
     rng: np.random.Generator, layer: str, p: int, n: int, widths: Sequence[int], dtype="float64"
@@ -92,7 +68,9 @@ def draw(
     """Draw a layer of these widths and n samples, for p ranks."""
     options = {"widths": ",".join(map(str, widths))}
     case = Case(f"trials:{layer}", p, n, dtype, options)
-    return Asked(case, oracle.LAYERS.drawn(layer, n, tuple(widths), rng, dtype))
+    case.drawn.append(int(rng.integers(2**31)))
+    drawn = np.random.default_rng(case.drawn[0])
+    return Asked(case, oracle.LAYERS.drawn(layer, n, tuple(widths), drawn, dtype))
 
 
 def run(
@@ -122,32 +100,8 @@ def assert_right(result: Any, asked: Asked) -> None:
     """Every rank has what the whole layer on one rank gives."""
     assert_ran(result, asked.case)
     case = asked.case.seen_in(result)
-    for rank, (value, wanted) in enumerate(zip(result.values, asked.wanted(), strict=True)):
-        assert_arrays(value, wanted, asked, case, f"rank {rank}'s")
-
-
-def assert_arrays(got: Any, wanted: Sequence[np.ndarray], asked: Asked, case: Case, whose: str):
-    """All results of a rank: how many, dtype, shapes and values."""
-    names = NAMES[asked.layer]
-    if not isinstance(got, list | tuple) or len(got) != len(names):
-        raise case.fail(f"{whose} results must be {len(names)} arrays: {', '.join(names)}.")
-    for name, array, right in zip(names, got, wanted, strict=True):
-        what = f"{whose} {name}"
-        if not isinstance(array, np.ndarray):
-            raise case.fail(f"{what} is of type {type(array).__name__}; it must be an array.")
-        if array.shape != right.shape or str(array.dtype) != case.dtype:
-            raise case.fail(
-                f"{what} has shape {array.shape} and dtype {array.dtype}; it must have "
-                f"{right.shape} and {case.dtype}."
-            )
-        off, allowed = oracle.frobenius(array, right), oracle.EPS[case.dtype]
-        if asked.layer == "loss_layer":  # exp and differences amplify the logits' own rounding
-            off /= max(1.0, float(np.abs(asked.whole[0]).max(initial=0)))
-        if not off <= allowed:
-            raise case.fail(
-                f"{what} is off by {off:.2g} of its norm (or of 1) from the whole layer's on one "
-                f"rank; {allowed:g} is allowed."
-            )
+    for rank, value in enumerate(result.values):
+        oracle.LAYERS.assert_arrays(value, asked.whole, case, rank, f"rank {rank}'s")
 
 
 # -- checks that all layers share ------------------------------------------------------------------
@@ -162,15 +116,7 @@ def check_values(ranks: Any, asked: Iterable[Asked]) -> None:
 def check_alike(ranks: Any, asked: Iterable[Asked]) -> None:
     """What all ranks have whole has the same bits on each."""
     for each in asked:
-        result = run(ranks, each)
-        for index in WHOLE[each.layer]:
-            for rank, value in enumerate(result.values):
-                if not np.array_equal(value[index], result.values[0][index]):
-                    most = float(np.abs(value[index] - result.values[0][index]).max())
-                    raise each.case.fail(
-                        f"rank {rank}'s {NAMES[each.layer][index]} differs from rank 0's by up to "
-                        f"{most:.1e}; it must be equal bit for bit, or copies drift apart."
-                    )
+        oracle.LAYERS.assert_alike(run(ranks, each), each.case)
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
@@ -180,19 +126,10 @@ def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
         order = "CF"[number % 2]  # memory by rows, or by columns
         arguments = [(each.layer, order, *each.arguments(rank)) for rank in range(size)]
         result = ranks.call("trials:looked_at", size, arguments, machine=buffered())
+        case = case.called_by(f"trials:looked_at --order {order}").seen_in(result)
         assert_ran(result, case)
-        wanted = each.wanted()
-        for rank, (value, changed, shared, fixed) in enumerate(result.values):
-            stored = " that lie by columns" if order == "F" else ""
-            kind = "arrays" if rank % 2 else "read-only arrays"
-            whose = f"from {kind} with gaps{stored}, rank {rank}'s"
-            assert_arrays(value, wanted[rank], each, case, whose)
-            if changed:
-                raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")
-            if shared:
-                raise case.fail(f"rank {rank} returned memory that it was given, no new array.")
-            if fixed:
-                raise case.fail(f"rank {rank} returned an array that its caller can't write to.")
+        for rank, value in enumerate(result.values):
+            oracle.LAYERS.check_looked_at(case, rank, value, each.whole, order)
 
 
 def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
@@ -203,21 +140,26 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
             (first.layer, first.arguments(rank), second.arguments(rank)) for rank in range(size)
         ]
         result = ranks.call("trials:twice", size, arguments, machine=buffered())
+        case = by_both(first, second, "twice").seen_in(result)
         assert_ran(result, case)
-        rights = first.wanted(), second.wanted()
-        for rank, (then, now, late) in enumerate(result.values):
-            assert_arrays(then, rights[0][rank], first, case, f"rank {rank}'s first")
-            whose = f"looked at after a second call, rank {rank}'s first"
-            assert_arrays(now, rights[0][rank], first, case, whose)
-            assert_arrays(late, rights[1][rank], second, case, f"rank {rank}'s second")
+        for rank, value in enumerate(result.values):
+            oracle.LAYERS.check_twice(case, rank, value, first.whole, second.whole)
         check_interleaved(ranks, first, second)
         if (first.case.n, first.widths) != (second.case.n, second.widths):
             continue  # the second one's values do not fit into the first one's arrays
         result = ranks.call("trials:updated", size, arguments, machine=buffered())
+        case = by_both(first, second, "updated").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            whose = f"called again, with new values in the same arrays, rank {rank}'s"
-            assert_arrays(value, rights[1][rank], second, case, whose)
+            oracle.LAYERS.check_updated(case, rank, value, second.whole)
+
+
+def by_both(first: Asked, second: Asked, trial: str, more: str = "") -> Case:
+    """The case of two layers that a function of ``trials.py`` calls."""
+    second_one = f"--second-n {second.case.n} --second-widths {second.case.options['widths']}"
+    seeds = [first.case.drawn[0], second.case.drawn[0]]
+    case = dataclasses.replace(first.case, drawn=seeds)
+    return case.called_by(f"trials:{trial} {second_one}{more}", 2)
 
 
 def check_interleaved(ranks: Any, first: Asked, second: Asked) -> None:
@@ -229,17 +171,12 @@ def check_interleaved(ranks: Any, first: Asked, second: Asked) -> None:
             for rank in range(size)
         ]
         result = ranks.call("trials:interleaved", size, arguments, machine=buffered())
-        order = "the later one's backward pass first" if last_first else "backward in their order"
-        try:
-            assert_ran(result, first.case)
-        except Verdict as verdict:
-            raise Verdict(
-                f"of two layers in flight, {order}: {verdict.sentence}", detail=verdict.detail
-            ) from None
-        for place, (each, name) in enumerate(zip(both, ("first", "second"), strict=True)):
-            for rank, (value, right) in enumerate(zip(result.values, each.wanted(), strict=True)):
-                whose = f"of two layers in flight, {order}, rank {rank}'s {name}"
-                assert_arrays(value[place], right, each, each.case, whose)
+        case = by_both(first, second, "interleaved", f" --last-first {int(last_first)}")
+        case = case.seen_in(result)
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            whole = first.whole, second.whole
+            oracle.LAYERS.check_interleaved(case, rank, value, *whole, last_first)
 
 
 def check_bytes(ranks: Any, asked: Iterable[Asked], allowed) -> None:
@@ -248,16 +185,7 @@ def check_bytes(ranks: Any, asked: Iterable[Asked], allowed) -> None:
         result, case = run(ranks, each), each.case
         bound = allowed(each)
         ranks.record(case, result, {"sent_bytes": [bound] * case.world_size})
-        for did, counted in (
-            ("sent", sent_as_ring(result)),
-            ("received", received_as_ring(result)),
-        ):
-            for rank, nbytes in enumerate(counted):
-                if nbytes > bound + 1e-6:
-                    raise case.fail(
-                        f"in forward and backward rank {rank} {did} {nbytes:.0f} bytes, "
-                        f"collectives counted as a ring's; at most {bound:.0f} are allowed."
-                    )
+        assert_moved(result, bound, case, "in forward and backward together")
 
 
 def check_given_communicator(ranks: Any, asked: Iterable[Asked]) -> None:
@@ -294,13 +222,8 @@ def check_work(ranks: Any, asked: Iterable[Asked], share, spare=0.0) -> None:
     """
     for each in asked:
         result = run(ranks, each)
-        for rank, done in enumerate(result.num_flops()):
-            right = share(each, rank)
-            if not right * (1 - 1e-9) <= done <= right * (1 + spare) * (1 + 1e-9):
-                raise each.case.fail(
-                    f"rank {rank} put {done:.6g} floating-point operations into layers.matmul; "
-                    f"its own part takes {right:.6g}."
-                )
+        for rank in range(each.case.world_size):
+            oracle.LAYERS.assert_work(result, each.case, rank, share(each, rank), spare)
 
 
 def check_makespan(
@@ -323,11 +246,7 @@ def check_makespan(
     """
     result = run(ranks, asked, machine=machine)
     declared = sum(result.num_flops())
-    if declared < work * (1 - 1e-9):
-        raise asked.case.fail(
-            f"all ranks together put {declared:.6g} floating-point operations into layers.matmul; "
-            f"the layer takes {work:.6g}."
-        )
+    oracle.LAYERS.assert_all_work(result, asked.case, work)
     size, taken = asked.case.world_size, result  # a real run, or its stretched trace
     if wide is not None and _same_everywhere(result):
         size = max(size, _affordable(result, wide))
@@ -341,7 +260,8 @@ def check_makespan(
         f" {how}; one rank alone takes {alone_s * 1e6:.1f} µs: the speedup is "
         f"{alone_s / taken.makespan_s:.1f} of {size}."
     )
-    assert_makespan(taken, bound_s, asked.case, beside=beside)
+    stretched = None if taken is result else size
+    assert_makespan(taken, bound_s, asked.case, beside=beside, wide=stretched)
 
 
 def _affordable(result: Any, world_size: int) -> int:

@@ -1,9 +1,14 @@
 """The whole model on the whole batch at once, and schedules that nobody teaches."""
 
-import numpy as np
+from pathlib import Path
 
+from ringside import examples
 from solutions.a09_pipeline.actions import Backward, BackwardInput, BackwardWeight, Forward, parse
 from solutions.a09_pipeline.replayed import makes, needs
+
+SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a09_pipeline"
+CHECKS = examples.beside(SOLUTION / "stage.py")  # of a step: values, the order of passes, time
+serial = CHECKS.serial
 
 
 def gpipe(num_stages, num_microbatches, stage):
@@ -44,37 +49,6 @@ def interleave(forwards, backwards, most):
             done += 1
         actions.append(forward)
     return actions + backwards[done:]
-
-
-def serial(params, inputs, targets):
-    """Loss and gradients, in double precision.
-
-    Args:
-        params: per piece of the model, weights and biases in turn.
-        inputs, targets: one array a microbatch.
-
-    Returns:
-        ``(loss, gradients)``, the latter as ``params``.
-    """
-    exact = [[np.asarray(each, "float64") for each in own] for own in params]
-    x = np.concatenate(inputs).astype("float64")
-    target = np.concatenate(targets).astype("float64")
-    flat = [each for own in exact for each in own]
-    outputs = [x]
-    for weight, bias in zip(flat[::2], flat[1::2], strict=True):
-        outputs.append(np.tanh(outputs[-1] @ weight + bias))
-    error = outputs[-1] - target
-    grad, found = error / len(x), []
-    for layer in range(len(flat) // 2 - 1, -1, -1):
-        grad = grad * (1 - outputs[layer + 1] ** 2)
-        found += [grad.sum(axis=0), outputs[layer].T @ grad]
-        grad = grad @ flat[2 * layer].T
-    found.reverse()
-    gradients = []
-    for own in exact:
-        gradients.append(found[: len(own)])
-        found = found[len(own) :]
-    return float((error**2).sum() / 2 / len(x)), gradients
 
 
 def zero_bubble(num_stages, num_microbatches, stage):

@@ -133,13 +133,11 @@ def allowed_messages(batch_sizes, ends, num_stages, num_chunks, itemsize):
 def check_sent(result, case, counts, nbytes, members=None):
     for stage, (count, bound) in enumerate(zip(counts, nbytes, strict=True)):
         rank = stage if members is None else members[stage]
-        sent, messages = result.sent_bytes()[rank], result.sent_messages()[rank]
+        messages = result.sent_messages()[rank]
         if messages > count:
-            raise case.fail(f"stage {stage} sent {messages} messages; at most {count} are allowed.")
-        if sent > bound + ENVELOPE * count:
-            raise case.fail(
-                f"stage {stage} sent {sent} bytes; its activations and gradients have {bound}."
-            )
+            seen = case.seen_in(result).asking(f"messages={rank}:{count}")
+            raise seen.fail(f"rank {stage} sent {messages} messages; at most {count} are allowed.")
+        oracle.CHECKS.assert_sent(result, case, stage, bound, ENVELOPE * count)
 
 
 @points(10, "communication")
@@ -218,12 +216,7 @@ def test_activations_are_let_go(ranks, rng):
             # A half-done backward pass keeps a gradient beside each layer's input.
             kept = saved if name != "zero_bubble" else 2 * saved
             bound = most * kept + 3 * saved + 2 * params + traffic + (1 << 16)
-            peak = result.values[stage]["peak"]
-            if peak > bound:
-                raise case.fail(
-                    f"stage {stage} held {peak} bytes at one time; {bound} are allowed with {most} "
-                    f"microbatches in flight, of {saved} bytes each."
-                )
+            oracle.CHECKS.assert_held(result, case, stage, bound, most, saved)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -259,10 +252,10 @@ def test_time_with_free_messages(ranks, rng):
     for name, p, count in (("gpipe", 4, 8), ("one_f_one_b", 4, 8), ("one_f_one_b", 3, 2)):
         costs = (1e-3, 2e-3)
         case, result, lists = run(ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs)
-        trial.check_work(result, lists, costs, case)
+        oracle.CHECKS.assert_work(result, lists, costs, case)
         bound_s = (count + p - 1) * sum(costs)
         where = "if messages take no time"
-        trial.check_ratio(result.makespan_s, bound_s, str(case), case.reproduce, where)
+        oracle.CHECKS.assert_ratio(result, bound_s, case, where)
 
 
 @points(5, "speed")
@@ -278,11 +271,10 @@ def test_time_on_a_slow_wire(ranks, rng):
         case, result, lists = run(
             ranks, rng, name, p, sizes, v, machine=machine, costs=costs, widths=widths
         )
-        trial.check_work(result, lists, costs, case)
+        oracle.CHECKS.assert_work(result, lists, costs, case)
         ideal = replayed.timeline(lists, v, *costs, 8 * width, machine).makespan_s
         where = f"on machine {machine.name!r}"
-        case = case.on(machine)
-        trial.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)
+        oracle.CHECKS.assert_ratio(result, ideal, case, where)
 
 
 def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
@@ -294,13 +286,13 @@ def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
         ranks, rng, name, num_stages, (1,) * count, num_chunks,
         machine=machine, costs=costs, widths=((16, 16), 4),
     )  # fmt: skip
-    trial.check_work(result, lists, costs, case)
+    oracle.CHECKS.assert_work(result, lists, costs, case)
     taken_s = replay(replayed.resized(result.trace, gpt.nbytes / tiny), machine).makespan_s
     ideal = replayed.timeline(lists, num_chunks, *costs, gpt.nbytes, machine).makespan_s
     serial_s = num_stages * count * (gpt.forward_s + gpt.backward_s)
     beside = f" That is {serial_s / taken_s:.2f} times as fast as one GPU."
     where = f"for a GPT of {gpt.LAYERS} layers on {num_stages} A100"
-    trial.check_ratio(taken_s, ideal, str(case), case.reproduce, where, beside)
+    oracle.CHECKS.check_ratio(taken_s, ideal, str(case), case.reproduce, where, beside)
 
 
 @points(3, "speed")

@@ -4,24 +4,18 @@ Whatever a test is about, it asks for complete schedules, or for the gradient, o
 first, on two stages or more.
 """
 
-import numpy as np
-
 from autograder.suites.a09_pipeline import oracle
+from autograder.suites.a09_pipeline.oracle import CHECKS
 from ringside.checking import (
     Verdict,
-    assert_array,
     assert_ran,
-    award,
     one_line,
 )
 from ringside.formulas import evaluated, plain
-from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
-from solutions.a09_pipeline.actions import Backward, Forward, parse, text
+from solutions.a09_pipeline.actions import parse, text
 from solutions.a09_pipeline.cases import stage_call
 from solutions.a09_pipeline.model import random_parameters
-
-FULL, HALF = 1.02, 1.5
 
 
 def typed(module, call):
@@ -107,12 +101,12 @@ def check_legal(function, case, lists):
         raise Verdict(f"{call}: {error}.", reproduce=line, detail=drawing(lists)) from None
 
 
-def check_time(function, case, lists, bound_s, costs, beside="", full=FULL, **options):
+def check_time(function, case, lists, bound_s, costs, beside="", full=CHECKS.FULL, **options):
     """Replayed, the schedules take at most so many times the bound; half the points to 1.5."""
     num_chunks = case[2] if len(case) > 2 else 1
     timeline = replayed.timeline(lists, num_chunks, *costs, **options)
     call, line = of_all(function, case)
-    check_ratio(
+    CHECKS.check_ratio(
         timeline.makespan_s,
         bound_s,
         call,
@@ -120,18 +114,6 @@ def check_time(function, case, lists, bound_s, costs, beside="", full=FULL, **op
         f"on machine {timeline.machine_name!r}",
         beside,
         full,
-    )
-
-
-def check_ratio(taken_s, bound_s, what, line, where, beside="", full=FULL):
-    ratio = taken_s / bound_s
-    half = " (half the points)" if full < ratio <= HALF else ""
-    most = "that" if full == 1 else f"{full:g} times that"
-    award(
-        1.0 if ratio <= full + 1e-9 else 0.5 if ratio <= HALF + 1e-9 else 0.0,
-        f"{what}: takes {taken_s:.6g} s {where}, {ratio:.3f} times {bound_s:.6g} s; at most {most} "
-        f"is asked for{half}.{beside}",
-        reproduce=line,
     )
 
 
@@ -157,6 +139,11 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     ordered = options.pop("ordered", True)
     through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
     case = case.second() if through == "second_step" else case
+    if (ends, hidden) != ((5, 4), 7):
+        case = case.with_options(widths=f"{ends[0]},{hidden},{ends[1]}")
+    if costs != (1e-6, 2e-6):
+        case = case.with_options(costs=f"{costs[0]},{costs[1]}")
+    case = case.with_options(memory=1) if through == "step_memory" else case
     pieces = num_stages * num_chunks
     handed = [ends[piece % 2] for piece in range(pieces + 1)]
     params = [
@@ -173,89 +160,10 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     world_size = options.pop("world_size", num_stages)
     result = ranks.call(f"trials:{through}", world_size, arguments, **options)
     assert_ran(result, case)
-    check_values(result, params, inputs, targets, case, returned=not ordered)
-    if ordered:
-        check_order(result, lists, case, options.get("members"))
-    return case, result
-
-
-def check_values(result, params, inputs, targets, case, returned=True):
-    """What ``run`` returned, every piece's gradients, and all that was given as it was."""
-    loss, gradients = oracle.serial(params, inputs, targets)
-    tolerance = 1e-12 if case.dtype == "float64" else 1e-5
-    eps = 2 * (case.world_size + 1) * np.finfo(case.dtype).eps
+    case_there = case.seen_in(result)
+    right = oracle.serial(params, inputs, targets)
     for stage, value in enumerate(result.values):
-        if returned:
-            check_loss(value["loss"], loss, stage, tolerance, case)
-        for chunk, own in enumerate(value["grads"]):
-            for number, grad in enumerate(own):
-                right = gradients[chunk * case.world_size + stage][number].astype(case.dtype)
-                scale = np.full(right.shape, tolerance / eps * (1 + np.abs(right).max()))
-                what = f"stage {stage}'s gradient {number}"
-                what += f" of chunk {chunk}" if len(value["grads"]) > 1 else ""
-                grad, right, scale = flat(grad, right), right.reshape(-1), scale.reshape(-1)
-                assert_array(grad, right, scale, case, what)
-        if value.get("kept") is False:
-            raise case.fail(
-                f"stage {stage} changed its parameters, inputs or targets, or a list of them."
-            )
-
-
-def check_loss(told, loss, stage, tolerance, case):
-    """The last stage's number; None from the others."""
-    if stage < case.world_size - 1:
-        if told is not None:
-            raise case.fail(f"stage {stage} returned {one_line(repr(told), 60)}, not None.")
-    elif not isinstance(told, float | int):
-        kind = (
-            "an array or a tensor" if isinstance(told, np.ndarray) else f"a {type(told).__name__}"
-        )
-        raise case.fail(f"the last stage's loss is {kind}; it must be a float.")
-    elif not abs(told - loss) <= tolerance * (1 + abs(loss)):
-        raise case.fail(f"the loss is {told:.12g}; of the whole batch it is {loss:.12g}.")
-
-
-def flat(value, right):
-    same = isinstance(value, np.ndarray) and value.shape == right.shape
-    return value.reshape(-1) if same else value
-
-
-def passes(result, rank, num_stages):
-    """What the layers of a rank computed: "F0" of chunk 0 as ``("F0", 0)``."""
-    found = []
-    for op in result.trace.ops[rank]:
-        words = str(op.detail[3]).split() if op.kind == Kind.COMPUTE else []
-        if len(words) == 4 and words[1:3] == ["of", "piece"] and words[3].isdigit():
-            found.append((words[0], int(words[3]) // num_stages))
-    return found
-
-
-def check_order(result, lists, case, members=None):
-    """Each stage computed the passes of its list, in order, each once."""
-    for stage, actions in enumerate(lists):
-        rank = stage if members is None else members[stage]
-        wanted = [(text([each]).partition(".")[0], each.chunk) for each in actions]
-        done = passes(result, rank, len(lists))
-        if done == wanted:
-            continue
-        pairs = zip(done, wanted, strict=False)
-        at = next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(done), len(wanted)))
-        did, should = (
-            f"{each[at][0]} of chunk {each[at][1]}" if at < len(each) else "nothing"
-            for each in (done, wanted)
-        )
-        raise case.fail(f"stage {stage} computed {did} as pass {at}; its list has {should} there.")
-
-
-def check_work(result, lists, costs, case):
-    """Each stage's passes took the time that the pieces were made to take."""
-    seconds = {Forward: costs[0], Backward: costs[1]}
-    for stage, actions in enumerate(lists):
-        asked_s = sum(seconds.get(type(each), costs[1] / 2) for each in actions)
-        ops = result.trace.ops[stage]
-        spent_ps = sum(max(0, op.detail[2]) for op in ops if op.kind == Kind.COMPUTE)
-        if spent_ps < asked_s * 1e12 * (1 - 1e-6):
-            raise case.fail(
-                f"stage {stage}'s passes took {spent_ps / 1e12:.6g} s of virtual time; the pieces "
-                f"that it was given take {asked_s:.6g} s."
-            )
+        oracle.CHECKS.check_values(value, stage, right, case_there, returned=not ordered)
+    if ordered:
+        oracle.CHECKS.assert_order(result, lists, case)
+    return case, result

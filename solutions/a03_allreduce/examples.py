@@ -1,0 +1,166 @@
+"""Inputs for trying functions out: supplied. ``ringside run`` takes them from here.
+
+    ringside run trials.py:strided --ranks 3 -- --target ring:all_reduce --stride 2 --n 7
+    ringside run trials.py:twice --ranks 3 -- --target tree:all_reduce --n 6 --num-chunks 3
+    ringside run trials_torch.py:strided --ranks 3 -- --target ring_torch:all_reduce --n 7
+
+Your own functions need nothing from here: ``ringside run ring.py:all_reduce``. What came back is
+compared here, too, by the tests and by ``ringside run``.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ringside.checking import assert_array, magnitude, total
+from ringside.inputs import expected as wanted_of
+from ringside.inputs import parts as parts_of
+from ringside.inputs import scale as scale_of
+from ringside.inputs import vectors
+
+OPTIONS = {"target", "stride", "num_chunks"}
+TRIALS = ("strided", "twice", "special", "returned")
+
+
+def arguments(function, world_size, rank, options):
+    """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
+    if function not in TRIALS:
+        return None
+    others = options.others
+    target = others.get("target", "ring:all_reduce")
+    first, second = (_given(target, world_size, rank, options, which) for which in (0, 1))
+    rest = [others["num_chunks"]] if "num_chunks" in others else []
+    if function == "special":
+        first = (specials(vectors(world_size, options), options.drawn[0])[rank],)
+    asked = [] if "_torch:" in target else [target]  # trials_torch.py calls no other
+    if function == "strided":
+        return (*asked, others.get("stride", 2), *first, *rest)
+    if function == "twice":
+        return (*asked, first[0], *second, *rest)
+    return (*asked, *first, *rest)
+
+
+def expected(function, world_size, rank, options):
+    """What rank ``rank`` should return: ``check`` looks at that."""
+    return None
+
+
+def check(case, function, rank, value, options):
+    """Raise a verdict where what a function of ``trials.py`` gave back is not as it must be."""
+    if function == "returned":
+        check_returned(case, rank, value)
+    if function == "special":
+        given = specials(vectors(case.world_size, options), options.drawn[0])
+        check_special(case, rank, value, (total(given), magnitude(given)))
+    if function not in ("strided", "twice"):
+        return
+    rights = []
+    for which in (0, 1):
+        asked = (case.function, case.world_size, rank, _nth(options, which))
+        rights += [(wanted_of(*asked), scale_of(*asked), parts_of(*asked))]
+    if case.target.startswith("ring_torch:"):
+        looked_at = check_torch_strided if function == "strided" else check_torch_twice
+    else:
+        looked_at = check_strided if function == "strided" else check_twice
+    looked_at(case, rank, value, *rights[: 1 if function == "strided" else 2])
+
+
+def _assert_right(value, right, case, what):
+    """An array; ``right`` is what it must be, its scale and, of a sum, its parts."""
+    wanted, scale, *parts = right
+    assert_array(value, wanted, scale, case, what, *parts)
+
+
+def check_strided(case, rank, value, right):
+    """What ``trials.strided`` gave back on a rank; ``right`` is as in ``_assert_right``."""
+    returned, shared, changed = value
+    _assert_right(
+        returned, right, case, f"rank {rank}'s result for every other element of an array"
+    )
+    if shared:
+        raise case.fail(f"rank {rank} returned a view of its input, not a new array.")
+    if changed:
+        raise case.fail(f"rank {rank} changed the array that its input is part of.")
+
+
+def specials(given, seed):
+    """These vectors with NaN, infinities, a very large and very small numbers in them."""
+    rng = np.random.default_rng(seed)
+    large, small = large_and_small(given[0].dtype)
+    for place, number in enumerate((np.nan, np.inf, -np.inf, large)):
+        given[rng.integers(len(given))][place] = number
+    for vector in given:
+        vector[4] *= small
+    return given
+
+
+def large_and_small(dtype):
+    """Numbers near the ends of a dtype's range."""
+    return (1e300, 1e-200) if dtype == np.float64 else (1e37, 1e-30)
+
+
+def check_special(case, rank, value, right):
+    """What a function gave back on a rank for ``specials``."""
+    large, small = large_and_small(np.dtype(case.dtype))
+    what = f"rank {rank}'s result for NaN, infinities, {large} and {small} among others"
+    _assert_right(value, right, case, what)
+
+
+def check_returned(case, rank, value):
+    """What ``trials_torch.returned`` gave back on a rank."""
+    if value:
+        raise case.fail(f"rank {rank}'s call gave something back; the sum is in x, and nothing is.")
+
+
+def check_twice(case, rank, value, first, second):
+    """What ``trials.twice`` gave back on a rank."""
+    then, now, late, shared, fixed = value
+    _check_three(case, f"rank {rank}'s", ("result",) * 3, (then, now, late), first, second)
+    if shared:
+        raise case.fail(
+            f"rank {rank}'s results share memory with each other or with an input; "
+            "each must be a new array."
+        )
+    if fixed:
+        raise case.fail(f"rank {rank}'s result can't be written to by its caller.")
+
+
+def check_torch_strided(case, rank, value, right):
+    """What ``trials_torch.strided`` gave back on a rank."""
+    returned, changed = value
+    what = f"rank {rank}'s x, elements with gaps between them of a longer tensor,"
+    _assert_right(returned, right, case, what)
+    if changed:
+        raise case.fail(
+            f"rank {rank} changed elements between those of x, or gave x another "
+            "storage than that of the longer tensor; copy the sum into x."
+        )
+
+
+def check_torch_twice(case, rank, value, first, second):
+    """What ``trials_torch.twice`` gave back on a rank."""
+    _check_three(case, f"rank {rank}'s", ("x",) * 3, value, first, second)
+
+
+def _check_three(case, whose, names, values, first, second):
+    whens = ("first", "first", "second")
+    later = ("", ", looked at after a second call,", "")
+    for when, name, more, value, right in zip(
+        whens, names, later, values, (first, first, second), strict=True
+    ):
+        _assert_right(value, right, case, f"{whose} {when} {name}{more}")
+
+
+def _given(target, world_size, rank, options, which):
+    """What the function itself gets: all-gather a shard and the length, others a vector."""
+    drawn = vectors(world_size, options, which)
+    if target.endswith(":all_gather"):
+        return np.array_split(drawn[0], world_size)[rank].copy(), options.n
+    return (drawn[rank],)
+
+
+def _nth(options, which):
+    """The options that give a function's first (0) or second (1) vectors."""
+    if options.drawn:
+        return replace(options, drawn=options.drawn[which:])
+    return replace(options, seed=options.seed + which)
