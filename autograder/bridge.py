@@ -28,7 +28,7 @@ import json
 import os
 import shutil
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -60,6 +60,7 @@ from autograder.course import Course
 from autograder.outcome import Outcome, clamp
 from autograder.quarantine import Rejected, read_regular, sweep
 from autograder.rebuild import Rebuilt, RebuiltNotebook, modules_of, rebuild, release_notebook
+from autograder.sandbox import SandboxUnavailable
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on after its hook fails
@@ -120,9 +121,11 @@ class RebuildExporter(NotebookExporter):
         converter: Any = self.parent
         if converter is None or not hasattr(converter, "assignments"):
             return
+        course = course_of(converter.coursedir.root)
         try:
-            gradebook.check(course_of(converter.coursedir.root), write=True)
-        except gradebook.GradebookError as error:
+            gradebook.check(course, write=True)
+            _check_sandbox(course, converter.assignments)
+        except (gradebook.GradebookError, SandboxUnavailable) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         _clear_unfinished(self, _holds_result)
@@ -160,6 +163,35 @@ class RebuildExporter(NotebookExporter):
             rebuilt, rejected = RebuiltNotebook(notebook=release), str(error)
         rebuilt.notebook.metadata[MARK] = {"notes": notes + rebuilt.notes, "rejected": rejected}
         return rebuilt.notebook
+
+
+def _check_sandbox(course: Course, folders: Iterable[str]) -> None:
+    """Refuse the class as a whole, where some of it has no result yet and nothing confines it.
+
+    Raises:
+        SandboxUnavailable: that is so.
+    """
+    try:
+        pipeline.suite_grader(course)
+    except SandboxUnavailable:
+        if not all(_is_graded(course, Path(folder)) for folder in folders):
+            raise
+
+
+def _is_graded(course: Course, folder: Path) -> bool:
+    """Whether the store has all results of a submission in nbgrader's tree."""
+    plan = plans.load(folder.name, course)
+    session = pipeline.Session(plan, course, _grade_now(course))
+    return all(
+        session.store.get(key) is not None
+        for submission in pipeline.find(plan, [course.submitted(folder.parent.name, folder.name)])
+        for key in session.keys(submission)
+    )
+
+
+def _grade_now(course: Course) -> pipeline.Grader:
+    """The real grader, asked for when it is needed: a stored result needs no sandbox."""
+    return lambda *words: pipeline.suite_grader(course)(*words)
 
 
 def _clear_unfinished(exporter: Any, whole: Callable[[Path], bool]) -> None:
@@ -232,8 +264,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         release = release_notebook(plan, course.release(plan.name))
         modules, untouched = modules_of(plan, nb, release)
         rebuilt = Rebuilt(modules, untouched, list(mark.get("notes", [])))
-        grader = pipeline.suite_grader(course)
-        session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
+        session = pipeline.Session(plan, course, _grade_now(course), jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
 
     def _runs(

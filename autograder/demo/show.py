@@ -21,6 +21,7 @@ from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.rebuild import release_notebook
+from autograder.sandbox import best_tier
 
 DUE = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)
 MARKER = ".ringside-demo"
@@ -45,6 +46,7 @@ def run(folder: Path | None, *, jobs: int, console: Console) -> int:
     kit = Course.here().kit
     course = Course(kit=kit, root=(folder or kit / "build" / "demo").resolve())
     plan = plans.load(ASSIGNMENT, course)
+    best_tier()  # refuse now, not when all is made ready
     _fresh(course.root)
     _ensure_release(plan, course, console)
     console.print(f"A class of {len(STUDENTS)} hands in {plan.name}.")
@@ -148,7 +150,9 @@ def _grade(plan: Assignment, course: Course, jobs: int) -> None:
     outcomes = session.grade(pipeline.find(plan, [course.build / "submitted"]))
     faults = [f"{o.student}: {o.message}" for o in outcomes if o.status == "grader_error"]
     if faults:
-        raise DemoError("; ".join(faults))
+        raise DemoError(
+            f"{len(faults)} of {len(outcomes)} can't be graded. The first is {faults[0]}"
+        )
 
 
 def _environment(course: Course) -> dict[str, str]:
