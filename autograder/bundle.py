@@ -18,14 +18,17 @@ from autograder.build import BuildError
 from autograder.course import Course
 
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
-FILES = ("LICENSE", "LICENSE-teaching", "CHANGELOG.md", "environment.yml")
+FILES = ("LICENSE", "LICENSE-teaching", "CHANGELOG.md", "environment.yml", "install.py")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
 MAKEFILE = """# make install: an environment in .venv with the kit in it
 PYTHON ?= python3
+# `make install EXTRAS=` leaves PyTorch out; TORCH_INDEX is the index or folder that it comes from.
+EXTRAS ?= torch
+export TORCH_INDEX
 
 install:
-\t$(PYTHON) -m venv .venv
-\t.venv/bin/python -m pip install --quiet -e .
+\t@$(PYTHON) -m venv .venv
+\t@.venv/bin/python install.py $(EXTRAS)
 
 .PHONY: install
 """

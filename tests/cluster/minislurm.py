@@ -118,9 +118,8 @@ class MiniSlurm:
             except subprocess.TimeoutExpired:
                 self.kill(begun, signal.SIGKILL)
                 said = "".join(begun.communicate())
-                raise AssertionError(
-                    f"{command[0]} has not ended after {timeout_s:g} s (timeout_s). It said:\n{said}"
-                ) from None
+                late = f"{command[0]} has not ended after {timeout_s:g} s (timeout_s)."
+                raise AssertionError(f"{late} It said:\n{said}") from None
         return subprocess.CompletedProcess(begun.args, begun.returncode, out, err)
 
     def attach(
