@@ -13,6 +13,11 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+# What is installed beside the kit: `make install EXTRAS=` leaves PyTorch and the checks out.
+EXTRAS ?= torch,dev,site
+# The index or folder that PyTorch comes from: without a GPU, one with its CPU build.
+TORCH_INDEX ?=
+export TORCH_INDEX
 # nbgrader starts alembic by name, so the environment's bin must be on PATH.
 export PATH := $(abspath $(BIN)):$(PATH)
 
@@ -30,11 +35,10 @@ help:  ## this list
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed (Debian: apt-get install python3 python3-venv)." >&2; exit 2; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the kit and what it needs into $(VENV) ..."
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e ".[dev,site]" </dev/null
+	@$(PY) install.py $(EXTRAS) </dev/null
 	@touch $@
 
-install: $(STAMP)  ## .venv with the kit in it
+install: $(STAMP)  ## .venv with the kit in it; TORCH_INDEX=... names where PyTorch comes from
 
 # Missing system packages are installed where we may, and named where we may not:
 # then only the tests that need them are skipped, each with its reason.

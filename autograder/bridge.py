@@ -33,7 +33,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -75,6 +75,7 @@ from autograder.rebuild import (
     modules_of,
     release_notebook,
 )
+from autograder.sandbox import SandboxUnavailable
 from ringside import output_folder
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
@@ -160,7 +161,8 @@ class RebuildExporter(NotebookExporter):
             gradebook.check(course, write=True)
             gradebook.tell(course)
             doubts = people.doubts(course, *_assigned(converter))
-        except (gradebook.GradebookError, AssignmentError) as error:
+            _check_sandbox(course, converter.assignments)
+        except (gradebook.GradebookError, AssignmentError, SandboxUnavailable) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         for sentence in (*others_read(course), *doubts):
@@ -224,6 +226,35 @@ def _assigned(converter: Any) -> tuple[str, list[str]]:
     """The assignment that nbgrader is about to convert, and whose submissions."""
     folders = [Path(name) for name in converter.assignments]  # <student>/<assignment>
     return str(converter.coursedir.assignment_id), [each.parent.name for each in folders]
+
+
+def _check_sandbox(course: Course, folders: Iterable[str]) -> None:
+    """Refuse the class as a whole, where some of it has no result yet and nothing confines it.
+
+    Raises:
+        SandboxUnavailable: that is so.
+    """
+    try:
+        pipeline.suite_grader(course)
+    except SandboxUnavailable:
+        if not all(_is_graded(course, Path(folder)) for folder in folders):
+            raise
+
+
+def _is_graded(course: Course, folder: Path) -> bool:
+    """Whether the store has all results of a submission in nbgrader's tree."""
+    plan = plans.load(folder.name, course)
+    session = pipeline.Session(plan, course, _grade_now(course))
+    return all(
+        session.store.get(key) is not None
+        for submission in pipeline.find(plan, [course.submitted(folder.parent.name, folder.name)])
+        for key in session.keys(submission)
+    )
+
+
+def _grade_now(course: Course) -> pipeline.Grader:
+    """The real grader, asked for when it is needed: a stored result needs no sandbox."""
+    return lambda *words: pipeline.suite_grader(course)(*words)
 
 
 def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
@@ -398,8 +429,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
             list(mark.get("notes", [])),
             list(mark.get("intake", [])),
         )
-        grader = pipeline.suite_grader(course)
-        session = pipeline.Session(plan, course, grader, jobs=pipeline.cores())
+        session = pipeline.Session(plan, course, _grade_now(course), jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
 
 

@@ -9,7 +9,8 @@ Inside::
     /kit/ringside              read-only, a copy of the students' toolkit
     /modules                   read-only, a copy of the planned modules
     /job                       read-only, what one run brings besides
-    /tmp, /dev/shm             fresh, private, of limited size
+    /tmp, /dev/shm             fresh, private, of limited size; where the interpreter lies below
+                               one, a folder there shows it, and is read-only
     everything else            not there: no home, no course, no gradebook, no network
 
 Started as root there is no user namespace (its root could read root's home): bubblewrap binds as
@@ -46,6 +47,7 @@ __all__ = [
 
 _SYSTEM = ("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/share/zoneinfo")
 _LINKS = ("/bin", "/lib", "/lib32", "/lib64", "/libx32")
+_PRIVATE = (Path("/tmp"), Path("/dev/shm"))
 _HIDDEN = ("autograder", "solutions")  # packages of ours, where the course was pip-installed
 _UID_INSIDE = 1000
 _KEPT_BY_ROOT = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")  # until setpriv has become another user
@@ -87,13 +89,14 @@ def arguments(
         options += ["--disable-userns"] if newest_options and not nests else []
     for name, value in env.items():
         options += ["--setenv", name, value]
-    options += _mounts({**_system_binds(), **binds})
     options += ["--proc", "/proc", "--dev", "/dev"]
     for device in devices:
         options += ["--dev-bind", str(device), str(device)]
     options += ["--size", str(limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev"]
     options += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
+    # Last: a kit below /tmp would be hidden by what is laid over /tmp after it.
+    options += _mounts({**_system_binds(), **binds})
     return [*options, "--remount-ro", "/", "--chdir", "/tmp"]
 
 
@@ -163,11 +166,16 @@ def _covered(path: Path, binds: Iterable[str]) -> bool:
 def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
     """Options for the binds, outer folders first, and for hiding our own packages below them."""
     options: list[str] = []
-    made: set[Path] = {Path("/")}
+    made: set[Path] = {Path("/"), Path("/dev"), *_PRIVATE}
+    shelves: list[str] = []
     for inside in sorted(binds):
         for parent in reversed(Path(inside).parents):
-            # bubblewrap would make parents that only root may enter.
-            if parent not in made and not _covered(parent, binds):
+            if parent in made or _covered(parent, binds):
+                continue
+            if parent.parent in _PRIVATE:  # who may write there could move or replace what it holds
+                options += ["--perms", "0755", "--tmpfs", str(parent)]
+                shelves += ["--remount-ro", str(parent)]
+            else:  # bubblewrap would make parents that only root may enter
                 options += ["--perms", "0755", "--dir", str(parent)]
             made.add(parent)
         outside = binds[inside]
@@ -178,7 +186,7 @@ def _mounts(binds: Mapping[str, Path | str]) -> list[str]:
             hidden = folder / name
             if hidden.is_dir() and _covered(hidden, binds):
                 options += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
-    return options
+    return options + shelves
 
 
 def _site_folders() -> Sequence[Path]:

@@ -32,6 +32,7 @@ def nurse(mpiexec: str, worlds: Sequence[int]) -> Callable[[], int]:
     """Start the worlds; returns, here and in each rank, what gives the exit status."""
     load()
     folder = tempfile.mkdtemp()
+    before = _entries()
     status = first_pipe = 0
     for number, world_size in enumerate(worlds):
         listener = _listen(f"{folder}/{number}")
@@ -54,28 +55,34 @@ def nurse(mpiexec: str, worlds: Sequence[int]) -> Callable[[], int]:
         for pid in ranks:
             os.kill(pid, 9)  # whoever waits for one that has failed
             os.waitpid(pid, 0)
-        _clear(folder)
+        _clear(before)
         first_pipe += world_size
     shutil.rmtree(folder)
     return lambda: status
 
 
-def _clear(keep: str) -> None:
-    """Remove what a world has left: in a /dev/shm that is full the next one would wait for ever.
+def _entries() -> list[os.DirEntry[str]]:
+    """What lies in the folders that a world may write; none where they are not the sandbox's own.
 
-    Only where both folders are the sandbox's own: there this file is in its /job.
+    Where they are, this file is in its /job. Before the first world that is our folder, and the
+    interpreter where it lies below one.
     """
     if os.environ["RINGSIDE_JOB_RESULTS"] != "/job" or not __file__.startswith("/job/"):
-        return
-    for place in ("/dev/shm", "/tmp"):
-        for entry in os.scandir(place):
-            if entry.path == keep:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
+        return []
+    return [entry for place in ("/dev/shm", "/tmp") for entry in os.scandir(place)]
+
+
+def _clear(before: Sequence[os.DirEntry[str]]) -> None:
+    """Remove what a world has left: in a /dev/shm that is full the next one would wait for ever."""
+    kept = {entry.path for entry in before}
+    for entry in _entries():
+        if entry.path in kept:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(entry.path)
 
 
 def _beside(name: str) -> str:

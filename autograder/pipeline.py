@@ -36,6 +36,7 @@ from autograder.imports import imported
 from autograder.outcome import Outcome
 from autograder.quarantine import Rejected, extract_zip, inspect, read_regular
 from autograder.rebuild import Rebuilt, modules_in_folder, read_notebook, release_notebook
+from autograder.sandbox import best_tier
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
@@ -421,8 +422,14 @@ def module_folder(sources: Mapping[str, str]) -> Iterator[Path]:
 
 
 def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
-    """The real grader: the hidden suite over sandboxed ranks."""
+    """The real grader: the hidden suite over sandboxed ranks.
+
+    Raises:
+        SandboxUnavailable: nothing here confines submissions: said once, not for each of them.
+    """
     from autograder import grading
+
+    best_tier(trust_submissions=trusted)
 
     def grade(assignment: str, folder: Path, module: str) -> Result:
         report = grading.grade_modules(

@@ -98,8 +98,8 @@ def best_tier(*, trust_submissions: bool = False) -> str:
     raise SandboxUnavailable(
         f"no sandbox works on this machine. bubblewrap: {reason}. Landlock: {landlock_reason}. "
         "Install bubblewrap and allow user namespaces (Ubuntu: sysctl "
-        "kernel.apparmor_restrict_unprivileged_userns=0), or say --trust-submissions to run "
-        "submissions with the rights of this account."
+        "kernel.apparmor_restrict_unprivileged_userns=0). `autograder grade --trust-submissions` "
+        "runs submissions with the rights of this account."
     )
 
 

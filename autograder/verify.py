@@ -33,6 +33,7 @@ from autograder.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course import Course
 from autograder.grading import run_suite, staged
 from autograder.plugin import VALUES_ONLY
+from autograder.sandbox import SandboxUnavailable, best_tier
 
 HERE = Path(__file__).resolve().parent
 SECRET = "verify"
@@ -264,10 +265,11 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     try:
         plans = [assignments.load(name) for name in asked.assignments or assignments.known()]
+        best_tier(trust_submissions=asked.trust_submissions)  # refuse now, not in each finding
         if asked.lines:
             return _type_lines(plans, asked)
         reports = [_verify_and_print(plan, asked) for plan in plans]
-    except AssignmentError as error:
+    except (AssignmentError, SandboxUnavailable) as error:
         print(f"autograder verify: {error}", file=sys.stderr)
         return 2
     if asked.json:

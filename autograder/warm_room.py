@@ -25,6 +25,7 @@ import resource
 import select
 import signal
 import socket
+import stat
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -48,6 +49,7 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
     Args:
         room: ``stage``, the folder whose ``modules``, ``job`` and ``passwd`` are shown; ``hide``,
             the folder that holds all stages; ``uid``, whom to become, None without root;
+            ``shown``, what of the host's /tmp and /dev/shm is shown in the room's own;
             ``tmp_bytes``, ``shm_bytes``, and ``limits``, those of ``setrlimit`` by name.
         outer_filter: the packed filter of system calls.
         life: hears ``!`` once all is set, or ``?`` and the reason why the kernel refuses. It says
@@ -102,8 +104,11 @@ def _mount_all(room: Mapping[str, Any]) -> None:
     for inside, name in (("/modules", "modules"), ("/job", "job"), ("/etc/passwd", "passwd")):
         _mount(f"{room['stage']}/{name}", inside, "", _BIND)  # read-only, as where it comes from
     _mount("tmpfs", room["hide"], "tmpfs", safe | _NOEXEC | _RDONLY, "mode=755,size=4k")
+    held = [(path, os.open(path, os.O_PATH | os.O_NOFOLLOW)) for path in room["shown"]]
     _mount("tmpfs", "/tmp", "tmpfs", safe, f"mode=1777,size={room['tmp_bytes']}")
     _mount("tmpfs", "/dev/shm", "tmpfs", safe, f"mode=1777,size={room['shm_bytes']}")
+    for path, number in held:
+        _show(path, number)
     _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "newinstance,ptmxmode=0666,mode=620")
     _mount("proc", "/proc", "proc", safe | _NOEXEC)
     for path in (f"/proc/{name}" for name in _KERNEL):
@@ -111,6 +116,20 @@ def _mount_all(room: Mapping[str, Any]) -> None:
             _mount(path, path, "", _BIND | _REC)
             _mount("", path, "", _REMOUNT | _BIND | _RDONLY | safe | _NOEXEC)
     os.chdir("/tmp")
+
+
+def _show(path: str, number: int) -> None:
+    """Show what the host has at ``path``, open as ``number``, in a folder that was covered."""
+    kind = stat.S_IFMT(os.fstat(number).st_mode)
+    if kind == stat.S_IFLNK:
+        os.symlink(os.readlink("", dir_fd=number), path)
+    else:
+        if kind == stat.S_IFDIR:
+            os.mkdir(path)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        _mount(f"/proc/self/fd/{number}", path, "", _BIND | _REC)  # read-only, as the host's is
+    os.close(number)
 
 
 def _raise_loopback() -> None:

@@ -168,9 +168,11 @@ def _mpi() -> Finding:
 
 
 def _torch() -> Finding:
+    from ringside.torch_there import INSTALL
+
     code, output = _try([sys.executable, "-c", _TORCH])
     if code:
-        return Finding("torch", False, _last_line(output), "pip install 'torch>=2.11,<=2.13.0'")
+        return Finding("torch", False, _last_line(output), INSTALL)
     found, backends, gpus = (part.strip() for part in output.strip().splitlines()[-1].split("|"))
     shown = f"{found}; backends {backends}; {gpus or 'no GPU, which this course does not need'}"
     return Finding("torch", True, shown)

@@ -29,6 +29,7 @@ from ringside.errors import TargetError
 from ringside.jobscript import Job, LaunchError, mpiexec
 from ringside.outcome import Awaited, Outcome
 from ringside.sites import Site, Value
+from ringside.torch_there import need_torch
 from ringside.trace import write_atomically
 from ringside.world import Target
 
@@ -93,6 +94,8 @@ class Launch:
             LaunchError: the site can't run such a job, or the nodes can't see a folder.
         """
         self.job.check()
+        if self.job.kind != "mpi4py" and self.site.scheduler == "none":  # nodes have their own
+            need_torch(self.target.file)
         if self.target.function:
             options = inputs.parse_options([*self.words, "--n", "1"])
             inputs.arguments_of_rank(self.path, self.target.function, self.world_size, 0, options)

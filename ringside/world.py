@@ -28,6 +28,7 @@ from ringside.peers import Limits, Peer
 from ringside.replay import time_trace
 from ringside.scale import TorchTrace, asked, from_logs
 from ringside.timeline import Timeline
+from ringside.torch_there import need_torch
 from ringside.trace import Kind, Trace
 from ringside.whereabouts import places
 from ringside.wire import split_result
@@ -323,6 +324,8 @@ class Session:
             )
         per_rank = _per_rank(args, len(group), where)
         front = front_end or front_end_of(where)
+        if front == "torch":
+            need_torch(where.file)
         own = self._lent and not self._strict  # nobody else's files
         first = (front, world_size) not in self._worlds
         code = compiled(where.folder, where.file) if own and first else {}
@@ -360,6 +363,7 @@ class Session:
         """
         where = Target.parse(target, self.folder)
         fakes = asked(world_size, grid, alike, witnesses)
+        need_torch(where.file)
         if where.function is None:
             raise TargetError(f"name a function of {where.file} to trace: FILE:FUNCTION.")
         call = {

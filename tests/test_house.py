@@ -16,6 +16,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from ringside.torch_there import INSTALL
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Submissions for tests: wrong, hostile or no Python at all, on purpose.
@@ -47,7 +49,7 @@ def test_conda_and_pip_install_the_same_ranges() -> None:
     conda = conda_requirements()
     assert conda.pop("python") == SpecifierSet(PROJECT["project"]["requires-python"])
     assert conda.pop("pip") == SpecifierSet("")
-    both = requirements() | requirements("site")
+    both = requirements() | requirements("torch") | requirements("site")
     assert conda == {CONDA.get(name, name): ranges for name, ranges in both.items()}
 
 
@@ -57,7 +59,7 @@ def test_conda_takes_packages_from_conda_forge_alone() -> None:
 
 
 def test_every_dependency_has_a_lower_bound_and_most_an_upper() -> None:
-    for name, ranges in (requirements() | requirements("site")).items():
+    for name, ranges in (requirements() | requirements("torch") | requirements("site")).items():
         assert any(item.operator == ">=" for item in ranges), name
     unbounded = {name for name, ranges in requirements().items() if len(ranges) == 1}
     assert unbounded <= {"ipython"}  # its major version rises every year, with Python's
@@ -116,11 +118,16 @@ def test_cluster_holds_no_python() -> None:
 
 
 def test_every_package_that_we_import_is_declared() -> None:
-    declared = set(requirements())
+    declared = set(requirements() | requirements("torch"))
     for path in python_files("ringside", "autograder"):
         for name in imported(path) - OURS - set(sys.stdlib_module_names):
             distribution = DISTRIBUTION.get(name, name)
             assert distribution in declared, f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_what_is_said_where_torch_is_missing_installs_the_range_that_is_declared() -> None:
+    name, text = INSTALL.removeprefix("pip install ").strip("'").partition("torch")[1:]
+    assert {name: SpecifierSet(text)} == requirements("torch")
 
 
 def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:

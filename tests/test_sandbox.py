@@ -197,6 +197,70 @@ def test_descriptors_inside_are_the_passed_ones(make, modules):
     os.close(read)
 
 
+# -- a kit in one of the private folders ---------------------------------------------------------
+
+
+@pytest.fixture(params=["cold", "warm"])
+def make_there(request, monkeypatch, tmp_path):
+    """As ``make``, where a folder, a file and a link of the interpreter lie below /tmp."""
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "kit" / "word").write_text("read")
+    binds = {
+        **bubblewrap._system_binds(),
+        "/tmp/shelf/deep and é/kit": tmp_path / "kit",
+        "/dev/shm/shelf/kit": tmp_path / "kit",
+        "/tmp/word": tmp_path / "kit" / "word",
+        "/tmp/link": "/dev/shm/shelf/kit/word",
+    }
+    monkeypatch.setattr(bubblewrap, "_system_binds", lambda: binds)
+    if request.param == "cold":
+        yield functools.partial(Sandbox, tier=Tier.BUBBLEWRAP)
+        return
+    monkeypatch.setattr(warm_sandbox, "known", {})
+    warm_sandbox.start(["mpi", "mpiexec"])
+    yield functools.partial(WarmSandbox, warm_sandbox.known["mpi"])
+    assert warm_sandbox.known["mpi"].ended() is None
+    warm_sandbox.stop()
+
+
+def test_what_lies_below_tmp_is_there_and_stays_as_it_is(make_there, modules):
+    code = """
+    import os
+    print(sorted(os.listdir("/tmp")), os.listdir("/dev/shm"))
+    kits = ("/tmp/shelf/deep and é/kit", "/dev/shm/shelf/kit")
+    print([open(path).read() for path in (*(f"{kit}/word" for kit in kits), "/tmp/link")])
+    print([oct(os.stat(path).st_mode & 0o777) for path in ("/tmp/shelf/deep and é", "/tmp/shelf")])
+    for path in (*kits, "/tmp/shelf", "/tmp/shelf/deep and é", "/dev/shm/shelf", "/tmp/word"):
+        for change in (lambda: open(path + "/x", "w"), lambda: os.rename(path, path + "2"),
+                       lambda: os.chmod(path, 0o777), lambda: open(path, "a")):
+            try:
+                change()
+                print("changed", path)
+            except OSError:
+                pass
+    open("/tmp/mine", "w").close()
+    """
+    said = "['link', 'shelf', 'word'] ['shelf']\n['read', 'read', 'read']\n['0o755', '0o755']"
+    assert inside(make_there, modules, code) == (0, said)
+
+
+@pytest.mark.mpi
+def test_what_a_world_of_real_ranks_has_left_goes_and_the_interpreter_stays(make_there, modules):
+    source = """
+    import os
+    def work(comm, x):
+        found = [sorted(os.listdir(place)) for place in ("/tmp", "/dev/shm")]
+        os.makedirs("/tmp/left/deep")
+        open("/dev/shm/left", "w").close()
+        kept = [name for names in found for name in names if name in ("shelf", "word", "left")]
+        return np.frombuffer(" ".join(kept).encode(), np.uint8)
+    """
+    host = warm_sandbox.known.get("mpiexec")
+    outcome = mpi(modules, source, worlds=(1, 1), host=host)
+    assert outcome.status == "ok", outcome.output
+    assert outcome.results == [[b"shelf word shelf"], [b"shelf word shelf"]]
+
+
 # -- what can't be reached ---------------------------------------------------------------------
 
 

@@ -109,6 +109,19 @@ def test_without_a_sandbox_nothing_is_graded_unless_submissions_are_trusted(
     assert said.out == ""
 
 
+@pytest.mark.parametrize("words", ["demo --to {}/class", "verify a03_allreduce"])
+def test_without_a_sandbox_a_class_gets_one_sentence_before_any_work(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sandbox, "_bubblewrap_fails", lambda: "bwrap is not installed")
+    monkeypatch.setattr(sandbox, "_landlock_fails", lambda: "this kernel has none")
+    assert main(words.format(tmp_path).split()) == 2
+    said = capsys.readouterr()
+    assert said.err.count("no sandbox works on this machine") == said.err.count("\n") == 1
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_table_of_scores_names_the_sandbox() -> None:
     graded = Outcome("ada", "graded", result={"modules": {}, "sandbox": Tier.LANDLOCK})
     screen = Console(width=120, file=io.StringIO())

@@ -53,6 +53,17 @@ def test_the_instructors_table_holds_every_variable_of_the_setup() -> None:
     assert exported == told
 
 
+def test_the_instructor_unpacks_what_the_bundle_packs() -> None:
+    words = [sys.executable, "-m", "autograder", "bundle", "--help"]
+    said = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    found = re.search(r"default: build/(\S+)", said)
+    assert found
+    page, tree = text("instructor.md"), found[1]
+    assert f"unzip ~/{tree}.zip " in page and "`autograder bundle --zip`" in page
+    assert f'pip install -e "{tree}[torch]"' in page and f"cp {tree}/lectures/tutorial/" in page
+    assert f'"$TUTORIAL"/{tree}/lectures/tutorial/' in text("setup.sh")
+
+
 def test_programs_are_short_enough_to_read() -> None:
     for path in FOLDER.glob("*.py"):
         assert len(path.read_text().splitlines()) <= 150, path.name

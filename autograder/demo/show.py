@@ -23,6 +23,7 @@ from autograder.course_secret import PUBLIC_SECRET
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.new_course import CONFIGURATION
 from autograder.rebuild import release_notebook
+from autograder.sandbox import best_tier
 from ringside import output_folder
 
 DUE = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)
@@ -43,7 +44,7 @@ def run(folder: Path | None, *, jobs: int, console: Console) -> int:
         storage.making(root.parent, otherwise="Or name a folder elsewhere: `--to FOLDER`."),
         output_folder.made_anew(root, COMMAND, protected=[kit], exact=False) as fresh,
     ):
-        plan = _graded_class(Course(kit=kit, root=fresh), root, jobs, console)
+        plan = _graded_class(Course(kit=kit, root=fresh), jobs, console)
     course = Course(kit=kit, root=root)
     console.print()
     console.print(class_table(plan, course))
@@ -52,9 +53,10 @@ def run(folder: Path | None, *, jobs: int, console: Console) -> int:
     return 0
 
 
-def _graded_class(course: Course, root: Path, jobs: int, console: Console) -> Assignment:
-    """A class in `course`, whose folder will be `root` when all is done."""
+def _graded_class(course: Course, jobs: int, console: Console) -> Assignment:
+    """A class in `course`, graded; its folder is renamed afterwards."""
     plan = plans.load(ASSIGNMENT, course)
+    best_tier()  # refuse now, not when all is made ready
     _ensure_release(plan, course, console)
     console.print(f"A class of {len(STUDENTS)} hands in {plan.name}.")
     write_class(plan, course)
@@ -138,7 +140,9 @@ def _grade(plan: Assignment, course: Course, jobs: int) -> None:
     outcomes = session.grade(pipeline.find(plan, [course.build / "submitted"]))
     faults = [f"{o.student}: {o.message}" for o in outcomes if o.status == "grader_error"]
     if faults:
-        raise DemoError("; ".join(faults))
+        raise DemoError(
+            f"{len(faults)} of {len(outcomes)} can't be graded. The first is {faults[0]}"
+        )
 
 
 def _environment(course: Course) -> dict[str, str]:

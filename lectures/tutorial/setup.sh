@@ -1,6 +1,6 @@
 # Sourced by every attendee, once in each terminal. The instructor fills in the first part.
 
-# Where the instructor has put the environment (env/) and the kit (ringside/).
+# Where the instructor has put the environment (env/) and the kit (ringside-students/).
 export TUTORIAL="${TUTORIAL:-/SCRATCH/shared/tutorial}"
 # A folder of your own on a file system that all nodes see and that has room.
 export WORK="${WORK:-/SCRATCH/$USER/tutorial}"
@@ -16,5 +16,5 @@ export MACHINE="${MACHINE:-zaratan}"
 
 source "$TUTORIAL/env/bin/activate"
 mkdir -p "$WORK"
-cp -rn "$TUTORIAL"/ringside/lectures/tutorial/. "$WORK" # what you have changed stays
+cp -rn "$TUTORIAL"/ringside-students/lectures/tutorial/. "$WORK" # what you have changed stays
 cd "$WORK" || return

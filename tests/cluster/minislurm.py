@@ -3,11 +3,15 @@
 By hand, to look around in it:
 
     python tests/cluster/minislurm.py 2 -- sinfo
+    python tests/cluster/minislurm.py 2 -- bash
     python tests/cluster/minislurm.py 2 --accounts -- sacctmgr -n show associations
+
+The command has this terminal, and as much time as it takes, or --timeout seconds.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -23,6 +27,8 @@ COMMANDS = ("slurmctld", "slurmd", "sbatch", "munged", "ip", "nsenter", "unshare
 ACCOUNT_COMMANDS = ("slurmdbd", "mariadbd", "mariadb")
 # Debian keeps daemons where an ordinary user's PATH does not look.
 SEARCH_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+TEST_LIMIT_S = 120.0  # of one command of a test; a command by hand has no limit
+OUT_OF_TIME = 124  # exit status, as of timeout(1)
 
 
 def why_not(accounts: bool = False) -> str | None:
@@ -92,17 +98,41 @@ class MiniSlurm:
         self.first_pid = int(children.read_text().split()[0])
 
     def run(
-        self, command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = 120.0
+        self, command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = TEST_LIMIT_S
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command on the login node: beside slurmctld, with its commands and network."""
-        return subprocess.run(
+        """Run a command on the login node: beside slurmctld, with its commands and network.
+
+        Raises:
+            AssertionError: it has not ended in time; with all that it said.
+        """
+        with subprocess.Popen(
             [*self._inside(cwd), *command],
             env=self.environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=timeout_s,
-        )
+        ) as begun:
+            try:
+                out, err = begun.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill(begun, signal.SIGKILL)
+                said = "".join(begun.communicate())
+                late = f"{command[0]} has not ended after {timeout_s:g} s (timeout_s)."
+                raise AssertionError(f"{late} It said:\n{said}") from None
+        return subprocess.CompletedProcess(begun.args, begun.returncode, out, err)
+
+    def attach(
+        self, command: Sequence[str], *, cwd: Path | None = None, timeout_s: float | None = None
+    ) -> int:
+        """The same with this process's terminal, and no limit; returns the exit status."""
+        with subprocess.Popen([*self._inside(cwd), *command], env=self.environment) as begun:
+            try:
+                return begun.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill(begun, signal.SIGKILL)
+                print(f"minislurm: ended after {timeout_s:g} s (--timeout).", file=sys.stderr)
+                return OUT_OF_TIME
 
     def begin(self, command: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[str]:
         """The same, without waiting for its end; its standard error comes with the rest."""
@@ -181,13 +211,24 @@ class MiniSlurm:
         self.down()
 
 
-if __name__ == "__main__":
-    reason = why_not()
-    if reason:
+def main() -> int:
+    """By hand: start it, run the command, stop it; the command's exit status."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        usage="%(prog)s NODES [--accounts] [--timeout S] -- COMMAND ...",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("nodes", type=int, metavar="NODES", help="how many")
+    parser.add_argument("--accounts", action="store_true", help="with slurmdbd")
+    parser.add_argument("--timeout", type=float, metavar="S", help="default: no limit")
+    parser.add_argument("command", nargs="+", metavar="COMMAND")
+    asked = parser.parse_args()
+    if reason := why_not(asked.accounts):
         sys.exit(f"no Slurm here: {reason}")
-    accounts = "--accounts" in sys.argv[2:3]
-    with MiniSlurm(int(sys.argv[1]), accounts=accounts) as slurm:
-        result = slurm.run(sys.argv[sys.argv.index("--") + 1 :], cwd=Path.cwd())
-        sys.stdout.write(result.stdout)
-        sys.stderr.write(result.stderr)
-    sys.exit(result.returncode)
+    with MiniSlurm(asked.nodes, accounts=asked.accounts) as slurm:
+        return slurm.attach(asked.command, cwd=Path.cwd(), timeout_s=asked.timeout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

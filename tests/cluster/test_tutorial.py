@@ -63,7 +63,7 @@ def sections(text: str) -> dict[int, str]:
 def stage(slurm: Any, folder: Path) -> Path:
     """Do what the instructor's page says, with this environment; return the staged folder."""
     staged = folder / "shared"
-    tree = bundle.make(Course.here(), staged / "ringside")
+    tree = bundle.make(Course.here(), staged / "ringside-students")
     (staged / "env" / "bin").mkdir(parents=True)
     places = {"env": staged / "env", "tree": tree, "bin": Path(sys.executable).parent}
     (staged / "env" / "bin" / "activate").write_text(ACTIVATE.format(**places))
@@ -84,11 +84,12 @@ def tutorial(slurm: Any) -> Iterator[Tutorial]:
     folder = Path(tempfile.mkdtemp(prefix="ringside-tutorial-", dir="/var/tmp"))
     try:
         staged = stage(slurm, folder)
-        text = (staged / "ringside" / "lectures" / "tutorial" / "tutorial.md").read_text()
+        text = (staged / "ringside-students" / "lectures" / "tutorial" / "tutorial.md").read_text()
         site = {"TUTORIAL": staged, "WORK": folder / "work", "GPUS": "1 2", "MACHINE": "laptop"}
         site["SITE"] = "zaratan"
         site |= {"RINGSIDE_MEMORY_PER_CPU": "1G", "RINGSIDE_TIME": "00:05:00"}
-        site["RINGSIDE_EXPORTS"] = f"PYTHONPATH={staged / 'ringside'}"  # for `pip install -e`
+        tree = staged / "ringside-students"
+        site["RINGSIDE_EXPORTS"] = f"PYTHONPATH={tree}"  # for `pip install -e`
         first = [f"export {name}={str(value)!r}" for name, value in site.items()]
         first.append(f"source {staged}/setup.sh")
         said = {}

@@ -11,8 +11,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import gradebook, receipt
+from autograder import gradebook, pipeline, receipt
 from autograder.course import Course
+from autograder.sandbox import SandboxUnavailable
 
 from .conftest import NAME, solved
 
@@ -183,3 +184,26 @@ def test_a_fault_of_the_grader_is_no_zero(
     with pytest.raises(gradebook.GradebookError, match="the toy grader crashed"):
         gradebook.autograde(registered, NAME)
     assert not (registered.build / "autograded" / "ada" / NAME).exists()
+
+
+def test_where_nothing_confines_submissions_the_class_gets_one_sentence(
+    registered: Course,
+    notebook: Notebook,
+    hand_in: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none(course: Course, **_: object) -> pipeline.Grader:
+        raise SandboxUnavailable("no sandbox works here.")
+
+    for student in ("ada", "bob"):
+        hand_in(student, notebook(one=solved("one")))
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "suite_grader", none)
+        with pytest.raises(gradebook.GradebookError, match=r"no sandbox works here\.") as refused:
+            gradebook.autograde(registered, NAME)
+    assert str(refused.value).count("[ERROR]") == 1  # nbgrader's command prints no more than that
+    assert not (registered.build / "autograded").exists()
+    gradebook.autograde(registered, NAME)
+    monkeypatch.setattr(pipeline, "suite_grader", none)  # what is stored needs none
+    gradebook.autograde(registered, NAME)
+    assert scores(registered) == {"ada": (30.0, 0.0), "bob": (30.0, 0.0)}
