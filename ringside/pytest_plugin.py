@@ -269,14 +269,19 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         detail = noted(error.detail, results) if test.kind == "values" else error.detail
         test.message = "\n".join(filter(None, [error.sentence, detail]))
         test.reproduce = error.reproduce
-        # A line that holds neither the test's numbers nor its check may show something else.
-        if not any(option in error.reproduce for option in ("--check ", "--drawn ")):
+        if not _holds_the_check(error):  # its own line may show something else
             test.reproduce = f"ringside check {test.module} --test {_named(test.name)}"
     elif isinstance(error, subprocess.TimeoutExpired):
         test.message = f"the real ranks did not end within {error.timeout:g} s."
     else:
         test.message = f"{type(error).__name__}: {error}"
     return test
+
+
+def _holds_the_check(error: Verdict) -> bool:
+    """Whether a verdict's line makes its check: one of `run --check`, or a sum of drawn vectors."""
+    of_vectors = type(error.case) is Case and "--drawn " in error.reproduce
+    return of_vectors or "--check " in error.reproduce
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
