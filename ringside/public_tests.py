@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.errors import RingsideError
+from ringside.torch_there import need_torch
 from ringside.trace import write_atomically
 
 TESTS = "test_public.py"
@@ -161,6 +162,8 @@ def _record(folder: Path, modules: Sequence[str]) -> dict[str, Any]:
         if not path.is_file() or result.returncode not in (0, 1, _NO_TESTS):
             printed = (result.stdout + result.stderr).splitlines()
             missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
+            if missing == "torch":
+                need_torch(TESTS)
             if missing is not None:
                 raise CheckError(
                     f"{TESTS} needs {missing}.py, which comes with the assignment: put it back "
