@@ -19,6 +19,7 @@ from ringside.draw.units import format_count
 from ringside.errors import RingsideError
 from ringside.pytest_process import follow, sentence
 from ringside.reasons import by_reason, reason
+from ringside.torch_there import need_torch
 from ringside.trace import write_atomically
 
 TESTS = "test_public.py"
@@ -168,6 +169,8 @@ def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -
         if not path.is_file() or status not in (0, 1, _NO_TESTS):
             printed = said.read_text(encoding="utf-8", errors="replace").splitlines()
             missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
+            if missing == "torch":
+                need_torch(TESTS)
             if missing is not None:
                 raise CheckError(
                     f"{TESTS} needs {missing}.py, which comes with the assignment: put it back "

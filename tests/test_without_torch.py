@@ -77,6 +77,17 @@ def test_a_check_runs_what_needs_no_torch_and_names_it_for_the_rest(
     assert f"needs torch, which is not installed here: {INSTALL}" in done.stdout
 
 
+def test_public_tests_that_need_torch_themselves_say_so(bare: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a09_pipeline"
+    shutil.copytree(KIT / "assignments" / "a09_pipeline", folder)
+    (folder / "a09_pipeline.ipynb").unlink()
+    shutil.copy(KIT / "solutions" / "a09_pipeline" / "bubble.py", folder)
+    done = ringside(bare, folder, "check", "bubble")
+    assert done.returncode == 2
+    wanted = f"test_public.py needs torch, which is not installed here: {INSTALL}"
+    assert done.stderr == f"ringside: {wanted}\n"
+
+
 @pytest.mark.slow
 def test_the_doctor_says_how_torch_is_installed(bare: Path, tmp_path: Path) -> None:
     done = ringside(bare, tmp_path, "doctor")
