@@ -183,9 +183,11 @@ def assert_time(value, right_s, case):
         shown = one_line(repr(value), 60)
         raise case.fail(f"rank 0 returned {shown}; it must be a number of seconds.")
     if not abs(found - right_s) <= NEAR * right_s + 1e-12:
+        double = abs(found - 2 * right_s) <= 2 * NEAR * right_s
+        more = " It is the time of a whole round trip." if double else ""
         raise case.fail(
             f"rank 0 returned {found:.6g} s; half of the mean round trip, the first one left out, "
-            f"is {right_s:.6g} s."
+            f"is {right_s:.6g} s.{more}"
         )
 
 
@@ -296,6 +298,12 @@ def assert_one_after_the_other(result, case, trips, nbytes):
     least_s = 2 * trips * trip_s(result.machine, nbytes)
     if result.makespan_s < least_s * (1 - 1e-9):
         case = case.seen_in(result).asking(f"in_turn={trips}:{nbytes}")
+        sent = sum(result.sent_messages()), sum(result.sent_bytes())
+        if sent != (2 * trips, 2 * trips * nbytes):
+            raise case.fail(
+                f"{sent[0]} messages of {sent[1]} bytes were sent; {2 * trips} of "
+                f"{2 * trips * nbytes} are asked for."
+            )
         raise case.fail(
             f"took {result.makespan_s * 1e6:.2f} µs; {2 * trips} messages one after the other "
             f"take {least_s * 1e6:.2f} µs: some were under way together."

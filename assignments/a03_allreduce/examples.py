@@ -14,6 +14,7 @@ import numpy as np
 
 from ringside.checking import assert_array, magnitude, total
 from ringside.inputs import expected as wanted_of
+from ringside.inputs import parts as parts_of
 from ringside.inputs import scale as scale_of
 from ringside.inputs import vectors
 
@@ -56,7 +57,7 @@ def check(case, function, rank, value, options):
     rights = []
     for which in (0, 1):
         asked = (case.function, case.world_size, rank, _nth(options, which))
-        rights += [(wanted_of(*asked), scale_of(*asked))]
+        rights += [(wanted_of(*asked), scale_of(*asked), parts_of(*asked))]
     if case.target.startswith("ring_torch:"):
         looked_at = check_torch_strided if function == "strided" else check_torch_twice
     else:
@@ -64,11 +65,17 @@ def check(case, function, rank, value, options):
     looked_at(case, rank, value, *rights[: 1 if function == "strided" else 2])
 
 
+def _assert_right(value, right, case, what):
+    """An array; ``right`` is what it must be, its scale and, of a sum, its parts."""
+    wanted, scale, *parts = right
+    assert_array(value, wanted, scale, case, what, *parts)
+
+
 def check_strided(case, rank, value, right):
-    """What ``trials.strided`` gave back on a rank; ``right`` is the result and its scale."""
+    """What ``trials.strided`` gave back on a rank; ``right`` is as in ``_assert_right``."""
     returned, shared, changed = value
-    assert_array(
-        returned, *right, case, f"rank {rank}'s result for every other element of an array"
+    _assert_right(
+        returned, right, case, f"rank {rank}'s result for every other element of an array"
     )
     if shared:
         raise case.fail(f"rank {rank} returned a view of its input, not a new array.")
@@ -96,7 +103,7 @@ def check_special(case, rank, value, right):
     """What a function gave back on a rank for ``specials``."""
     large, small = large_and_small(np.dtype(case.dtype))
     what = f"rank {rank}'s result for NaN, infinities, {large} and {small} among others"
-    assert_array(value, *right, case, what)
+    _assert_right(value, right, case, what)
 
 
 def check_returned(case, rank, value):
@@ -122,7 +129,7 @@ def check_torch_strided(case, rank, value, right):
     """What ``trials_torch.strided`` gave back on a rank."""
     returned, changed = value
     what = f"rank {rank}'s x, elements with gaps between them of a longer tensor,"
-    assert_array(returned, *right, case, what)
+    _assert_right(returned, right, case, what)
     if changed:
         raise case.fail(
             f"rank {rank} changed elements between those of x, or gave x another "
@@ -141,7 +148,7 @@ def _check_three(case, whose, names, values, first, second):
     for when, name, more, value, right in zip(
         whens, names, later, values, (first, first, second), strict=True
     ):
-        assert_array(value, *right, case, f"{whose} {when} {name}{more}")
+        _assert_right(value, right, case, f"{whose} {when} {name}{more}")
 
 
 def _given(target, world_size, rank, options, which):
