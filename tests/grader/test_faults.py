@@ -21,8 +21,8 @@ import pytest
 from autograder import cli, cli_grade, gradebook, pipeline, scratch, verify
 from autograder.__main__ import run
 from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.demo.show import CONFIG
+from autograder.course import CONFIG, Course
+from autograder.new_course import CONFIGURATION
 from autograder.sandbox import Tier
 
 from .conftest import KIT, NAME, solved, toy_grader
@@ -309,14 +309,7 @@ def nbgrader(
     registered: Course, toy_kit: Path, notebook: Notebook, hand_in: HandIn, plan: Assignment
 ) -> Iterator[Callable[[], subprocess.Popen[str]]]:
     """Starts `nbgrader autograde`: ada's results are stored, bob's are not, and none can be had."""
-    registered.root.joinpath("nbgrader_config.py").write_text(
-        CONFIG.format(
-            kit=str(toy_kit),
-            root=str(registered.root),
-            release=os.path.relpath(toy_kit / "assignments", registered.root),
-            database=f"sqlite:///{registered.database}",
-        )
-    )
+    registered.root.joinpath(CONFIG).write_text(CONFIGURATION)
     hand_in("ada", notebook(one=solved("one")))
     hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
     found = pipeline.find(plan, [registered.submitted("ada", NAME)])
@@ -324,8 +317,6 @@ def nbgrader(
     started: list[subprocess.Popen[str]] = []
 
     def start() -> subprocess.Popen[str]:
-        store = toy_kit / "build" / "results"
-        shutil.copytree(registered.results, store, dirs_exist_ok=True)
         words = [sys.executable, "-m", "nbgrader", "autograde", NAME]
         environment = {**os.environ, "PYTHONPATH": str(KIT), "RINGSIDE_KIT": str(toy_kit)}
         process = subprocess.Popen(

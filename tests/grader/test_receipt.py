@@ -55,7 +55,7 @@ def test_collecting_writes_the_receipt_by_the_servers_clock(
     folder = course.submitted("eve", NAME)
     assert (folder / plan.notebook).is_file()
     assert (folder / "timestamp.txt").read_text().startswith(moment.strftime("%Y-%m-%d %H:%M"))
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
