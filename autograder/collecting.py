@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -60,6 +61,7 @@ def put(plan: Assignment, submission: Submission, course: Course) -> str:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as outer:
             fresh = Path(outer) / plan.name
             _copy(plan, submission.path, fresh)
+            _write_secret(fresh)
             before = _content(place) if place.is_dir() else None
             if before == _content(fresh):
                 return "as before"
@@ -91,6 +93,13 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
         pass  # it is said when it is graded
 
 
+def _write_secret(fresh: Path) -> None:
+    """What `nbgrader submit` leaves: `nbgrader release_feedback` fails where it is missing."""
+    path = fresh / "submission_secret.txt"
+    if not os.path.lexists(path):
+        path.write_text(secrets.token_hex(32), encoding="utf-8")
+
+
 def _content(folder: Path) -> dict[str, bytes]:
     """A folder's files, but for those that we and nbgrader put there."""
     return {
@@ -98,7 +107,7 @@ def _content(folder: Path) -> dict[str, bytes]:
         for each in sorted(folder.rglob("*"))
         if each.is_file()
         and not each.is_symlink()
-        and each.name != "timestamp.txt"
+        and each.name not in ("timestamp.txt", "submission_secret.txt")
         and not pipeline.is_placeholder(each)
     }
 

@@ -455,7 +455,9 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
     assert "3 submissions (3 new)." in told.out and "Next: nbgrader autograde" in told.out
     assert "0077: submission_4713 counts, the newest of 2" in told.err
     folder = course.submitted("0077", NAME)
-    assert sorted(path.name for path in folder.iterdir()) == ["mine.zip", "one.py"]  # unpacked
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "mine.zip", "one.py", "submission_secret.txt",
+    ]  # fmt: skip
 
     gradebook.autograde(course, NAME)
     with gradebook.open_gradebook(course) as book:
