@@ -15,8 +15,6 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import text
-
 __all__ = ["DUE", "Told", "agreed", "read", "write"]
 
 DUE = ""  # stands for the student where an assignment's due date is meant
@@ -28,10 +26,10 @@ Told = Mapping[tuple[str, str], str]  # (assignment, student) -> the value as te
 
 def read(book: Any) -> Told:
     """All that the gradebook was told."""
-    there = text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name")
-    if not book.db.execute(there, {"name": _TABLE}).first():
+    sql = book.db.connection().exec_driver_sql
+    if not sql("SELECT 1 FROM sqlite_master WHERE name = ?", (_TABLE,)).first():
         return {}
-    rows = book.db.execute(text(f"SELECT assignment, student, value FROM {_TABLE}"))
+    rows = sql(f"SELECT assignment, student, value FROM {_TABLE}")
     return {(str(name), str(student)): str(value) for name, student, value in rows}
 
 
@@ -43,11 +41,12 @@ def agreed(told: Told, key: tuple[str, str], recorded: Value) -> bool:
 def write(book: Any, key: tuple[str, str], value: Value) -> None:
     """Note what the gradebook is told; the caller commits."""
     columns = "assignment TEXT, student TEXT, value TEXT, PRIMARY KEY (assignment, student)"
-    book.db.execute(text(f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns})"))
-    where = {"name": key[0], "student": key[1], "value": _text(value)}
-    gone = f"DELETE FROM {_TABLE} WHERE assignment = :name AND student = :student"
-    told = f"INSERT OR REPLACE INTO {_TABLE} VALUES (:name, :student, :value)"
-    book.db.execute(text(gone if value is None else told), where)
+    sql = book.db.connection().exec_driver_sql
+    sql(f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns})")
+    if value is None:
+        sql(f"DELETE FROM {_TABLE} WHERE assignment = ? AND student = ?", key)
+    else:
+        sql(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", (*key, _text(value)))
 
 
 def _text(value: Value) -> str:
