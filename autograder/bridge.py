@@ -132,7 +132,7 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     refused = sweep(folder, shelf, limits.load(assignment, course))
     moment = receipt.received(course, assignment).get(student)
     claimed = receipt.stamp(folder, moment)
-    if claimed is not None:
+    if claimed:
         refused["timestamp.txt"] = f"said {claimed.strip()[:60]!r}; our receipt counts"
     if refused:
         storage.private_folder(shelf)

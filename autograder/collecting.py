@@ -61,7 +61,7 @@ def put(plan: Assignment, submission: Submission, course: Course) -> str:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as outer:
             fresh = Path(outer) / plan.name
             _copy(plan, submission.path, fresh)
-            _write_secret(fresh)
+            _write_what_submit_leaves(fresh)
             before = _content(place) if place.is_dir() else None
             if before == _content(fresh):
                 return "as before"
@@ -93,11 +93,11 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
         pass  # it is said when it is graded
 
 
-def _write_secret(fresh: Path) -> None:
-    """What `nbgrader submit` leaves: `nbgrader release_feedback` fails where it is missing."""
-    path = fresh / "submission_secret.txt"
-    if not os.path.lexists(path):
-        path.write_text(secrets.token_hex(32), encoding="utf-8")
+def _write_what_submit_leaves(fresh: Path) -> None:
+    """`nbgrader release_feedback` fails where these are missing; an empty time is no time."""
+    for name, text in (("submission_secret.txt", secrets.token_hex(32)), ("timestamp.txt", "")):
+        if not os.path.lexists(fresh / name):
+            (fresh / name).write_text(text, encoding="utf-8")
 
 
 def _content(folder: Path) -> dict[str, bytes]:
