@@ -13,8 +13,10 @@ import dataclasses
 import functools
 import math
 import shlex
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -735,3 +737,26 @@ def message_time_s(result: Result) -> float:
 def microseconds(time_s: float) -> str:
     """A time for a sentence: ``1234.5 µs``."""
     return f"{time_s * 1e6:.1f} µs"
+
+
+def assert_real_run(words: Sequence[str], folder: Path, what: str, timeout_s: float = 60.0) -> None:
+    """Run a program that starts real ranks, such as ``mpiexec``; it must end with status 0.
+
+    Args:
+        folder: where it is started.
+        what: how the sentence begins, such as ``"ring:all_reduce under mpiexec"``.
+
+    Raises:
+        Verdict: the first error that it told, and after a deadline where each rank was.
+        subprocess.TimeoutExpired: it was still running after ``timeout_s``.
+    """
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    if done.returncode == 0:
+        return
+    lines = [*done.stderr.splitlines(), *done.stdout.splitlines()]
+    errors = (line for line in lines if "Error" in line or "Exception" in line)
+    said = one_line(next(errors, f"it ended with status {done.returncode}."))
+    places = [_shown(line) for line in lines if line.startswith("  rank ")]
+    raise Verdict(f"{what}: {said}", detail="\n".join(places))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ringside.checking import Verdict, assert_real_run
 from ringside.launch import here_environment, mpiexec
 
 # Rank 1 comes to its watch only when rank 0 is past everything that Python does at its end.
@@ -75,3 +76,21 @@ def test_a_rank_that_hangs_when_rank_0_has_ended_says_where(
     assert "rank 0  (no answer: it has ended, or is stopped)" in said
     assert "rank 1  recv(source=0, tag=7)  program.py:7" in said
     assert left_in(tmp_path) == []
+
+
+def test_a_public_test_says_where_real_ranks_hang(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(FORSAKEN)
+    words = [mpiexec(), "-n", "2", sys.executable, "program.py"]
+    with pytest.raises(Verdict) as caught:
+        assert_real_run(words, tmp_path, "ring:all_reduce under mpiexec")
+    said = "ring:all_reduce under mpiexec: DeadlineError: the run did not end within 2 s."
+    assert caught.value.sentence == said
+    assert "rank 1  recv(source=0, tag=7)  program.py:7" in caught.value.detail
+
+
+def test_a_public_test_tells_the_first_error_of_real_ranks(tmp_path: Path) -> None:
+    program = "import sys; print('ValueError: no part is empty', file=sys.stderr); sys.exit(3)"
+    with pytest.raises(Verdict, match=r"on gloo: ValueError: no part is empty$"):
+        assert_real_run([sys.executable, "-c", program], tmp_path, "on gloo")
+    with pytest.raises(Verdict, match=r"on gloo: it ended with status 3\.$"):
+        assert_real_run([sys.executable, "-c", "import sys; sys.exit(3)"], tmp_path, "on gloo")

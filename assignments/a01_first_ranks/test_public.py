@@ -5,8 +5,6 @@ and communicators. A ``Call`` (``cases.py``) is one call; ``ranks.call`` makes i
 ranks.
 """
 
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from ringside.checking import (
     assert_inputs_kept,
     assert_makespan,
     assert_ran,
+    assert_real_run,
     assert_requests_complete,
     assert_values,
     buffered,
@@ -463,22 +462,9 @@ TRIED = {
 @pytest.mark.parametrize(
     "module", [pytest.param(m, marks=points(5, "reality", m), id=m) for m in REAL]
 )
-def test_real_mpi(ranks, rng, module):
+def test_real_mpi(ranks, rng, mpiexec, module):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     TRIED[module](ranks, rng)
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
     program = f"{BEFORE}from {module} import *\n{REAL[module]}"
-    done = subprocess.run(
-        [mpiexec, "-n", "3", sys.executable, "-c", program],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "Error" in line]
-        raise Verdict(f"{module} under mpiexec: {' '.join(lines[:1])}")
+    words = [mpiexec, "-n", "3", sys.executable, "-c", program]
+    assert_real_run(words, Path(__file__).parent, f"{module} under mpiexec")

@@ -5,7 +5,6 @@ and communicators. The oracle is the same training on one rank that has all samp
 """
 
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from ringside.checking import (
     Verdict,
     assert_makespan,
     assert_ran,
+    assert_real_run,
     assert_requests_complete,
     buffered,
     rendezvous,
@@ -298,16 +298,8 @@ def test_real_mpi(ranks, rng, tmp_path, module):
     run(ranks, Problem(rng, module, [4, 1, 3]))
     target = STEPS[module].replace(":", ".py:")
     words = [sys.executable, "-m", "ringside", "launch", target, "--site", "local"]
-    done = subprocess.run(
-        [*words, "--out", str(tmp_path), "--", "--n", "10"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if done.returncode:
-        raise Verdict(f"{target} under mpiexec: {done.stdout[-400:]}")
+    words += ["--out", str(tmp_path), "--", "--n", "10"]
+    assert_real_run(words, Path(__file__).parent, f"{target} under mpiexec", 120.0)
 
 
 @points(5, "values", "step_torch")
@@ -341,17 +333,8 @@ def test_frozen_parameters_and_old_gradients(ranks, rng):
 @points(10, "reality", "step_torch")
 def test_real_gloo(ranks, rng):
     run(ranks, Problem(rng, "step_torch", [4, 1, 3]))
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "Error" in line]
-        raise Verdict(f"on gloo: {' '.join(lines[:1]) or f'exit status {done.returncode}'}")
+    words = ["-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"]
+    assert_real_run([sys.executable, *words], Path(__file__).parent, "on gloo")
 
 
 # -- step and accumulate: communication, work, memory ----------------------------------------------

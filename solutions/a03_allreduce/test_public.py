@@ -5,7 +5,6 @@ and communicators. A ``Case`` is one call; ``ranks.call`` makes it on simulated 
 asserted stands in ``ringside/checking.py``.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from ringside.checking import (
     assert_pairs,
     assert_peers,
     assert_ran,
+    assert_real_run,
     assert_requests_complete,
     assert_sum,
     assert_values,
@@ -165,22 +165,8 @@ def test_real_mpi(ranks, rng, mpiexec, target):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, rng, case(target, 3, 11), values_only=True)
     words = [target, *map(str, OPTIONS.get(target, {}).values())]
-    done = subprocess.run(
-        [mpiexec, "-n", "3", sys.executable, "-c", REAL_CALL, *words],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.splitlines()
-        first = next(
-            (k for k, line in enumerate(lines) if "Error" in line or "Exception" in line), 0
-        )
-        sentence = f"{target} under mpiexec: {' '.join(lines[first : first + 1])}"
-        # After a deadline: what every rank was doing.
-        raise Verdict(sentence, detail="\n".join(row for row in lines if row.startswith("  rank ")))
+    command = [mpiexec, "-n", "3", sys.executable, "-c", REAL_CALL, *words]
+    assert_real_run(command, Path(__file__).parent, f"{target} under mpiexec")
 
 
 @points(5, "values", "ring")
@@ -238,17 +224,8 @@ def test_second_sum_of_tensors(ranks, rng):
 def test_real_gloo(ranks, rng):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, rng, case(TORCH, 3, 11), values_only=True)
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "Error" in line]
-        raise Verdict(f"on gloo: {' '.join(lines[:1]) or f'exit status {done.returncode}'}")
+    words = ["-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"]
+    assert_real_run([sys.executable, *words], Path(__file__).parent, "on gloo")
 
 
 # -- communication ---------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ and communicators. A ``Call`` is what a verdict names; ``ranks.call`` runs somet
 ranks, through ``trials.py`` and ``torch_trials.py`` where it must be looked at from inside.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from ringside.checking import (
     assert_array,
     assert_makespan,
     assert_ran,
+    assert_real_run,
     assert_requests_complete,
     rendezvous,
 )
@@ -85,13 +85,8 @@ def only_all_reduces(result, wanted, call):
 
 def under_mpiexec(mpiexec, program, call):
     """Run a program on three real ranks."""
-    done = subprocess.run(
-        [mpiexec, "-n", "3", sys.executable, "-c", program],
-        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "Error" in line] or ["it failed"]
-        raise Verdict(f"{call} under mpiexec: {lines[0]}")
+    words = [mpiexec, "-n", "3", sys.executable, "-c", program]
+    assert_real_run(words, Path(__file__).parent, f"{call} under mpiexec")
 
 
 # -- buckets ---------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ and communicators. The oracle is the whole layer on one rank, in ``examples.py``
 """
 
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from ringside.checking import (
     Verdict,
     assert_makespan,
     assert_ran,
+    assert_real_run,
     assert_requests_complete,
     buffered,
     rendezvous,
@@ -235,16 +235,8 @@ def test_real_mpi(ranks, rng, tmp_path, layer):
     run(ranks, Problem(rng, layer, 3, 4, EVEN[layer]))
     target = f"trials.py:{layer}"
     words = [sys.executable, "-m", "ringside", "launch", target, "--site", "local"]
-    done = subprocess.run(
-        [*words, "--out", str(tmp_path), "--", "--n", "4"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if done.returncode:
-        raise Verdict(f"{target} under mpiexec: {done.stdout[-400:]}")
+    words += ["--out", str(tmp_path), "--", "--n", "4"]
+    assert_real_run(words, Path(__file__).parent, f"{target} under mpiexec", 120.0)
 
 
 # -- communication and work ------------------------------------------------------------------------

@@ -5,7 +5,6 @@ machines and schedules. ``schedule`` is judged by an interpreter of ours (``repl
 ``stage`` with schedules of ours, written below as text.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from trials import sample
 
 from ringside import Machine, checking
 from ringside import replay as replay_trace
-from ringside.checking import LATENCY_SEEDS, Verdict, rendezvous
+from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, rendezvous
 from ringside.trace import Kind
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
@@ -277,13 +276,8 @@ assert all(np.isfinite(grad).all() and grad.any() for grad in mine)
 @points(5, "reality", "stage")
 def test_step_under_mpiexec(ranks, mpiexec):
     call, _ = stepped(ranks, "1F1B", PDFLUSH_3, (3, 1, 2, 4))
-    done = subprocess.run(
-        [mpiexec, "-n", "3", sys.executable, "-c", REAL_STEP],
-        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "Error" in line] or ["it failed"]
-        raise Verdict(f"{call} under mpiexec: {lines[0]}")
+    words = [mpiexec, "-n", "3", sys.executable, "-c", REAL_STEP]
+    assert_real_run(words, Path(__file__).parent, f"{call} under mpiexec")
 
 
 @points(10, "communication", "stage")
