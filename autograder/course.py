@@ -46,7 +46,7 @@ class Course:
 
     kit: Path
     root: Path
-    given_secret: str = ""  # in the place of its own: what is public may be given away
+    given_secret: str = ""  # instead of its own: what is public may be given away
 
     @classmethod
     def here(cls, start: str | Path | None = None) -> Course:

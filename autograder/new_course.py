@@ -41,7 +41,7 @@ c.CourseDirectory.update(course.nbgrader_folders)
 '''
 DATES = """\
 # When assignments of this course are due. A date here goes before the one in the kit's
-# assignment.toml; +01:00 in the place of Z is another time zone's.
+# assignment.toml; +01:00 instead of Z is another time zone's.
 [due]
 """
 READ_ME = """\

@@ -1,6 +1,6 @@
 """What a table of ours may hold. What it may not is an error with the file, the key, the cure.
 
-A word that is passed over in silence (``duedate`` in the place of ``due``) is a date that nobody
+A word that is passed over in silence (``duedate`` for ``due``) is a date that nobody
 keeps. So is a right word in the wrong place: in TOML what stands below ``[[module]]`` is that
 module's.
 """

@@ -449,7 +449,7 @@ def resemblance(
     parts: Sequence[Array] = (),
     scale: Array | None = None,
 ) -> str:
-    """A sentence on what all wrong elements are in place of what is expected; empty if nothing.
+    """A sentence on what all wrong elements are, where another value is expected; empty if nothing.
 
     Args:
         parts: the ranks' summands, where ``expected`` is their sum.
@@ -466,7 +466,7 @@ def resemblance(
 def _others(
     expected: Array, parts: Sequence[Array], world_size: int
 ) -> Iterator[tuple[str, Array]]:
-    """What is often computed in place of a sum, or of any array, of so many ranks."""
+    """What is often computed instead of a sum, or of any array, of so many ranks."""
     for rank, part in enumerate(parts):
         yield f"rank {rank}'s own part alone", part
     with np.errstate(all="ignore"):

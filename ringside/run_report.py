@@ -198,7 +198,7 @@ def _first_wrong(
 def _resemblance(
     value: Any, wanted: Any, function: str, world_size: int, rank: int, options: inputs.Options
 ) -> str:
-    """What a wrong array is in place of the right one, such as a rank's own part of a sum."""
+    """What a wrong array is instead of the right one, such as a rank's own part of a sum."""
     arrays = isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray)
     if not arrays or (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
         return ""
