@@ -132,9 +132,10 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     refused = sweep(folder, shelf, limits.load(assignment, course))
     moment = receipt.received(course, assignment).get(student)
     claimed = receipt.stamp(folder, moment)
-    if claimed:
+    if claimed and graded.read(course, assignment, student) is None:  # later it is our own
         refused["timestamp.txt"] = f"said {claimed.strip()[:60]!r}; our receipt counts"
     if refused:
+        refused = {**refused_files(course, student, assignment), **refused}
         storage.private_folder(shelf)
         listing = json.dumps(refused, indent=1, sort_keys=True)
         (shelf / "refused.json").write_text(listing + "\n", encoding="utf-8")
@@ -217,6 +218,7 @@ class RebuildExporter(NotebookExporter):
             "notes": [f"{name} {why}." for name, why in refused.items()] + found.notes,
             "intake": found.intake,
             "absent": sorted(names - found.modules.keys()),
+            "runs": [asdict(run) for run in found.runs],  # perhaps of an archive, unpacked by now
             "rejected": rejected,
         }
         return found.notebook
@@ -278,7 +280,7 @@ def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
         folder = root / converter._format_dest(source.name, source.parent.name)
         try:
             why = why_not(folder) if folder.is_dir() else ""
-        except AssignmentError as error:  # a table of the course that can't be read
+        except (AssignmentError, gradebook.GradebookError) as error:  # a table, or the gradebook
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         if why:
@@ -287,7 +289,9 @@ def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
 
 def _remove_outdated(folder: Path, source: Path, build: Path, why: str, log: Any) -> None:
     """Remove a folder that nbgrader makes of `source`; with files of others, it is kept."""
-    made = {*output_folder.contents(source), f"{folder.name}.ipynb", f"{folder.name}.html"}
+    made = {f"{folder.name}.ipynb", f"{folder.name}.html"}
+    for each in (source, build / "source" / folder.name):  # nbgrader lays the supplied files over
+        made.update(output_folder.contents(each))
     if strangers := sorted(output_folder.contents(folder).keys() - made):
         kept = output_folder.numbered(build / "kept" / folder.relative_to(build))
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -401,8 +405,11 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         if outcome.status == "grader_error":
             gradebook.ask_for_a_person(course, plan.name, student)
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
-        outcome.runs = cluster_run.check_all(
-            plan, course.submitted(student, plan.name), outcome.modules
+        kept = nb.metadata.get(MARK, {}).get("runs")
+        outcome.runs = (
+            [cluster_run.of_record(run) for run in kept]
+            if kept
+            else cluster_run.check_all(plan, course.submitted(student, plan.name), outcome.modules)
         )
         runs = {run.name: run for run in outcome.runs}
         for cell in nb.cells:
@@ -564,7 +571,7 @@ def outcome_of(nb: NotebookNode) -> Outcome:
     runs = stored.get("runs") or list(nb.metadata[MARK].get("runs", {}).values())
     changed = {
         "untouched": tuple(stored["untouched"]),
-        "runs": [cluster_run.RunCheck(**run) for run in runs],
+        "runs": [cluster_run.of_record(run) for run in runs],
     }
     return Outcome(**{**stored, **changed})
 

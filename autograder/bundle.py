@@ -75,6 +75,11 @@ def _fill(course: Course, folder: Path) -> None:
     for name in FOLDERS:
         if (course.kit / name).is_dir():
             shutil.copytree(course.kit / name, folder / name, symlinks=True, ignore=IGNORED)
+    for name in plans.known(course):  # a course outside the kit has releases of its own
+        own, place = course.release(name), folder / "assignments" / name
+        if own.resolve() != (course.kit / "assignments" / name).resolve():
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(own, place, symlinks=True, ignore=IGNORED)
     for name in FILES:
         if (course.kit / name).is_file():
             shutil.copy(course.kit / name, folder)

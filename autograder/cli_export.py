@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from autograder import assignment as plans
-from autograder import cli_grade, gradebook, late, points, report
+from autograder import cli_grade, gradebook, graded, late, points, report
 from autograder.assignment import Assignment
 from autograder.course import Course
 from autograder.exports import canvas, gradescope, marks, moodle
@@ -85,10 +85,29 @@ def _marks(
         if recorded:
             print(f"Scores are the gradebook's, of {plan.max_score:g} points: texts, points and "
                   "corrections by hand are in them.")  # fmt: skip
+            _warn_of_lateness(plan, recorded, course, accounts)
             return recorded, known
     said = points.where_texts_count(plan)
     print(f"Scores are the suites' and the run's. {said}".rstrip())
     return marks.from_outcomes(plan, outcomes, accounts), outcomes
+
+
+def _warn_of_lateness(
+    plan: Assignment, recorded: Sequence[Mark], course: Course, accounts: Mapping[str, late.Late]
+) -> None:
+    """Name whose lateness costs something else now than when the gradebook was written."""
+    changed = []
+    for mark in recorded:
+        was = graded.read(course, plan.name, mark.student)
+        now = accounts[mark.student].percent if mark.student in accounts else 0.0
+        if was is not None and was.late_percent not in (None, now):
+            changed.append(report.printable(mark.student))
+    if changed:
+        print(
+            f"autograder: since these were autograded, their lateness has changed: "
+            f"{', '.join(changed)}. `autograder regrade {plan.name}` writes it.",
+            file=sys.stderr,
+        )
 
 
 def _write(

@@ -28,6 +28,12 @@ class RunCheck:
     findings: list[tuple[bool, str]]
 
 
+def of_record(record: Mapping[str, Any]) -> RunCheck:
+    """A check that was kept as JSON."""
+    findings = [(bool(right), str(said)) for right, said in record["findings"]]
+    return RunCheck(**{**record, "findings": findings})
+
+
 def check_all(plan: Assignment, folder: Path | None, sources: Mapping[str, str]) -> list[RunCheck]:
     """Check a submission's runs; `sources` are the modules that were handed in."""
     return [check(run, folder, sources.get(run.module)) for run in plan.runs]

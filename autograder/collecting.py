@@ -123,10 +123,14 @@ def _shelf(course: Course, student: str, assignment: str) -> Path:
 
 
 def _name_students(course: Course, submissions: Sequence[Submission]) -> None:
-    """Tell the gradebook students' names and addresses, which the platform knows."""
+    """Tell the gradebook the names and addresses that it lacks and the platform knows."""
     with gradebook.open_gradebook(course) as book:
         for each in submissions:
-            known = {"first_name": each.name, "email": each.email}
-            known = {key: value for key, value in known.items() if value}
-            if known:
-                book.update_or_create_student(each.student, **known)
+            if not (each.name or each.email):
+                continue
+            student = book.update_or_create_student(each.student)
+            if each.name and not (student.first_name or student.last_name):
+                student.first_name = each.name
+            if each.email and not student.email:
+                student.email = each.email
+        book.db.commit()

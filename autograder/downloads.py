@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import errno
 import hashlib
 import json
 import os
@@ -486,4 +487,8 @@ def _write_files(tree: Tree, upload: Upload, folder: Path, limits: Limits) -> li
             path.write_bytes(content)
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             refused.append(f"{own} stands where another file's folder is.")
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            refused.append(f"{own[:60]}... has too long a name for a file.")
     return refused

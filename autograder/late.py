@@ -312,7 +312,8 @@ class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
         root = self.parent.parent.parent.coursedir.root  # preprocessor, exporter, converter
         course = Course.of_root(root)
         dates = calendar(course, book)
-        extension = dates.extensions.get((student, assignment), datetime.timedelta())
+        own = extensions(course)  # a person's extension is nbgrader's already
+        extension = own.get((student, assignment), datetime.timedelta())
         if extension:  # formgrader and nbgrader's exports show lateness after it
             _grant(book, assignment, student, extension)
             book.db.commit()

@@ -108,6 +108,6 @@ def new_assignment(options: argparse.Namespace) -> int:
         "An example stands in each: make it yours (CONTRIBUTING.md tells how). It works as it is:\n"
         f"  autograder build {name}\n"
         f"  autograder verify {name}\n"
-        f"  autograder grade {name} solutions/{name}"
+        f"  autograder grade {name} {os.path.relpath(course.solution(name))}"
     )
     return 0

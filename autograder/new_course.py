@@ -50,8 +50,8 @@ READ_ME = """\
 Type all commands in this folder, or in one below it (`nbgrader`: in this folder).
 
 - Due dates: `course.toml`. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
-- `nbgrader release_assignment NAME`, `nbgrader collect NAME` hand out and take in on the exchange.
-- `autograder grade NAME build/submitted` grades all cores at a time; `nbgrader autograde NAME` fills the gradebook.
+- `nbgrader release_assignment NAME`, `nbgrader collect NAME` hand out and take in on the exchange; `autograder collect NAME DOWNLOAD` takes in what Canvas, Moodle or Gradescope gives.
+- `autograder grade NAME build/submitted` grades the class on all cores; then `nbgrader autograde NAME` fills the gradebook.
 - `nbgrader generate_feedback NAME`, `nbgrader release_feedback NAME`; texts by hand: `jupyter lab` here, Nbgrader > Formgrader.
 - `autograder report NAME`, `autograder export NAME --to canvas ...` for the class and its platform.
 - Back up `build/gradebook.db` and `course_secret.txt`: nobody can make them again.
@@ -133,5 +133,7 @@ def new_course(options: argparse.Namespace) -> int:
     print(f"The course: {course.root}")
     if missing:
         print(f"Not built yet: {', '.join(missing)}. `autograder build` there makes them.")
+    if other := os.environ.get("RINGSIDE_COURSE"):
+        print(f"RINGSIDE_COURSE is set: commands work in {other}, not here, until you `unset` it.")
     print(f"Next: cd {course.root}; README.md says what is typed there.")
     return 0

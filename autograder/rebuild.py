@@ -142,6 +142,8 @@ def as_notebook(
         modules=dict(submitted.modules),
         notes=list(submitted.notes),
         intake=list(submitted.intake),
+        runs=list(submitted.runs),
+        texts=dict(submitted.texts),
         notebook=copy.deepcopy(release),
     )
     for cell in solution_cells(rebuilt.notebook):

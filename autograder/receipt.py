@@ -23,7 +23,8 @@ from typing import Any
 
 from nbgrader.exchange.default import ExchangeCollect
 
-from autograder import limits, storage, tables
+from autograder import assignment as plans
+from autograder import limits, pipeline, storage, tables
 from autograder.assignment import AssignmentError
 from autograder.course import Course
 from autograder.quarantine import Rejected, extract_zip
@@ -157,15 +158,16 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
 
     def _unpack(self, folder: Path) -> None:
         """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
-        archives = sorted(folder.glob("*.zip"))
-        if len(archives) != 1 or any(folder.glob("*.ipynb")):
+        plan = plans.load(folder.name, Course.of_root(self.coursedir.root))
+        counts = pipeline.what_counts(plan, folder)
+        if counts.suffix != ".zip":
             return
         allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))
         try:
             with tempfile.TemporaryDirectory(dir=folder) as fresh:  # nothing of theirs lies there
-                extract_zip(archives[0], Path(fresh), allowed)
+                extract_zip(counts, Path(fresh), allowed)
                 for each in Path(fresh).iterdir():
                     if not os.path.lexists(folder / each.name):
                         each.rename(folder / each.name)
         except Rejected as error:
-            self.log.warning("%s can't be unpacked: %s", archives[0], error)
+            self.log.warning("%s can't be unpacked: %s", counts, error)

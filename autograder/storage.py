@@ -38,7 +38,7 @@ def explain(
     """The fault in words: which file, why, and what to do."""
     number = error.errno or 0
     why = error.strerror or str(error)
-    cure = _CURES.get(number, "See to that")
+    cure = _CURES.get(number, "Remove that cause")
     return StorageError(f"{path} can't be written: {why}. {cure}, then start the command {again}")
 
 

@@ -403,6 +403,8 @@ def _run(asked: argparse.Namespace) -> int:
             timeout_s=asked.timeout,
         )
         wrong = None
+        if options is None and asked.check:
+            raise TargetError("--check looks at the run of a function: name FILE:FUNCTION.")
         if options is None:
             result = run()
         else:
@@ -411,7 +413,8 @@ def _run(asked: argparse.Namespace) -> int:
             result, wrong = rerun.judge(run, case, asked.check, path, str(target.function), options)
     values = run_report.verdict(result, target.function, options, target.folder / target.file)
     if asked.json:
-        _print_json(run_report.as_json(result, name, values))
+        found = wrong.sentence if wrong is not None else None
+        _print_json({**run_report.as_json(result, name, values), "verdict": found})
     else:
         print(run_report.text(result, name, values, options, target.folder / target.file))
         if target.function is None and run_report.nothing_happened(result):

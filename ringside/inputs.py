@@ -83,7 +83,7 @@ def parse_options(words: Sequence[str]) -> Options:
     parser.add_argument("--n", type=int, default=16)
     parser.add_argument("--dtype", choices=DTYPES, default="float64")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--drawn", type=_seeds, default=())
+    parser.add_argument("--drawn", type=seeds, default=())
     try:
         known, rest = parser.parse_known_args(list(words))
     except argparse.ArgumentError as error:
@@ -93,7 +93,7 @@ def parse_options(words: Sequence[str]) -> Options:
     return Options(known.n, known.dtype, known.seed, _pairs(rest), known.drawn)
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def seeds(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in text.split(","))
 
 

@@ -253,14 +253,17 @@ def mpiexec() -> str:
     return found
 
 
+MADE = "# Written by ringside, which replaces this file the next time."
+
+
 def make_room(script: Path, log: Path, say: Callable[[str], None]) -> None:
     """Give a script and a log that no launch has written other names: they would be replaced."""
-    if script.is_file() and "ringside" in script.read_text(encoding="utf-8", errors="replace"):
+    if script.is_file() and MADE in script.read_text(encoding="utf-8", errors="replace"):
         return  # an earlier launch's, and so is the log
     for path in (script, log):
         if os.path.lexists(path):
             kept = output_folder.set_aside(path)
-            say(f"{path} is not of a launch: it is {kept.name} now.")
+            say(f"{path} was not written by ringside: it was renamed to {kept.name}.")
 
 
 def own_environment() -> str:

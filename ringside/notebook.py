@@ -194,12 +194,12 @@ def refusal(found: Sequence[Difference], command: str) -> str:
     files = [difference for difference in found if difference.file is not None]
     if not files:
         return "\n".join([*lines, ways[0]])
-    for_files = sum(difference.file_is_newer for difference in found)
-    if 2 * for_files > len(found):
+    for_files = sum(difference.file_is_newer for difference in files)
+    if 2 * for_files > len(files):
         ways.reverse()
     lines += ways
-    if 0 < for_files < len(found):
-        lines.append("Neither side is the newer one of all: look at both before you take one.")
+    if 0 < for_files < len(files):
+        lines.append("Some files are newer and some cells are: compare them before you choose.")
     name = files[0].cell.module
     lines.append(f"What is overwritten is kept beside it, as {name}.before-sync-1.")
     return "\n".join(lines)

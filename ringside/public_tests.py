@@ -126,6 +126,8 @@ def run(
             not_written.append(name)
             continue
         reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
+    if test and not record["tests"] and not wanted:
+        raise CheckError(f"{TESTS} has no test {test}.")
     unknown = [name for name in wanted if name not in {report.name for report in reports}]
     if unknown and test:
         raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")
@@ -165,7 +167,7 @@ def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -
         environment.pop("PYTEST_ADDOPTS", None)
         said = Path(scratch) / "output"
         with said.open("wb") as output:
-            status = follow(words, folder, environment, output)
+            status = follow(words, folder, environment, output, test_s=max(300.0, 15 * timeout_s))
         if not path.is_file() or status not in (0, 1, _NO_TESTS):
             printed = said.read_text(encoding="utf-8", errors="replace").splitlines()
             missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)

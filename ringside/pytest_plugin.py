@@ -84,7 +84,10 @@ class Running:
     def verify_ends(self) -> None:
         """What would hang as well is not begun."""
         if self._module in self._hung:
-            raise Verdict(f"not run: an earlier call of {self._module}.py did not end.")
+            raise Verdict(
+                f"not run: an earlier call of {self._module}.py did not end. "
+                "If it is only slow, allow more: ringside check --timeout 60."
+            )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """All tests are known."""

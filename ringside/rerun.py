@@ -72,7 +72,10 @@ def judge(
         _values(result, case, path, function, options)
         for name, value in named:
             if (name, value) not in both:
-                known[name](result, case, value)
+                try:
+                    known[name](result, case, value)
+                except (ValueError, IndexError) as error:
+                    raise TargetError(f"--check {name}={value} can't be made: {error}.") from None
         return result
 
     try:

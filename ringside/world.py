@@ -420,7 +420,7 @@ class Session:
         nursery = self._nursery
 
         def ranks() -> list[int]:
-            with contextlib.suppress(RingsideError):  # too busy to answer; the run may go on
+            with contextlib.suppress(RingsideError, ValueError):  # too busy; the run may go on
                 return nursery.processes(world.number)
             return []
 

@@ -26,6 +26,7 @@ from ringside.checking import (
     assert_requests_complete,
     assert_sum,
     buffered,
+    contrasted,
     long_wire,
     on_members,
     rendezvous,
@@ -160,6 +161,37 @@ def test_a_check_that_is_not_known_is_named_with_those_that_are(
     monkeypatch.chdir(folder)
     assert cli.main(["run", "sums.py:all_reduce", "--ranks", "2", "--check", "speed=3"]) == 2
     assert "there is no check 'speed'; there are: bytes, inputs," in capsys.readouterr().err
+
+
+def test_a_check_that_can_not_be_made_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ring.py").write_text(MODULE)
+    target = f"{tmp_path / 'ring.py'}:all_reduce"
+    for check in ("bytes=x", "bytes=9:3", "moved=1"):
+        assert cli.main(["run", target, "--ranks", "2", "--check", check]) == 2
+        assert f"ringside: --check {check} can't be made" in capsys.readouterr().err
+    assert cli.main(["run", target.rpartition(":")[0], "--ranks", "2", "--check", "own"]) == 2
+    assert "--check looks at the run of a function" in capsys.readouterr().err
+
+
+def test_a_comparison_keeps_the_numbers_and_the_hang_that_it_is_about() -> None:
+    case = Case("ring:all_reduce", 2, 4)
+
+    def run(**there: Any) -> None:
+        case.drawn[:] = [len(there)]
+        if there:
+            raise case.fail("wrong.")
+
+    with pytest.raises(Verdict) as caught:
+        contrasted(run, {"members": [2, 1], "world_size": 3}, case, "There:")
+    assert "--drawn 2" in caught.value.reproduce
+
+    def hangs(**there: Any) -> None:
+        raise Verdict("rank 1 did not end." if there else "not run: an earlier call did not end.")
+
+    with pytest.raises(Verdict, match=r"^rank 1 did not end\.$"):
+        contrasted(hangs, {"members": [2, 1], "world_size": 3}, case, "There:")
 
 
 def test_drawn_vectors_are_the_tests_own() -> None:

@@ -235,10 +235,10 @@ def test_a_script_and_a_log_that_no_launch_wrote_are_renamed(tmp_path: Path) -> 
     jobscript.make_room(script, log, said.append)
     assert (tmp_path / "run.sbatch.1").read_text().endswith("my_own_job\n")
     assert said == [
-        f"{script} is not of a launch: it is run.sbatch.1 now.",
-        f"{log} is not of a launch: it is run.log.1 now.",
+        f"{script} was not written by ringside: it was renamed to run.sbatch.1.",
+        f"{log} was not written by ringside: it was renamed to run.log.1.",
     ]
-    script.write_text("python -m ringside.real_rank")
+    script.write_text(f"{jobscript.MADE}\npython -m ringside.real_rank")
     log.write_text("of a launch")
     jobscript.make_room(script, log, said.append)
     assert log.exists() and len(said) == 2

@@ -150,6 +150,7 @@ def _environment(course: Course) -> dict[str, str]:
     bin_folder = str(Path(sys.executable).parent)
     return {
         **os.environ,
+        "RINGSIDE_COURSE": str(course.root),  # not the instructor's own
         "PATH": os.pathsep.join([bin_folder, os.environ.get("PATH", "")]),
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }

@@ -12,14 +12,13 @@ submission to ``/autograder/results/results.json`` shows our sentences there.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder import feedback
+from autograder import feedback, file_names
 from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
-from autograder.exports.marks import ExportError, Mark
+from autograder.exports.marks import Mark
 from autograder.outcome import Outcome
 from ringside.trace import write_atomically
 
@@ -35,18 +34,10 @@ def write(
     raw: bool = False,
     visibility: str = "after_published",
 ) -> int:
-    """Write a file for each submission that is graded or rejected; gives how many.
-
-    Raises:
-        ExportError: two students would share a folder.
-    """
+    """Write a file for each submission that is graded or rejected; gives how many."""
     by_student: Mapping[str, Outcome] = {outcome.student: outcome for outcome in outcomes}
-    places: dict[str, Mark] = {}
-    for mark in marks:
-        name = re.sub(r"[^\w.@-]|^\.+", "_", mark.student)
-        if name in places:
-            raise ExportError(f"{mark.student!r} and {places[name].student!r} share a folder.")
-        places[name] = mark
+    names = file_names.of([mark.student for mark in marks])
+    places = {names[mark.student]: mark for mark in marks}
     given = 0
     for name, mark in places.items():
         outcome = by_student.get(mark.student)

@@ -83,10 +83,11 @@ def test_half_a_folder_of_nbgraders_goes_and_a_file_of_the_instructors_is_kept(
     build_folder, log = tmp_path / "build", logging.getLogger("test")
     source, half = build_folder / "autograded/ada/a01", build_folder / "feedback/ada/a01"
     fill(source, "a01.ipynb", "ring.py")
-    fill(half, "a01.html", "ring.py")
-    bridge._remove_unfinished(half, source, build_folder, log)
+    fill(build_folder / "source/a01", "cases.py")
+    fill(half, "a01.html", "ring.py", "cases.py")
+    bridge._remove_outdated(half, source, build_folder, "a reason", log)
     assert not half.exists() and not (build_folder / "kept").exists()
     fill(half, "ring.py", "remarks.pdf")
-    bridge._remove_unfinished(half, source, build_folder, log)
+    bridge._remove_outdated(half, source, build_folder, "a reason", log)
     assert not half.exists()
     assert (build_folder / "kept/feedback/ada/a01/remarks.pdf").read_text() == "remarks.pdf"

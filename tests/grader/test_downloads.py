@@ -467,8 +467,13 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
     assert found["0077"]["first_name"] == "Ada Adeyemi"
     assert found["0077"]["late_seconds"] == 1800
 
+    with gradebook.open_gradebook(course) as book:  # what a person has written is better
+        book.update_or_create_student("0077", first_name="Ada", last_name="Adeyemi")
     assert cli.main(words) == 0
     assert "3 submissions (3 as before)." in capsys.readouterr().out
+    with gradebook.open_gradebook(course) as book:
+        ada = book.find_student("0077")
+        assert (ada.first_name, ada.last_name) == ("Ada", "Adeyemi")
     (tmp_path / "export" / "submission_4712" / "two.py").write_bytes(b"half")
     assert cli.main(words) == 0
     assert "(1 as before, 2 replaced)" in capsys.readouterr().out

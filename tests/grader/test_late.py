@@ -204,6 +204,23 @@ def test_what_a_person_has_set_in_nbgrader_goes_before_the_files_dates(
         )
 
 
+def test_an_extension_that_a_person_gave_in_nbgrader_lasts(
+    registered: Course,
+    notebook: Callable[..., nbformat.NotebookNode],
+    hand_in: Callable[..., Path],
+) -> None:
+    course = registered
+    hand_in("ada", notebook())
+    receipt.record(course, NAME, "ada", DUE + datetime.timedelta(days=3))
+    gradebook.autograde(course, NAME)
+    with gradebook.open_gradebook(course) as book:
+        book.grant_extension(NAME, "ada", days=1)
+    for _ in range(2):
+        gradebook.autograde(course, NAME, "ada")
+        gradebook.tell(course)
+        assert late.seconds_late(course, NAME) == {"ada": 2 * DAY_S}
+
+
 def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
     plan: Assignment,
     course: Course,
