@@ -429,6 +429,7 @@ def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
     """
     from autograder import grading
 
+    suite_process.start()  # first: who is killed while a sandbox is tried leaves nothing
     best_tier(trust_submissions=trusted)
 
     def grade(assignment: str, folder: Path, module: str) -> Result:
