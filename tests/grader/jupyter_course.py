@@ -32,6 +32,7 @@ STUDENT = "ada"
 CLASS = """c = get_config()
 c.CourseDirectory.course_id = "ringside"
 c.Exchange.root = {exchange!r}
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", ".ringside", "*.before-sync-*"]
 """
 HIDDEN = ["@jupyter/nbgrader:formgrader", "@jupyter/nbgrader:create-assignment"]
 

@@ -300,7 +300,10 @@ def test_a_typed_solution_is_checked_in_the_real_kernel(
 ) -> None:
     assert "fit: 100 of 100 public points" in solved["fit"] and "FAIL" not in solved["fit"]
     assert "FAIL  gpus" in solved["where"]
-    assert "IndexError" in solved["where"] and "try: ringside run where.py" in solved["where"]
+    assert (
+        "IndexError" in solved["where"]
+        and "try: ringside check where --test gpus" in solved["where"]
+    )
     assert MISTAKE[1] in (class_.home / NAME / "where.py").read_text()
 
 
