@@ -179,7 +179,10 @@ def test_one_message_after_the_other(ranks, rng):
         if result.makespan_s < right_s * (1 - 1e-9):
             sent = sum(result.sent_messages()), sum(result.sent_bytes())
             if sent != (8, 8 * case.nbytes):
-                raise case.fail(f"{sent[0]} messages of {sent[1]} bytes were sent; 8 are due.")
+                raise case.fail(
+                    f"{sent[0]} messages of {sent[1]} bytes in all were sent; 8 of "
+                    f"{8 * case.nbytes} bytes are asked for."
+                )
             raise case.fail("messages were under way together; they must follow one another.")
 
 
@@ -323,7 +326,9 @@ def test_exchange_sends_to_the_next_rank(ranks, rng):
     assert_bytes(result, [80] * 4, case)
     for source, dest in np.argwhere(result.messages_matrix()):
         if dest != (source + 1) % 4:
-            raise case.fail(f"rank {source} sent rank {dest} a message; its next one only.")
+            raise case.fail(
+                f"rank {source} sent rank {dest} a message; a rank sends to its next rank only."
+            )
 
 
 @points(10, "communication", "mend")

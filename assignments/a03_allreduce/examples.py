@@ -109,7 +109,9 @@ def check_special(case, rank, value, right):
 def check_returned(case, rank, value):
     """What ``trials_torch.returned`` gave back on a rank."""
     if value:
-        raise case.fail(f"rank {rank}'s call gave something back; the sum is in x, and nothing is.")
+        raise case.fail(
+            f"rank {rank}'s call returned something; it must put the sum into x and return None."
+        )
 
 
 def check_twice(case, rank, value, first, second):
