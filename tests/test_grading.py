@@ -114,7 +114,7 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
     assert failed["earned"] == 0
     assert re.fullmatch(
         r"all_reduce on 2 ranks, n = 1, int64: rank 1's result is wrong in 1 of 1 elements: "
-        r"element 0 is \S+; it must be \S+\.",
+        r"element 0 is \S+; it must be \S+\. The wrong element is rank 1's own part alone\.",
         failed["message"],
     )
     start = "ringside run star.py:all_reduce --ranks 2 --machine eager_threshold_bytes=65536"

@@ -301,12 +301,13 @@ def test_a_stopped_session_starts_new_ranks_for_its_next_call(folder: Path) -> N
 def test_what_hangs_outside_of_any_call_is_ended_and_named(folder: Path) -> None:
     (folder / "test_public.py").write_text("while True:\n    pass\n")
     words = ["-p", "ringside.pytest_plugin", "-c", os.devnull, "test_public.py"]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     before = psutil.Process().children()
     with (
         (folder / "output").open("wb") as output,
         pytest.raises(TestsError, match=r"collecting the tests did not end within 0\.5 s\."),
     ):
-        follow(words, folder, os.environ, output, test_s=0.5)
+        follow(words, folder, environment, output, test_s=0.5)
     assert psutil.Process().children() == before
 
 
