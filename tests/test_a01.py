@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autograder import assignment, cluster_run
-from autograder.suites.a01_first_ranks import trial
+from autograder.suites.a01_first_ranks import oracle, trial
 from ringside import Machine, Session, cli, public_tests
 from ringside.errors import DeadlockError, RankError
 from solutions.a01_first_ranks import cases, fit
@@ -95,7 +95,7 @@ def test_places_follow_the_machine(session):
     ]  # fmt: skip
     assert result.values == [rows, None, None, None]
     assert result.output[3].splitlines() == [line(*row) for row in rows]
-    assert trial.examples.places(["b", "a", "b", "a"], ["5,7"] * 4) == [
+    assert oracle.places(["b", "a", "b", "a"], ["5,7"] * 4) == [
         (rank, host, local, gpu)
         for (rank, _, local, gpu), host in zip(rows, "baba", strict=True)
     ]  # fmt: skip
