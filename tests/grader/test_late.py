@@ -183,15 +183,23 @@ def test_a_line_that_is_removed_takes_its_effect_back(
     assert graded() == (0, 0)
 
 
-def test_what_a_person_has_set_in_nbgrader_goes_before_the_files_dates(
+@pytest.fixture
+def three_days_late(
     registered: Course,
     notebook: Callable[..., nbformat.NotebookNode],
     hand_in: Callable[..., Path],
-) -> None:
-    course = registered
+) -> Course:
+    """A course in which ada handed in three days after the due date, and was autograded."""
     hand_in("ada", notebook())
-    receipt.record(course, NAME, "ada", DUE + datetime.timedelta(days=3))
-    gradebook.autograde(course, NAME)
+    receipt.record(registered, NAME, "ada", DUE + datetime.timedelta(days=3))
+    gradebook.autograde(registered, NAME)
+    return registered
+
+
+def test_what_a_person_has_set_in_nbgrader_goes_before_the_files_dates(
+    three_days_late: Course,
+) -> None:
+    course = three_days_late
     gradebook.set_due(course, NAME, DUE + datetime.timedelta(days=1))
     with gradebook.open_gradebook(course) as book:
         book.grant_extension(NAME, "ada", days=1)
@@ -205,14 +213,9 @@ def test_what_a_person_has_set_in_nbgrader_goes_before_the_files_dates(
 
 
 def test_an_extension_that_a_person_gave_in_nbgrader_lasts(
-    registered: Course,
-    notebook: Callable[..., nbformat.NotebookNode],
-    hand_in: Callable[..., Path],
+    three_days_late: Course,
 ) -> None:
-    course = registered
-    hand_in("ada", notebook())
-    receipt.record(course, NAME, "ada", DUE + datetime.timedelta(days=3))
-    gradebook.autograde(course, NAME)
+    course = three_days_late
     with gradebook.open_gradebook(course) as book:
         book.grant_extension(NAME, "ada", days=1)
     for _ in range(2):
