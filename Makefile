@@ -113,4 +113,4 @@ doctor: $(STAMP)  ## what works on this machine
 
 clean:  ## remove what is generated (not .venv, nor what a person or a course put there)
 	@test -x $(PY) || { echo "There is no $(PY): \`make clean VENV=FOLDER\` names your environment." >&2; exit 2; }
-	@$(PY) -m autograder.clean
+	@$(PY) -m autograder.commands.clean

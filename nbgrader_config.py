@@ -7,7 +7,7 @@ has a file of this name, which takes these settings and the course's own folders
 
 import os
 
-from autograder.course import Course
+from autograder.course.course import Course
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 
@@ -32,27 +32,27 @@ c.ClearSolutions.code_stub = {"python": "raise NotImplementedError"}
 c.ClearSolutions.text_stub = "*Your text here.*"
 
 # -- releasing: the gradebook learns the assignment's cells and points ----------------------------
-c.ExchangeFactory.release_assignment = "autograder.release.RegisteringRelease"
+c.ExchangeFactory.release_assignment = "autograder.nbgrader.release.RegisteringRelease"
 
 # -- collecting: the time of a submission is the server's, not the student's ---------------------
-c.ExchangeFactory.collect = "autograder.receipt.ReceiptCollect"
+c.ExchangeFactory.collect = "autograder.submission.receipt.ReceiptCollect"
 
 # -- autograde: quarantine, rebuild, and stored results in the place of a kernel ------------------
-c.Autograde.pre_convert_hook = "autograder.bridge.quarantine_submission"
-c.Autograde.exporter_class = "autograder.bridge.RebuildExporter"
+c.Autograde.pre_convert_hook = "autograder.nbgrader.bridge.quarantine_submission"
+c.Autograde.exporter_class = "autograder.nbgrader.bridge.RebuildExporter"
 # What is sanitized is our release again, with students' sources in it: neither its metadata nor its
 # ids are theirs, so of nbgrader's own steps only the one that follows the gradebook has work to do.
 c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]
 c.Autograde.autograde_preprocessors = [
-    "autograder.bridge.WriteResults",
-    "autograder.bridge.SaveGrades",
+    "autograder.nbgrader.bridge.WriteResults",
+    "autograder.nbgrader.bridge.SaveGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
-    "autograder.bridge.SaveRecord",
+    "autograder.nbgrader.bridge.SaveRecord",
 ]
 
 # Five days of grace for the whole course, at most two an assignment, spent by themselves; then
 # 10 % of the score for each day begun, at most half. The first 15 minutes are free.
-c.AssignLatePenalties.plugin_class = "autograder.late.LatePenalty"
+c.AssignLatePenalties.plugin_class = "autograder.submission.late.LatePenalty"
 c.LatePenalty.grace_days = 5
 c.LatePenalty.grace_days_each = 2
 c.LatePenalty.percent_per_day = 10.0
@@ -60,11 +60,11 @@ c.LatePenalty.max_percent = 50.0
 c.LatePenalty.grace_s = 900.0
 
 # -- formgrader: names are text, not markup ------------------------------------------------------
-c.HTMLExporter.preprocessors = ["autograder.bridge.EscapeNames"]
+c.HTMLExporter.preprocessors = ["autograder.nbgrader.bridge.EscapeNames"]
 
 # -- feedback: one page of ours per submission ---------------------------------------------------
-c.GenerateFeedback.exporter_class = "autograder.bridge.FeedbackExporter"
+c.GenerateFeedback.exporter_class = "autograder.nbgrader.bridge.FeedbackExporter"
 c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades"]
 
 # -- export: a CSV that a spreadsheet can't be made to execute -----------------------------------
-c.ExportApp.plugin_class = "autograder.gradebook.SafeCsvExport"
+c.ExportApp.plugin_class = "autograder.nbgrader.gradebook.SafeCsvExport"

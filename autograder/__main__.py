@@ -8,7 +8,7 @@ import sys
 def run() -> int:
     """Run one command; Ctrl-C in the seconds that the imports take shows no traceback either."""
     try:
-        from autograder.cli import main
+        from autograder.commands.cli import main
     except KeyboardInterrupt:
         return 130
     return main()

@@ -111,8 +111,8 @@ def step(group, name):
     run = steppers(group)[name]
     run()  # torch's buckets are final after the first pass
     torch.distributed.barrier(group)
-    import ringside.link
-    clock = ringside.link.current().wtime
+    import ringside.network.link
+    clock = ringside.network.link.current().wtime
     begin = clock()
     run()
     return clock() - begin

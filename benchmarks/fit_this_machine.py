@@ -2,9 +2,9 @@
 
     python benchmarks/fit_this_machine.py [--ranks 2 4] [--repeats 15]
 
-1. A ping-pong between two ranks gives alpha and beta (`ringside.fit`), here one line for short and
-   one for long messages, fitted on every other size and judged on those between. Adding and copying
-   vectors gives the rates of computing.
+1. A ping-pong between two ranks gives alpha and beta (`ringside.calibrate.fit`), here one line for
+   short and one for long messages, fitted on every other size and judged on those between. Adding
+   and copying vectors gives the rates of computing.
 2. The reference solutions run on simulated ranks, and their traces are replayed on that machine;
    what the critical path adds and copies by itself comes on top.
 3. The same files run on real ranks: MPICH by mpiexec, and gloo by torch.distributed. All programs
@@ -29,9 +29,9 @@ from pathlib import Path
 import numpy as np
 
 from ringside import Machine, Session, Trace, replay
-from ringside.fit import line
-from ringside.launch import here_environment, mpiexec
-from ringside.probe.measurements import ping_pong
+from ringside.calibrate.fit import line
+from ringside.calibrate.probe.measurements import ping_pong
+from ringside.launch.launch import here_environment, mpiexec
 from ringside.trace import Kind, Op
 
 REFERENCE = Path(__file__).resolve().parent.parent / "solutions" / "a03_allreduce"
@@ -199,7 +199,7 @@ def local_work() -> dict[str, list[tuple[int, float]]]:
 
 
 def fit(points: list[tuple[int, float]]) -> Machine:
-    """The machine of one line through the points (`ringside.fit`)."""
+    """The machine of one line through the points (`ringside.calibrate.fit`)."""
     fitted = line(points)
     return Machine("fitted", fitted.alpha_s, fitted.beta_s_per_byte)
 

@@ -24,12 +24,12 @@ from gpt import Config
 
 import ringside
 from ringside import Machine, Session
-from ringside.agreement import num_flops
 from ringside.draw.figure import axes_or_new, restyle
 from ringside.draw.palette import scheme_styles
-from ringside.draw.units import format_bytes, format_time
-from ringside.scale import num_transfers
+from ringside.scale.agreement import num_flops
+from ringside.scale.fake_ranks import num_transfers
 from ringside.trace import Kind
+from ringside.units import format_bytes, format_time
 
 HERE = Path(__file__).resolve().parent
 MACHINE = "zaratan"
@@ -63,7 +63,7 @@ class Clock:
 
 def trace(
     config: Config, *, kinds: bool = True, witnesses: bool = True
-) -> ringside.scale.TorchTrace:
+) -> ringside.scale.fake_ranks.TorchTrace:
     """Trace one training step, in a process of its own."""
     grid = {"pp": config.pp_size, "dp": config.dp_size, "tp": config.tp_size}
     world_size = config.pp_size * config.dp_size * config.tp_size
@@ -74,7 +74,7 @@ def trace(
         )  # fmt: skip
 
 
-def computing(traced: ringside.scale.TorchTrace, makespan_s: float) -> float:
+def computing(traced: ringside.scale.fake_ranks.TorchTrace, makespan_s: float) -> float:
     """Share of all ranks' time in which they compute."""
     machine = Machine.load(MACHINE)
     seconds = sum(

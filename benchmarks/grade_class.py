@@ -70,7 +70,7 @@ class Class:
         kind = "distinct" if distinct else "shared"
         self.folder = folder / f"{assignment}-{kind}-{students}"
         self.kit, self.root = self.folder / "kit", self.folder / "course"
-        self.course = ours("autograder.course").Course(kit=self.kit, root=self.root)
+        self.course = ours("autograder.course.course").Course(kit=self.kit, root=self.root)
         self.environment = {
             **os.environ,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
@@ -90,8 +90,8 @@ class Class:
             (self.kit / name).symlink_to(ROOT / name)
         for name in ("solutions", "assignments"):  # where a build would write
             shutil.copytree(ROOT / name / self.assignment, self.kit / name / self.assignment)
-        plan = ours("autograder.assignment").load(self.assignment, self.course)
-        rebuild = ours("autograder.rebuild")
+        plan = ours("autograder.course.assignment").load(self.assignment, self.course)
+        rebuild = ours("autograder.submission.rebuild")
         release = rebuild.release_notebook(plan, self.course.release(plan.name))
         for number in range(self.students):
             place = self.course.submitted(f"s{number:03}", plan.name)
@@ -101,7 +101,7 @@ class Class:
         (self.folder / "made").touch()
 
     def _notebook(self, plan: Any, release: Any, number: int) -> Any:
-        notebooks, rebuild = ours("autograder.notebooks"), ours("autograder.rebuild")
+        notebooks, rebuild = ours("autograder.notebooks"), ours("autograder.submission.rebuild")
         chance = random.Random(f"student {number}")
         notebook = copy.deepcopy(release)
         for cell in rebuild.solution_cells(notebook):
@@ -191,7 +191,7 @@ def grade(each: Class, jobs: int) -> dict[str, Any]:
 
 def proportional(pid: int) -> int:
     """Bytes of a process and all below it; shared pages count once."""
-    watchdog = ours("autograder.watchdog")
+    watchdog = ours("autograder.sandbox.watchdog")
     total = 0
     for process in watchdog.descendants(watchdog.ProcessId.of(pid)):
         with contextlib.suppress(OSError, IndexError):
@@ -244,8 +244,8 @@ def gradebook(each: Class) -> dict[str, float]:
     if known:
         return known
     course = each.course
-    build, book = ours("autograder.build"), ours("autograder.gradebook")
-    plan = ours("autograder.assignment").load(each.assignment, course)
+    build, book = ours("autograder.authoring.build"), ours("autograder.nbgrader.gradebook")
+    plan = ours("autograder.course.assignment").load(each.assignment, course)
     for place in (course.build / "autograded", course.database, course.source(plan.name)):
         if place.is_dir():
             shutil.rmtree(place)

@@ -58,7 +58,7 @@ Starts = Counter[tuple[str, int]]  # (module, world size): how many tests used i
 def starts_of_tests(assignment: str, folder: Path) -> tuple[int, Starts]:
     """The number of tests, and what each of them ran on, from grading the folder once."""
     sys.path.insert(0, str(ROOT))
-    grading = importlib.import_module("autograder.grading")
+    grading = importlib.import_module("autograder.grade.grading")
     report = grading.grade_modules(assignment, folder, secret="benchmark")
     assert report["error"] is None, report["error"]
     starts: Starts = Counter()

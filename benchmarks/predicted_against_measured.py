@@ -5,7 +5,7 @@
 1. `ringside fit` measures this machine, for mpi4py and for gloo.
 2. Each function of a reference module that can be called on ranks runs on 2 real ranks, a small
    size and a large one, several times. Its trace is replayed on the machine fitted just before
-   (`ringside.predict`); of the launches the shortest is shown, which was disturbed least.
+   (`ringside.calibrate.predict`); of the launches the shortest is shown, which was disturbed least.
 
 More ranks than cores don't fit the model, which knows nothing of ranks that take turns on a core:
 so there are 2. ``--write`` leaves the table in lectures/predicted.md.
@@ -28,15 +28,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside import inputs
-from ringside.draw.units import format_bytes, format_time
+from ringside.calibrate.fit import Fitted, fit, save
+from ringside.calibrate.predict import Prediction, predict
+from ringside.calibrate.probe import script
+from ringside.checking import inputs
 from ringside.errors import RingsideError
-from ringside.fit import Fitted, fit, save
-from ringside.launch import here_environment, mpiexec
-from ringside.machine import Machine
-from ringside.predict import Prediction, predict
-from ringside.probe import script
+from ringside.launch.launch import here_environment, mpiexec
+from ringside.timing.machine import Machine
 from ringside.trace import write_atomically
+from ringside.units import format_bytes, format_time
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "lectures" / "predicted.md"
@@ -157,10 +157,10 @@ def known_functions(plan: Path, module: str) -> Iterator[str]:
 def run_ranks(kind: str, target: str, out: Path, *words: str) -> dict:
     """Run a target on real ranks; its record."""
     if kind == "mpi4py":
-        command = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "ringside.real_rank"]
+        command = [mpiexec(), "-n", str(RANKS), sys.executable, "-m", "ringside.real.mpi_main"]
     else:
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(RANKS), "-m", "ringside.real_torch_rank"]
+        command += ["--nproc-per-node", str(RANKS), "-m", "ringside.real.torch_main"]
     command += [target, "--world-size", str(RANKS), "--out", str(out), *words]
     ended = subprocess.run(
         [*command, "--scratch", str(out / "scratch")],

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from autograder.grading import grade_modules
+from autograder.grade.grading import grade_modules
 from ringside import Session
 
 ROOT = Path(__file__).resolve().parent.parent

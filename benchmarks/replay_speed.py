@@ -18,7 +18,7 @@ import statistics
 import time
 
 from ringside import Machine, Trace
-from ringside.engine import Engine
+from ringside.timing.engine import Engine
 from ringside.trace import Kind, Op
 
 

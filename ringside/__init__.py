@@ -1,5 +1,7 @@
 """Ringside: write a parallel scheme, run it on simulated ranks, and see every message it sends."""
 
+from ringside.checking.public_tests import check
+from ringside.commands.magic import load_ipython_extension
 from ringside.errors import (
     DeadlineError,
     DeadlockError,
@@ -11,14 +13,12 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
-from ringside.machine import Machine
-from ringside.magic import load_ipython_extension
-from ringside.public_tests import check
-from ringside.recorder import recorded
-from ringside.replay import replay
-from ringside.timeline import Timeline
+from ringside.real.recorder import recorded
+from ringside.session.session import Result, Session, compute, run, trace_torch
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
+from ringside.timing.timeline import Timeline
 from ringside.trace import Trace
-from ringside.world import Result, Session, compute, run, trace_torch
 
 __version__ = "0.1.0"
 

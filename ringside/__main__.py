@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from ringside.cli import main
+from ringside.commands.cli import main
 
 sys.exit(main())

@@ -23,8 +23,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ringside import link
 from ringside.errors import RingsideError
+from ringside.network import link
 
 
 class CheckpointError(RingsideError):

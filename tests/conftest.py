@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from autograder.course_secret import PUBLIC_SECRET, VARIABLE
+from autograder.course.secret import PUBLIC_SECRET, VARIABLE
 
 # Tests grade with what everybody knows: without it they would draw a secret into the kit.
 os.environ[VARIABLE] = PUBLIC_SECRET

@@ -524,7 +524,7 @@ def _fork(role, attempt, confined, read, write) -> int:
         return pid
     try:
         if confined:
-            from ringside.confine import confine
+            from ringside.ranks.confine import confine
 
             confine(None, keep_fds=(read, write))
         role(attempt, read, write)
@@ -562,7 +562,7 @@ def _receive(read: int) -> dict[str, Any]:
 
 def main(kit: str, mode: str) -> None:
     sys.path.insert(0, kit)
-    from ringside.confine import harden_zygote
+    from ringside.ranks.confine import harden_zygote
 
     if mode == "confined":
         harden_zygote()

@@ -7,9 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
-from autograder import assignment, cluster_run
+from autograder.course import assignment
+from autograder.submission import cluster_run
 from autograder.suites.a01_first_ranks import oracle, trial
-from ringside import Machine, Session, cli, public_tests
+from ringside import Machine, Session
+from ringside.checking import public_tests
+from ringside.commands import cli
 from ringside.errors import DeadlockError, RankError
 from solutions.a01_first_ranks import cases, fit
 from solutions.a01_first_ranks.places import line

@@ -15,7 +15,8 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograder.suites.a02_sgd import oracle, test_account
-from ringside import Machine, Session, cli
+from ringside import Machine, Session
+from ringside.commands import cli
 from solutions.a02_sgd import conv, digits, networks, sgd
 
 SOLUTION = Path(__file__).resolve().parent.parent / "solutions" / "a02_sgd"
@@ -225,7 +226,7 @@ def test_examples_find_a_wrong_step(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify import stub
+    from autograder.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

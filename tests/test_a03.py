@@ -12,10 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.reality import Call, RealRanks
+from autograder.suite.reality import Call, RealRanks
 from autograder.suites.a03_allreduce import test_cost
-from ringside import Machine, Session, public_tests, replay
-from ringside.checking import Case, Verdict, assert_sum, buffered, long_wire, magnitude, total
+from ringside import Machine, Session, replay
+from ringside.checking import (
+    Case,
+    Verdict,
+    assert_sum,
+    buffered,
+    long_wire,
+    magnitude,
+    public_tests,
+    total,
+)
 from solutions.a03_allreduce import cost
 from solutions.a03_allreduce.shards import shard_bounds
 
@@ -198,7 +207,7 @@ def test_the_table_in_the_rings_docstring_is_what_the_ring_sends(session):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify import stub
+    from autograder.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

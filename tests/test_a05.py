@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import assignment
+from autograder.course import assignment
 from autograder.suites.a05_ddp import oracle, replicas
-from ringside import Machine, Session, cli, replay
-from ringside.widen import widen
+from ringside import Machine, Session, replay
+from ringside.commands import cli
+from ringside.timing.widen import widen
 from solutions.a05_ddp.cases import (
     average_call,
     ddp_call,
@@ -99,7 +100,7 @@ GLOO = """
 import sys
 import numpy as np
 import torch.distributed as dist
-from ringside.codec import decode, encode
+from ringside.network.codec import decode, encode
 from ringside.pytorch.tensors import from_arrays, to_arrays
 from torch_trials import train
 
@@ -113,7 +114,7 @@ dist.destroy_process_group()
 
 
 def test_ddp_trains_alike_on_the_network_and_on_gloo(session, tmp_path):
-    from ringside import codec
+    from ringside.network import codec
 
     spec = {"width": 5, "num_layers": 4, "tied": [(0, 2)], "frozen": [1], "buffers": True}
     net = replicas.Replica(spec)

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import assignment
+from autograder.course import assignment
 from autograder.suites.a08_tensor_parallel import oracle, trial
-from ringside import Machine, Session, cli, replay
-from ringside.ring_bytes import sent_as_ring
-from ringside.widen import widen
+from ringside import Machine, Session, replay
+from ringside.checking.ring_bytes import sent_as_ring
+from ringside.commands import cli
+from ringside.timing.widen import widen
 from solutions.a08_tensor_parallel import cost
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,7 +159,7 @@ def test_every_module_has_wrong_and_right_submissions():
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "cost", "attention", "cross_entropy"])
 def test_a_stub_can_be_imported_and_shows_no_solution(name):
-    from autograder.verify import stub
+    from autograder.verify.verify import stub
 
     source = stub((SOLUTION / f"{name}.py").read_text(encoding="utf-8"))
     compile(source, f"{name}.py", "exec")

@@ -6,9 +6,10 @@ import shlex
 import numpy as np
 import pytest
 
-from autograder import assignment
+from autograder.course import assignment
 from autograder.suites.a09_pipeline import oracle, trial
-from ringside import Machine, Session, TraceError, cli, replay
+from ringside import Machine, Session, TraceError, replay
+from ringside.commands import cli
 from ringside.errors import DeadlockError
 from ringside.validation.pipelines import gpipe_s
 from solutions.a09_pipeline import bubble, replayed

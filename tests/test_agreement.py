@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.agreement import DisagreementError, check_conservation, compare
-from ringside.assembly import assemble
 from ringside.errors import TraceError
-from ringside.machine import Machine
-from ringside.ranklog import Collective, RankLog, checked, moved_to
-from ringside.replay import replay
-from ringside.scale import asked, from_logs, num_transfers
-from ringside.symmetry import Grid
+from ringside.network.ranklog import Collective, RankLog, checked, moved_to
+from ringside.scale.agreement import DisagreementError, check_conservation, compare
+from ringside.scale.assembly import assemble
+from ringside.scale.fake_ranks import asked, from_logs, num_transfers
+from ringside.scale.symmetry import Grid
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
 
 WORLD = 4
@@ -158,7 +158,7 @@ def test_an_answer_that_is_no_answer_is_refused(answer: Any) -> None:
 
 
 def test_a_trace_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.assembly.MAX_OPS", 4 * 6)
+    monkeypatch.setattr("ringside.scale.assembly.MAX_OPS", 4 * 6)
     with pytest.raises(TraceError, match=r"more than 24 operations.*trace fewer steps"):
         trace()
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder import sandbox
-from autograder.sandbox import Tier
-from ringside import landlock
+from autograder.sandbox import sandbox
+from autograder.sandbox.sandbox import Tier
+from ringside.ranks import landlock
 from tests.unprivileged import UID, run_unprivileged
 
 HERE = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ from types import CodeType
 import pytest
 
 import ringside
-from ringside.bytecode import compiled
+from ringside.ranks.bytecode import compiled
 
 MODULE = """
 from helper import factor
@@ -44,14 +44,16 @@ def test_ranks_import_what_was_compiled_and_nothing_is_written(module: Path, mon
     def with_other_code(folder: Path, file: str) -> dict[str, bytes]:
         return {**compiled(folder, file), swapped.co_filename: marshal.dumps(swapped)}
 
-    monkeypatch.setattr("ringside.world.compiled", with_other_code)
+    monkeypatch.setattr("ringside.session.session.compiled", with_other_code)
     before = set(module.parent.iterdir())
     assert ringside.run(f"{module}:f", 2).values == [60, 61]
     assert set(module.parent.iterdir()) == before
 
 
 def test_nobody_elses_file_is_compiled_here(module: Path, monkeypatch) -> None:
-    monkeypatch.setattr("ringside.world.compiled", lambda *_: pytest.fail("it was compiled"))
+    monkeypatch.setattr(
+        "ringside.session.session.compiled", lambda *_: pytest.fail("it was compiled")
+    )
     with ringside.Session(module.parent, strict=True) as session:
         assert session.call("module.py:f", 2).values == [40, 41]
 

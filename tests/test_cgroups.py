@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder import cgroups, sandbox
-from autograder.cgroups import Group
-from autograder.limits import Limits
-from autograder.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
+from autograder.course.limits import Limits
+from autograder.sandbox import cgroups, sandbox
+from autograder.sandbox.cgroups import Group
+from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
 
 pytestmark = pytest.mark.sandbox
 MIB = 1 << 20
@@ -131,7 +131,9 @@ def test_the_best_tier_has_groups() -> None:
 def test_memory_that_no_watchdog_sees_meets_the_kernels_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autograder.watchdog.Watchdog.look", lambda self: {})  # it sees nothing
+    monkeypatch.setattr(
+        "autograder.sandbox.watchdog.Watchdog.look", lambda self: {}
+    )  # it sees nothing
     code = """
     import os
     child = os.fork()

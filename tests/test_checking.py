@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside import Machine, checking, public_tests
+from ringside import Machine, checking
 from ringside.checking import (
     Call,
     Case,
@@ -17,6 +17,7 @@ from ringside.checking import (
     contrasted,
     members_of_world,
     on_members,
+    public_tests,
     with_waiting_sends,
 )
 

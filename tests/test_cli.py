@@ -19,8 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import cli, launch, notebook, nursery
-from ringside.replay import replay
+from ringside.checking import notebook
+from ringside.commands import cli
+from ringside.launch import launch
+from ringside.ranks import nursery
+from ringside.timing.replay import replay
 from ringside.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -616,7 +619,7 @@ def test_ctrl_c_ends_the_ranks_of_this_machine_and_says_so(
     def interrupted(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ringside.launch._run_here", interrupted)
+    monkeypatch.setattr("ringside.launch.launch._run_here", interrupted)
     status, _, errors = ringside("launch ring.py:all_reduce")
     assert status == 130
     assert "stopped: the ranks are ended, and no run.json is written." in errors
@@ -677,9 +680,9 @@ def test_the_job_script_says_all_that_the_site_asks_for(folder: Path, ringside: 
 
 
 def test_the_script_quotes_what_users_give(tmp_path: Path) -> None:
-    from ringside.launch import Launch
-    from ringside.sites import Site
-    from ringside.world import Target
+    from ringside.launch.launch import Launch
+    from ringside.launch.sites import Site
+    from ringside.session.session import Target
 
     place = tmp_path / "a folder; with signs"
     place.mkdir()
@@ -700,7 +703,7 @@ def test_the_script_quotes_what_users_give(tmp_path: Path) -> None:
 
 
 def test_the_environment_sets_a_sites_variables_and_the_command_line_wins() -> None:
-    from ringside.sites import Site
+    from ringside.launch.sites import Site
 
     site = Site.load("zaratan")
     environment = {"RINGSIDE_PARTITION": "debug", "RINGSIDE_RANKS_PER_NODE": "8"}
@@ -858,7 +861,7 @@ def test_ranks_that_are_deaf_to_sigterm_are_ended(
             raise ctrl_c
         sleep(seconds)
 
-    monkeypatch.setattr("ringside.launch.time.sleep", sleeps)
+    monkeypatch.setattr("ringside.launch.launch.time.sleep", sleeps)
     monkeypatch.setattr(launch, "_PATIENCE_S", 60.0 if interrupted else 0.2)
     # The script ends at once, the "rank" that it started reads on.
     script = "(trap '' TERM; echo; read -r forever <&3) & wait"
@@ -924,7 +927,7 @@ def test_doctor_tries_ranks_and_real_mpi(ringside: Run) -> None:
 def test_doctor_enters_the_sandbox_that_graders_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ringside import doctor
+    from ringside.doctor import this_machine as doctor
 
     fake = tmp_path / "bwrap"  # it starts, and runs nothing inside
     fake.write_text("#!/bin/sh\nexit 0\n")
@@ -938,7 +941,7 @@ def test_doctor_enters_the_sandbox_that_graders_use(
 def test_doctor_misses_no_sandbox_where_there_is_no_grader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ringside import doctor
+    from ringside.doctor import this_machine as doctor
 
     monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
     assert doctor._sandbox().detail == "the grader isn't here; only instructors need one"
@@ -947,7 +950,7 @@ def test_doctor_misses_no_sandbox_where_there_is_no_grader(
 def test_ranks_magic_runs_a_cell_and_shows_output_by_rank(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ringside import magic
+    from ringside.commands import magic
 
     cell = (
         "from mpi4py import MPI\nimport ring, numpy as np\nc = MPI.COMM_WORLD\n"
@@ -964,7 +967,7 @@ def test_ranks_magic_runs_a_cell_and_shows_output_by_rank(
 def test_ranks_magic_names_the_cells_own_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ringside import magic
+    from ringside.commands import magic
 
     magic.run_cell("2", "x = 1\nraise ValueError('no')\n")
     assert "raised ValueError at cell:3: no" in capsys.readouterr().out
@@ -975,7 +978,7 @@ def test_ranks_magic_names_the_cells_own_line(
 def test_ranks_magic_shows_what_ranks_printed_and_no_frames_of_the_kit(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ringside import magic
+    from ringside.commands import magic
 
     magic.run_cell("2 --timeout 0.5", "print('begun', end='', flush=True)\nwhile True:\n    pass\n")
     output = capsys.readouterr().out
@@ -992,7 +995,7 @@ def test_ranks_magic_shows_what_ranks_printed_and_no_frames_of_the_kit(
 def test_ranks_magic_says_once_what_it_can_not_read(
     folder: Path, capsys: pytest.CaptureFixture[str], line: str, reason: str
 ) -> None:
-    from ringside import magic
+    from ringside.commands import magic
 
     assert magic.run_cell(line, "pass") is None
     output, errors = capsys.readouterr()
@@ -1024,7 +1027,7 @@ def test_a_result_shows_itself_in_one_line(folder: Path) -> None:
 def test_check_cell_of_a_notebook_runs_the_public_tests(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ringside import public_tests
+    from ringside.checking import public_tests
 
     public_tests.check("ring")
     output = capsys.readouterr().out
@@ -1035,7 +1038,7 @@ def test_check_cell_of_a_notebook_runs_the_public_tests(
 def test_validate_hears_of_failed_tests(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ringside import public_tests
+    from ringside.checking import public_tests
 
     monkeypatch.setenv("NBGRADER_VALIDATING", "1")
     public_tests.check("ring")
@@ -1044,7 +1047,7 @@ def test_validate_hears_of_failed_tests(
 
 
 def test_a_module_that_is_not_written_is_told_once(folder: Path) -> None:
-    from ringside import public_tests
+    from ringside.checking import public_tests
 
     (folder / "test_public.py").write_text(TESTS.split("@pytest.mark.points(40")[0])
     (folder / "ring.py").write_text("def all_reduce(comm, x):\n    raise NotImplementedError\n")

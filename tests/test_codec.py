@@ -9,8 +9,8 @@ import pickle
 import numpy as np
 import pytest
 
-from ringside import codec
 from ringside.errors import CodecError
+from ringside.network import codec
 
 
 @codec.register

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import confine, landlock, seccomp
+from ringside.ranks import confine, landlock, seccomp
 from tests.sibling_attempts import ATTEMPTS
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +53,7 @@ import os, sys
 from pathlib import Path, PosixPath
 sys.path.insert(0, {str(KIT)!r})
 import numpy as np
-from ringside.confine import confine, harden_zygote, limit_resources
+from ringside.ranks.confine import confine, harden_zygote, limit_resources
 {before}
 harden_zygote()
 if os.fork() == 0:
@@ -224,7 +224,7 @@ for change in (
 print(report)
 """
     (tmp_path / "kept").touch()
-    before = "from ringside import landlock; landlock.abi = lambda: 0"
+    before = "from ringside.ranks import landlock; landlock.abi = lambda: 0"
     output = in_fork(code, before=before).splitlines()
     assert output[:4] == ["13", "1", "1", "1"]
     assert "no Landlock: reading is not restricted" in output[4]

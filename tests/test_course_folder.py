@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside import course_folder, doctor
+from ringside import course_folder
 from ringside.course_folder import exposed, others_read
+from ringside.doctor import this_machine as doctor
 
 OTHERS = 12_345  # a group without a name
 

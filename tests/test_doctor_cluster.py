@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from ringside import cluster_facts, doctor_cluster
-from ringside.cluster_findings import Examination, judge, ranges, without_cores
-from ringside.doctor import Finding
-from ringside.launch import here_environment, mpiexec
-from ringside.machine import Machine
+from ringside.doctor import cluster as doctor_cluster
+from ringside.doctor.findings import Examination, judge, ranges, without_cores
+from ringside.doctor.this_machine import Finding
+from ringside.launch.launch import here_environment, mpiexec
+from ringside.real import facts as cluster_facts
+from ringside.timing.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU = {"name": "A100", "uuid": "u0"}

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside import draw
-from ringside.draw import blocks, palette, units
+from ringside import draw, units
+from ringside.draw import blocks, palette
 from ringside.draw.page import text_width
-from ringside.machine import Machine
-from ringside.replay import time_trace
-from ringside.timeline import Span
+from ringside.network.wire import Mode
+from ringside.timing.machine import Machine
+from ringside.timing.replay import time_trace
+from ringside.timing.timeline import Span
 from ringside.trace import Kind, Op, Site, Trace
-from ringside.wire import Mode
 
 SVG = "{http://www.w3.org/2000/svg}"
 MACHINE = Machine("textbook", alpha_s=1e-6, beta_s_per_byte=1e-9)

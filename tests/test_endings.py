@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside import endings, outcome, refusals
-from ringside.endings import Ended, Look
-from ringside.outcome import Awaited
+from ringside.launch import endings, outcome, refusals
+from ringside.launch.endings import Ended, Look
+from ringside.launch.outcome import Awaited
 
 LOOK = Look("FAILED", "NonZeroExitCode", "1:0", 0, "node[1-2]", 2, "00:10:00", "standard")
 # Lines as Slurm 22.05, Hydra (MPICH's mpiexec) and torchrun wrote them; the second kind of a

@@ -7,9 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
-from ringside.collective import _nbytes
-from ringside.envelope import Envelopes, counted_alone
 from ringside.mpi.pickling import packed
+from ringside.network.collective import _nbytes
+from ringside.network.envelope import Envelopes, counted_alone
 
 RNG = np.random.default_rng(4)
 HONEST = {

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import cli, fit, predict
-from ringside.launch import here_environment, mpiexec
-from ringside.machine import Machine
-from ringside.probe import SIZES, measurements
-from ringside.replay import replay
+from ringside.calibrate import fit, predict
+from ringside.calibrate.probe import SIZES, measurements
+from ringside.commands import cli
+from ringside.launch.launch import here_environment, mpiexec
+from ringside.session.session import Session
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Site, Trace
-from ringside.world import Session
 
 ROOT = Path(__file__).resolve().parents[1]
 PROBE = Path(fit.__file__).parent / "probe"

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from autograder import assignment as assignments
-from autograder import grading, verify
-from autograder.grading import grade_modules, run_suite, staged
+from autograder.course import assignment as assignments
+from autograder.course.limits import Limits
+from autograder.grade import grading
+from autograder.grade.grading import grade_modules, run_suite, staged
 from autograder.imports import imports_package
-from autograder.limits import Limits
-from autograder.plugin import Job, Mpi, Ranks, Record, TestRecord
-from autograder.reality import RanksEnded, RealityError, RealRun
+from autograder.suite.plugin import Job, Mpi, Ranks, Record, TestRecord
+from autograder.suite.reality import RanksEnded, RealityError, RealRun
+from autograder.verify import verify
 from ringside import Machine, Session
 from ringside.checking import (
     Case,
@@ -183,7 +184,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path):
 
 
 def test_a_suite_that_breaks_is_our_fault_and_no_zero(tmp_path, monkeypatch):
-    monkeypatch.setattr("autograder.grading.HERE", tmp_path / "nowhere")
+    monkeypatch.setattr("autograder.grade.grading.HERE", tmp_path / "nowhere")
     (tmp_path / "cost.py").write_bytes((SOLUTION / "cost.py").read_bytes())
     report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False, modules=["cost"])
     assert "left no record" in report["error"]

@@ -151,7 +151,11 @@ def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
             assert f"ringside/cluster/{folder}/{path.name}" in names
     for path in (ROOT / "ringside" / "lectures" / "templates").iterdir():
         assert f"ringside/lectures/templates/{path.name}" in names
-    assert {"ringside/cli.py", "ringside/mpi/__init__.py", "autograder/cli.py"} <= names
+    assert {
+        "ringside/commands/cli.py",
+        "ringside/mpi/__init__.py",
+        "autograder/commands/cli.py",
+    } <= names
 
 
 def test_every_entry_of_the_changelog_says_what_it_concerns() -> None:

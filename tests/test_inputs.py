@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside import examples, inputs
+from ringside.checking import examples, inputs
+from ringside.checking.inputs import Options, arguments_of_rank, parse_options, vector
 from ringside.errors import TargetError
-from ringside.inputs import Options, arguments_of_rank, parse_options, vector
 
 SOLUTIONS = Path(__file__).parents[1] / "solutions"
 WITH_EXAMPLES = sorted(path.parent.name for path in SOLUTIONS.glob("*/examples.py"))

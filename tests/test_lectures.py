@@ -155,8 +155,10 @@ def test_check_finds_what_changed(tiny):
 
 def test_the_kits_modules_are_found_by_following_imports():
     names = {path.relative_to(ROOT / "ringside").as_posix() for path in lectures.loaded(ROOT)}
-    assert {"engine.py", "network.py", "draw/svg.py", "mpi/comm.py", "codec.py"} <= names
-    assert names.isdisjoint({"cli.py", "doctor.py", "launch.py", "pytest_plugin.py"})
+    loaded = {"timing/engine.py", "network/network.py", "network/codec.py", "draw/svg.py"}
+    assert loaded | {"mpi/comm.py"} <= names
+    never = {"commands/cli.py", "doctor/this_machine.py", "launch/launch.py"}
+    assert names.isdisjoint(never | {"checking/pytest_plugin.py"})
 
 
 def test_a_lecture_depends_on_what_its_text_names():
@@ -166,8 +168,8 @@ def test_a_lecture_depends_on_what_its_text_names():
 
     assert "validation/row.py" not in names("import ringside\nringside.run('ring.py', 4)\n")
     assert "validation/row.py" in names("from ringside.validation import load\n")
-    assert "perfetto.py" in names("import ringside.perfetto as p\n")
-    assert "widen.py" in names("from ringside import Machine, widen\n")
+    assert "timing/perfetto.py" in names("import ringside.timing.perfetto as p\n")
+    assert "timing/widen.py" in names("from ringside.timing import widen\n")
     assert "pytorch/front.py" in names("# %%writefile it.py\n# import torch.distributed as dist\n")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.machine import Machine, machines_folder
+from ringside.timing.machine import Machine, machines_folder
 
 PRESETS = sorted(path.stem for path in machines_folder().glob("*.toml"))
 

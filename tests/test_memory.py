@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside import Session, memory
+from ringside import Session
 from ringside.errors import LimitError, TargetError
+from ringside.network import rank_memory as memory
 
 MODULE = """
 import numpy as np

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import run_report
 from ringside.checking import (
     Case,
     Verdict,
@@ -17,10 +16,11 @@ from ringside.checking import (
     assert_values,
     cut,
     noted,
+    run_report,
     total,
 )
 from ringside.errors import DeadlockError
-from ringside.world import Session
+from ringside.session.session import Session
 
 PROGRAMS = '''
 import numpy as np

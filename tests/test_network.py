@@ -17,7 +17,7 @@ import pytest
 import ringside
 from ringside import DeadlineError, DeadlockError, RankError, Session, TargetError
 from ringside.errors import LimitError
-from ringside.peers import Limits
+from ringside.network.peers import Limits
 from ringside.trace import Kind
 
 PROGRAMS = """
@@ -448,7 +448,7 @@ def test_the_process_that_starts_ranks_ends_with_the_one_that_runs_them(tmp_path
     program = f"""
 import os
 import ringside
-from ringside import nursery
+from ringside.ranks import nursery
 ringside.run({str(tmp_path / "nothing.py:f")!r}, 2)
 print(nursery._idle[os.getpid()].pid)
 """
@@ -571,8 +571,8 @@ def test_exchanges_are_told_apart_by_line_partner_and_code(tmp_path: Path) -> No
 HOSTILE = """
 import socket, struct, time
 import numpy as np
-from ringside import codec, link
-from ringside.wire import EXCHANGE, UP, Op
+from ringside.network import codec, link
+from ringside.network.wire import EXCHANGE, UP, Op
 
 def frame(op, body=b"", flags=0, site=0, comm=0, peer=0, tag=0, request=0, extra=0, nbytes=None):
     return UP.pack(op, flags, site, comm, peer, tag, request, extra,

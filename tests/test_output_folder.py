@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside import jobscript, output_folder
-from ringside.cli import main as ringside
+from ringside import output_folder
+from ringside.commands.cli import main as ringside
+from ringside.launch import jobscript
 from ringside.lectures.__main__ import main as lectures
 from ringside.output_folder import FolderError, begin, made_anew, replace, usable
 
@@ -238,7 +239,7 @@ def test_a_script_and_a_log_that_no_launch_wrote_are_renamed(tmp_path: Path) -> 
         f"{script} was not written by ringside: it was renamed to run.sbatch.1.",
         f"{log} was not written by ringside: it was renamed to run.log.1.",
     ]
-    script.write_text(f"{jobscript.MADE}\npython -m ringside.real_rank")
+    script.write_text(f"{jobscript.MADE}\npython -m ringside.real.mpi_main")
     log.write_text("of a launch")
     jobscript.make_room(script, log, said.append)
     assert log.exists() and len(said) == 2

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from ringside import perfetto
-from ringside.machine import Machine
-from ringside.replay import time_trace
+from ringside.network.wire import Mode
+from ringside.timing import perfetto
+from ringside.timing.machine import Machine
+from ringside.timing.replay import time_trace
 from ringside.trace import Kind, Op, Site, Trace
-from ringside.wire import Mode
 
 MACHINE = Machine("textbook", alpha_s=1e-6, beta_s_per_byte=1e-9)
 SITES = [Site("Sendrecv(dest=next)", "ring.py", 14), Site("compute()", "ring.py", 12)]

@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from autograder.limits import Limits
-from ringside import public_tests, pytest_plugin
+from autograder.course.limits import Limits
+from ringside.checking import public_tests, pytest_plugin
+from ringside.checking.pytest_process import TestsError, follow
 from ringside.errors import Interrupted
-from ringside.pytest_process import TestsError, follow
 
 TESTS = """
 import pytest
@@ -156,7 +156,7 @@ def test_as_many_calls_as_the_network_takes_are_told_with_the_last_ones_line(
     folder: Path,
 ) -> None:
     from ringside import Session
-    from ringside.peers import Limits as OfTheNetwork
+    from ringside.network.peers import Limits as OfTheNetwork
 
     (folder / "ring.py").write_text(STEP)
     with Session(folder, limits=OfTheNetwork(ops_per_rank=50)) as session:
@@ -262,7 +262,7 @@ def test_a_killed_check_leaves_no_process(start: Start) -> None:
 
 
 def test_interrupt_in_a_notebook_shows_where_it_was_and_no_frames(start: Start) -> None:
-    cell = "from ringside import public_tests; public_tests.check('ring')"
+    cell = "from ringside.checking import public_tests; public_tests.check('ring')"
     process = start("-m", "IPython", "--colors=NoColor", "--no-banner", "-c", cell)
     started = ranks_of(process)
     process.send_signal(signal.SIGINT)
@@ -300,7 +300,7 @@ def test_a_stopped_session_starts_new_ranks_for_its_next_call(folder: Path) -> N
 
 def test_what_hangs_outside_of_any_call_is_ended_and_named(folder: Path) -> None:
     (folder / "test_public.py").write_text("while True:\n    pass\n")
-    words = ["-p", "ringside.pytest_plugin", "-c", os.devnull, "test_public.py"]
+    words = ["-p", "ringside.checking.pytest_plugin", "-c", os.devnull, "test_public.py"]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     before = psutil.Process().children()
     with (

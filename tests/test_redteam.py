@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autograder import redteam_table, sandbox
-from autograder.redteam_outside import Outside
-from autograder.redteam_run import (
+from autograder.sandbox import sandbox
+from autograder.verify import redteam_table
+from autograder.verify.redteam_outside import Outside
+from autograder.verify.redteam_run import (
     ATTACKS,
     EXPECTED,
     Attack,
@@ -42,7 +43,7 @@ def attack_apart(attacks: Sequence[Attack]) -> dict[str, dict]:
     """Run attacks in a process of their own, which would inherit what they leave behind."""
     names = [attack.name for attack in attacks]
     process = subprocess.run(
-        [sys.executable, "-m", "autograder.redteam_run", *names, "--json"],
+        [sys.executable, "-m", "autograder.verify.redteam_run", *names, "--json"],
         cwd=KIT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import bubblewrap, sandbox, warm_sandbox, watchdog
-from autograder.mpi_job import run_mpi
-from autograder.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
-from autograder.warm_sandbox import WarmSandbox
-from autograder.watchdog import ProcessId
+from autograder.real_ranks.job import run_mpi
+from autograder.sandbox import bubblewrap, sandbox, warm_sandbox, watchdog
+from autograder.sandbox.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
+from autograder.sandbox.warm_sandbox import WarmSandbox
+from autograder.sandbox.watchdog import ProcessId
 from ringside import RingsideError, Session
 from tests.sibling_attempts import ATTEMPTS
 from tests.unprivileged import run_unprivileged
@@ -452,7 +452,7 @@ def test_it_ends_with_the_process_that_started_it(modules):
 import sys, time
 sys.path.insert(0, {str(KIT)!r})
 from pathlib import Path
-from autograder.sandbox import Sandbox
+from autograder.sandbox.sandbox import Sandbox
 place = Sandbox(Path({str(modules)!r}))
 process = place.popen([place.python, "-c", "import time; time.sleep(1000)"])
 process.watchdog.look()
@@ -497,8 +497,8 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import os, tempfile
 from pathlib import Path
-from autograder import warm_sandbox
-from autograder.sandbox import Limits, Sandbox, best_tier
+from autograder.sandbox import warm_sandbox
+from autograder.sandbox.sandbox import Limits, Sandbox, best_tier
 folder = Path(tempfile.mkdtemp())
 extra = {"attempts.py": Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()}
 if sys.argv[2] == "warm":

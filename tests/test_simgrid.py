@@ -19,13 +19,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import Machine, Session, cli, inputs, simgrid
+from ringside import Machine, Session
+from ringside.checking import inputs
+from ringside.commands import cli
 from ringside.errors import TargetError, TraceError
-from ringside.lowering import ALGORITHMS
-from ringside.replay import replay
-from ringside.timeline import Timeline
+from ringside.network.wire import Mode
+from ringside.timing import simgrid
+from ringside.timing.lowering import ALGORITHMS
+from ringside.timing.replay import replay
+from ringside.timing.timeline import Timeline
 from ringside.trace import Kind, Op, Trace
-from ringside.wire import Mode
 from tests import random_traces
 from tests.test_random_programs import PROGRAM, plan
 

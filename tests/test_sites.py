@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ringside import cli, jobscript, new_site, sites, sweep
-from ringside.jobscript import Job, LaunchError
-from ringside.sites import Site, SiteError
+from ringside.commands import cli
+from ringside.launch import jobscript, new_site, sites, sweep
+from ringside.launch.jobscript import Job, LaunchError
+from ringside.launch.sites import Site, SiteError
 
 ROOT = Path(__file__).resolve().parents[1]
 CLUSTERS = [name for name in sites.names() if Site.load(name).scheduler == "slurm"]

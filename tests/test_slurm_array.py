@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ringside import slurm, slurm_array
-from ringside.endings import Look
-from ringside.slurm import SlurmError
-from ringside.slurm_array import TaskEnd
+from ringside.launch import slurm, slurm_array
+from ringside.launch.endings import Look
+from ringside.launch.slurm import SlurmError
+from ringside.launch.slurm_array import TaskEnd
 
 
 def line(tasks: str, state: str, name: str = "grade", **more: object) -> str:

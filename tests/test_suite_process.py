@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from autograder import suite_process
+from autograder.suite import process as suite_process
 
 KIT = Path(__file__).resolve().parent.parent
 SLEEPER = """
@@ -20,7 +20,7 @@ def test_sleeps():
 GRADER = """
 import sys; sys.path.insert(0, {kit!r})
 from pathlib import Path
-from autograder import suite_process
+from autograder.suite import process as suite_process
 suite_process.run([{suite!r}], Path({folder!r}), 600)
 """
 

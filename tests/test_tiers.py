@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autograder import assignment, report, sandbox
-from autograder.cli import main
-from autograder.outcome import Outcome
-from autograder.sandbox import Tier
-from ringside import landlock
+from autograder.commands.cli import main
+from autograder.course import assignment
+from autograder.grade.outcome import Outcome
+from autograder.report import report
+from autograder.sandbox import sandbox
+from autograder.sandbox.sandbox import Tier
+from ringside.ranks import landlock
 from tests.unprivileged import run_unprivileged
 
 KIT = Path(__file__).resolve().parent.parent
@@ -46,7 +48,7 @@ import json, os, sys
 sys.path.insert(0, sys.argv[1])
 os.environ["PATH"] = sys.argv[2]
 from pathlib import Path
-from autograder.grading import grade_modules
+from autograder.grade.grading import grade_modules
 report = grade_modules("a03_allreduce", Path(sys.argv[3]), secret="s", modules=["star"], jobs=1)
 tests = {test["name"]: test["earned"] for test in report["modules"]["star"]["tests"]}
 print(json.dumps([report["error"], report["sandbox"], tests]))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside.machine import Machine, cluster_folder
+from ringside.kit import cluster_folder
+from ringside.timing.machine import Machine
 from ringside.validation import ACCURACY, Row, Source, collectives, markdown, pipelines, training
 from ringside.validation.__main__ import DOCUMENT, main
 from ringside.validation.report import rows, unpredicted

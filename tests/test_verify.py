@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from autograder import assignment as assignments
+from autograder.course import assignment as assignments
 
 
 @pytest.mark.slow

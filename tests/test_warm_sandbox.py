@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder import assignment as assignments
-from autograder import suite_process, warm_host, warm_sandbox
-from autograder.grading import run_suite, staged
-from autograder.sandbox import Limits, Sandbox, Tier, best_tier
-from autograder.warm_sandbox import WarmSandbox
+from autograder.course import assignment as assignments
+from autograder.grade.grading import run_suite, staged
+from autograder.sandbox import warm_host, warm_sandbox
+from autograder.sandbox.sandbox import Limits, Sandbox, Tier, best_tier
+from autograder.sandbox.warm_sandbox import WarmSandbox
+from autograder.suite import process as suite_process
 
 KIT = Path(__file__).resolve().parent.parent
 pytestmark = [
@@ -33,7 +34,7 @@ pytestmark = [
 ]
 OWNER = """
 import sys, time; sys.path.insert(0, {kit!r})
-from autograder import warm_sandbox
+from autograder.sandbox import warm_sandbox
 warm_sandbox.start(["mpi"])
 print(warm_sandbox.known["mpi"].keeper, flush=True)
 time.sleep(600)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.plugin import Job, Ranks, Record
-from autograder.whose_fault import alike, form, misshapen
+from autograder.suite.plugin import Job, Ranks, Record
+from autograder.suite.whose_fault import alike, form, misshapen
 from ringside import Session
 
 DRIVER = "def ask(comm, n):\n    return [(float(k), None) for k in range(n)]\n"

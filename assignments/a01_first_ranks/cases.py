@@ -6,7 +6,7 @@ A ``Call`` is what a verdict is about: its words, and the line that runs the sam
 from dataclasses import dataclass
 
 from ringside.checking import Case
-from ringside.draw.units import format_count
+from ringside.units import format_count
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from ringside.checking import assert_array, magnitude, total
-from ringside.inputs import expected as wanted_of
-from ringside.inputs import parts as parts_of
-from ringside.inputs import scale as scale_of
-from ringside.inputs import vectors
+from ringside.checking.inputs import expected as wanted_of
+from ringside.checking.inputs import parts as parts_of
+from ringside.checking.inputs import scale as scale_of
+from ringside.checking.inputs import vectors
 
 OPTIONS = {"target", "stride", "num_chunks"}
 TRIALS = ("strided", "twice", "special", "returned")

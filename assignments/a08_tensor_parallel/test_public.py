@@ -33,7 +33,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
-from ringside.ring_bytes import received_as_ring, sent_as_ring
+from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 
 LAYERS = {

@@ -256,7 +256,7 @@ def test_second_step(ranks):
 REAL_STEP = """
 import numpy as np
 from mpi4py import MPI
-from ringside.watch import watched
+from ringside.real.watch import watched
 from actions import text
 from model import random_parameters
 import examples, stage

@@ -15,15 +15,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from autograder import assignment as plans
-from autograder import build, course_secret, gradebook, pipeline, receipt, storage
-from autograder.assignment import Assignment
-from autograder.course import CONFIG, Course
-from autograder.course_secret import PUBLIC_SECRET
+from autograder import storage
+from autograder.authoring import build
+from autograder.authoring.new_course import CONFIGURATION
+from autograder.course import assignment as plans
+from autograder.course import secret as course_secret
+from autograder.course.assignment import Assignment
+from autograder.course.course import CONFIG, Course
+from autograder.course.secret import PUBLIC_SECRET
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
-from autograder.new_course import CONFIGURATION
-from autograder.rebuild import release_notebook
-from autograder.sandbox import best_tier
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import best_tier
+from autograder.submission import receipt
+from autograder.submission.rebuild import release_notebook
 from ringside import output_folder
 
 DUE = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)

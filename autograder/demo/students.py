@@ -15,9 +15,9 @@ from pathlib import Path
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.course import Course
+from autograder.course.course import Course
 from autograder.notebooks import marks
-from autograder.rebuild import WRITEFILE, solution_cells
+from autograder.submission.rebuild import WRITEFILE, solution_cells
 
 ASSIGNMENT = "a03_allreduce"
 CORE = ("star", "sharded_server", "ring", "recursive", "cost", "ring_torch")
@@ -100,7 +100,7 @@ def forge(notebook: NotebookNode) -> NotebookNode:
             cell.outputs = [output]
         if marks(cell).get("grade_id") == "ring":
             cell.metadata["nbgrader"] |= {"locked": True, "solution": False, "schema_version": 99}
-            cell.source = cell.source.replace("ring.py", "../../autograder/plugin.py", 1)
+            cell.source = cell.source.replace("ring.py", "../../autograder/suite/plugin.py", 1)
     notebook.metadata["kernelspec"] = {"name": "bash", "display_name": "bash", "language": "bash"}
     return notebook
 

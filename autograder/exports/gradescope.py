@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from autograder import feedback, file_names
-from autograder.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder import file_names
+from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.exports.marks import Mark
-from autograder.outcome import Outcome
+from autograder.grade.outcome import Outcome
+from autograder.report import feedback
 from ringside.trace import write_atomically
 
 SMALLEST = 1e-3  # of a point; what is less is rounding

@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder import feedback, gradebook, points
-from autograder.assignment import Assignment, AssignmentError
-from autograder.course import Course
-from autograder.late import Late
-from autograder.outcome import Outcome
-from autograder.points import Part
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.grade import points
+from autograder.grade.outcome import Outcome
+from autograder.grade.points import Part
+from autograder.nbgrader import gradebook
+from autograder.report import feedback
 from autograder.safe_csv import write_csv
+from autograder.submission.late import Late
 
 COLUMNS = (
     "student", "email", "last_name", "first_name", "status",

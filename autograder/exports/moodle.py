@@ -17,7 +17,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograder.assignment import Assignment
+from autograder.course.assignment import Assignment
 from autograder.exports import roster as rosters
 from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograder.assignment import Assignment
-from autograder.outcome import Outcome
-from autograder.points import Account
+from autograder.course.assignment import Assignment
+from autograder.grade.outcome import Outcome
+from autograder.grade.points import Account
 from autograder.safe_csv import write_csv
 
 

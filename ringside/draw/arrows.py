@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ringside.draw.layout import Layout
 from ringside.draw.page import num
 from ringside.draw.palette import LIGHT
-from ringside.draw.units import format_bytes, format_interval
+from ringside.units import format_bytes, format_interval
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
-    from ringside.timeline import Message
+    from ringside.timing.timeline import Message
 
 MOST_RANKS_WITH_ARROWS = 16
 MOST_ARROWS = 500

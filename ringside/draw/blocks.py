@@ -18,10 +18,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ringside.draw.palette import KINDS
-from ringside.draw.units import format_bytes, format_interval
+from ringside.units import format_bytes, format_interval
 
 if TYPE_CHECKING:
-    from ringside.timeline import Message, Span
+    from ringside.timing.timeline import Message, Span
 
 
 @dataclass(frozen=True)

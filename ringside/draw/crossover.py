@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringside.draw.figure import axes_or_new, restyle
 from ringside.draw.palette import LIGHT, scheme_styles
-from ringside.draw.units import format_bytes, format_time
+from ringside.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ringside.timeline import Message, Span
+    from ringside.timing.timeline import Message, Span
 
 
 class Drawable(Protocol):
-    """The attributes of `ringside.timeline.Timeline` that every timeline has.
+    """The attributes of `ringside.timing.timeline.Timeline` that every timeline has.
 
     Two more are read where they exist: ``unfinished``, the ranks that never returned (with
     ``trace`` and ``end_s``), and ``time_label``, the words at the time axis.

@@ -13,7 +13,7 @@ from ringside.draw.arrows import draws_arrows
 from ringside.draw.blocks import cut_all
 from ringside.draw.drawable import time_label
 from ringside.draw.palette import KINDS, LIGHT, colour
-from ringside.draw.units import format_bytes, format_time, time_unit
+from ringside.units import format_bytes, format_time, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

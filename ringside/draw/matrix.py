@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.draw.page import fit_lines, open_svg, shorten, text, text_width
 from ringside.draw.palette import LIGHT
-from ringside.draw.units import format_bytes, format_count
+from ringside.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from ringside.draw.drawable import blocked_calls
 from ringside.draw.layout import SHARE_WIDTH, Layout
 from ringside.draw.page import num, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
-from ringside.draw.units import format_time
+from ringside.units import format_time
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable

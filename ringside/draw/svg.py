@@ -21,7 +21,7 @@ from ringside.draw.layout import SHARE_WIDTH, Layout, choose_rows, row_sizes
 from ringside.draw.page import fit_lines, num, open_svg, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.rows import rank_rows, shares
-from ringside.draw.units import (
+from ringside.units import (
     format_bytes,
     format_count,
     format_time,

@@ -24,8 +24,8 @@ ENTRANCES = (
     "ringside.lectures.exhibits",
     "ringside.lectures.explore",
     "ringside.mpi",
-    "ringside.rank",
-    "ringside.zygote",
+    "ringside.ranks.rank",
+    "ringside.ranks.zygote",
 )
 TORCH = "ringside.pytorch.preload"  # where the text imports torch, also in a file that it writes
 _TORCH = re.compile(r"^[# ]*(?:import|from) torch\b", re.MULTILINE)
@@ -49,13 +49,18 @@ def inputs(lecture: Lecture) -> Iterator[Path]:
 def named(text: str) -> Iterator[str]:
     """Yield the names in a lecture's text that may be modules of the kit, magics included."""
     for name in _NAMED.findall(text):
-        parts = name.split(".")
-        yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+        yield from _with_packages(name)
     for module, names in _FROM.findall(text):
         yield module
         yield from (f"{module}.{name.strip()}" for name in names.split(","))
     if _TORCH.search(text):
         yield TORCH
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    """Yield a dotted name and the packages that Python imports on the way to it."""
+    parts = name.split(".")
+    yield from (".".join(parts[:depth]) for depth in range(1, len(parts) + 1))
 
 
 def loaded(tree: Path, more: Iterable[str] = ()) -> set[Path]:
@@ -83,9 +88,10 @@ def imported(path: Path) -> Iterator[str]:
     """Yield the names that a module imports and that may be modules of the kit."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            for one in node.names:
+                yield from _with_packages(one.name)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            yield from _with_packages(node.module)
             yield from (f"{node.module}.{one.name}" for one in node.names)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringside.link import Call, format_call
 from ringside.mpi.basic_types import BYTE
 from ringside.mpi.buffers import byte_view
 from ringside.mpi.constants import BSEND_OVERHEAD, ERR_BUFFER
 from ringside.mpi.exception import Exception as MPIException
+from ringside.network.link import Call, format_call
 
 _attached: list[Any] = []
 

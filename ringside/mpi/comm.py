@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NoReturn
 
-from ringside.link import Call, CommInfo, Link
 from ringside.mpi import errhandler
 from ringside.mpi.constants import (
     APPNUM,
@@ -31,6 +30,7 @@ from ringside.mpi.making import Making
 from ringside.mpi.membership import NO_COMM, as_int
 from ringside.mpi.offered import expect
 from ringside.mpi.pickling import named
+from ringside.network.link import Call, CommInfo, Link
 
 
 class Comm(Making):

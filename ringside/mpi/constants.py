@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ringside.wire import FIRST_INTERNAL_TAG
+from ringside.network.wire import FIRST_INTERNAL_TAG
 
 ANY_SOURCE: Final = -101
 ANY_TAG: Final = -102

@@ -18,7 +18,7 @@ from ringside.mpi.constants import ERR_ARG, ERR_TYPE, ORDER_C, ORDER_F
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import NotOfferedError, expect
 from ringside.mpi.pickling import named
-from ringside.wire import KIND_OF
+from ringside.network.wire import KIND_OF
 
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 

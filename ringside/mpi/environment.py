@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import ringside.link
-from ringside.link import CommInfo, Link
+import ringside.network.link
 from ringside.mpi import attached
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import ERR_OTHER, SUBVERSION, THREAD_FUNNELED, THREAD_MULTIPLE, VERSION
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.membership import NO_COMM
+from ringside.network.link import CommInfo, Link
 
 TICK_S = 1e-12  # the virtual clock counts picoseconds
 
@@ -113,7 +113,7 @@ def Is_thread_main() -> bool:
 
 def Wtime() -> float:
     """Return this rank's virtual time in seconds."""
-    return ringside.link.current().wtime()
+    return ringside.network.link.current().wtime()
 
 
 def Wtick() -> float:
@@ -143,7 +143,7 @@ def get_vendor() -> tuple[str, tuple[int, int, int]]:
 
 def Get_processor_name() -> str:
     """Return the name of the node that this rank is on."""
-    return f"node{ringside.link.current().node}"
+    return f"node{ringside.network.link.current().node}"
 
 
 def Pcontrol(level: int) -> None:

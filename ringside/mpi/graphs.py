@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ringside.link import Call, CommInfo, Link
 from ringside.mpi.comm import Comm
 from ringside.mpi.constants import DIST_GRAPH, ERR_ARG, ERR_RANK, GRAPH
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.topocomm import Edge, Topocomm
+from ringside.network.link import Call, CommInfo, Link
 
 
 class Weights:

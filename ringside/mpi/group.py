@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ringside.link import current
 from ringside.mpi.constants import (
     ERR_ARG,
     ERR_GROUP,
@@ -19,6 +18,7 @@ from ringside.mpi.constants import (
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle, expect
 from ringside.mpi.pickling import named
+from ringside.network.link import current
 
 _EMPTY: tuple[int, ...] = ()
 

@@ -9,11 +9,11 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-import ringside.link
-from ringside.link import CommInfo
+import ringside.network.link
 from ringside.mpi.comm import Intracomm
 from ringside.mpi.environment import COMM_WORLD, attach
 from ringside.mpi.namespace import build
+from ringside.network.link import CommInfo
 
 _VERSION = "4.1.2"  # the mpi4py whose behaviour is followed
 
@@ -97,13 +97,13 @@ def install() -> None:
         sys.meta_path.insert(0, _NoSubmodules())
     sys.modules["mpi4py"] = _installed[0]
     sys.modules["mpi4py.MPI"] = _installed[0].MPI
-    if ringside.link.inside_rank():
-        attach(ringside.link.current())
+    if ringside.network.link.inside_rank():
+        attach(ringside.network.link.current())
 
 
 def communicator(info: CommInfo) -> Intracomm:
     """Begin a call of a student's function: return the communicator that it is given."""
-    link = ringside.link.current()
+    link = ringside.network.link.current()
     attach(link)
     if info.id == COMM_WORLD._id:
         return COMM_WORLD

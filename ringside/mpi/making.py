@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringside.link import Call, CommInfo
 from ringside.mpi.attributes import Attributed
 from ringside.mpi.constants import COMM_TYPE_SHARED, ERR_ARG, ERR_COMM, UNDEFINED
 from ringside.mpi.exception import Exception as MPIException
@@ -14,9 +13,10 @@ from ringside.mpi.membership import as_int
 from ringside.mpi.operation import CollectiveOperation
 from ringside.mpi.persistent import PersistentCollectives
 from ringside.mpi.request import Request
+from ringside.network.link import Call, CommInfo
 
 if TYPE_CHECKING:
-    from ringside.link import Link
+    from ringside.network.link import Link
 
 
 class Making(PersistentCollectives, Attributed):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringside.link import Call, Link, format_call
 from ringside.mpi.constants import (
     ANY_SOURCE,
     ANY_TAG,
@@ -17,6 +16,7 @@ from ringside.mpi.constants import (
 )
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle
+from ringside.network.link import Call, Link, format_call
 
 NO_COMM = -1
 

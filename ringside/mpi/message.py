@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringside.link import Call, Link
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle, expect
@@ -16,6 +15,7 @@ from ringside.mpi.payload import IntoBuffer, IntoObject, Target
 from ringside.mpi.pickling import named
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
+from ringside.network.link import Call, Link
 
 if TYPE_CHECKING:
     from ringside.mpi.comm import Comm

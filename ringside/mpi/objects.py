@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from ringside.link import Call
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_OTHER
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.message import Message
@@ -17,6 +16,7 @@ from ringside.mpi.pickling import loads, packed
 from ringside.mpi.point_to_point import PointToPoint
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
+from ringside.network.link import Call
 
 # mpi4py's own default for irecv without a buffer
 _into_buffered = functools.partial(IntoObject, default=32_768)

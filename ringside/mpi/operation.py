@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ringside.link import Call, Completion, Link, format_call
 from ringside.mpi.buffers import Region
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.payload import Target
 from ringside.mpi.status import Status
+from ringside.network.link import Call, Completion, Link, format_call
 
 
 class Operation:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ringside.link import Call, Completion, format_call
 from ringside.mpi.basic_types import BYTE
 from ringside.mpi.buffers import Region, byte_view, region
 from ringside.mpi.constants import ERR_TRUNCATE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import loads, packed
-from ringside.wire import OBJECT
+from ringside.network.link import Call, Completion, format_call
+from ringside.network.wire import OBJECT
 
 
 class Payload(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.wire import ENVELOPE_BYTES
+from ringside.network.wire import ENVELOPE_BYTES
 
 LABEL_BYTES = 64  # of numbers and text beside arrays that count as envelope
 _MAX_DEPTH = 40

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringside.link import Call
 from ringside.mpi.buffers import Array, Region, is_in_place, region, vector
 from ringside.mpi.constants import ERR_BUFFER, ERR_OTHER, ERR_TRUNCATE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.objects import Objects
 from ringside.mpi.op import Op
 from ringside.mpi.typed_blocks import typed_blocks
+from ringside.network.link import Call
 
 
 class Prepared(NamedTuple):

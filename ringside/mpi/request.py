@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from ringside.link import Call
 from ringside.mpi.completion import (
     Active,
     finish_all,
@@ -23,6 +22,7 @@ from ringside.mpi.offered import expect
 from ringside.mpi.operation import Operation
 from ringside.mpi.pickling import named
 from ringside.mpi.status import Status
+from ringside.network.link import Call
 
 
 class Request(Active):

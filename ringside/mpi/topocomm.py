@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ringside.link import Call
 from ringside.mpi.buffers import Region, region, vector
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import PROC_NULL
@@ -21,7 +20,8 @@ from ringside.mpi.operation import GuardedSend, Operation, Receive, Together
 from ringside.mpi.payload import IntoObject, IntoRegion, Payload, Target, of_object
 from ringside.mpi.request import Prequest, Request
 from ringside.mpi.typed_blocks import typed_blocks
-from ringside.wire import FIRST_INTERNAL_TAG
+from ringside.network.link import Call
+from ringside.network.wire import FIRST_INTERNAL_TAG
 
 Edge = tuple[int, int]  # a neighbour, and which of several messages it is to or from that one
 Blocks = Callable[[Any, bool, int], list[Region]]

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ringside.link import Call, CommInfo, Link
 from ringside.mpi.comm import Comm
 from ringside.mpi.constants import CART, ERR_ARG, ERR_DIMS, ERR_RANK, ERR_TOPOLOGY, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.topocomm import Edge, Topocomm
+from ringside.network.link import Call, CommInfo, Link
 
 
 class Cartcomm(Topocomm):

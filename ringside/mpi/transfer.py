@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ringside.link import Call, Completion
 from ringside.mpi.attached import check_attached
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
 from ringside.mpi.membership import Membership
@@ -15,6 +14,7 @@ from ringside.mpi.operation import GuardedSend, NoOperation, Operation, Receive,
 from ringside.mpi.payload import Pack, Target, too_long
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
+from ringside.network.link import Call, Completion
 
 MakeTarget = Callable[[Any], Target]
 

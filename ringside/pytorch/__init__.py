@@ -2,7 +2,7 @@
 
     student's code     dist.all_reduce, isend, DistributedDataParallel, fully_shard, DTensor, ...
     torch              torch.distributed, the C++ reducer
-    group.Group        a ProcessGroup; every call of it is an operation of ``ringside.link``
+    group.Group        a ProcessGroup; every call of it is an operation of ``ringside.network.link``
     network            matches, reduces, counts and times
 
 ``ringside.run("ring_torch.py:all_reduce", 4, (x,))`` calls ``all_reduce(group, x)`` on ranks that

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ringside.link import Link
+from ringside.network.link import Link
 from ringside.pytorch.memory import Memory
 
 # Their outputs are views in all but name, or memory that nobody has written yet.

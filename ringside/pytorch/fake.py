@@ -27,18 +27,18 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-import ringside.link
-from ringside.collective import TIMED_AS
-from ringside.link import Call, CommInfo, Completion, Link, format_call
+import ringside.network.link
+from ringside.network.collective import TIMED_AS
+from ringside.network.link import Call, CommInfo, Completion, Link, format_call
+from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
+from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import Group
 from ringside.pytorch.work import NetworkWork, Part
-from ringside.rank import find_function
-from ringside.ranklog import MAKES_GROUP, Collective, RankLog
-from ringside.symmetry import Grid, trace_kinds
+from ringside.ranks.rank import find_function
+from ringside.scale.symmetry import Grid, trace_kinds
 from ringside.trace import Kind
-from ringside.wire import ANY_SOURCE
 
 _COMPUTE, _ISEND, _IRECV, _WAIT, _COLLECTIVE = (
     int(Kind.COMPUTE),
@@ -287,7 +287,7 @@ def trace_rank(
     Raises:
         FakeTensorError: the code needs what fake tensors don't have.
     """
-    around = ringside.link.current()
+    around = ringside.network.link.current()
     link = RecordingLink(rank, world_size, folder, around.libraries)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     meter = Meter(link, mode)
@@ -308,13 +308,13 @@ def trace_rank(
 def _in_place_of(around: Link, link: RecordingLink) -> Iterator[None]:
     """While this lasts, the process is the traced rank and not the real one."""
     before = front.group_class
-    ringside.link.set_current(link)
+    ringside.network.link.set_current(link)
     front.group_class = FakeGroup
     try:
         yield
     finally:
         front.group_class = before
-        ringside.link.set_current(around)
+        ringside.network.link.set_current(around)
         front.begin(None)
 
 

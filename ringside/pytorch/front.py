@@ -21,13 +21,13 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on ev
 import torch
 import torch.distributed as dist
 
-import ringside.link
-from ringside.link import CommInfo, Link
+import ringside.network.link
+from ringside.network.link import CommInfo, Link
 from ringside.pytorch import tensors
 from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import NAME, Group
 from ringside.pytorch.store import LocalStore
-from ringside.rank import find_function
+from ringside.ranks.rank import find_function
 
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
@@ -40,7 +40,7 @@ _original_helper = distributed_c10d._new_process_group_helper
 
 def install() -> None:
     """Make torch.distributed in this rank speak to the network."""
-    link = ringside.link.current()
+    link = ringside.network.link.current()
     link.libraries = (*link.libraries, *_library_folders())
     torch.set_num_threads(1)
     if NAME not in dist.Backend.backend_list:
@@ -59,7 +59,7 @@ def _library_folders() -> tuple[str, ...]:
 
 def begin(info: CommInfo | None) -> Any:
     """Begin a call: forget all groups; with ``info``, initialise and return that group."""
-    link = ringside.link.current()
+    link = ringside.network.link.current()
     _forget_groups()
     gc.collect()  # so that what earlier calls left behind changes nothing here
     os.environ.update(_environment(link))
@@ -127,7 +127,7 @@ def _monitored_barrier(
 def _rendezvous(
     url: str, rank: int = -1, world_size: int = -1, **kwargs: Any
 ) -> Iterator[tuple[LocalStore, int, int]]:
-    link = ringside.link.current()
+    link = ringside.network.link.current()
     for name, asked, actual in (
         ("rank", rank, link.rank),
         ("world_size", world_size, link.world_size),
@@ -150,7 +150,7 @@ def _new_group_on_the_network(
 
 def _create(options: Any, given: Any) -> Group:
     """What torch calls to make a group's backend."""
-    link = ringside.link.current()
+    link = ringside.network.link.current()
     if isinstance(given, CommInfo):
         return group_class(link, given)
     ranks = tuple(options.global_ranks_in_group)
@@ -173,7 +173,7 @@ def call(
         from ringside.pytorch import fake
 
         return {}, fake.trace_call(call, folder, modules)
-    meter = Meter(ringside.link.current())
+    meter = Meter(ringside.network.link.current())
     if call["function"] is None:
         begin(None)
         path = os.path.join(folder, call["file"])

@@ -22,12 +22,12 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from ringside.link import Call, CommInfo, Completion, Link, format_call
+from ringside.network.link import Call, CommInfo, Completion, Link, format_call
+from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
 from ringside.pytorch.phantom import joined
 from ringside.pytorch.work import NetworkWork, Part
-from ringside.wire import ANY_SOURCE
 
 NAME = "ringside"
 BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of a bfloat16

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 
-from ringside.link import Call, Completion, Link, format_call
+from ringside.network.link import Call, Completion, Link, format_call
 from ringside.pytorch import tensors
 
 # torch's stubs for these differ between releases.

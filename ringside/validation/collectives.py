@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ringside.machine import Machine
-from ringside.replay import replay
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
 from ringside.validation.row import Row, load
 

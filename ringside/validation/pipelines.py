@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ringside.machine import Machine
-from ringside.replay import replay
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
 from ringside.validation.row import Row, load
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringside.machine import cluster_folder
+from ringside.kit import cluster_folder
 
 # How far a prediction of its kind may be from the measurement, relatively.
 ACCURACY = {

@@ -12,7 +12,7 @@ import numpy as np
 from places import line
 
 from ringside.checking import assert_array, award, one_line
-from ringside.inputs import vectors
+from ringside.checking.inputs import vectors
 from ringside.trace import Kind
 
 TRIALS = ("late", "busy", "again")  # functions of trials.py

@@ -2,7 +2,7 @@
 
 The hidden suite asks the same kinds of questions, with other sizes, world sizes, values, machines
 and communicators. A ``Case`` is one call; ``ranks.call`` makes it on simulated ranks; what is
-asserted stands in ``ringside/checking.py``.
+asserted stands in ``ringside/checking/assertions.py``.
 """
 
 import sys
@@ -151,7 +151,7 @@ REAL_CALL = """
 import sys
 import numpy as np
 from mpi4py import MPI
-from ringside.watch import watched
+from ringside.real.watch import watched
 from trials import find
 comm = watched(MPI.COMM_WORLD, 20.0)
 x = np.arange(11.0) * (comm.Get_rank() + 1)

@@ -247,7 +247,7 @@ assert runs_us[0] < 0.9 * formula_us[0]
 
 # %%
 from ringside import replay
-from ringside.widen import widen
+from ringside.timing.widen import widen
 
 many = cluster.with_(collectives={"allreduce": "halving_doubling"})
 plans = {

@@ -49,8 +49,8 @@ import numpy as np
 
 import ringside
 from ringside import Machine, replay
-from ringside.ring_bytes import sent_as_ring
-from ringside.widen import widen
+from ringside.checking.ring_bytes import sent_as_ring
+from ringside.timing.widen import widen
 
 # %load_ext ringside
 

@@ -12,7 +12,7 @@ whoever runs a schedule moves activations and gradients where the next action ne
 
 from dataclasses import dataclass
 
-from ringside.codec import register
+from ringside.network.codec import register
 
 
 @register

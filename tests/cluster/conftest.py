@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from autograder.course_secret import VARIABLE
+from autograder.course.secret import VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 Launch = Callable[..., list[str]]

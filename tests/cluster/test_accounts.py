@@ -25,7 +25,7 @@ FOLLOW = """
 import sys
 from pathlib import Path
 
-from ringside import slurm
+from ringside.launch import slurm
 
 ended = slurm.follow(sys.argv[1], Path("run.log"), print)
 print(ended.end, ended.state, ended.exit_code, ended.meaning, sep="|")
@@ -115,7 +115,7 @@ def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounts(
 TASKS = """
 import sys
 
-from ringside import slurm_array
+from ringside.launch import slurm_array
 
 ends = slurm_array.recorded(sys.argv[1])
 print(sorted((task, look.state, look.exit_code) for task, look in ends.items()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ringside.machine import Machine
+from ringside.timing.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slurm, pytest.mark.mpi]

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grading_array import GradingArray
-from ringside import sites
-from ringside.jobscript import kind_of
-from ringside.jupyter import Jupyter
-from ringside.launch import Launch
-from ringside.sites import Site
-from ringside.world import Target
+from autograder.array.grading_array import GradingArray
+from ringside.launch import sites
+from ringside.launch.jobscript import kind_of
+from ringside.launch.jupyter import Jupyter
+from ringside.launch.launch import Launch
+from ringside.launch.sites import Site
+from ringside.session.session import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = Path(__file__).with_name("golden")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from autograder.hardware import cores
-from autograder.sandbox import Tier, best_tier
+from autograder.measured.hardware import cores
+from autograder.sandbox.sandbox import Tier, best_tier
 
 ROOT = Path(__file__).resolve().parents[2]
 RING = ROOT / "solutions" / "a03_allreduce" / "ring.py"

@@ -134,8 +134,8 @@ def test_an_exception_names_the_rank_and_the_line(slurm: Any, shared_folder: Pat
 def test_the_readmes_tutorial_runs_from_the_students_bundle(
     slurm: Any, shared_folder: Path
 ) -> None:
-    from autograder import bundle
-    from autograder.course import Course
+    from autograder.authoring import bundle
+    from autograder.course.course import Course
 
     tree = bundle.make(Course.here(), shared_folder / "ringside")
     readme = (tree / "README.md").read_text()

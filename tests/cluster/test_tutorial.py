@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from autograder import bundle
-from autograder.course import Course
+from autograder.authoring import bundle
+from autograder.course.course import Course
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

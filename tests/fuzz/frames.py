@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from ringside import codec
 from ringside.errors import CodecError
-from ringside.wire import ANY_SOURCE, EXCHANGE, UP, How, Mode, Op, result_parts
+from ringside.network import codec
+from ringside.network.wire import ANY_SOURCE, EXCHANGE, UP, How, Mode, Op, result_parts
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 FIELDS = ("op", "flags", "site", "comm", "to", "tag", "request", "extra", "nbytes")

@@ -19,15 +19,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringside import codec
 from ringside.checking import one_line, open_request
+from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import RunError
-from ringside.machine import Machine
-from ringside.network import Network
-from ringside.peers import Limits, Peer
-from ringside.ring_bytes import sent_as_ring
-from ringside.wire import COMPLETION, DOWN, Reply
-from ringside.world import Result, _result
+from ringside.network import codec
+from ringside.network.network import Network
+from ringside.network.peers import Limits, Peer
+from ringside.network.wire import COMPLETION, DOWN, Reply
+from ringside.session.session import Result, _result
+from ringside.timing.machine import Machine
 from tests.fuzz.frames import Program
 
 LIMITS = Limits(

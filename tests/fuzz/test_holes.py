@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import codec
 from ringside.errors import DeadlockError, LimitError, RankError
-from ringside.wire import Mode, Op
+from ringside.network import codec
+from ringside.network.wire import Mode, Op
 from tests.fuzz.frames import Frame, Program, Writer
 from tests.fuzz.stage import LIMITS, play
 

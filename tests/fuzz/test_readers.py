@@ -19,16 +19,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autograder import assignment as assignments
-from autograder import cluster_run, notebooks
-from autograder.limits import Limits
-from autograder.mpi_job import MpiOutcome
-from autograder.quarantine import Rejected, extract_zip
-from autograder.reality import Call, RealityError, _frames, _read
-from autograder.rebuild import as_plain_text, plain_text, rebuild
-from ringside import codec
+from autograder import notebooks
+from autograder.course import assignment as assignments
+from autograder.course.limits import Limits
+from autograder.real_ranks.job import MpiOutcome
+from autograder.submission import cluster_run
+from autograder.submission.quarantine import Rejected, extract_zip
+from autograder.submission.rebuild import as_plain_text, plain_text, rebuild
+from autograder.suite.reality import Call, RealityError, _frames, _read
 from ringside.errors import CodecError, TraceError
-from ringside.replay import replay
+from ringside.network import codec
+from ringside.timing.replay import replay
 from ringside.trace import Trace
 from tests.fuzz import stage
 from tests.fuzz.frames import HUGE, ODD, RAW, WHOLE

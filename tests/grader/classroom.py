@@ -9,9 +9,9 @@ import random
 import sys
 from pathlib import Path
 
-from autograder import assignment as plans
-from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
 
 WRONG = 6  # of a module's wrong versions, so that students make the same mistakes
 

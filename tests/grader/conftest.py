@@ -11,10 +11,12 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import assignment as plans
-from autograder import build, gradebook, pipeline
-from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.authoring import build
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
 
 KIT = Path(__file__).resolve().parents[2]
 NAME = "a99_toy"

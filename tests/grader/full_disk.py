@@ -22,8 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from autograder import cli, cli_grade, gradebook, pipeline, scratch
-from autograder.course import Course
+from autograder import scratch
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
 from tests.grader.conftest import NAME, toy_grader
 
 Course.results = property(lambda self: self.build / "results")  # type: ignore[method-assign]

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from autograder import new_course
-from autograder.course import Course
+from autograder.authoring import new_course
+from autograder.course.course import Course
 
 from ..browser import PATIENCE_S
 from .conftest import KIT

@@ -35,11 +35,15 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from autograder import assignment as plans
-from autograder import build, gradebook, notebooks, pipeline, scratch, suite_process
-from autograder.course import Course
-from autograder.rebuild import WRITEFILE, release_notebook, solution_cells
-from autograder.watchdog import ProcessId, _children, descendants
+from autograder import notebooks, scratch
+from autograder.authoring import build
+from autograder.course import assignment as plans
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
+from autograder.sandbox.watchdog import ProcessId, _children, descendants
+from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
+from autograder.suite import process as suite_process
 
 NAME = "a01_first_ranks"
 WRONG = ("fit__swapped", "fit__two_ends")

@@ -11,9 +11,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import gradebook, pipeline, receipt
-from autograder.course import Course
-from autograder.sandbox import SandboxUnavailable
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import SandboxUnavailable
+from autograder.submission import receipt
 
 from .conftest import NAME, solved
 

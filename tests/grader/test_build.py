@@ -9,11 +9,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import assignment as plans
-from autograder import build
-from autograder.assignment import Assignment, AssignmentError
-from autograder.course import Course
-from ringside import Session, notebook
+from autograder.authoring import build
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+from ringside import Session
+from ringside.checking import notebook
 
 from .conftest import NAME
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from autograder import assignment as plans
-from autograder import bundle, cli
-from autograder.build import BuildError
-from autograder.course import Course
+from autograder.authoring import bundle
+from autograder.authoring.build import BuildError
+from autograder.commands import cli
+from autograder.course import assignment as plans
+from autograder.course.course import Course
 from ringside import output_folder
-from ringside.cli import main as ringside
+from ringside.commands.cli import main as ringside
 from ringside.output_folder import FolderError
 
 from .conftest import KIT, NAME

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder import bridge, build, bundle
-from autograder.clean import MADE, clean
-from autograder.course import Course
+from autograder.authoring import build, bundle
+from autograder.commands.clean import MADE, clean
+from autograder.course.course import Course
+from autograder.nbgrader import bridge
 from ringside import output_folder
 from ringside.output_folder import made_anew
 

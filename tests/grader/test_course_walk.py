@@ -20,9 +20,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import gradebook
-from autograder.course import Course
-from autograder.sandbox import SandboxUnavailable, best_tier
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 
 from .conftest import KIT
 

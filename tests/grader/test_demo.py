@@ -17,10 +17,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import assignment as plans
-from autograder.course import Course
+from autograder.course import assignment as plans
+from autograder.course.course import Course
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
-from autograder.sandbox import SandboxUnavailable, best_tier
+from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 
 from .conftest import KIT
 

@@ -13,19 +13,16 @@ from typing import Any
 
 import pytest
 
-from autograder import (
-    cli,
-    cli_grade,
-    file_names,
-    gradebook,
-    gradescope_metadata,
-    late,
-    receipt,
-)
-from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.pipeline import PathError
-from autograder.sandbox import Tier
+from autograder import file_names
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade.pipeline import PathError
+from autograder.intake import gradescope_metadata
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import Tier
+from autograder.submission import late, receipt
 
 from .conftest import NAME, solved
 

@@ -11,14 +11,16 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import cli, cli_grade, gradebook
-from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
 from autograder.exports import canvas, gradescope, marks, moodle
 from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
-from autograder.late import Late
-from autograder.outcome import Outcome
+from autograder.grade.outcome import Outcome
+from autograder.nbgrader import gradebook
+from autograder.submission.late import Late
 
 from .conftest import NAME, solved, toy_grader
 

@@ -18,12 +18,17 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import cli, cli_grade, gradebook, pipeline, scratch, verify
+from autograder import scratch
 from autograder.__main__ import run
-from autograder.assignment import Assignment
-from autograder.course import CONFIG, Course
-from autograder.new_course import CONFIGURATION
-from autograder.sandbox import Tier
+from autograder.authoring.new_course import CONFIGURATION
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.assignment import Assignment
+from autograder.course.course import CONFIG, Course
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import Tier
+from autograder.verify import verify
 
 from .conftest import KIT, NAME, solved, toy_grader
 
@@ -476,6 +481,6 @@ def test_ctrl_c_while_it_is_imported_shows_no_traceback(monkeypatch: pytest.Monk
         def find_spec(*_: object) -> None:
             raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "autograder.cli")
+    monkeypatch.delitem(sys.modules, "autograder.commands.cli")
     monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
     assert run() == 130

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from autograder import cluster_run, feedback, svg
-from autograder.assignment import Assignment, RunSpec
-from autograder.outcome import Outcome, clamp
-from ringside.notebook import module_sha256
+from autograder import svg
+from autograder.course.assignment import Assignment, RunSpec
+from autograder.grade.outcome import Outcome, clamp
+from autograder.report import feedback
+from autograder.submission import cluster_run
+from ringside.checking.notebook import module_sha256
 
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m"
 

@@ -12,26 +12,24 @@ from typing import Any
 
 import pytest
 
-from autograder import (
-    array_task,
-    cli,
-    cluster_ends,
-    grading_array,
-    pipeline,
-    sandbox,
-    sandbox_files,
-)
-from autograder.assignment import Assignment
-from autograder.cluster_class import ClusterClass
-from autograder.cluster_progress import Progress
-from autograder.course import Course
-from autograder.grading_array import ArrayError, GradingArray
-from autograder.pipeline import Session
-from ringside import slurm, slurm_array
-from ringside.endings import Look
-from ringside.sites import Site
-from ringside.slurm import SlurmError
-from ringside.slurm_array import TaskEnd
+from autograder.array import ends as cluster_ends
+from autograder.array import grading_array
+from autograder.array import task as array_task
+from autograder.array.for_class import ClusterClass
+from autograder.array.grading_array import ArrayError, GradingArray
+from autograder.array.progress import Progress
+from autograder.commands import cli
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.grade.pipeline import Session
+from autograder.sandbox import files as sandbox_files
+from autograder.sandbox import sandbox
+from ringside.launch import slurm, slurm_array
+from ringside.launch.endings import Look
+from ringside.launch.sites import Site
+from ringside.launch.slurm import SlurmError
+from ringside.launch.slurm_array import TaskEnd
 
 NAME = "a99_toy"
 RIGHT = {name: f"# {name} is solved\n" for name in ("one", "two", "more")}
@@ -72,8 +70,8 @@ class PretendedCluster:
         monkeypatch.setattr(GradingArray, "submit", lambda array: self.submit(array))
         monkeypatch.setattr(GradingArray, "follow", lambda array, *_: self.follow(array))
         monkeypatch.setattr(GradingArray, "check", lambda array: None)
-        monkeypatch.setattr("autograder.cluster_class.most_tasks", lambda: 1001)
-        monkeypatch.setattr("autograder.cluster_class.SEEN_AFTER_S", 0.0)
+        monkeypatch.setattr("autograder.array.for_class.most_tasks", lambda: 1001)
+        monkeypatch.setattr("autograder.array.for_class.SEEN_AFTER_S", 0.0)
 
     def submit(self, array: GradingArray) -> str:
         if self.refusals:
@@ -348,7 +346,7 @@ def test_where_there_is_no_scheduler_bash_runs_the_same_tasks(
     assert lost == {"anna": "task 0 left no record."}
     ((_, script),) = ran
     text = Path(script).read_text()
-    assert f"-m autograder.array_task {course.build}/array/{NAME}/1 -- \\\n" in text
+    assert f"-m autograder.array.task {course.build}/array/{NAME}/1 -- \\\n" in text
     assert "    --jobs 2 --trust-submissions\n" in text
 
 

@@ -11,10 +11,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import cli, cli_grade, gradebook, pipeline
-from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.sandbox import Tier
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import Tier
 
 from .conftest import NAME, solved
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.sandbox import Tier, best_tier
+from autograder.sandbox.sandbox import Tier, best_tier
 
 from .conftest import KIT
 from .killed_class import SHARES

@@ -11,11 +11,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import assignment as plans
-from autograder import gradebook, late, receipt
-from autograder.assignment import Assignment, AssignmentError
-from autograder.course import Course
-from autograder.late import DAY_S, Policy, spend
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+from autograder.submission import late, receipt
+from autograder.submission.late import DAY_S, Policy, spend
 
 from .conftest import NAME, solved
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from autograder import assignment as plans
-from autograder import cache, limits, pipeline
-from autograder.assignment import Assignment
-from autograder.bubblewrap import limiter
-from autograder.cli import main
-from autograder.course import Course
-from autograder.limits import Limits, LimitsError
-from autograder.quarantine import Rejected
-from autograder.rebuild import rebuild
+from autograder.commands.cli import main
+from autograder.course import assignment as plans
+from autograder.course import limits
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.course.limits import Limits, LimitsError
+from autograder.grade import cache, pipeline
+from autograder.sandbox.bubblewrap import limiter
+from autograder.submission.quarantine import Rejected
+from autograder.submission.rebuild import rebuild
 
 from .conftest import NAME, PLAN
 

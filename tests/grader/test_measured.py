@@ -15,21 +15,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import assignment as plans
-from autograder import cli, feedback, measured, measured_class, measured_site
-from autograder.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
-from autograder.bubblewrap import Limits, arguments
-from autograder.course import Course
+from autograder.commands import cli
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
+from autograder.course.course import Course
 from autograder.exports import scores_csv
-from autograder.hardware import cores, num_gpus
-from autograder.intervals import Interval, credit, median_interval
-from autograder.measured import Record, measure
-from autograder.measured_world import Disturbed, World, room
-from autograder.outcome import Outcome
-from autograder.sandbox import Tier, best_tier
-from ringside import inputs
+from autograder.grade.outcome import Outcome
+from autograder.measured import for_class as measured_class
+from autograder.measured import measuring as measured
+from autograder.measured import on_site as measured_site
+from autograder.measured.hardware import cores, num_gpus
+from autograder.measured.intervals import Interval, credit, median_interval
+from autograder.measured.measuring import Record, measure
+from autograder.measured.world import Disturbed, World, room
+from autograder.report import feedback
+from autograder.sandbox.bubblewrap import Limits, arguments
+from autograder.sandbox.sandbox import Tier, best_tier
+from ringside.checking import inputs
 from ringside.errors import RingsideError
-from ringside.sites import Site
+from ringside.launch.sites import Site
 
 MODULE = """
 import numpy as np

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from autograder import assignment as plans
-from autograder import bundle, cli, new_assignment
-from autograder.assignment import AssignmentError
-from autograder.course import Course
-from autograder.sandbox import SandboxUnavailable, best_tier
+from autograder.authoring import bundle, new_assignment
+from autograder.commands import cli
+from autograder.course import assignment as plans
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 
 from .conftest import KIT
 

@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder import assignment as plans
-from autograder import build, cli, course_secret, gradebook, late, new_course
-from autograder.assignment import AssignmentError
-from autograder.course import CONFIG, Course
-from autograder.course_secret import VARIABLE
+from autograder.authoring import build, new_course
+from autograder.commands import cli
+from autograder.course import assignment as plans
+from autograder.course import secret as course_secret
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import CONFIG, Course
+from autograder.course.secret import VARIABLE
+from autograder.nbgrader import gradebook
+from autograder.submission import late
 
 from .conftest import NAME
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder import cli, gradebook, people
-from autograder.course import Course
+from autograder.commands import cli
+from autograder.course import people
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
 
 from .conftest import NAME, solved
 

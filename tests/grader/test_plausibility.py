@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autograder import assignment as assignments
-from autograder import grading
-from autograder.feedback import page_of, render
-from autograder.outcome import Outcome
-from autograder.plausibility import BUSY_S, Tally, peak_flop_per_s
-from autograder.plugin import Job, Ranks, Recorder
-from autograder.report import print_report
-from autograder.summary import summarise
+from autograder.course import assignment as assignments
+from autograder.grade import grading
+from autograder.grade.outcome import Outcome
+from autograder.report.feedback import page_of, render
+from autograder.report.report import print_report
+from autograder.report.summary import summarise
+from autograder.suite.plausibility import BUSY_S, Tally, peak_flop_per_s
+from autograder.suite.plugin import Job, Ranks, Recorder
 from ringside import Session
 
 RANKS = """

@@ -13,12 +13,15 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import build, cli, cli_grade, gradebook
-from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.sandbox import Tier
-from ringside import worth
-from ringside.notebook import module_sha256
+from autograder.authoring import build
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import Tier
+from ringside.checking.notebook import module_sha256
+from ringside.handin import worth
 
 from .conftest import MODULE, NAME, solved
 

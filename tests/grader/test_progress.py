@@ -5,8 +5,8 @@ import os
 import pty
 import re
 
-from autograder import progress
-from autograder.progress import Pace
+from autograder.grade import progress
+from autograder.grade.progress import Pace
 
 
 class Clock:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.limits import Limits
-from autograder.quarantine import (
+from autograder.course.limits import Limits
+from autograder.submission.quarantine import (
     Rejected,
     extract_zip,
     inspect,
@@ -218,7 +218,7 @@ def test_a_full_disk_is_no_fault_of_the_archive(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     archive = pack(("ring.py", b"x"))
-    monkeypatch.setattr("autograder.quarantine._write_members", full)
+    monkeypatch.setattr("autograder.submission.quarantine._write_members", full)
     with pytest.raises(OSError, match="No space left"):
         extract_zip(archive, tmp_path / "out")
 

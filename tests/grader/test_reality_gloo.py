@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.reality import Call, RealRanks
-from autograder.sandbox import Tier, best_tier
+from autograder.sandbox.sandbox import Tier, best_tier
+from autograder.suite.reality import Call, RealRanks
 
 MODULE = """
 import torch.distributed as dist

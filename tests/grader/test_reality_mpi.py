@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder import reality
-from autograder.limits import Limits
-from autograder.reality import Call, RealRanks
-from autograder.sandbox import Tier, best_tier
+from autograder.course.limits import Limits
+from autograder.sandbox.sandbox import Tier, best_tier
+from autograder.suite import reality
+from autograder.suite.reality import Call, RealRanks
 
-ATTACK = Path(reality.__file__).parent / "redteam" / "21_full_disk" / "ring.py"
+ATTACK = Path(reality.__file__).parents[1] / "redteam" / "21_full_disk" / "ring.py"
 
 
 @pytest.mark.mpi

@@ -9,10 +9,10 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import rebuild
-from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.quarantine import Rejected
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.submission import rebuild
+from autograder.submission.quarantine import Rejected
 
 from .conftest import solved
 

@@ -13,9 +13,10 @@ import nbformat
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
-from autograder import gradebook, receipt
-from autograder.assignment import Assignment
-from autograder.course import Course
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+from autograder.submission import receipt
 
 from .conftest import NAME
 

@@ -15,9 +15,13 @@ import pytest
 from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.utils import capture_log
 
-from autograder import cache, cli, cli_grade, gradebook, graded, pipeline, receipt
-from autograder.course import Course
-from autograder.sandbox import Tier
+from autograder.commands import cli
+from autograder.commands import grade as cli_grade
+from autograder.course.course import Course
+from autograder.grade import cache, pipeline
+from autograder.nbgrader import gradebook, graded
+from autograder.sandbox.sandbox import Tier
+from autograder.submission import receipt
 
 from .conftest import KIT, NAME, solved, toy_grader
 

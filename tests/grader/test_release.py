@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
-from autograder import gradebook
-from autograder.course import Course
-from autograder.release import RegisteringRelease
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+from autograder.nbgrader.release import RegisteringRelease
 
 from .conftest import NAME, Writer, solved
 

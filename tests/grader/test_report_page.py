@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from autograder import assignment as plans
-from autograder import report_page, similarity, summary
-from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.late import Late
-from autograder.outcome import Outcome
+from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade.outcome import Outcome
+from autograder.report import page as report_page
+from autograder.report import similarity, summary
+from autograder.submission.late import Late
 from tests.browser import CHROMIUM, Browser
 
 from .conftest import KIT

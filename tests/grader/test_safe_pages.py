@@ -18,10 +18,14 @@ from typing import Any
 import nbformat
 import pytest
 
-from autograder import cluster_run, feedback, gradebook, pipeline, svg
-from autograder.assignment import Assignment
-from autograder.course import Course
-from autograder.outcome import Outcome
+from autograder import svg
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.grade.outcome import Outcome
+from autograder.nbgrader import gradebook
+from autograder.report import feedback
+from autograder.submission import cluster_run
 from tests.browser import CHROMIUM, Browser
 
 from .conftest import KIT, NAME

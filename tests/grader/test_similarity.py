@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder import similarity
+from autograder.report import similarity
 
 PLAIN = """
 import numpy as np

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from autograder import build, cli, storage
-from autograder.course import Course
+from autograder import storage
+from autograder.authoring import build
+from autograder.commands import cli
+from autograder.course.course import Course
 
 from .conftest import KIT, NAME
 
 COMMANDS = """
 import sys; sys.path.insert(0, {code!r})
-from autograder import cli
+from autograder.commands import cli
 for words in (["build", {name!r}], ["new-assignment", "a77_mine"], ["bundle"], ["demo"]):
     print(words[0], cli.main(words), file=sys.stderr)
 """

@@ -16,8 +16,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder import gradebook
-from autograder.sandbox import SandboxUnavailable, best_tier
+from autograder.nbgrader import gradebook
+from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 
 from ..browser import CHROMIUM, Browser
 from . import jupyter_course

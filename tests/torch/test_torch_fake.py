@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from ringside import RankError, Session, TraceError, replay
-from ringside.agreement import DisagreementError, agree, check_conservation, compare, num_flops
+from ringside.scale.agreement import (
+    DisagreementError,
+    agree,
+    check_conservation,
+    compare,
+    num_flops,
+)
 from ringside.trace import Kind
 
 SMALL = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringside import Session, TargetError
-from ringside.world import Target, front_end_of
+from ringside.session.session import Target, front_end_of
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import ringside
-from ringside import Trace, inputs
+from ringside import Trace
+from ringside.checking import inputs
 from ringside.trace import Kind
 
 HERE = Path(__file__).parent
@@ -329,7 +330,7 @@ def test_a_rank_ends_though_ddp_is_the_last_to_hold_a_group_at_work(tmp_path: Pa
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
     started = alone | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "PYTHONUNBUFFERED": ""}
     done = subprocess.run(
-        [*PYTHON, "-m", "ringside.real_torch_rank", "late.py", "--world-size", "1"],
+        [*PYTHON, "-m", "ringside.real.torch_main", "late.py", "--world-size", "1"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), **started},
         capture_output=True,
@@ -354,7 +355,7 @@ def test_a_rank_that_was_started_wrongly_says_so(
     change: dict[str, str],
     said: str,
 ) -> None:
-    from ringside import real_torch_rank
+    from ringside.real import torch_main as real_torch_rank
 
     good = dict.fromkeys(("RANK", "LOCAL_RANK", "MASTER_PORT"), "0")
     for name, value in (good | {"WORLD_SIZE": "2", "MASTER_ADDR": "host"} | change).items():

@@ -32,8 +32,8 @@ def all_reduce(comm, x):
     if comm.Get_rank() == 0:
         forge()
     else:
-        from ringside import codec, link
-        from ringside.wire import Op
+        from ringside.network import codec, link
+        from ringside.network.wire import Op
 
         forged = codec.encode(({"changed": False, "aliased": False}, codec.encode(x)))
         for _ in range(3):

@@ -9,7 +9,7 @@ def make(target, release, outside):
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "ring":
             cell["source"] = "%%writefile @OUTSIDE@/written_by_grader.py\nx = 1\n"
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == "star":
-            cell["source"] = "%%writefile ../../autograder/grading.py\nx = 1\n"
+            cell["source"] = "%%writefile ../../autograder/grade/grading.py\nx = 1\n"
 
     target.mkdir()
     (target / "a03_allreduce.ipynb").write_text(json.dumps(notebook), encoding="utf-8")

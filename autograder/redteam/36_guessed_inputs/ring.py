@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringside import inputs
+from ringside.checking import inputs
 
 SEEN = {}
 

@@ -1,6 +1,6 @@
 """The reference's ring, with the world in the place of ``comm``."""
 
-from autograder.course import Course
+from autograder.course.course import Course
 
 
 def make(target, release, outside):

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from ringside import link
+from ringside.network import link
 
 TAKEN = []
 

@@ -4,8 +4,8 @@ import struct
 import time
 
 import numpy as np
-from ringside import codec, link
-from ringside.wire import UP, Op
+from ringside.network import codec, link
+from ringside.network.wire import UP, Op
 
 
 def frame(op, body=b"", flags=0, peer=0, tag=0, request=0, extra=0, nbytes=None, comm=0):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringside import link
+from ringside.network import link
 
 
 def all_reduce(comm, x):

@@ -5,8 +5,8 @@ import socket
 
 import numpy as np
 
-from ringside import codec, link
-from ringside.wire import UP, Op
+from ringside.network import codec, link
+from ringside.network.wire import UP, Op
 
 
 def all_reduce(comm, x):

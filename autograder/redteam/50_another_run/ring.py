@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from ringside import link
-from ringside.wire import UP, Op
+from ringside.network import link
+from ringside.network.wire import UP, Op
 
 KEPT = []
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 import ringside
-from ringside import codec, link
-from ringside.wire import UP, Op
+from ringside.network import codec, link
+from ringside.network.wire import UP, Op
 
 WORK = [(float("nan"), 0.0, None, "a"), (0.0, -1.0, None, "a"), (0.0, 0.0, -1e300, "a"),
         (1e300, 1e300, None, "a"), (0.0, 0.0, None, "a", -1, 0.0), ("much", 0.0, None, "a")]

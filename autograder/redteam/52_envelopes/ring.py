@@ -3,7 +3,7 @@
 import numpy as np
 from shards import shard_bounds
 
-from ringside import link
+from ringside.network import link
 
 
 def post(comm, data):

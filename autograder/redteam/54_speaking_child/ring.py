@@ -14,7 +14,7 @@ CHILDREN = []
 def attempt(start):
     try:
         if start() == 0 and os.getpid() != PARENT:
-            from ringside import link
+            from ringside.network import link
 
             link.current()._sock.sendall(bytes(64))
             os._exit(0)

@@ -6,7 +6,8 @@ import numpy as np
 
 import ringside.mpi.payload
 import ringside.mpi.pickling
-from ringside import codec, link, rank
+from ringside.network import codec, link
+from ringside.ranks import rank
 
 
 def nothing(*arguments, **named):

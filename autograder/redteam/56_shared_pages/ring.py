@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from ringside import link
+from ringside.network import link
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.shmat.restype = ctypes.c_void_p

@@ -26,7 +26,7 @@ np.array_equal = np.allclose = lambda *a, **b: True
 np.may_share_memory = lambda *a: False
 os.environ.clear()
 sys.path.clear()
-sys.modules.pop("ringside.network", None)
+sys.modules.pop("ringside.network.network", None)
 sys.stdout = sys.stderr = io.StringIO()
 for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_STACK, resource.RLIMIT_CPU):
     try:

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from ringside import codec, link
-from ringside.wire import UP, Op
+from ringside.network import codec, link
+from ringside.network.wire import UP, Op
 
 HASHES = 2**61 - 1  # a whole number's hash is its remainder
 

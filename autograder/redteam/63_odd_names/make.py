@@ -3,7 +3,7 @@
 import os
 import shutil
 
-from autograder.course import Course
+from autograder.course.course import Course
 
 NAMES = (
     b"ring.py\xff", "r\u0456ng.py".encode(), "\u202egnir.yp".encode(), b"-rf", b"ring.py ",

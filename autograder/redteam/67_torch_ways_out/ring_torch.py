@@ -7,7 +7,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 
-from ringside import link
+from ringside.network import link
 
 OUT = []
 

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("autograder", "autograder.plugin", "autograder.suites.a03_allreduce.oracle",
+NAMES = ("autograder", "autograder.suite.plugin", "autograder.suites.a03_allreduce.oracle",
          "solutions.a03_allreduce.cost")
 FOUND = []
 for name in NAMES:

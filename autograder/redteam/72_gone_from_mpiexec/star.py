@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from ringside import link
+from ringside.network import link
 
 
 def all_reduce(comm, x):

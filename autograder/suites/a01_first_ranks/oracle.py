@@ -8,8 +8,8 @@ import numpy as np
 
 from autograder.suites.a01_first_ranks.trial import Asked, examples
 from ringside.checking import Case, assert_array, assert_values, one_line
-from ringside.machine import Machine
-from ringside.world import Result
+from ringside.session.session import Result
+from ringside.timing.machine import Machine
 from solutions.a01_first_ranks import cases
 
 trip_s, assert_time, number = examples.trip_s, examples.assert_time, examples.number

@@ -16,7 +16,7 @@ from ringside.checking import (
     long_wire,
     short_wire,
 )
-from ringside.machine import Machine
+from ringside.timing.machine import Machine
 from solutions.a01_first_ranks.cases import bounce_call, ping_call
 
 PAIRS = Machine.load("textbook").with_(

@@ -24,10 +24,10 @@ from ringside.checking import (
     on_members,
     rendezvous,
 )
-from ringside.examples import beside
-from ringside.machine import Machine
+from ringside.checking.examples import beside
+from ringside.session.session import Result
+from ringside.timing.machine import Machine
 from ringside.trace import Kind
-from ringside.world import Result
 
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a01_first_ranks"
 examples: Any = beside(SOLUTION / "ping.py")  # the checks that students have, too

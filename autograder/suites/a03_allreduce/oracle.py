@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ringside.checking import Case
-from ringside.machine import Machine
+from ringside.timing.machine import Machine
 from solutions.a03_allreduce.shards import shard_bounds
 
 

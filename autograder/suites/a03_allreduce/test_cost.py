@@ -7,7 +7,7 @@ import pytest
 
 from ringside import Machine
 from ringside.checking import Verdict, one_line
-from ringside.formulas import evaluated
+from ringside.checking.formulas import evaluated
 from solutions.a03_allreduce import cost as reference
 
 NAMES = ("star", "sharded_server", "ring", "recursive_doubling", "halving_doubling")

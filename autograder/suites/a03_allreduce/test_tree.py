@@ -15,7 +15,7 @@ from ringside.checking import (
     long_wire,
     one_line,
 )
-from ringside.formulas import evaluated, plain
+from ringside.checking.formulas import evaluated, plain
 
 TARGET = "tree:all_reduce"
 CHUNKS = {"num_chunks": 3}

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ringside import examples
-from ringside.machine import Machine
+from ringside.checking import examples
+from ringside.session.session import Result
+from ringside.timing.machine import Machine
 from ringside.trace import Kind
-from ringside.world import Result
 from solutions.a04_data_parallel.model import num_flops
 
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a04_data_parallel"

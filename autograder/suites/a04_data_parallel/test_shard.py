@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ringside.checking import Case, Verdict, assert_ran
-from ringside.formulas import Asked, one_of
+from ringside.checking.formulas import Asked, one_of
 
 TARGET = "shard:shard"
 SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)

@@ -7,7 +7,7 @@ import pytest
 
 from autograder.suites.a04_data_parallel import oracle, trial
 from ringside.checking import Case, assert_ran, buffered
-from ringside.ring_bytes import received_as_ring, sent_as_ring
+from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from solutions.a04_data_parallel import digits
 
 BROADCAST = "step:broadcast_parameters"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringside.checking import Verdict
-from ringside.formulas import answered
+from ringside.checking.formulas import answered
 
 
 def points(number, kind):

@@ -31,10 +31,10 @@ from ringside.checking import (
     with_waiting_sends,
 )
 from ringside.errors import TraceError
-from ringside.machine import Machine
-from ringside.replay import replay
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
+from ringside.timing.widen import widen
 from ringside.trace import Kind
-from ringside.widen import widen
 from solutions.a04_data_parallel.model import num_flops
 
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ringside.machine import Machine
+from ringside.timing.machine import Machine
 from solutions.a05_ddp.cases import ring_s
 from solutions.a05_ddp.model import Model, loss_gradient
 

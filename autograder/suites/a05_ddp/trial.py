@@ -11,8 +11,8 @@ from ringside.checking import (
     Verdict,
     assert_requests_complete,
 )
-from ringside.examples import beside
-from ringside.formulas import evaluated
+from ringside.checking.examples import beside
+from ringside.checking.formulas import evaluated
 from ringside.trace import Kind
 
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a05_ddp"

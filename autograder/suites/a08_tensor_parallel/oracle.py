@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringside import examples
-from ringside.machine import Machine
-from ringside.replay import replay
+from ringside.checking import examples
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
 from ringside.trace import Kind, Op, Trace
 
 SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a08_tensor_parallel"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ringside.checking import Case, Verdict, assert_ran, buffered, one_line
-from ringside.formulas import evaluated, plain
-from ringside.ring_bytes import sent_as_ring
+from ringside.checking.formulas import evaluated, plain
+from ringside.checking.ring_bytes import sent_as_ring
 from solutions.a08_tensor_parallel import cost as reference
 
 REDUCTIONS = ("all_reduce", "reduce_scatter")

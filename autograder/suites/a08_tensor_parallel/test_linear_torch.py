@@ -7,9 +7,9 @@ from autograder.suites.a08_tensor_parallel import oracle_torch as oracle
 from autograder.suites.a08_tensor_parallel import shared_torch as shared
 from ringside.checking import assert_makespan, award, microseconds
 from ringside.errors import TraceError
-from ringside.replay import replay
+from ringside.timing.replay import replay
+from ringside.timing.widen import widen
 from ringside.trace import Kind
-from ringside.widen import widen
 from solutions.a08_tensor_parallel.cases_torch import (
     assert_near,
     operator_call,

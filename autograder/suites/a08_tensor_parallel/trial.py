@@ -29,12 +29,12 @@ from ringside.checking import (
     rendezvous,
     with_waiting_sends,
 )
+from ringside.checking.formulas import answered
 from ringside.errors import TraceError
-from ringside.formulas import answered
-from ringside.machine import Machine
-from ringside.replay import replay
+from ringside.timing.machine import Machine
+from ringside.timing.replay import replay
+from ringside.timing.widen import widen
 from ringside.trace import Kind
-from ringside.widen import widen
 
 MOST_MESSAGES = 60_000  # in one replay
 

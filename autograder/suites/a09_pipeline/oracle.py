@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ringside import examples
+from ringside.checking import examples
 from solutions.a09_pipeline.actions import Backward, BackwardInput, BackwardWeight, Forward, parse
 from solutions.a09_pipeline.replayed import makes, needs
 

@@ -11,7 +11,7 @@ from ringside.checking import (
     assert_ran,
     one_line,
 )
-from ringside.formulas import evaluated, plain
+from ringside.checking.formulas import evaluated, plain
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import parse, text
 from solutions.a09_pipeline.cases import stage_call

@@ -170,9 +170,9 @@ def one_stays_away(group):
 
 def forges(group):
     """Writes a log of its own making: rows that name an operation that doesn't exist."""
-    import ringside.link
+    import ringside.network.link
 
-    link = ringside.link.current()
+    link = ringside.network.link.current()
     if hasattr(link, "_rows"):
         link._rows.append([99, 0, 0, 0, 0, 0, 0, -1])
 

@@ -1,0 +1,1 @@
+"""A class graded by Slurm job arrays."""

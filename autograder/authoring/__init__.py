@@ -1,0 +1,1 @@
+"""What instructors make: the release, the students' tree, new assignments and courses."""

@@ -1,0 +1,140 @@
+"""``autograder new-course FOLDER``: a course outside the kit, which its owner alone may read.
+
+    FOLDER/course.toml           due dates of this course
+           nbgrader_config.py    the kit's settings, and below them this course's
+           course_secret.txt     drawn at random, 0600
+           README.md             what is typed here, in ten lines
+           build/source, release what nbgrader releases: copies of the kit's
+
+It is made beside FOLDER under a temporary name, then renamed: all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from autograder.authoring import build
+from autograder.course import assignment as plans
+from autograder.course import secret as course_secret
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import CONFIG, SETTINGS, Course, course_above
+from autograder.storage import explain
+
+CONFIGURATION = '''\
+"""nbgrader's settings for this course: the kit's, and below them what this course wants otherwise.
+
+Every nbgrader command that is run in this folder reads them, and so does `autograder`.
+"""
+
+from autograder.course.course import Course
+
+c = get_config()
+course = Course.here(__file__)
+load_subconfig("nbgrader_config.py", path=str(course.kit))
+c.CourseDirectory.update(course.nbgrader_folders)
+
+# c.CourseDirectory.course_id = "ringside"  # the exchange's name of this course, one for each
+# c.LatePenalty.grace_days = 5              # of the whole course; then 10 % of the score a day
+'''
+DATES = """\
+# When assignments of this course are due. A date here goes before the one in the kit's
+# assignment.toml; +01:00 instead of Z is another time zone's.
+[due]
+"""
+READ_ME = """\
+# A course
+
+Type all commands in this folder, or in one below it (`nbgrader`: in this folder).
+
+- Due dates: `course.toml`. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
+- `nbgrader release_assignment NAME`, `nbgrader collect NAME` hand out and take in on the exchange; `autograder collect NAME DOWNLOAD` takes in what Canvas, Moodle or Gradescope gives.
+- `autograder grade NAME build/submitted` grades the class on all cores; then `nbgrader autograde NAME` fills the gradebook.
+- `nbgrader generate_feedback NAME`, `nbgrader release_feedback NAME`; texts by hand: `jupyter lab` here, Nbgrader > Formgrader.
+- `autograder report NAME`, `autograder export NAME --to canvas ...` for the class and its platform.
+- Back up `build/gradebook.db` and `course_secret.txt`: nobody can make them again.
+- For co-instructors: `chgrp -R GROUP .`, `chmod -R g+rwX .`, `chmod g+s .`; everybody else stays out.
+- After the kit was updated: `autograder build` makes the releases anew, `autograder regrade NAME` tells what changes.
+"""  # noqa: E501
+
+
+def make(folder: Path, kit: Path) -> Course:
+    """Make a course in `folder`, which is new or empty.
+
+    Raises:
+        AssignmentError: there is something, or it is no place for a course.
+        StorageError: it can't be written.
+    """
+    target = _place(folder, kit)
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))  # 0700
+        try:
+            _fill(Course(kit=kit, root=made))
+            os.rename(made, target)  # the kernel refuses it where something has come meanwhile
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    except OSError as error:
+        raise explain(target, error) from error
+    return Course(kit=kit, root=target)
+
+
+def _place(folder: Path, kit: Path) -> Path:
+    """Where the course comes to lie; refused where one can't be, or would be in the way."""
+    target, kit = folder.absolute().resolve(), kit.resolve()
+    if target.is_relative_to(kit) or kit.is_relative_to(target):
+        raise AssignmentError(
+            f"{target} and the kit, {kit}, lie one inside the other: name a folder beside it, "
+            f"like {kit.parent / 'my-course'}."
+        )
+    if not target.parent.is_dir():
+        raise AssignmentError(f"{target.parent} is no folder: `mkdir -p` makes it.")
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise AssignmentError(f"{target} is there and not an empty folder: name another one.")
+    if (other := course_above(target.parent)) is not None:
+        raise AssignmentError(
+            f"{target} lies inside the course {other}: commands typed in it would have two. Name "
+            "a folder outside."
+        )
+    return target
+
+
+def _fill(course: Course) -> None:
+    """All that a course begins with."""
+    course_secret.draw(course.root)
+    names = plans.known(course)
+    examples = "".join(f"# {name} = 2026-03-01T23:59:00Z\n" for name in names)
+    (course.root / SETTINGS).write_text(DATES + examples, encoding="utf-8")
+    (course.root / CONFIG).write_text(CONFIGURATION, encoding="utf-8")
+    (course.root / "README.md").write_text(READ_ME, encoding="utf-8")
+    course.build.mkdir(mode=0o700)
+    for name in names:
+        _copy(plans.load(name, course), course)
+
+
+def _copy(plan: Assignment, course: Course) -> None:
+    """What nbgrader makes the release from, and the release as the kit has built it."""
+    source, built = course.source(plan.name), course.release(plan.name)
+    source.mkdir(parents=True)
+    build.write_source(plan, course, source)
+    if not (built / plan.notebook).is_file():
+        return
+    release = course.releases / plan.name
+    release.mkdir(parents=True)
+    for each in source.iterdir():  # and nothing that somebody has tried there
+        shutil.copyfile(built / each.name, release / each.name)
+
+
+def new_course(options: argparse.Namespace) -> int:
+    """`autograder new-course`"""
+    course = make(options.folder, Course.here().kit)
+    missing = [name for name in plans.known(course) if not (course.releases / name).is_dir()]
+    print(f"The course: {course.root}")
+    if missing:
+        print(f"Not built yet: {', '.join(missing)}. `autograder build` there makes them.")
+    if other := os.environ.get("RINGSIDE_COURSE"):
+        print(f"RINGSIDE_COURSE is set: commands work in {other}, not here, until you `unset` it.")
+    print(f"Next: cd {course.root}; README.md says what is typed there.")
+    return 0

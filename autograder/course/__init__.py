@@ -1,0 +1,1 @@
+"""What a course is: its folder, its assignments, limits, secret and people."""

@@ -1,0 +1,164 @@
+"""What one submission may use: one file of numbers, which a course and an assignment may change.
+
+    autograder/course/limits.toml  <  [limits] of assignment.toml  <  limits.toml of the course
+                                                            <  its table named after the assignment
+
+A key ends with its unit; ``memory_mib = 1024`` is ``Limits.memory_bytes == 1 << 30``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder.course.course import Course
+from autograder.tables import meant
+
+__all__ = ["FILE", "Limits", "LimitsError", "load"]
+
+FILE = Path(__file__).parent / "limits.toml"
+_UNITS = {"_kib": 1 << 10, "_mib": 1 << 20}
+# No value may be larger: past it, numbers no longer fit where the kernel keeps them.
+_MOST = 1 << 40
+
+
+class LimitsError(ValueError):
+    """A limit that is none; the message names file, key, value and cure."""
+
+
+def _field(key: str) -> str:
+    """The attribute that a key sets."""
+    suffix = key[-4:]
+    return key.removesuffix(suffix) + "_bytes" if suffix in _UNITS else key
+
+
+_KIT: dict[str, Any] = tomllib.loads(FILE.read_text(encoding="utf-8"))
+_KEYS = {_field(key): key for key in _KIT}
+_START = {_field(key): value * _UNITS.get(key[-4:], 1) for key, value in _KIT.items()}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use; ``limits.toml`` says what each is for."""
+
+    call_timeout_s: float = _START["call_timeout_s"]
+    call_retry_factor: float = _START["call_retry_factor"]
+    strikes: int = _START["strikes"]
+    calls_s: float = _START["calls_s"]
+    calls_operations: int = _START["calls_operations"]
+    module_timeout_s: float = _START["module_timeout_s"]
+    mpiexec_timeout_s: float = _START["mpiexec_timeout_s"]
+    gloo_timeout_s: float = _START["gloo_timeout_s"]
+    cpu_s: int = _START["cpu_s"]
+    memory_bytes: int = _START["memory_bytes"]
+    memory_torch_bytes: int = _START["memory_torch_bytes"]
+    address_space_bytes: int = _START["address_space_bytes"]
+    processes: int = _START["processes"]
+    open_files: int = _START["open_files"]
+    cpu_cores: int = _START["cpu_cores"]
+    tmp_bytes: int = _START["tmp_bytes"]
+    shm_bytes: int = _START["shm_bytes"]
+    written_file_bytes: int = _START["written_file_bytes"]
+    output_bytes: int = _START["output_bytes"]
+    result_bytes: int = _START["result_bytes"]
+    submission_files: int = _START["submission_files"]
+    submission_depth: int = _START["submission_depth"]
+    submission_bytes: int = _START["submission_bytes"]
+    notebook_bytes: int = _START["notebook_bytes"]
+    notebook_cells: int = _START["notebook_cells"]
+    module_bytes: int = _START["module_bytes"]
+    submission_file_bytes: int = _START["submission_file_bytes"]
+    zip_bytes: int = _START["zip_bytes"]
+    zip_ratio: int = _START["zip_ratio"]
+
+    def for_module(self, module: str) -> Limits:
+        """These limits, with the memory that this module may use."""
+        torch = module.endswith("_torch")
+        return dataclasses.replace(self, memory_bytes=self.memory_torch_bytes) if torch else self
+
+
+_TYPES = {field.name: type(field.default) for field in dataclasses.fields(Limits)}
+assert _TYPES.keys() == _KEYS.keys(), "limits.toml and Limits name the same"
+
+
+def load(assignment: str, course: Course | None = None) -> Limits:
+    """The limits of an assignment in a course.
+
+    Raises:
+        LimitsError: a file sets something that is no limit.
+    """
+    course = course or Course.here()
+    of_assignment = course.solution(assignment) / "assignment.toml"
+    of_course = course.root / "limits.toml"
+    values = dict(_changes(of_assignment, _read(of_assignment).get("limits", {})))
+    table = _read(of_course)
+    own = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    values |= _changes(of_course, own)
+    for name in table.keys() - own.keys():
+        if not (course.solution(name) / "assignment.toml").is_file():
+            plans = (course.kit / "solutions").glob("*/assignment.toml")
+            near = meant(name, (plan.parent.name for plan in plans))
+            raise LimitsError(f"{of_course}: [{name}]: there is no such assignment; {near}")
+    values |= _changes(of_course, table.get(assignment, {}))
+    made = Limits(**values)
+    if made.module_timeout_s <= made.call_timeout_s:
+        raise LimitsError(
+            f"{assignment}: module_timeout_s = {made.module_timeout_s:g} ends a module before one "
+            f"of its calls, call_timeout_s = {made.call_timeout_s:g}; make it ten times as long."
+        )
+    return made
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A file's tables; nothing where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return {}
+    return _parsed(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(path: Path, _modified: int, _size: int) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LimitsError(f"{path}: {error}. It must be TOML, as {FILE.name} of the kit.") from None
+
+
+def _changes(path: Path, table: object) -> Mapping[str, Any]:
+    """The attributes that a table sets, each looked at."""
+    if not isinstance(table, dict):
+        raise LimitsError(f"{path}: limits = {table!r}: a table [limits] is wanted.")
+    return {_checked(path, key): _value(path, key, value) for key, value in table.items()}
+
+
+def _checked(path: Path, key: str) -> str:
+    if key in _KIT:
+        return _field(key)
+    near = difflib.get_close_matches(key, _KIT, n=1, cutoff=0.5)
+    known = f"perhaps {near[0]} is meant" if near else f"{FILE.name} of the kit lists them"
+    raise LimitsError(f"{path}: {key}: there is no such limit; {known}.")
+
+
+def _value(path: Path, key: str, value: object) -> int | float:
+    whole = _TYPES[_field(key)] is int
+    kinds = (int,) if whole else (int, float)
+    wanted = f"{'a whole number' if whole else 'a number'} above 0"
+    told = f"{path}: {key} = {value!r}"
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise LimitsError(f"{told}: {wanted} is wanted, as {key} = {_KIT[key]!r}.")
+    assert isinstance(value, int | float)
+    size = value * _UNITS.get(key[-4:], 1)
+    if not math.isfinite(size) or not 0 < size <= _MOST:
+        raise LimitsError(f"{told}: {wanted} is wanted, as {key} = {_KIT[key]!r}.")
+    if key == "call_retry_factor" and value < 1:
+        raise LimitsError(f"{told}: a second try has no less time than the first: 1 or more.")
+    return size if whole else float(size)

@@ -1,0 +1,97 @@
+"""Whom a course's lists name: a student who isn't known is said, with the nearest name.
+
+Known are the students of the gradebook, of nbgrader's submitted tree, and those being graded. A
+misspelt name in ``extensions.csv`` gives nobody more time; one in the receipts makes nobody late.
+Neither stops the grading of the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+from autograder import tables
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+from autograder.tables import TableError
+from ringside import course_folder
+
+__all__ = ["doubts", "known", "others_read"]
+
+_SHOWN = 5  # names; a whole list of another class would bury all else
+
+
+def known(course: Course) -> set[str]:
+    """The students of the gradebook and of the submitted tree."""
+    found = {path.parent.name for path in (course.build / "submitted").glob("*/*")}
+    if course.database.is_file():
+        try:
+            with closing(sqlite3.connect(f"file:{course.database}?mode=ro", uri=True)) as book:
+                found |= {str(row[0]) for row in book.execute("SELECT id FROM student")}
+        except sqlite3.Error:  # whoever needs the gradebook itself says what is wrong with it
+            pass
+    return found
+
+
+def doubts(course: Course, assignment: str, graded: Iterable[str]) -> list[str]:
+    """What to say of names in the lists of an assignment that fit nobody; a sentence each.
+
+    Args:
+        graded: the students whose submissions are being graded.
+
+    Raises:
+        AssignmentError: a list can't be read; its line is named.
+    """
+    graded = set(graded)
+    people = known(course) | graded
+    try:
+        extensions = {
+            row["student"]: line
+            for line, row in _rows(course.extensions, ("student", "assignment", "days"))
+            if row["assignment"] == assignment
+        }
+        path = course.receipts(assignment)
+        receipts = {row["student"]: line for line, row in _rows(path, ("student", "received"))}
+        platforms = _rows(course.platform_receipts(assignment), ("student", "received"))
+        by_platform = {row["student"] for _, row in platforms}
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
+    said = _unknown(course.extensions, extensions, people, people)
+    without = graded - receipts.keys() - by_platform if receipts else set()
+    if len(graded) > 1:
+        said += _unknown(path, receipts, people, without or people)
+    else:  # of a list for the whole class, only what may mean this student
+        near = difflib.get_close_matches("".join(without), receipts.keys() - people)
+        said += _unknown(path, {name: receipts[name] for name in near}, people, without)
+    if without:
+        names = ", ".join(sorted(without)[:_SHOWN]) + (", ..." if len(without) > _SHOWN else "")
+        said.append(f"{path} has no line for {names}: nobody without a receipt counts as late.")
+    return said
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterable[tuple[int, dict[str, str]]]:
+    return tables.rows(path, columns) if path.is_file() else ()
+
+
+def _unknown(
+    path: Path, lines: Mapping[str, int], people: set[str], candidates: set[str]
+) -> list[str]:
+    """A sentence for each name that is nobody's; the later ones of many are counted."""
+    strangers = [name for name in lines if name not in people]
+    said = []
+    for name in strangers[:_SHOWN]:
+        near = difflib.get_close_matches(name, candidates, n=1)
+        meant = f"did you mean {near[0]!r}?" if near else "no name here is like it."
+        said.append(f"{path}, line {lines[name]}: no student is named {name!r}; {meant}")
+    if len(strangers) > _SHOWN:
+        said.append(f"{path}: {len(strangers) - _SHOWN} more names are no student's here.")
+    return said
+
+
+def others_read(course: Course) -> list[str]:
+    """What other accounts can read of the course and its kit, where there are any."""
+    shared = course_folder.shared_machine()
+    return course_folder.others_read(course.root, course.kit) if shared else []

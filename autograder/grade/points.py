@@ -1,0 +1,187 @@
+"""What a submission has earned, part by part: the one account that every output shows.
+
+    part     points                        who gives them
+    modules  their weights, 100 in all     the suites
+    extra    on top of these, up to 20     the suites
+    run      5                             the check of run.json
+    texts    5                             a person, in nbgrader's gradebook
+
+    max_score = modules + run + texts      110: the handout's total, and the gradebook's
+    score     = what is given so far       a text that waits for a person is no zero
+
+Where the gradebook is known, its points go first: a person's corrections are in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ringside.units import format_count
+
+if TYPE_CHECKING:
+    from autograder.course.assignment import Assignment
+    from autograder.grade.outcome import Outcome
+
+Kind = Literal["module", "extra", "run", "text"]
+
+
+@dataclass(frozen=True)
+class CellMark:
+    """One grade cell, as the gradebook has it."""
+
+    points: float | None  # None: nothing is given yet
+    by_hand: bool = False  # a person gave them
+    waits: bool = False  # for a person
+    comment: str = ""  # a person's
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module, a run or a text; `points` are None where they are still to be given."""
+
+    name: str
+    title: str
+    kind: Kind
+    of: float
+    points: float | None
+    by_hand: bool = False
+    comment: str = ""
+
+    @property
+    def line(self) -> str:
+        """The part in words: `ring: 20 of 35, by hand`."""
+        of = f"+{self.of:g}" if self.kind == "extra" else f"{self.of:g}"
+        if self.points is None:
+            return f"{self.name}: to be graded{' by hand' if self.kind == 'text' else ''}, of {of}"
+        hand = ", by hand" if self.by_hand and self.kind != "text" else ""
+        return f"{self.name}: {round(self.points, 2):g} of {of}{hand}"
+
+
+@dataclass(frozen=True)
+class Account:
+    """All parts of one submission."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def score(self) -> float:
+        """What is given so far, extra credit included."""
+        return round(sum(part.points or 0.0 for part in self.parts), 4)
+
+    @property
+    def max_score(self) -> float:
+        """What can be earned without extra credit."""
+        return sum(part.of for part in self.parts if part.kind != "extra")
+
+    @property
+    def by_hand(self) -> float:
+        """The points of texts that a person is still to give."""
+        return sum(part.of for part in self.of_kind("text") if part.points is None)
+
+    def of_kind(self, *kinds: Kind) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if part.kind in kinds)
+
+    def part(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+    @property
+    def sentence(self) -> str:
+        """Which points these are.
+
+        >>> Account((Part("ring", "", "module", 100, 93.0), Part("tree", "", "extra", 20, 12.0),
+        ...          Part("ring_cluster", "", "run", 5, 5.0), Part("why", "", "text", 5, None)))\\
+        ...     .sentence
+        'modules 93 of 100; extra 12 of up to 20; run 5 of 5; text: to be graded by hand, 5'
+        """
+        said = [_sum("modules", self.of_kind("module"))]
+        said += [_sum("extra", self.of_kind("extra"), " up to")] if self.of_kind("extra") else []
+        said += [_sum("run", self.of_kind("run"))] if self.of_kind("run") else []
+        texts = self.of_kind("text")
+        read = tuple(part for part in texts if part.points is not None)
+        name = "text" if len(texts) == 1 else "texts"
+        said += [_sum(name, read)] if read else []
+        said += [f"{name}: to be graded by hand, {self.by_hand:g}"] if self.by_hand else []
+        return "; ".join(said)
+
+
+def hand_points(account: Account) -> list[str]:
+    """A line for each part whose points a person gave."""
+    return [part.line for part in account.parts if part.by_hand]
+
+
+def hand_comments(account: Account) -> list[str]:
+    """A line for each part on which a person wrote."""
+    return [f"{part.name}: {part.comment}" for part in account.parts if part.comment]
+
+
+def _sum(name: str, parts: Iterable[Part], up_to: str = "") -> str:
+    given = sum(part.points or 0.0 for part in parts)
+    return f"{name} {round(given, 2):g} of{up_to} {sum(part.of for part in parts):g}"
+
+
+def account(plan: Assignment, outcome: Outcome) -> Account:
+    """The account of one submission."""
+    cells: Mapping[str, CellMark] = outcome.cells or {}
+    runs = {run.name: run.points for run in outcome.runs}
+    failed = outcome.status == "grader_error"
+    graded = outcome.status == "graded"
+    parts: list[Part] = []
+
+    def add(name: str, title: str, kind: Kind, of: float, given: float | None) -> None:
+        cell = cells.get(name)
+        if cell is not None:
+            parts.append(Part(name, title, kind, of, cell.points, cell.by_hand, cell.comment))
+        else:
+            parts.append(Part(name, title, kind, of, given))
+
+    for module in plan.modules:
+        earned = None if failed else outcome.points(module) if graded else 0.0
+        add(module.name, module.title, "extra" if module.extra else "module", module.weight, earned)
+    for run in plan.runs:
+        earned = None if failed else runs.get(run.name, 0.0) if graded else 0.0
+        add(run.name, f"{run.module}.py on the cluster", "run", run.points, earned)
+    for text in plan.paragraphs:
+        add(text.name, text.title, "text", text.points, None)
+    return Account(tuple(parts))
+
+
+def missing(plan: Assignment, outcome: Outcome) -> list[str]:
+    """What keeps a submission of the gradebook from being graded; empty where nothing does.
+
+    A rejected submission, and one where the grader failed, is graded once a person has given
+    every module and run its points.
+    """
+    cells = outcome.cells or {}
+    names = [module.name for module in plan.modules if not module.extra]
+    names += [run.name for run in plan.runs]
+    given = bool(cells) and all(name in cells and cells[name].by_hand for name in names)
+    found = []
+    if outcome.status != "graded" and not given:
+        found.append(f"{outcome.status}: {' '.join(outcome.message.split())}")
+    elif any(cells[name].points is None for name in names if name in cells):
+        return ["not autograded yet"]
+    texts = [text.name for text in plan.paragraphs if text.name in cells and cells[text.name].waits]
+    if texts:
+        found.append(f"{format_count(len(texts), 'text')} to grade by hand ({', '.join(texts)})")
+    again = [
+        name
+        for name, cell in cells.items()
+        if cell.waits and name not in texts and cell.points is not None
+    ]
+    if again:
+        found.append(f"{', '.join(again)}: graded by hand, and graded again since: look at it")
+    return found
+
+
+def where_texts_count(plan: Assignment) -> str:
+    """What to say of a total without hand grading; empty where the assignment has no texts."""
+    if not plan.text_points:
+        return ""
+    number = format_count(len(plan.paragraphs), "text")
+    return (
+        f"Scores are of {plan.machine_points:g} points: {number} of {plan.text_points:g} points "
+        f"in the assignment's {plan.max_score:g} {'are' if len(plan.paragraphs) > 1 else 'is'} "
+        "graded by hand, in nbgrader's gradebook only."
+    )

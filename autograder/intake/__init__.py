@@ -1,0 +1,1 @@
+"""What learning platforms give for a class, taken as it comes."""

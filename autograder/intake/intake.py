@@ -1,0 +1,115 @@
+"""From the paths of a command line to submissions: a platform's download is taken as it comes.
+
+What a download says of times is written into ``build/receipts/platform``; what isn't plain is said.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade import pipeline
+from autograder.grade.pipeline import Submission
+from autograder.intake import downloads
+from autograder.intake.downloads import Download, Upload
+from autograder.intake.moodle_worksheet import Worksheet
+from ringside.units import format_count
+
+__all__ = ["take"]
+
+MAX_NAMES = 8
+
+
+def take(
+    plan: Assignment,
+    paths: Sequence[Path],
+    course: Course,
+    *,
+    roster: Path | None = None,
+    timezone: ZoneInfo | None = None,
+) -> list[Submission]:
+    """The submissions under `paths`, whatever they are.
+
+    Args:
+        roster: if it is Moodle's grading worksheet, it says who handed in, and when.
+        timezone: of the worksheet's times; None: this machine's.
+
+    Raises:
+        PathError: a path isn't there, is a mix, or a student has two submissions.
+    """
+    worksheet = (
+        Worksheet.read(roster, timezone)
+        if roster is not None and Worksheet.is_one(roster)
+        else None
+    )
+    found: list[Submission] = []
+    for path in paths:
+        given = None if _is_collected(path, course) else downloads.recognise(
+            plan, path, worksheet, timezone
+        )  # fmt: skip
+        if given is None:
+            found += pipeline.find(plan, [path])
+            continue
+        found += downloads.unpack(given, plan, course)
+        _record(plan, given, course, timezone)
+    pipeline.check_names(found)
+    return found
+
+
+def _is_collected(path: Path, course: Course) -> bool:
+    """Whether a path is in nbgrader's tree, where folders are named after students."""
+    submitted = (course.build / "submitted").resolve()
+    return path.resolve().is_relative_to(submitted)
+
+
+def _record(plan: Assignment, given: Download, course: Course, timezone: ZoneInfo | None) -> None:
+    """Keep the times of a download, and say what is to be known of it."""
+    from autograder.submission import receipt  # and nbgrader with it, which takes seconds
+
+    moments = {u.student: u.received for u in given.uploads if u.received is not None}
+    if moments:
+        receipt.record_platform(course, plan.name, moments)
+    _say(f"A download from {given.platform}: {format_count(len(given.uploads), 'student')}.")
+    if moments:
+        which = f" Its times are taken as {timezone or 'this machine'}'s; --timezone names another."
+        _say(
+            f"{given.table} says when {len(moments)} of them handed in."
+            + (which if given.platform == "Moodle" else "")
+        )
+    elif given.platform == "Moodle":
+        _say(
+            "It doesn't say when they handed in: --roster FILE takes Moodle's grading worksheet, "
+            "which does, and by which they are known in all assignments."
+        )
+    written = receipt.written(course, plan.name)
+    other = [
+        u for u in given.uploads if u.received and written.get(u.student, u.received) != u.received
+    ]
+    if other:
+        _say(
+            f"{course.receipts(plan.name)} has other times for {_names(other)}: it goes first. "
+            f"Remove a line there to take what {given.platform} says."
+        )
+    late = [u for u in given.uploads if u.late and u.student not in written]
+    if late:
+        _say(
+            f"{given.platform} marks as late, and doesn't say by how much: {_names(late)}. Nothing "
+            "is taken off until you write when they handed in into "
+            f"{course.receipts(plan.name)} (student,received)."
+        )
+
+
+def _names(uploads: Iterable[Upload]) -> str:
+    named = [f"{u.student} ({u.name})" if u.name else u.student for u in uploads]
+    return ", ".join(named[:MAX_NAMES]) + (
+        f" and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
+    )
+
+
+def _say(line: str) -> None:
+    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+    print(f"autograder: {shown}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Measured speedup: a submission against the reference, on real ranks, in turns."""

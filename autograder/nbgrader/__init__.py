@@ -1,0 +1,1 @@
+"""The bridge into nbgrader's own commands and its gradebook."""

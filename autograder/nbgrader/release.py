@@ -1,0 +1,47 @@
+"""`nbgrader release_assignment`, which also tells the gradebook what is being released.
+
+nbgrader fills its gradebook in `generate_assignment`, which would write the release itself. Ours
+is built already (`autograder build`), so the gradebook learns the cells and their points when the
+assignment is released: `nbgrader autograde` and the formgrader know them from then on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from nbgrader.exchange.default import ExchangeReleaseAssignment
+
+from autograder.authoring import build
+from autograder.course import assignment as plans
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+
+
+class RegisteringRelease(ExchangeReleaseAssignment):  # type: ignore[misc]
+    """nbgrader's release to the exchange, with the assignment's cells in the gradebook."""
+
+    def copy_files(self) -> None:
+        course = Course(kit=Course.here().kit, root=Path(self.coursedir.root))
+        level = self.log.level
+        self.log.setLevel("WARNING")  # of a release in a scratch folder, which is nobody's
+        try:
+            register(str(self.coursedir.assignment_id), course)
+        finally:
+            self.log.setLevel(level)
+        super().copy_files()
+
+
+def register(name: str, course: Course) -> None:
+    """Write the assignment's cells and points into the course's gradebook.
+
+    Raises:
+        GradebookError: there are submissions already that don't fit the cells.
+    """
+    plan = plans.load(name, course)
+    source = course.source(name)
+    if not source.is_dir():
+        source.mkdir(parents=True)
+        build.write_source(plan, course, source)
+    with tempfile.TemporaryDirectory(prefix="ringside-release-") as scratch:
+        gradebook.register(plan, course, Path(scratch))

@@ -1,0 +1,1 @@
+"""Real MPI and gloo ranks, started inside a sandbox."""

@@ -1,0 +1,247 @@
+r"""``autograder regrade``: a suite was mended, or an extension granted: who gets other points?
+
+    build/graded/*.json  what the gradebook was given  \
+                                                        >  differences  ->  asked  ->  autograde
+    submissions, store   what they are worth now       /                    of those students only
+
+A result's hash covers its own suite only, so what is run again is what the change can affect.
+Nothing is written before the differences are shown and a person says yes (or ``--yes``). Writing
+is nbgrader's own ``autograde``, for the students whose points change: scores and comments that
+people gave stay, and a paragraph that somebody has read does not wait to be read again. Feedback
+pages of these students are made anew, where there are any.
+
+A submission that is not in the gradebook yet is left to ``nbgrader autograde``; one where the
+grader fails keeps what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.prompt import Confirm
+from rich.table import Table
+from rich.text import Text
+
+from autograder.commands import grade as cli_grade
+from autograder.course import assignment as plans
+from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.grade.outcome import Outcome
+from autograder.nbgrader import gradebook, graded
+from autograder.nbgrader.graded import Part, Record
+from autograder.report import report
+from autograder.submission import late
+from autograder.submission.late import Late
+from ringside.units import format_count
+
+__all__ = ["Change", "Differences", "compare", "regrade", "write"]
+
+_SAME = 5e-4  # of a point: scores are rounded to four places
+
+
+@dataclass(frozen=True)
+class Change:
+    """A grade cell that is worth something else now.
+
+    Attributes:
+        part: the module, or the run.
+        reasons: a line a test: what it earns, and the sentence that says why.
+    """
+
+    student: str
+    part: str
+    old: float
+    new: float
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class Differences:
+    """A class before and after."""
+
+    changes: list[Change] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)  # students
+    new: list[str] = field(default_factory=list)  # not in the gradebook yet
+    failed: list[Outcome] = field(default_factory=list)  # by our fault
+
+    def students(self) -> list[str]:
+        """Those whose points change."""
+        return list(dict.fromkeys(change.student for change in self.changes))
+
+
+def regrade(options: argparse.Namespace) -> int:
+    """`autograder regrade`"""
+    course = Course.here()
+    plan = plans.load(options.assignment, course)
+    gradebook.check(course, write=not options.dry_run)
+    folders = course.submissions(plan.name)
+    if options.students:
+        known = {folder.parent.name for folder in folders}
+        if absent := sorted(set(options.students) - known):
+            raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
+        folders = [folder for folder in folders if folder.parent.name in options.students]
+    outcomes = cli_grade.grade_paths(
+        plan, folders or cli_grade.collected(course, plan), options, course
+    )
+    found = compare(plan, outcomes, course)
+    screen = cli_grade.console()
+    show(screen, plan, found)
+    if found.changes and not options.dry_run:
+        if not (options.yes or _asked(screen, len(found.students()))):
+            print("autograder: the gradebook stays as it is.", file=sys.stderr)
+            return 1
+        renewed = write(plan, found.students(), course)
+        screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
+        if renewed:
+            screen.print(
+                f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
+                f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
+            )
+    for outcome in found.failed:
+        name = report.printable(outcome.student)
+        print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
+    return 2 if found.failed else 0
+
+
+def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
+    """What the gradebook was given, beside what the submissions are worth now."""
+    found = Differences()
+    lateness = late.of_assignment(course, plan.name)
+    for outcome in outcomes:
+        before = graded.read(course, plan.name, outcome.student)
+        if outcome.status == "grader_error":
+            found.failed.append(outcome)
+        elif before is None:
+            found.new.append(outcome.student)
+        else:
+            folder = course.submitted(outcome.student, plan.name)
+            account = lateness.get(outcome.student)
+            after = graded.record_of(
+                plan,
+                outcome,
+                folder / plan.notebook,
+                late_percent=account.percent if account else 0.0,
+            )
+            changes = _changes(plan, before, after)
+            changes += _of_lateness(before, after, account)
+            found.changes += changes
+            if not changes:
+                found.same.append(outcome.student)
+    return found
+
+
+def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
+    weights = {module.name: module.weight for module in plan.modules}
+    changes = []
+    for name in dict.fromkeys([*after.parts, *before.parts]):
+        old, new = (record.parts.get(name, Part(0.0)) for record in (before, after))
+        if abs(old.points - new.points) > _SAME:
+            reasons = _reasons(old, new, weights.get(name, SUITE_POINTS) / SUITE_POINTS)
+            if before.status != after.status or before.message != after.message:
+                reasons.insert(0, f"{after.status}: {after.message}".removesuffix(": "))
+            if before.submission != after.submission:
+                reasons.insert(0, "another notebook was handed in since")
+            if not reasons:
+                reasons = ["no test changed: it weighs other points now"]
+            changes.append(Change(after.student, name, old.points, new.points, tuple(reasons)))
+    return changes
+
+
+def _of_lateness(before: Record, after: Record, account: Late | None) -> list[Change]:
+    """What an extension or a receipt has changed since; points are of modules and runs."""
+    old, new = before.late_percent, after.late_percent or 0.0
+    if old is None or old == new:
+        return []
+    was, now = (
+        -sum(part.points for part in record.parts.values()) * percent / 100
+        for record, percent in ((before, old), (after, new))
+    )
+    told = account.sentence if account else "It is not late any more."
+    reason = f"{old:g} % of the score, now {new:g} %. {told}"
+    return [Change(after.student, "lateness", was, now, (reason,))]
+
+
+def _reasons(old: Part, new: Part, scale: float) -> list[str]:
+    """A line for each test that earns something else, was added or removed."""
+    lines = []
+    for name in dict.fromkeys([*new.tests, *old.tests]):
+        before, now = old.tests.get(name), new.tests.get(name)
+        if now is None:
+            lines.append(f"{name}: there is no such test any more")
+            continue
+        earned = now["earned"] * scale
+        if before is None:
+            lines.append(f"{name}: new, {earned:.4g} points. {now['says']}".rstrip())
+        elif abs(before["earned"] - now["earned"]) * scale > _SAME:
+            why = now["says"] or f"it passes now; it said: {before['says']}"
+            lines.append(f"{name}: {before['earned'] * scale:.4g} -> {earned:.4g}. {why}")
+        elif before["points"] != now["points"]:
+            lines.append(f"{name}: of {before['points']:g}, now of {now['points']:g} in a hundred")
+    return lines
+
+
+def show(screen: Console, plan: Assignment, found: Differences) -> None:
+    """The table of changes, and how many are as they were."""
+    if found.changes:
+        screen.print(_table(plan, found.changes))
+    counts = [
+        format_count(len(found.students()), "student") + " with other points",
+        f"{len(found.same)} as before",
+    ]
+    if found.new:
+        counts.append(f"{len(found.new)} not in the gradebook yet (nbgrader autograde)")
+    if found.failed:
+        counts.append(f"{len(found.failed)} where the grader failed")
+    screen.print("; ".join(counts) + ".")
+
+
+def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
+    table = Table(title=f"{plan.title}: a regrade", title_justify="left", header_style="bold")
+    table.add_column("student", no_wrap=True)
+    table.add_column("module", no_wrap=True)
+    for name in ("old", "new"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("why")
+    shown = ""
+    for change in changes:
+        if change.student != shown and shown:
+            table.add_section()
+        table.add_row(
+            Text(report.printable(change.student) if change.student != shown else ""),
+            change.part,
+            f"{change.old:.4g}",
+            Text(f"{change.new:.4g}", style="green" if change.new > change.old else "red"),
+            Text("\n".join(report.printable(" ".join(line.split())) for line in change.reasons)),
+        )
+        shown = change.student
+    return table
+
+
+def _asked(screen: Console, students: int) -> bool:
+    """Whether a person says yes; nobody there says no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
+        return False
+    question = f"Write the gradebook for {format_count(students, 'student')}?"
+    return bool(Confirm.ask(question, console=screen, default=False))
+
+
+def write(plan: Assignment, students: Sequence[str], course: Course) -> list[str]:
+    """nbgrader's autograde for these students; what people did to their grades stays.
+
+    Feedback pages that are there are made anew.
+
+    Returns:
+        Those whose pages were.
+    """
+    renewed = []
+    for student in students:
+        gradebook.autograde(course, plan.name, student)
+        if course.feedback(student, plan.name).is_dir():
+            gradebook.generate_feedback(course, plan.name, student)
+            renewed.append(student)
+    return renewed

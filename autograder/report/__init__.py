@@ -1,0 +1,1 @@
+"""What students and instructors read of the results."""

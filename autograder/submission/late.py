@@ -1,0 +1,322 @@
+"""What lateness costs: extensions move a due date, grace days are spent, then each day has a price.
+
+A submission is late by our receipt (`autograder.submission.receipt`). For each student, over the
+assignments of the course in the order of their due dates:
+
+    late     receipt - (due date + the student's extension)
+    days     days begun; none within the first ``grace_s`` seconds
+    spent    min(days, ``grace_days_each``, what is left of ``grace_days``): spent by themselves
+    penalty  (days - spent) * ``percent_per_day`` of the score, at most ``max_percent``
+
+This is computed anew from all receipts each time, so the same receipts give the same penalties,
+whatever was graded first. A new receipt or extension for an early assignment may change what a
+later one costs: autograde the later ones again, since the gradebook keeps what it was told.
+
+Extensions stand in ``build/extensions.csv`` (student, assignment, days; one line each, 1.5 is a
+day and a half; a column ``note`` may say why). They need no submission, where nbgrader's own
+(``Gradebook.grant_extension``) do; where both say something the file goes first.
+
+A due date stands in an assignment's ``assignment.toml``, or in the course's ``course.toml``, which
+goes first; one that a person sets in nbgrader goes before both. nbgrader is told of dates and
+extensions (`tell`), and a line that is removed is taken back from it (`told`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbgrader.api import MissingEntry, SubmittedAssignment
+from nbgrader.plugins import LateSubmissionPlugin
+from traitlets import Float, Integer
+
+from autograder import tables
+from autograder.course import assignment as plans
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+from autograder.nbgrader import gradebook
+from autograder.submission import receipt, told
+from autograder.tables import TableError
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The course's rules; see the settings of `LatePenalty`."""
+
+    percent_per_day: float = 10.0
+    max_percent: float = 50.0
+    grace_s: float = 900.0
+    grace_days: int = 0
+    grace_days_each: int = 0
+
+
+@dataclass(frozen=True)
+class Late:
+    """One late submission."""
+
+    assignment: str
+    late_s: float  # after the student's own due date
+    days: int  # begun
+    spent: int  # grace days
+    left: int  # of the student's grace days, after this
+    percent: float  # of the score
+
+    @property
+    def sentence(self) -> str:
+        """What became of the days, for the student."""
+        if not self.days:
+            return "That costs nothing."
+        said = [f"{_days(self.spent)} of grace spent, {self.left} left"] if self.spent else []
+        if self.percent:
+            charged = self.days - self.spent
+            said.append(f"{_days(charged)} charged: {self.percent:g} % of the score")
+        return "; ".join(said) + "."
+
+
+def _days(number: int) -> str:
+    return "1 day" if number == 1 else f"{number} days"
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """When the assignments are due (naive UTC), and who has more time."""
+
+    due: Mapping[str, datetime.datetime]
+    extensions: Mapping[tuple[str, str], datetime.timedelta]  # (student, assignment)
+
+    def late_s(self, student: str, assignment: str, moment: datetime.datetime) -> float:
+        """How late a receipt is; nothing is late that has no due date."""
+        if assignment not in self.due:
+            return 0.0
+        own = self.due[assignment] + self.extensions.get(
+            (student, assignment), datetime.timedelta()
+        )
+        return receipt.late_seconds(moment, own)
+
+
+def spend(policy: Policy, lateness: Sequence[tuple[str, float]]) -> dict[str, Late]:
+    """What one student's late submissions cost; `lateness` is in the order of due dates.
+
+    >>> found = spend(Policy(grace_days=3, grace_days_each=2), [("a", 3e5), ("b", 1e5)])
+    >>> [(each.days, each.spent, each.left, each.percent) for each in found.values()]
+    [(4, 2, 1, 20.0), (2, 1, 0, 10.0)]
+    """
+    found: dict[str, Late] = {}
+    left = policy.grace_days
+    for assignment, late_s in lateness:
+        if late_s <= 0:
+            continue
+        days = math.ceil(late_s / DAY_S) if late_s > policy.grace_s else 0
+        spent = min(days, left, policy.grace_days_each)
+        left -= spent
+        percent = min(policy.max_percent, (days - spent) * policy.percent_per_day)
+        found[assignment] = Late(assignment, late_s, days, spent, left, percent)
+    return found
+
+
+def extensions(course: Course) -> dict[tuple[str, str], datetime.timedelta]:
+    """The course's own list of extensions.
+
+    Raises:
+        AssignmentError: a line is not `student,assignment,days`; it is named.
+    """
+    path = course.extensions
+    if not path.is_file():
+        return {}
+    found: dict[tuple[str, str], datetime.timedelta] = {}
+    try:
+        for line, row in tables.rows(path, ("student", "assignment", "days"), also=("note",)):
+            student, name = row["student"], row["assignment"]
+            try:
+                days = float(row["days"])
+            except ValueError:
+                days = math.nan
+            if not student or not 0 <= days <= 1000:
+                raise TableError(
+                    f"{path}, line {line}: {row['days']!r} is no number of days "
+                    "from 0 to 1000, or the student is missing."
+                )
+            if (student, name) in found:
+                raise TableError(
+                    f"{path}, line {line}: {student} has an extension for {name} "
+                    "already: keep one of the lines."
+                )
+            found[student, name] = datetime.timedelta(days=days)
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
+    return found
+
+
+def calendar(course: Course, book: Any = None) -> Calendar:
+    """Due dates and extensions: a person's in nbgrader, then the course's, then the kit's.
+
+    Raises:
+        AssignmentError: a line of the file is wrong, or names no assignment.
+    """
+    due = {}
+    names = plans.known(course)
+    for name in names:
+        plan_due = plans.load(name, course).due_utc
+        if plan_due is not None:
+            due[name] = plan_due
+    granted: dict[tuple[str, str], datetime.timedelta] = {}
+    if book is None and course.database.is_file():
+        with gradebook.open_gradebook(course) as opened:
+            return calendar(course, opened)
+    if book is not None:
+        ours = told.read(book)
+        due |= {
+            each.name: each.duedate
+            for each in book.assignments
+            if not told.agreed(ours, (each.name, told.DUE), each.duedate)
+        }
+        granted = {
+            (each.student_id, each.assignment.name): each.extension
+            for each in _extended(book)
+            if not told.agreed(ours, (each.assignment.name, each.student_id), each.extension)
+        }
+    own = extensions(course)
+    for student, name in own:
+        if name not in due and name not in names:
+            raise AssignmentError(
+                f"{course.extensions}: {student} has an extension for {name!r}, which is no "
+                f"assignment; {tables.meant(name, names)}"
+            )
+    return Calendar(due, granted | own)
+
+
+def _extended(book: Any) -> list[Any]:
+    """The submissions for which nbgrader has an extension."""
+    all_of_them = book.db.query(SubmittedAssignment)
+    return list(all_of_them.filter(SubmittedAssignment.extension.isnot(None)))
+
+
+def tell(course: Course, book: Any) -> None:
+    """Let nbgrader know the course's dates, extensions and receipts as they stand now.
+
+    It finds by them who is late at all. What came from a line that was removed is taken back;
+    what a person has set in nbgrader stays.
+
+    Raises:
+        AssignmentError: a line of a file is wrong.
+    """
+    ours, own = told.read(book), extensions(course)
+    names = set(plans.known(course))
+    for each in book.assignments:
+        if each.name not in names:
+            continue
+        wanted, key = plans.load(each.name, course).due_utc, (each.name, told.DUE)
+        if each.duedate == wanted or told.agreed(ours, key, each.duedate):
+            each.duedate = wanted
+            told.write(book, key, wanted)
+        receipts = receipt.received(course, each.name)
+        for submission in each.submissions:
+            if submission.student_id not in receipts:
+                submission.timestamp = None
+    for submission in _extended(book):
+        name, student = submission.assignment.name, submission.student_id
+        if (student, name) not in own and told.agreed(ours, (name, student), submission.extension):
+            submission.extension = None
+            told.write(book, (name, student), None)
+    for (student, name), days in own.items():
+        _grant(book, name, student, days)
+    book.db.commit()
+
+
+def _grant(book: Any, assignment: str, student: str, extension: datetime.timedelta) -> None:
+    """Tell nbgrader of an extension; before the first submission it has no place for one."""
+    try:
+        submission = book.find_submission(assignment, student)
+    except MissingEntry:
+        return
+    submission.extension = extension or None
+    told.write(book, (assignment, student), submission.extension)
+
+
+def account(
+    course: Course, student: str, policy: Policy | None = None, dates: Calendar | None = None
+) -> dict[str, Late]:
+    """One student's late submissions, by assignment in the order of due dates."""
+    policy = policy or policy_of(course)
+    dates = dates or calendar(course)
+    lateness = []
+    for name in sorted(dates.due, key=lambda each: (dates.due[each], each)):
+        moment = receipt.received(course, name).get(student)
+        if moment is not None:
+            lateness.append((name, dates.late_s(student, name, moment)))
+    return spend(policy, lateness)
+
+
+def of_assignment(course: Course, assignment: str) -> dict[str, Late]:
+    """The students whose submission of one assignment is late, and what came of it."""
+    policy, dates = policy_of(course), calendar(course)
+    found = {
+        student: account(course, student, policy, dates).get(assignment)
+        for student in receipt.received(course, assignment)
+    }
+    return {student: late for student, late in found.items() if late is not None}
+
+
+def seconds_late(course: Course, assignment: str) -> dict[str, float]:
+    """How late each student's receipt is, after the student's own due date."""
+    dates = calendar(course)
+    return {
+        student: dates.late_s(student, assignment, moment)
+        for student, moment in receipt.received(course, assignment).items()
+    }
+
+
+def policy_of(course: Course) -> Policy:
+    """The rules that ``nbgrader_config.py`` sets."""
+    return LatePenalty(config=gradebook.configuration(course)).policy
+
+
+class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
+    """nbgrader's plugin: grace days first, then a share of the score for each day begun."""
+
+    percent_per_day = Float(10.0, help="Share of the score lost per day begun.").tag(config=True)
+    max_percent = Float(50.0, help="The largest share that can be lost.").tag(config=True)
+    grace_s = Float(900.0, help="Lateness that costs nothing, in seconds.").tag(config=True)
+    grace_days = Integer(0, help="Days of grace that a student has in all.").tag(config=True)
+    grace_days_each = Integer(2, help="Of them, at most so many an assignment.").tag(config=True)
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(
+            percent_per_day=self.percent_per_day,
+            max_percent=self.max_percent,
+            grace_s=self.grace_s,
+            grace_days=max(0, self.grace_days),
+            grace_days_each=max(0, self.grace_days_each),
+        )
+
+    def late_submission_penalty(
+        self, student_id: str, score: float, total_seconds_late: float
+    ) -> float | None:
+        """The points to take off, or None.
+
+        nbgrader doesn't say which assignment it asks about: its preprocessor, which made this
+        plugin, knows it (``AssignLatePenalties.preprocess``), and the converter knows the course.
+        """
+        if self.parent is None:
+            late = spend(self.policy, [("", total_seconds_late)]).get("")
+        else:
+            late = self._late(student_id, self.parent.assignment_id)
+        return float(score * late.percent / 100.0) if late is not None and late.percent else None
+
+    def _late(self, student: str, assignment: str) -> Late | None:
+        book = self.parent.gradebook
+        root = self.parent.parent.parent.coursedir.root  # preprocessor, exporter, converter
+        course = Course.of_root(root)
+        dates = calendar(course, book)
+        own = extensions(course)  # a person's extension is nbgrader's already
+        extension = own.get((student, assignment), datetime.timedelta())
+        if extension:  # formgrader and nbgrader's exports show lateness after it
+            _grant(book, assignment, student, extension)
+            book.db.commit()
+        return account(course, student, self.policy, dates).get(assignment)

@@ -1,0 +1,1 @@
+"""One module's hidden suite, run over one submission."""

@@ -1,0 +1,183 @@
+"""A submission's functions under a real ``mpiexec``, or on torch's own gloo: values only.
+
+Real ranks can't be confined one from another, so nothing is counted here. All calls of a
+module on p ranks go through one ``mpiexec -n p`` (starting it takes longer than the calls), those
+of all world sizes through one sandbox.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder.course.limits import Limits
+from autograder.real_ranks import gloo_driver, mpi_driver
+from autograder.real_ranks.job import MpiOutcome, run_mpi
+from autograder.sandbox.warm_sandbox import Host
+from ringside.errors import CodecError, RankError, RunError
+from ringside.network import codec, failure
+
+AGAIN = {"mpiexec": 2.0, "gloo": 3.0}  # the second try has so many times the first one's time
+WARM_TIMEOUT_S = 10.0  # where nothing is imported, before the others
+
+
+class RealityError(RuntimeError):
+    """Real MPI did not answer, and that is not known to be the submission's fault."""
+
+
+class RanksEnded(RealityError):
+    """Real ranks ended, or went past a limit and were ended, and none said why."""
+
+
+class RealityUnavailable(RealityError):
+    """No sandbox of this machine can hold an MPI job."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: the arguments of each rank, after ``comm``."""
+
+    target: str
+    world_size: int
+    args: list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """What a call gave: a value per rank, or why there is none."""
+
+    values: list[Any]
+    error: RunError | None
+
+
+_DRIVERS = {"mpiexec": mpi_driver, "gloo": gloo_driver}
+
+
+class RealRanks:
+    """Runs batches of calls under ``mpiexec``, or on gloo, one launch a world size."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        sandbox: bool,
+        launcher: str = "mpiexec",
+        host: Host | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._folder = folder
+        self._limits = limits or Limits()
+        self._host = host
+        self._sandbox = sandbox
+        self.launcher = launcher
+
+    def of(self, folder: Path) -> RealRanks:
+        """The same ranks for the modules of another folder."""
+        return RealRanks(
+            folder,
+            sandbox=self._sandbox,
+            launcher=self.launcher,
+            host=self._host,
+            limits=self._limits,
+        )
+
+    def call_all(
+        self, calls: Sequence[Call], before_retry: Callable[[], None] = lambda: None
+    ) -> list[RealRun]:
+        """One result a call; comm and COMM_WORLD have equal ranks.
+
+        Args:
+            before_retry: called when the first try did not end in time; what it raises is raised
+                instead of trying again.
+
+        Raises:
+            RealityUnavailable: real MPI can't be run here.
+            RanksEnded: it broke without a result.
+            RealityError: it did not end in time, twice.
+        """
+        sizes = list(dict.fromkeys(call.world_size for call in calls))
+        worlds = [[call for call in calls if call.world_size == size] for size in sizes]
+        outcome = self._launch(sizes, worlds, before_retry)
+        runs = {
+            size: iter(_read(self.launcher, outcome, results, mine))
+            for size, results, mine in zip(sizes, outcome.results, worlds, strict=True)
+        }
+        return [next(runs[call.world_size]) for call in calls]
+
+    def _launch(
+        self, sizes: list[int], worlds: list[list[Call]], before_retry: Callable[[], None]
+    ) -> MpiOutcome:
+        job = codec.encode([[(call.target, call.args) for call in world] for world in worlds])
+        own = self._limits
+        first_s = {"mpiexec": own.mpiexec_timeout_s, "gloo": own.gloo_timeout_s}[self.launcher]
+        timeouts_s: tuple[float, ...] = (first_s, AGAIN[self.launcher] * first_s)
+        if self._host is not None:  # most that hang hang on our network too, and cost no more
+            timeouts_s = (WARM_TIMEOUT_S, *timeouts_s)
+        for number, timeout_s in enumerate(timeouts_s):
+            if number:
+                before_retry()
+            outcome = run_mpi(
+                sizes,
+                self._folder,
+                job,
+                timeout_s,
+                driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
+                launcher=self.launcher,
+                trust_submissions=not self._sandbox,
+                host=self._host,
+                limits=self._limits,
+            )
+            if outcome.status == "unavailable":
+                raise RealityUnavailable(outcome.output)
+            if outcome.status != "timeout":
+                return outcome
+        raise RealityError(
+            f"{self.launcher} on {' and '.join(map(str, sizes))} ranks did not end within "
+            f"{timeout_s:g} s, the last of {len(timeouts_s)} tries"
+        )
+
+
+def _read(
+    launcher: str, outcome: MpiOutcome, results: Sequence[bytes], calls: Sequence[Call]
+) -> list[RealRun]:
+    frames = [_frames(stream) for stream in results]
+    runs: list[RealRun] = []
+    for call in calls:
+        answers = [next(frames[rank], ("nothing", None)) for rank in range(call.world_size)]
+        bad = [rank for rank, (kind, _) in enumerate(answers) if kind != "value"]
+        if not bad:
+            runs.append(RealRun([value for _, value in answers], None))
+            continue
+        told = [_error(rank, answers[rank][1]) for rank in bad if answers[rank][0] == "error"]
+        if not told:
+            tail = " ".join(outcome.output[-300:].split())
+            raise RanksEnded(f"{call.target} on {launcher}: {outcome.status}: {tail}")
+        # gloo tells the others that their partner is gone, which is no news.
+        told.sort(key=lambda error: "gloo/transport" in error.message)
+        # Nothing was called after this one.
+        return runs + [RealRun([None], told[0])] * (len(calls) - len(runs))
+    return runs
+
+
+def _error(rank: int, report: Any) -> RankError:
+    """What a rank reports; it may be damaged, or written by the submission."""
+    try:
+        return failure.decode(rank, report)
+    except (CodecError, TypeError, ValueError, OverflowError, AttributeError):
+        return RankError(rank, "an exception", "and its report can't be read")
+
+
+def _frames(stream: bytes) -> Iterator[tuple[str, Any]]:
+    """The frames that one rank sent back; what is cut off or damaged ends them."""
+    at = 0
+    while at + 4 <= len(stream):
+        (length,) = struct.unpack_from("<I", stream, at)
+        try:
+            kind, value = codec.decode(stream[at + 4 : at + 4 + length])
+        except (CodecError, TypeError, ValueError):
+            return
+        yield str(kind), value
+        at += 4 + length

@@ -1,0 +1,1 @@
+"""The suites tested: by references, wrong and right submissions, and attacks."""

@@ -1,0 +1,338 @@
+"""Test the suites themselves: ``autograder verify [ASSIGNMENT...]``.
+
+    reference      full marks in every module
+    stub           no marks, no crash, and every message is a sentence
+    wrong/*.py     each fails the test that its first line names: ``# fails: test_bytes_per_rank``;
+                   of the others, only tests of values are run, as far as the first that fails
+    right/*.py     each gets full marks, however unusual it is
+    red team       attacks score nothing, do no harm and leave no process behind
+
+``--lines`` types what each failed test offers to type, and compares what comes
+(``autograder.verify.reproduce``).
+
+Beside it stands the kill table: how many of the wrong submissions a suite would catch that
+looks at values only, as most graders do; it is ours without the other kinds of tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autograder import scratch
+from autograder.course import assignment as assignments
+from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.grade.grading import run_suite, staged
+from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
+from autograder.suite.plugin import VALUES_ONLY
+
+HERE = Path(__file__).resolve().parents[1]
+SECRET = "verify"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One submission of one module, and what is expected of it."""
+
+    kind: str  # "reference", "stub", "wrong" or "right"
+    module: str
+    name: str
+    source: str
+    fails: str = ""  # the test that a wrong one must fail
+
+
+@dataclass
+class Finding:
+    """What the suite said about a subject."""
+
+    kind: str
+    module: str
+    name: str
+    ok: bool
+    sentence: str = ""
+    score: float = 0.0
+    failed: list[str] = field(default_factory=list)
+    killed_by_values: bool = False
+    seconds: float = 0.0
+
+
+@dataclass
+class Report:
+    """All findings of one assignment."""
+
+    assignment: str
+    findings: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
+    red_team: str = ""
+    red_team_ok: bool = True
+
+    @property
+    def ok(self) -> bool:
+        return self.red_team_ok and all(finding.ok for finding in self.findings)
+
+    def of(self, kind: str) -> list[Finding]:
+        return [finding for finding in self.findings if finding.kind == kind]
+
+
+def subjects(plan: Assignment) -> list[Subject]:
+    """Reference, stubs, mutants and alternatives of an assignment.
+
+    Raises:
+        AssignmentError: a mutant names no module of the plan, or a wrong one no test.
+    """
+    solution = Course.here().solution(plan.name)
+    found = []
+    for spec in plan.modules:
+        source = (solution / spec.filename).read_text(encoding="utf-8")
+        found.append(Subject("reference", spec.name, spec.name, source))
+        found.append(Subject("stub", spec.name, spec.name, stub(source)))
+    for kind in ("wrong", "right"):
+        for path in sorted((HERE / "mutants" / plan.name / kind).glob("*.py")):
+            module = path.stem.partition("__")[0]
+            plan.module(module)
+            source = path.read_text(encoding="utf-8")
+            first = source.splitlines()[0]
+            fails = first.removeprefix("# fails:").strip() if kind == "wrong" else ""
+            if kind == "wrong" and not first.startswith("# fails:"):
+                raise AssignmentError(f"{path}: its first line must be '# fails: TEST'.")
+            found.append(Subject(kind, module, path.stem, source, fails))
+    return found
+
+
+def stub(source: str) -> str:
+    """A module as students get it: solutions give way to ``raise NotImplementedError``."""
+    lines: list[str] = []
+    inside = False
+    for line in source.splitlines():
+        mark = line.strip()
+        if mark == "### BEGIN SOLUTION":
+            inside = True
+            indent = line[: len(line) - len(line.lstrip())]
+            lines += [f"{indent}# YOUR CODE HERE", f"{indent}raise NotImplementedError()"]
+        elif mark == "### END SOLUTION":
+            inside = False
+        elif not inside:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def judge(subject: Subject, record: dict[str, Any]) -> Finding:
+    """Compare what the suite said with what is expected."""
+    tests = record.get("tests", [])
+    failed = [test["name"] for test in tests if test["earned"] < test["points"]]
+    by_values = any(
+        test["earned"] < test["points"] for test in tests if test["kind"] in VALUES_ONLY
+    )
+    score = sum(test["earned"] for test in tests)
+    finding = Finding(subject.kind, subject.module, subject.name, True, score=score)
+    finding.failed, finding.killed_by_values = failed, by_values
+    if record.get("error"):
+        finding.ok, finding.sentence = False, f"the grader failed: {record['error']}"
+        return finding
+    finding.ok, finding.sentence = _expected(subject, tests, failed, score)
+    return finding
+
+
+def _expected(
+    subject: Subject, tests: list[dict[str, Any]], failed: list[str], score: float
+) -> tuple[bool, str]:
+    possible = sum(test["points"] for test in tests)
+    if subject.kind != "wrong" and possible != SUITE_POINTS:
+        return False, f"the suite's points add up to {possible:g}, not {SUITE_POINTS:g}"
+    if subject.kind in ("reference", "right"):
+        first = next((test["message"] for test in tests if test["name"] in failed), "")
+        return not failed, f"fails {failed[0]}: {first}" if failed else ""
+    if subject.kind == "stub":
+        silent = [test["name"] for test in tests if not test["message"].strip()]
+        return score == 0 and not silent, f"earned {score:g}" if score else " ".join(silent)
+    if subject.fails in failed:
+        return True, ""
+    if subject.fails in {test["name"] for test in tests}:
+        others = ", ".join(failed) or "no test of values"
+        return False, f"passes {subject.fails}; fails {others}"
+    return False, f"names the test {subject.fails!r}, which does not exist"
+
+
+def verify(
+    plan: Assignment,
+    *,
+    sandbox: bool = True,
+    jobs: int = 2,
+    only: str = "",
+    deadline_s: float = 1800.0,
+    progress: Callable[[Finding], None] = lambda finding: None,
+) -> Report:
+    """Grade all subjects; those that the deadline leaves ungraded count as not ok."""
+    started = time.monotonic()
+    report = Report(plan.name)
+    wanted = [subject for subject in subjects(plan) if only in f"{subject.kind}/{subject.name}"]
+
+    def one(subject: Subject) -> Finding:
+        begun = time.monotonic()
+        if begun - started > deadline_s:
+            return Finding(
+                subject.kind, subject.module, subject.name, False, f"not run in {deadline_s:g} s"
+            )
+        with _folder_of(subject) as folder, staged(plan, folder) as stage:
+            record = run_suite(
+                plan,
+                subject.module,
+                stage,
+                secret=SECRET,
+                sandbox=sandbox,
+                about=subject.fails,
+            )
+        finding = judge(subject, record)
+        finding.seconds = round(time.monotonic() - begun, 2)
+        return finding
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        for finding in pool.map(one, wanted):
+            report.findings.append(finding)
+            progress(finding)
+    report.seconds = round(time.monotonic() - started, 1)
+    return report
+
+
+@contextmanager
+def _folder_of(subject: Subject) -> Iterator[Path]:
+    with scratch.fresh("verify-") as folder:
+        (folder / f"{subject.module}.py").write_text(subject.source, encoding="utf-8")
+        yield folder
+
+
+def table(report: Report) -> str:
+    """The report as text: per module, and the kill table."""
+    modules = list(dict.fromkeys(finding.module for finding in report.findings))
+    lines = [
+        f"{report.assignment}: {'as it must be' if report.ok else 'NOT as it must be'}, "
+        f"{len(report.findings)} modules graded in {report.seconds:g} s",
+        f"{'module':<16}{'reference':>10}{'stub':>6}{'right':>8}{'wrong caught':>14}"
+        f"{'by any test':>13}{'by values only':>16}",
+    ]
+    for module in [*modules, "all"]:
+        mine = [each for each in report.findings if module in (each.module, "all")]
+        by_kind = {
+            kind: [each for each in mine if each.kind == kind]
+            for kind in ("reference", "stub", "right", "wrong")
+        }
+        wrong = by_kind["wrong"]
+        cells = [_share(by_kind[kind], "ok") for kind in ("reference", "stub", "right", "wrong")]
+        cells += [_share(wrong, "failed"), _share(wrong, "killed_by_values")]
+        widths = (10, 6, 8, 14, 13, 16)
+        row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        lines.append(f"{module:<16}{row}")
+    for finding in report.findings:
+        if not finding.ok:
+            lines.append(f"  {finding.kind}/{finding.name}: {finding.sentence}")
+    if report.red_team:
+        lines.append(report.red_team)
+    return "\n".join(lines)
+
+
+def _share(findings: Sequence[Finding], attribute: str) -> str:
+    return f"{sum(bool(getattr(each, attribute)) for each in findings)}/{len(findings)}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command; exit status 0 if all is as it must be, 1 if not, 2 if it can't be run."""
+    parser = argparse.ArgumentParser(
+        prog="autograder verify",
+        description="Grade reference, stub, mutants, alternatives and attacks against the suites.",
+        epilog="example: autograder verify a03_allreduce --only wrong/ring",
+    )
+    parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="default: all")
+    parser.add_argument("--jobs", type=int, default=2, help="submissions at once")
+    parser.add_argument("--only", default="", help="part of KIND/NAME, such as wrong/ring")
+    parser.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
+    parser.add_argument("--json", type=Path, help="write all findings to this file")
+    parser.add_argument("--no-red-team", action="store_true", help="leave out the attacks")
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="type the line of each test's failure, and see whether it shows the same",
+    )
+    parser.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
+    asked = parser.parse_args(words)
+    try:
+        plans = [assignments.load(name) for name in asked.assignments or assignments.known()]
+        best_tier(trust_submissions=asked.trust_submissions)  # refuse now, not in each finding
+        if asked.lines:
+            return _type_lines(plans, asked)
+        reports = [_verify_and_print(plan, asked) for plan in plans]
+    except (AssignmentError, SandboxUnavailable) as error:
+        print(f"autograder verify: {error}", file=sys.stderr)
+        return 2
+    if asked.json:
+        content = json.dumps([{**asdict(each), "ok": each.ok} for each in reports], indent=1)
+        asked.json.write_text(content + "\n", encoding="utf-8")
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def attack(plan: Assignment, report: Report, deadline_s: float) -> None:
+    """Hand in the red team's submissions one after another, and note what they gained."""
+    from autograder.verify import redteam_run
+
+    attacks = redteam_run.load_attacks(plan.name)
+    if not attacks:
+        return
+    grade = redteam_run.full_grader(plan.name)
+    started = time.monotonic()
+    bad, held = [], 0
+    for each in attacks:
+        if time.monotonic() - started > deadline_s:
+            bad.append(f"  redteam/{each.name}: not run in {deadline_s:g} s")
+            continue
+        (outcome,) = redteam_run.run_attacks(grade, attacks=[each])
+        held += outcome.ok
+        bad += [f"  redteam/{each.name}: {fault}" for fault in outcome.faults]
+    seconds = time.monotonic() - started
+    first = f"red team: {held} attacks gain what they may, {len(bad)} faults, in {seconds:.0f} s"
+    report.red_team, report.red_team_ok = "\n".join([first, *bad]), not bad
+
+
+def _verify_and_print(plan: Assignment, asked: argparse.Namespace) -> Report:
+    def progress(finding: Finding) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{finding.kind}/{finding.name:<50}", end="", file=sys.stderr)
+
+    report = verify(
+        plan,
+        sandbox=not asked.trust_submissions,
+        jobs=asked.jobs,
+        only=asked.only,
+        deadline_s=asked.deadline,
+        progress=progress,
+    )
+    if not (asked.no_red_team or asked.only or asked.trust_submissions):
+        attack(plan, report, asked.deadline)
+    print(table(report), flush=True)
+    return report
+
+
+def _type_lines(plans: Sequence[Assignment], asked: argparse.Namespace) -> int:
+    from autograder.verify import reproduce
+
+    typed = [
+        each for plan in plans for each in reproduce.type_all(plan, asked.only, jobs=asked.jobs)
+    ]
+    print(reproduce.table(typed))
+    said = reproduce.faults(typed, reproduce.known_exceptions())
+    print("\n".join(said))
+    if asked.json:
+        content = json.dumps([asdict(each) for each in typed], indent=1)
+        asked.json.write_text(content + "\n", encoding="utf-8")
+    return 1 if said else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Machine models from measurements, and what they predict."""

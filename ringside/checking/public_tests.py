@@ -1,0 +1,311 @@
+"""Run the public tests that lie beside the modules, and say what they earned: `ringside check`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringside import kit
+from ringside.checking.pytest_process import follow, sentence
+from ringside.checking.reasons import by_reason, reason
+from ringside.errors import RingsideError
+from ringside.torch_there import need_torch
+from ringside.trace import write_atomically
+from ringside.units import format_count
+
+TESTS = "test_public.py"
+TIMELINES = ".ringside"
+CALL_TIMEOUT_S = 20.0  # of one call on all ranks: what the grader gives it
+_NO_TESTS = 5  # pytest's exit status where nothing was collected
+_NO_MODULE = re.compile(r"E   ModuleNotFoundError: No module named '(\w+)'")
+
+
+class CheckError(RingsideError):
+    """The public tests could not be run."""
+
+
+@dataclass(frozen=True)
+class ModuleReport:
+    """What one module's public tests earned."""
+
+    name: str
+    tests: list[dict[str, Any]]
+    timeline: Path | None = None
+
+    @property
+    def earned(self) -> float:
+        return float(sum(test["earned"] for test in self.tests))
+
+    @property
+    def points(self) -> float:
+        return float(sum(test["points"] for test in self.tests))
+
+    @property
+    def passed(self) -> bool:
+        return all(test["earned"] >= test["points"] for test in self.tests)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What all modules' public tests earned."""
+
+    folder: Path
+    modules: list[ModuleReport]
+    counts: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    not_written: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return all(module.passed for module in self.modules)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        modules = {
+            module.name: {
+                "earned": module.earned,
+                "points": module.points,
+                "tests": module.tests,
+                "timeline": str(module.timeline) if module.timeline else None,
+            }
+            for module in self.modules
+        }
+        return {
+            "modules": modules,
+            "counts": self.counts,
+            "not_written": self.not_written,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def run(
+    folder: Path,
+    modules: Sequence[str] = (),
+    test: str = "",
+    *,
+    timeout_s: float = CALL_TIMEOUT_S,
+) -> Report:
+    """Run the public tests of a folder in a fresh process; a terminal shows how far they are.
+
+    Args:
+        folder: holds ``test_public.py`` and the modules.
+        modules: names such as ``ring`` or ``ring.py``; empty: all that are there.
+        test: only the test of this name, with or without its ``test_``.
+        timeout_s: real seconds that one call on all ranks may take; the rest of the tests of a
+            module with a call that takes longer is not run.
+
+    Raises:
+        CheckError: no tests in the folder, an unknown module, or tests that can't be run.
+        Interrupted: the reader stopped them.
+    """
+    find(folder)
+    wanted = [name.removesuffix(".py") for name in modules]
+    missing = [name for name in wanted if not (folder / f"{name}.py").is_file()]
+    if missing:
+        alike = difflib.get_close_matches(missing[0], [path.stem for path in folder.glob("*.py")])
+        meant = f" Did you mean {alike[0]}?" if alike else ""
+        raise CheckError(
+            f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
+        )
+    started = time.monotonic()
+    record = _record(folder, wanted, test, timeout_s)
+    reports: list[ModuleReport] = []
+    not_written: list[str] = []
+    for name in dict.fromkeys(test["module"] for test in record["tests"]):
+        tests = [test for test in record["tests"] if test["module"] == name]
+        if not (folder / f"{name}.py").is_file():
+            not_written.append(name)
+            continue
+        reports.append(ModuleReport(name, tests, _leave_timeline(folder, name, record)))
+    if test and not record["tests"] and not wanted:
+        raise CheckError(f"{TESTS} has no test {test}.")
+    unknown = [name for name in wanted if name not in {report.name for report in reports}]
+    if unknown and test:
+        raise CheckError(f"{TESTS} has no test {test} of {unknown[0]}.")
+    if unknown:
+        raise CheckError(f"{TESTS} has no tests of {unknown[0]}.")
+    return Report(folder, reports, record["counts"], time.monotonic() - started, not_written)
+
+
+def find(folder: Path) -> Path:
+    """The folder's public tests.
+
+    Raises:
+        CheckError: there are none.
+    """
+    if not (folder / TESTS).is_file():
+        raise CheckError(
+            f"there is no {TESTS} in {folder.resolve()}: go to the assignment's folder."
+        )
+    return folder / TESTS
+
+
+def _record(folder: Path, modules: Sequence[str], test: str, timeout_s: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="ringside-check-") as scratch:
+        path = Path(scratch) / "record.json"
+        words = ["-p", "ringside.checking.pytest_plugin", "-q"]
+        # An empty configuration: nothing that lies above the folder matters.
+        words += ["-c", os.devnull, f"--rootdir={folder.resolve()}", "-p", "no:cacheprovider"]
+        words += [f"--ringside-record={path}", f"--ringside-modules={','.join(modules)}"]
+        words += [f"--ringside-test={test}", f"--ringside-timeout={timeout_s!r}", TESTS]
+        environment = {
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(kit.ROOT), os.environ.get("PYTHONPATH")])
+            ),
+        }
+        environment.pop("PYTEST_ADDOPTS", None)
+        said = Path(scratch) / "output"
+        with said.open("wb") as output:
+            status = follow(words, folder, environment, output, test_s=max(300.0, 15 * timeout_s))
+        if not path.is_file() or status not in (0, 1, _NO_TESTS):
+            printed = said.read_text(encoding="utf-8", errors="replace").splitlines()
+            missing = next((m[1] for m in map(_NO_MODULE.match, printed) if m), None)
+            if missing == "torch":
+                need_torch(TESTS)
+            if missing is not None:
+                raise CheckError(
+                    f"{TESTS} needs {missing}.py, which comes with the assignment: put it back "
+                    f"beside {TESTS}."
+                )
+            raise CheckError("\n".join(["the tests could not be run:", *printed[-15:]]))
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
+
+
+def _leave_timeline(folder: Path, module: str, record: dict[str, Any]) -> Path | None:
+    svg = record["timelines"].get(module)
+    if not svg:
+        return None
+    path = folder / TIMELINES / f"{module}.html"
+    page = f"<!doctype html>\n<meta charset='utf-8'>\n<title>{module}</title>\n{svg}\n"
+    try:
+        write_atomically(path, page.encode())
+    except OSError:  # a folder that can't be written: the points matter more than the picture
+        return None
+    return path
+
+
+def text(report: Report) -> str:
+    """What a person reads."""
+    lines: list[str] = []
+    for module in report.modules:
+        lines.append(f"{module.name}: {module.earned:g} of {module.points:g} public points")
+        if _unwritten(module):
+            lines.append("  not written yet: every test meets `raise NotImplementedError`")
+            continue
+        if _end_alike(module):
+            first = next(test for test in module.tests if not test["skipped"])
+            lines.append("  FAIL  every test, in the same way; the first:")
+            lines += [f"          {line}" for line in _reason(first, whole=True)]
+            continue
+        width = max(len(sentence(test["name"])) for test in module.tests)
+        explained = False
+        for test, others in by_reason(module.tests, _told):
+            full = test["earned"] >= test["points"]
+            mark = "ok  " if full else "part" if test["earned"] else "FAIL"
+            mark = "skip" if test["skipped"] else mark
+            points = f"{test['earned']:g}/{test['points']:g}"
+            lines.append(f"  {mark}  {sentence(test['name']):<{width}}  {points:>7}")
+            if not full or test["skipped"]:
+                lines += [f"          {line}" for line in _reason(test, whole=not explained)]
+                explained = not full or explained
+            if others:
+                lines += [f"          {line}" for line in textwrap.wrap(_the_same(others), 82)]
+        if module.timeline:
+            lines.append(f"  timeline: {module.timeline}")
+    for name in report.not_written:
+        lines.append(f"{name}: not written yet")
+    lines += _counts(report)
+    lines.append(
+        f"{report.seconds:.1f} s. Hidden tests ask the same on other sizes, values and machines."
+    )
+    return "\n".join(lines)
+
+
+def _unwritten(module: ModuleReport) -> bool:
+    """Whether nothing is to be said of the module but that it isn't written."""
+    return module.earned == 0 and all(
+        test["skipped"] or "NotImplementedError" in test["message"] for test in module.tests
+    )
+
+
+def _end_alike(module: ModuleReport) -> bool:
+    """Whether all of several tests end with one exception at one line, as in a file with a typo."""
+    run = [test["message"] for test in module.tests if not test["skipped"]]
+    met = [re.search(r"raised \w+ at \S+: .*", message) for message in run]
+    return len(run) > 1 and all(met) and len({match[0] for match in met if match}) == 1
+
+
+def _told(test: dict[str, Any]) -> str | None:
+    """Why a test gave no points at all; None: it gave some, or its message is its own."""
+    if test["earned"] or not test["message"]:
+        return None
+    first = test["message"].partition("\n")[0]
+    return f"skipped: {first}" if test["skipped"] else reason(first)
+
+
+def _the_same(others: Sequence[dict[str, Any]]) -> str:
+    """That tests fail for a reason that has been told."""
+    lost = sum(test["points"] for test in others)
+    points = f" ({lost:g} points)" if lost else ""
+    names = "; ".join(sentence(test["name"]) for test in others)
+    return f"the same in {format_count(len(others), 'more test')}{points}: {names}"
+
+
+def _reason(test: dict[str, Any], *, whole: bool) -> list[str]:
+    """Why a test gave no full points; later failures of a module get one line, not a table each."""
+    sentence, *detail = test["message"].splitlines() or [""]
+    shown = [line for line in detail if line.strip() not in sentence][:30] if whole else []
+    return [sentence, *shown, *([f"try: {test['reproduce']}"] if test["reproduce"] else [])]
+
+
+def check(*modules: str) -> None:
+    """Run the public tests of modules from a notebook's cell, and show what they earned.
+
+    The tests run in fresh processes on the files beside the notebook, so nothing stale is
+    tested: run the %%writefile cell first.
+    """
+    report = run(Path(), modules)
+    # nbgrader's Validate takes a cell for passed unless it wrote to stderr, and shows what it
+    # wrote there.
+    failed = "NBGRADER_VALIDATING" in os.environ and not report.passed
+    print(text(report), file=sys.stderr if failed else sys.stdout)
+    shown = next((module.timeline for module in report.modules if module.timeline), None)
+    if shown is not None:
+        from IPython.display import HTML, display
+
+        display(HTML(shown.read_text(encoding="utf-8")))  # type: ignore[no-untyped-call]
+
+
+def _counts(report: Report) -> list[str]:
+    if not report.counts:
+        return []
+    lines = ["counted by the network (largest of any rank):"]
+    for entry in report.counts:
+        bounds = [f"{name} at most {_largest(bound)}" for name, bound in entry["allowed"].items()]
+        allowed = f" ({'; '.join(bounds)})" if bounds else ""
+        messages, sent = max(entry["sent_messages"]), f"{max(entry['sent_bytes'])} bytes"
+        if messages or not max(entry["sent_bytes"]):
+            sent += f" in {format_count(messages, 'message')} sent"
+        else:  # what collectives sent is counted as a ring's messages, but they are none
+            sent += " in its library collectives"
+        time_us = entry["makespan_s"] * 1e6
+        lines.append(f"  {entry['case']}: {sent}, {time_us:.1f} µs{allowed}")
+    return lines
+
+
+def _largest(bound: Any) -> Any:
+    return max(map(_largest, bound)) if isinstance(bound, list) and bound else bound

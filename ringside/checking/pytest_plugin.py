@@ -1,0 +1,294 @@
+"""The pytest fixtures of the public tests: ``ranks``, ``rng`` and ``mpiexec``.
+
+    @pytest.mark.points(20, kind="values", module="ring")
+    def test_four_ranks_get_the_sum(ranks, rng):
+        case = Case("ring:all_reduce", world_size=4, n=11)
+        ...
+        result = ranks.call(case.target, 4, case.arguments(vectors))
+
+``ring`` is ``ring.py`` beside the test. With ``--ringside-record FILE`` (``ringside check``
+gives it) the tests' points, counts and first timelines are written to a JSON file. A call has the
+time that the grader gives it; when one doesn't end, the module's other tests are not run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside.checking.assertions import Case, Verdict, noted
+from ringside.checking.public_tests import CALL_TIMEOUT_S
+from ringside.checking.pytest_process import Teller
+from ringside.checking.ring_bytes import sent_as_ring
+from ringside.errors import DeadlineError, Interrupted
+from ringside.launch import launch
+from ringside.session.session import Result, Session
+from ringside.timing.machine import Machine
+from ringside.trace import write_atomically
+
+
+@dataclass
+class TestRecord:
+    """One test's points; ``message`` is what a student reads."""
+
+    __test__ = False  # for pytest, which looks for classes named Test...
+
+    name: str
+    module: str
+    kind: str
+    points: float
+    earned: float = 0.0
+    message: str = ""
+    reproduce: str = ""
+    seconds: float = 0.0
+    skipped: bool = False  # not run on this machine; its points don't count
+
+
+@dataclass
+class Record:
+    """What the public tests found."""
+
+    tests: list[TestRecord] = field(default_factory=list)
+    counts: list[dict[str, Any]] = field(default_factory=list)
+    timelines: dict[str, str] = field(default_factory=dict)  # module: SVG of its first run
+
+
+class Running:
+    """The test that runs: tells it to who listens, and knows of which modules a call did not end.
+
+    Args:
+        tell: takes what is told; see ``ringside.checking.pytest_process``.
+    """
+
+    def __init__(self, timeout_s: float, tell: Callable[..., None] = lambda **_: None) -> None:
+        self.timeout_s = timeout_s  # of a call
+        self.tell = tell
+        self._module = ""
+        self._hung: set[str] = set()
+        self._begun: Counter[str] = Counter()
+        self._all: Counter[str] = Counter()
+
+    def did_not_end(self) -> None:
+        """A call of the present test took all its time."""
+        self._hung.add(self._module)
+
+    def verify_ends(self) -> None:
+        """What would hang as well is not begun."""
+        if self._module in self._hung:
+            raise Verdict(
+                f"not run: an earlier call of {self._module}.py did not end. "
+                "If it is only slow, allow more: ringside check --timeout 60."
+            )
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """All tests are known."""
+        self._all.update(_marked(item).get("module", "") for item in session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """A test begins."""
+        self._module = module = _marked(item).get("module", "")
+        self._begun[module] += 1
+        number, of = self._begun[module], self._all[module]
+        self.tell(do="begin", module=module, test=item.name, number=number, of=of)
+        self.verify_ends()
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """The reader stops the tests."""
+        still = excinfo.value.still if isinstance(excinfo.value, Interrupted) else ()
+        self.tell(do="stopped", still=still)
+
+
+class Ranks:
+    """Calls into modules of one folder, on simulated ranks."""
+
+    def __init__(self, session: Session, record: Record, running: Running) -> None:
+        self._session = session
+        self._record = record
+        self._running = running
+        self.results: list[Result] = []  # of the running test
+
+    def call(
+        self,
+        target: str,
+        world_size: int,
+        args: Any = (),
+        *,
+        members: Sequence[int] | None = None,
+        machine: Machine | str | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """Call ``module:function`` on every rank; an error of student code is in the result.
+
+        After a call that didn't end, no other of the same module is made: it would hang as well.
+        """
+        self._running.verify_ends()
+        result = self._session.call(
+            target,
+            world_size,
+            args,
+            members=members,
+            machine=machine,
+            seed=seed,
+            timeout_s=self._running.timeout_s,
+        )
+        self.results.append(result)
+        if isinstance(result.error, DeadlineError):
+            self._running.did_not_end()
+            return result  # to draw what had no end may take longer than the run
+        module = target.partition(":")[0].removesuffix(".py")
+        if world_size > 1 and module not in self._record.timelines and any(result.trace.ops):
+            self._record.timelines[module] = result.timeline._repr_html_()
+        return result
+
+    def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
+        """Put what was counted, collectives as a ring's, beside what is allowed."""
+        self._record.counts.append(
+            {
+                "case": str(case),
+                "sent_bytes": [round(count) for count in sent_as_ring(result)],
+                "sent_messages": [int(count) for count in result.sent_messages()],
+                "makespan_s": float(result.makespan_s),
+                "allowed": {name: np.asarray(value).tolist() for name, value in allowed.items()},
+            }
+        )
+
+
+_RECORD = pytest.StashKey[Record]()
+_RUNNING = pytest.StashKey[Running]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--ringside-record FILE``, ``--ringside-modules NAMES`` and what ``ringside check`` asks."""
+    group = parser.getgroup("ringside")
+    group.addoption("--ringside-record", type=Path, help="write the points to this JSON file")
+    group.addoption("--ringside-modules", default="", help="only tests of these modules, by comma")
+    group.addoption("--ringside-test", default="", help="only tests of this name")
+    group.addoption(
+        "--ringside-timeout", type=float, default=CALL_TIMEOUT_S, help="seconds of a call on ranks"
+    )
+    group.addoption("--ringside-tell", type=int, help="descriptor of a socket: who follows")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that carries points."""
+    config.addinivalue_line("markers", "points(number, kind, module): what a test is worth")
+    config.stash[_RECORD] = Record()
+    descriptor = config.getoption("--ringside-tell")
+    listener = {} if descriptor is None else {"tell": Teller(descriptor).tell}
+    running = Running(config.getoption("--ringside-timeout"), **listener)
+    config.stash[_RUNNING] = running
+    config.pluginmanager.register(running, "ringside-running")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of other modules."""
+    wanted = {name for name in config.getoption("--ringside-modules").split(",") if name}
+    named = config.getoption("--ringside-test").removeprefix("test_")
+    left_out = [
+        item
+        for item in items
+        if (wanted and _marked(item).get("module") not in wanted)
+        or (named and _named(item.name) != named)
+    ]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _named(name: str) -> str:
+    """A test's name on the command line: without ``test_`` and the case in brackets."""
+    return name.removeprefix("test_").partition("[")[0]
+
+
+def _marked(item: pytest.Item) -> dict[str, Any]:
+    marker = item.get_closest_marker("points")
+    return dict(marker.kwargs) if marker else {}
+
+
+@pytest.fixture(scope="module")
+def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
+    """Simulated ranks that run the modules beside the test."""
+    with Session(request.path.parent) as session:
+        yield Ranks(session, request.config.stash[_RECORD], request.config.stash[_RUNNING])
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers, other ones in each test and the same ones each time."""
+    digest = hashlib.sha256(request.node.name.encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+@pytest.fixture
+def mpiexec() -> str:
+    """The real launcher of this machine; where there is none, the test is skipped."""
+    try:
+        return launch.mpiexec()
+    except launch.LaunchError:
+        pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Note the points of a test that has some."""
+    report = yield
+    marker = item.get_closest_marker("points")
+    if marker is not None and (call.when == "call" or call.excinfo is not None):
+        test = _note(item, marker, call)
+        item.config.stash[_RECORD].tests.append(test)
+        item.config.stash[_RUNNING].tell(do="end", full=test.earned >= test.points)
+    return report
+
+
+def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -> TestRecord:
+    test = TestRecord(
+        item.name,
+        str(marker.kwargs.get("module", "")),
+        str(marker.kwargs.get("kind", "")),
+        float(marker.args[0]),
+        seconds=round(call.duration, 3),
+    )
+    ranks = getattr(item, "funcargs", {}).get("ranks")
+    results: list[Result] = []
+    if isinstance(ranks, Ranks):
+        results, ranks.results = ranks.results, []
+    if call.excinfo is None:
+        test.earned = test.points
+        return test
+    error = call.excinfo.value
+    if isinstance(error, pytest.skip.Exception):
+        test.points, test.message, test.skipped = 0.0, str(error), True
+    elif isinstance(error, Verdict):
+        test.earned = round(test.points * min(1.0, max(0.0, error.fraction)), 4)
+        detail = noted(error.detail, results) if test.kind == "values" else error.detail
+        test.message = "\n".join(filter(None, [error.sentence, detail]))
+        test.reproduce = error.reproduce
+        if not _holds_the_check(error):  # its own line may show something else
+            test.reproduce = f"ringside check {test.module} --test {_named(test.name)}"
+    elif isinstance(error, subprocess.TimeoutExpired):
+        test.message = f"the real ranks did not end within {error.timeout:g} s."
+    else:
+        test.message = f"{type(error).__name__}: {error}"
+    return test
+
+
+def _holds_the_check(error: Verdict) -> bool:
+    """Whether a verdict's line makes its check: one of `run --check`, or a sum of drawn vectors."""
+    of_vectors = type(error.case) is Case and "--drawn " in error.reproduce
+    return of_vectors or "--check " in error.reproduce
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the record where it was asked for."""
+    path = session.config.getoption("--ringside-record")
+    if path:
+        write_atomically(path, json.dumps(asdict(session.config.stash[_RECORD])).encode())

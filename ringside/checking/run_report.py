@@ -1,0 +1,208 @@
+"""What `ringside run` says about a run on simulated ranks, for people and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside.checking import examples, inputs
+from ringside.checking.assertions import Case, differs, notes, one_line, open_request, resemblance
+from ringside.checking.inputs import short
+from ringside.checking.ring_bytes import sent_as_ring
+from ringside.session.session import Result, Target
+from ringside.units import format_bytes, format_count, format_time
+
+
+def verdict(
+    result: Result,
+    function: str | None,
+    options: inputs.Options | None,
+    path: Path | None = None,
+) -> str:
+    """Return "right", "wrong" or "not compared" with the serial computation."""
+    if function is None or options is None or result.error is not None:
+        return "not compared"
+    nothing = all(value is None for value in result.values)
+    if nothing and path is not None and inputs.takes_group(path, function):
+        return "not compared"  # it overwrites its tensor
+    for rank, value in enumerate(result.values):
+        right = inputs.is_right(value, function, len(result.values), rank, options, path)
+        if right is None:
+            return "not compared"
+        if not right:
+            return "wrong"
+    return "right"
+
+
+def case(target: Target, world_size: int, options: inputs.Options) -> Case:
+    """What a sentence about the run begins with; ``--target`` says what a trial is about."""
+    named, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
+    for name in getattr(examples.beside(target.folder / target.file), "UNSAID", ()):
+        others.pop(name, None)
+    if "target" in others and target.function:
+        named = str(others.pop("target"))
+        for name, _ in inputs.parameters(target.folder / target.file, target.function):
+            others.pop(name, None)
+    told = {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else value
+        for name, value in others.items()
+    }
+    return Case(named, world_size, options.n, options.dtype, told)
+
+
+def nothing_happened(result: Result) -> bool:
+    """Whether the ranks ended well without a word, a message or a computation."""
+    return result.error is None and not any(result.output) and not any(result.trace.ops)
+
+
+def as_json(result: Result, target: str, values: str) -> dict[str, Any]:
+    """For programs; times in seconds of virtual time."""
+    timeline = result.timeline
+    return {
+        "target": target,
+        "machine": result.machine.name,
+        "world_size": result.world_size,
+        "members": list(result.members),
+        "error": str(result.error) if result.error else None,
+        "error_type": type(result.error).__name__ if result.error else None,
+        "values": values,
+        "makespan_s": result.makespan_s,
+        "sent_bytes": result.sent_bytes(),
+        "sent_messages": result.sent_messages(),
+        "busy_s": timeline.busy_s,
+        "communication_s": timeline.communication_s,
+        "idle_s": timeline.idle_s,
+        "exposed_comm_s": timeline.exposed_comm_s,
+        "collectives": [record.name for record in result.collectives],
+        "output": result.output,
+        "unreceived": result.unreceived,
+        "notes": list(result.notes.values()),
+    }
+
+
+def text(
+    result: Result,
+    target: str,
+    values: str,
+    options: inputs.Options | None,
+    path: Path | None = None,
+) -> str:
+    """For people: what each rank printed, returned, sent and waited."""
+    lines: list[str] = []
+    for rank, printed in enumerate(result.output):
+        lines += [f"[{rank}] {line}" for line in printed.splitlines()]
+    if result.error is not None:
+        lines += [f"{type(result.error).__name__}: {result.error}", ""]
+    given = _given(target.rpartition(":")[2], options, path)
+    ranks = format_count(result.world_size, "rank")
+    if result.members != tuple(range(result.world_size)):
+        ranks = f"ranks {', '.join(map(str, result.members))} of {result.world_size}"
+    lines.append(f"{target} on {ranks} of machine {result.machine.name!r}{given}")
+    if any(result.sent_messages()) or result.collectives:
+        lines += _table(result)
+    lines.append(f"makespan {format_time(result.makespan_s)} of virtual time")
+    if result.collectives:
+        names = sorted({record.name for record in result.collectives})
+        lines.append(f"library collectives used: {', '.join(names)}{_as_ring(result)}")
+    if result.unreceived:
+        lines.append(f"sent and never received: {result.unreceived[0]}")
+    if values != "not compared":
+        lines.append(f"values: {values}" + _first_wrong(result, target, options, values, path))
+    elif result.error is None and options is not None:
+        lines += [
+            f"rank {rank} returned {short(value)}" for rank, value in enumerate(result.values[:8])
+        ]
+    if result.error is not None or values == "wrong":
+        lines += notes(result)
+    elif values == "not compared" and "kind" in result.notes:  # what is shorter may well be right
+        lines.append(one_line(result.notes["kind"], 400))
+    left_open = open_request(result) if result.error is None else ""
+    if left_open:
+        lines.append(left_open)
+    if any(result.inputs_changed):
+        lines.append(f"rank {result.inputs_changed.index(True)} changed its input")
+    return "\n".join(lines)
+
+
+def _given(function: str, options: inputs.Options | None, path: Path | None) -> str:
+    """The length and the dtype of the inputs, if the function's inputs have them."""
+    if options is None:
+        return ""
+    given = ""
+    for name, shown in (("n", f"n = {options.n}"), ("dtype", options.dtype)):
+        if path is None or inputs.depends(path, function, name, options):
+            given += f", {shown}"
+    return given
+
+
+def _table(result: Result) -> list[str]:
+    timeline = result.timeline
+    rows: list[tuple[str, ...]] = [
+        # Where messages were left lying, what was sent to a rank isn't what it received.
+        ("rank", "sent", "messages", "sent to it" if result.unreceived else "received",
+         "compute", "communication", "idle")
+    ]  # fmt: skip
+    shown = (
+        range(result.world_size) if result.world_size <= 16 else (*range(8), result.world_size - 1)
+    )
+    sent, received = result.sent_bytes(), result.received_bytes()
+    messages = result.sent_messages()
+    for rank in shown:
+        times = (timeline.busy_s[rank], timeline.communication_s[rank], timeline.idle_s[rank])
+        rows.append(
+            (
+                str(rank),
+                format_bytes(sent[rank]),
+                str(messages[rank]),
+                format_bytes(received[rank]),
+                *(format_time(time_s) for time_s in times),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+
+
+def _as_ring(result: Result) -> str:
+    """The bytes of collectives, which the table of messages doesn't have."""
+    try:
+        most = max(sent_as_ring(result))
+    except ValueError:  # no ring is known for one of them
+        return ""
+    return f" (not in the table; as a ring's messages a rank sends {format_bytes(most)} in all)"
+
+
+def _first_wrong(
+    result: Result,
+    target: str,
+    options: inputs.Options | None,
+    values: str,
+    path: Path | None,
+) -> str:
+    if values != "wrong" or options is None:
+        return ", equal to the serial computation on every rank"
+    function = target.rpartition(":")[2]
+    for rank, value in enumerate(result.values):
+        world_size = len(result.values)
+        if inputs.is_right(value, function, world_size, rank, options, path) is False:
+            wanted = inputs.expected(function, world_size, rank, options, path)
+            said = f". Rank {rank} returned {short(value)}; it must be {short(wanted)}."
+            return said + _resemblance(value, wanted, function, world_size, rank, options)
+    return ""
+
+
+def _resemblance(
+    value: Any, wanted: Any, function: str, world_size: int, rank: int, options: inputs.Options
+) -> str:
+    """What a wrong array is instead of the right one, such as a rank's own part of a sum."""
+    arrays = isinstance(value, np.ndarray) and isinstance(wanted, np.ndarray)
+    if not arrays or (value.dtype, value.shape) != (wanted.dtype, wanted.shape):
+        return ""
+    of_rounding = inputs.scale(function, world_size, rank, options)
+    wrong = differs(value, wanted, of_rounding, world_size)
+    parts = inputs.parts(function, world_size, rank, options)
+    return resemblance(value, wanted, wrong, world_size, parts, of_rounding)

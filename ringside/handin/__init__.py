@@ -1,0 +1,1 @@
+"""Handing an assignment in."""

@@ -1,0 +1,180 @@
+"""Hand an assignment in: by nbgrader's exchange if one is configured, else as a zip for the LMS."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringside.checking import notebook
+from ringside.checking.public_tests import TIMELINES
+from ringside.errors import RingsideError
+from ringside.handin import worth
+
+RUN_FILES = ("run.json", "run.trace.gz")
+_MAX_BYTES = 50 << 20  # graders refuse more
+
+
+class HandinError(RingsideError):
+    """An assignment that can't be handed in as it is."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was handed in, how, and what was noticed."""
+
+    assignment: str
+    way: str  # "exchange" | "zip" | "nothing, as asked"
+    files: list[str]
+    where: str = ""
+    notices: list[str] = field(default_factory=list)
+    worth: str = ""  # the assignment's points, and what they are made of
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "assignment": self.assignment,
+            "way": self.way,
+            "where": self.where,
+            "files": self.files,
+            "notices": self.notices,
+            "worth": self.worth,
+        }
+
+    def text(self) -> str:
+        """What a person reads."""
+        lines = [f"notice: {notice}" for notice in self.notices]
+        lines.append(f"{self.assignment}: {', '.join(self.files)}")
+        lines += [self.worth] if self.worth else []
+        if self.way == "zip":
+            lines.append(f"Upload this file: {self.where}")
+        elif self.way == "exchange":
+            lines.append(f"Submitted to the course's exchange. {self.where}")
+        else:
+            lines.append("Valid; nothing was handed in.")
+        return "\n".join(lines)
+
+
+def hand_in(folder: Path, *, force_zip: bool = False, dry_run: bool = False) -> Receipt:
+    """Validate a folder's assignment and hand it in.
+
+    Raises:
+        HandinError: no notebook with modules, a module that is no Python, too much data.
+    """
+    folder = folder.resolve()
+    books = notebook.notebooks(folder)
+    if not books:
+        raise HandinError(f"{folder} holds no notebook with %%writefile cells.")
+    cells = [cell for book in books for cell in notebook.module_cells(book)]
+    notices = _validate(folder, cells)
+    points = worth.of_notebooks(books)
+    notices += [text.notice for text in points.texts if not text.written]
+    told = points.sentence(has_run=(folder / "run.json").is_file())
+    modules = dict.fromkeys(cell.module for cell in cells)
+    listed = [*(book.name for book in books), *modules, *RUN_FILES]
+    names = [name for name in listed if (folder / name).is_file()]
+    total = sum((folder / name).stat().st_size for name in names)
+    if total > _MAX_BYTES:
+        raise HandinError(
+            f"the files hold {total >> 20} MiB, at most {_MAX_BYTES >> 20} are taken: "
+            "clear the notebook's outputs."
+        )
+    if dry_run:
+        return Receipt(folder.name, "nothing, as asked", names, notices=notices, worth=told)
+    if not force_zip and _exchange_is_configured():
+        return Receipt(folder.name, "exchange", names, _submit(folder), notices, told)
+    return Receipt(folder.name, "zip", names, str(_zip(folder, names)), notices, told)
+
+
+def _validate(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:
+    notices = []
+    for cell in cells:
+        try:
+            tree = ast.parse(cell.source)
+        except (SyntaxError, ValueError) as error:
+            line, reason = getattr(error, "lineno", None), getattr(error, "msg", None) or error
+            raise HandinError(f"{cell.module}:{line or '?'} is not Python: {reason}.") from None
+        if any(
+            isinstance(node, ast.Name) and node.id == "NotImplementedError"
+            for node in ast.walk(tree)
+        ):
+            notices.append(f"{cell.module} still raises NotImplementedError: a part isn't written.")
+    return notices + _about_the_run(folder, cells)
+
+
+def _about_the_run(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:
+    path = folder / "run.json"
+    if not path.is_file():
+        return [
+            "there is no run.json: `ringside launch` leaves one, for the points of the real run."
+        ]
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        name, digest = f"{record['module']}.py", record["module_sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ["run.json is damaged: `ringside launch` writes a new one."]
+    sources = {cell.module: cell.source for cell in cells}
+    if name in sources and notebook.module_sha256(sources[name].encode()) != digest:
+        return [f"run.json is of another version of {name}: launch it again."]
+    return []
+
+
+def _exchange_is_configured() -> bool:
+    """Whether nbgrader knows a course and an exchange folder that is there and can be written."""
+    try:
+        app = _nbgrader()
+    except ImportError:
+        return False
+    root = app.config.Exchange.get("root")
+    course = app.config.CourseDirectory.get("course_id")
+    return bool(root and course) and os.access(str(root), os.W_OK | os.X_OK)
+
+
+def _nbgrader() -> Any:
+    """nbgrader's settings for this user and folder."""
+    from nbgrader.apps.baseapp import NbGrader
+
+    app = NbGrader(log_level=logging.ERROR)  # no configuration is no reason to warn: then a zip
+    app.load_config_file()
+    return app
+
+
+def _submit(folder: Path) -> str:
+    """Call ``nbgrader submit``; return its last line."""
+    from nbgrader.coursedir import CourseDirectory
+
+    # It submits the whole folder, so it is told what of it is no part of the assignment.
+    ignored = [*CourseDirectory(parent=_nbgrader()).ignore, notebook.KEPT, TIMELINES]
+    options = [f"--CourseDirectory.ignore={pattern}" for pattern in ignored]
+    result = subprocess.run(
+        [sys.executable, "-m", "nbgrader", "submit", folder.name, *options],
+        cwd=folder.parent,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    lines = [line for line in result.stdout.splitlines() if line.strip()]
+    if result.returncode:
+        tail = "\n".join(lines[-5:])
+        raise HandinError(
+            f"nbgrader submit failed; `ringside handin --zip` makes a zip instead.\n{tail}"
+        )
+    return lines[-1] if lines else ""
+
+
+def _zip(folder: Path, names: list[str]) -> Path:
+    path = folder / f"{folder.name}.zip"
+    temporary = path.with_suffix(".zip.new")
+    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in names:
+            packed.write(folder / name, name)
+    os.replace(temporary, path)
+    return path

@@ -1,0 +1,102 @@
+"""An exception of the student's as it travels, from the rank that raised it to whoever reports it.
+
+    body = encode(error, "/home/me/a03", ())    in the rank: type, message, frames and a hint
+    decode(2, body)                             RankError of rank 2, every text cut to a length
+
+What comes from a rank is text of a student's process: it is shown, and nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from ringside.errors import Frame, RankError
+from ringside.kit import PACKAGE
+from ringside.network import codec
+
+OwnFrame = tuple[str, int, str, str]  # file, line, function, text
+
+_HERE = str(PACKAGE)
+_MOST_FRAMES = 12
+_MAX_LINE = 1 << 31
+
+
+def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()) -> bytes:
+    """An exception as codec bytes: type, message, the student's frames, a hint.
+
+    Args:
+        folder: where the student's files lie.
+        otherwise: the frames of an exception that has none of the student's.
+    """
+    frames = []
+    prefix = folder.rstrip("/") + "/"
+    for entry in traceback.extract_tb(error.__traceback__):
+        if entry.filename.startswith((_HERE, "<frozen")):
+            continue
+        name = entry.filename.removeprefix(prefix)
+        frames.append((name, int(entry.lineno or 0), entry.name, entry.line or ""))
+    own = [frame for frame in frames if not frame[0].startswith("/")]
+    if isinstance(error, SyntaxError) and error.filename:
+        name = error.filename.removeprefix(prefix)
+        own.append((name, int(error.lineno or 0), "<module>", (error.text or "").strip()))
+    hint = _hint(error)
+    try:
+        message = str(error)
+    except Exception:  # a student's exception may fail while it describes itself
+        message = "(its message could not be made)"
+    shown = own or list(otherwise) or frames[-3:]
+    return codec.encode((type(error).__name__, message[:4000], shown, hint))
+
+
+def encode_caught(error: BaseException, folder: str) -> bytes:
+    """``encode`` without the frame that caught the exception: it is no line of the student's."""
+    here = error.__traceback__
+    return encode(error.with_traceback(here.tb_next if here else None), folder)
+
+
+def _hint(error: BaseException) -> str:
+    """What to do about exceptions whose own message doesn't say it."""
+    if isinstance(error, PermissionError):
+        return "Ranks may not write files or start programs: return the value instead."
+    if isinstance(error, EOFError) and str(error) == "EOF when reading a line":
+        return "Ranks have no keyboard: give the value as an argument instead."
+    if isinstance(error, AttributeError) and _is_mpi(error.obj):
+        for name in dir(error.obj):
+            if name.lower() == str(error.name).lower():
+                return f"Did you mean {name!r}?"
+    return ""
+
+
+def _is_mpi(value: object) -> bool:
+    return str(type(value).__module__).startswith(("ringside.mpi", "mpi4py"))
+
+
+def decode(rank: int, body: codec.Part) -> RankError:
+    """What ``encode`` has made, as the error of a rank.
+
+    Raises:
+        CodecError, TypeError, ValueError, OverflowError: it is something else.
+    """
+    type_name, message, frames, hint = codec.decode(body)
+    return RankError(
+        rank,
+        text(type_name, 100),
+        text(message, 2000),
+        tuple(
+            Frame(text(f, 200), line(n), text(w, 100), text(t, 300))
+            for f, n, w, t in frames[-_MOST_FRAMES:]
+        ),
+        text(hint, 300),
+    )
+
+
+def text(value: Any, most: int) -> str:
+    """Text of a rank's, short, and such as every file and terminal can take."""
+    return str(value)[:most].encode("utf-8", "backslashreplace").decode()
+
+
+def line(number: Any) -> int:
+    """A line number of a rank's; a long one could not even be written down."""
+    return min(max(int(number), 0), _MAX_LINE)

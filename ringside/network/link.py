@@ -1,0 +1,503 @@
+"""A rank's end of the network: what the front ends (mpi4py, torch) are built on.
+
+Non-blocking calls are written into a buffer that travels with the next blocking call, so that a
+Sendrecv (isend, irecv, wait) is one write and one read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from threading import get_ident
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from ringside.errors import RingsideError
+from ringside.kit import PACKAGE
+from ringside.network import codec
+from ringside.network.codec import Part
+from ringside.network.wire import (
+    BLOCKING,
+    COMPLETION,
+    DOWN,
+    EXCHANGE,
+    OBJECT,
+    UP,
+    How,
+    Mode,
+    Op,
+    Reply,
+)
+
+Call = tuple[str, tuple[tuple[str, Any], ...]]  # name and arguments, for verdicts
+
+_FLUSH_BYTES = 1 << 16
+_READ_BYTES = 1 << 16
+_GATHER_BYTES, _MAX_PARTS = 4096, 512
+_MAX_SITES = 60_000
+_EXCHANGE_HEAD = struct.Struct(UP.format + EXCHANGE.format[1:])
+_EXCHANGE = int(Op.EXCHANGE)
+_HEAD_BYTES = DOWN.size
+_MODES = {mode.name.lower(): int(mode) for mode in Mode}
+_HOW = {how.name.lower(): int(how) for how in How}
+_HERE = str(PACKAGE)
+
+
+class CommInfo(NamedTuple):
+    """A communicator: its number on the wire, its members as world ranks, our place among them."""
+
+    id: int
+    members: tuple[int, ...]
+    rank: int
+
+
+class Completion(NamedTuple):
+    """A complete request; ``nbytes`` is the payload's real size, ``payload`` None for sends.
+
+    The payload lies in the link's buffer: take it out before the next call.
+    """
+
+    request: int
+    source: int
+    tag: int
+    nbytes: int
+    error: int
+    payload: memoryview | None
+    overflow: bool
+
+
+class _Work:
+    """Operators counted since the last call to the network."""
+
+    __slots__ = ("flops", "label", "moved", "nbytes", "num_kernels")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.flops = self.nbytes = self.moved = 0.0
+        self.num_kernels = 0
+
+
+class ProtocolError(RingsideError):
+    """The network refused a call, or went away."""
+
+
+class Link:
+    """One rank's connection; not for use from a second thread."""
+
+    def __init__(self, sock: socket.socket, rank: int, world_size: int, folder: str = "") -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.ranks_per_node = 1  # of the machine that a call is timed on
+        self.world = CommInfo(0, tuple(range(world_size)), rank)
+        self._sock = sock
+        self._folder = folder.rstrip("/") + "/" if folder else ""
+        self._out: list[bytes | memoryview] = []
+        self._out_bytes = 0
+        self._requests = 0
+        self._start = np.empty(_READ_BYTES, np.uint8).data
+        self._sites: dict[tuple[Any, str, int], int] = {}
+        self._places: dict[tuple[int, int, int, int], tuple[int, CodeType]] = {}
+        self._thread = get_ident()
+        self._work: _Work | None = None
+        self.last_call = False  # whether the rank may end after the present call
+        self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
+
+    @property
+    def node(self) -> int:
+        """The node that this rank lives on, as ``Machine.node`` says."""
+        return self.rank // self.ranks_per_node
+
+    # -- point to point --------------------------------------------------------------------------
+
+    def isend(
+        self,
+        comm: int,
+        dest: int,
+        tag: int,
+        data: Any,
+        mode: str = "standard",
+        *,
+        kind: int = 0,
+        claimed: int | None = None,
+        borrowed: bool = False,
+        call: Call | int,
+    ) -> int:
+        """Post a send of ``data`` and return its request.
+
+        ``data`` is copied now, unless it is ``borrowed``: then the caller waits for the request
+        before it lets anybody change the buffer.
+
+        Args:
+            kind: of ``KINDS``; what is ``claimed`` is of an object.
+        """
+        payload = memoryview(data).cast("B") if borrowed else bytes(data)
+        self._requests += 1
+        extra = -1
+        if claimed is not None:
+            kind, extra = OBJECT, claimed
+        flags = _MODES[mode] | kind << 4
+        self._post(Op.ISEND, flags, call, comm, dest, tag, self._requests, extra, payload)
+        return self._requests
+
+    def irecv(
+        self,
+        comm: int,
+        source: int,
+        tag: int,
+        capacity: int,
+        *,
+        kind: int = 0,
+        call: Call | int,
+    ) -> int:
+        """Post a receive for at most ``capacity`` bytes (-1: any) and return its request."""
+        self._requests += 1
+        self._post(Op.IRECV, kind << 4, call, comm, source, tag, self._requests, capacity, b"")
+        return self._requests
+
+    def exchange(
+        self, comm: int, dest: int, sendtag: int, data: Part, source: int, recvtag: int,
+        capacity: int, *, kinds: tuple[int, int] = (0, 0), claimed: int | None = None, call: int,
+    ) -> Completion:  # fmt: skip
+        """Send and receive at once, and return the receive: isend, irecv and wait in one frame."""
+        self._begin_call()
+        number, nbytes = self._requests + 1, len(data)
+        self._requests += 2
+        flags, extra = kinds[0] << 4 | kinds[1], -1 if claimed is None else claimed
+        head = _EXCHANGE_HEAD.pack(
+            _EXCHANGE, flags, call, comm, dest, sendtag, number, extra, EXCHANGE.size + nbytes,
+            source, recvtag, capacity,
+        )  # fmt: skip
+        out, nbytes = [*self._out, head, data], self._out_bytes + len(head) + nbytes
+        self._out, self._out_bytes = [], 0
+        self._write(out, nbytes)
+        return _completion(self._read()[2], COMPLETION.size)[0]  # the receive's, behind the send's
+
+    def wait(
+        self, requests: Sequence[int], how: str = "all", *, call: Call | int
+    ) -> list[Completion]:
+        """Block until all, any or some of the requests are complete; "all" keeps their order."""
+        if not requests:
+            return []
+        body = struct.pack(f"<{len(requests)}I", *requests)
+        self._post(Op.WAIT, _HOW[how], call, 0, 0, 0, 0, 0, body)
+        return self._completions(self._answer())
+
+    def test(
+        self, requests: Sequence[int], how: str = "all", *, call: Call
+    ) -> list[Completion] | None:
+        """As wait, but return None if not enough are complete now."""
+        if not requests:
+            return []
+        body = struct.pack(f"<{len(requests)}I", *requests)
+        self._post(Op.TEST, _HOW[how], call, 0, 0, 0, 0, 0, body)
+        answer = self._answer()
+        return None if answer[0] == Reply.EMPTY else self._completions(answer)
+
+    def probe(
+        self, comm: int, source: int, tag: int, *, blocking: bool, call: Call
+    ) -> Completion | None:
+        """Look for a message without receiving it."""
+        self._post(Op.PROBE, BLOCKING if blocking else 0, call, comm, source, tag, 0, 0, b"")
+        answer = self._answer()
+        return None if answer[0] == Reply.EMPTY else self._completions(answer)[0]
+
+    # -- collectives -----------------------------------------------------------------------------
+
+    def icollective(
+        self,
+        comm: int,
+        name: str,
+        spec: tuple[Any, ...],
+        *,
+        call: Call,
+        kind: int = 0,
+        shown: str = "",
+        alike: tuple[tuple[str, Any], ...] = (),
+    ) -> int:
+        """Join a collective and return its request.
+
+        Args:
+            kind: of ``KINDS``, of this rank's buffer.
+            shown: what verdicts call it; default: ``name``.
+            alike: names and values that all members must give alike, besides what ``name`` asks.
+        """
+        body = codec.encode((name, spec, shown, alike) if shown else (name, spec))
+        self._requests += 1
+        self._post(Op.COLLECTIVE, kind << 4, call, comm, 0, 0, self._requests, 0, body)
+        return self._requests
+
+    def collective(
+        self,
+        comm: int,
+        name: str,
+        spec: tuple[Any, ...],
+        *,
+        call: Call,
+        kind: int = 0,
+        shown: str = "",
+    ) -> Any:
+        """Join a collective and return its value."""
+        request = self.icollective(comm, name, spec, call=call, kind=kind, shown=shown)
+        return self.collective_result(self.wait([request], "all", call=call)[0])
+
+    @staticmethod
+    def collective_result(completion: Completion) -> Any:
+        """Return what a completed collective gives this member."""
+        value = codec.decode(completion.payload if completion.payload is not None else b"N")
+        return _with_comm_info(value)
+
+    def comm_world(self) -> CommInfo:
+        """Return the communicator of all ranks."""
+        return self.world
+
+    def free(self, comm: int, *, call: Call) -> None:
+        """Give a communicator back."""
+        self._post(Op.FREE, 0, call, comm, 0, 0, 0, 0, b"")
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def compute(self, flops: float, nbytes: float, seconds: float | None, label: str) -> None:
+        """Let virtual time pass for work done."""
+        body = codec.encode((float(flops), float(nbytes), seconds, label))
+        self._post(Op.COMPUTE, 0, ("compute", (("phase", label),)), 0, 0, 0, 0, 0, body)
+
+    def work(self, flops: float, nbytes: float, moved: float, label: str) -> None:
+        """Count one operator's work; consecutive ones of one label become one computation.
+
+        Args:
+            flops, nbytes: of an operator that calculates.
+            moved: memory traffic of an operator that is bound by it.
+        """
+        if self._work is None or self._work.label != label:
+            self._end_work()
+            self._work = _Work(label)
+        self._work.flops += flops
+        self._work.nbytes += nbytes
+        self._work.moved += moved
+        self._work.num_kernels += 1
+
+    def _end_work(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            counted = (float(work.flops), float(work.nbytes), None, work.label)
+            body = codec.encode((*counted, work.num_kernels, float(work.moved)))
+            call = ("compute", (("phase", work.label),))
+            self._post(Op.COMPUTE, 0, call, 0, 0, 0, 0, 0, body)
+
+    def wtime(self) -> float:
+        """Return the rank's virtual time in seconds."""
+        self._post(Op.WTIME, 0, ("Wtime", ()), 0, 0, 0, 0, 0, b"")
+        picoseconds: int = struct.unpack("<Q", self._answer()[2])[0]
+        return picoseconds / 1e12
+
+    def abort(self, code: int) -> NoReturn:
+        """End the run for all ranks."""
+        self._post(Op.ABORT, 0, ("Abort", (("errorcode", code),)), 0, 0, 0, 0, code, b"")
+        self._answer()
+        raise SystemExit(code)
+
+    def report(self, op: Op, *parts: codec.Part) -> None:
+        """Send the function's result or failure, in one frame."""
+        self._end_work()
+        self._append(UP.pack(op, 0, 0, 0, 0, 0, 0, 0, sum(map(len, parts))))
+        for part in parts:
+            self._append(part)
+        self.flush()
+
+    def next_call(self) -> tuple[memoryview, memoryview]:
+        """Wait for the next call of a function; returns it twice, each to write in as well.
+
+        A large call is a file that both are views of: what one of them writes, only it sees.
+        """
+        data, files, _, _ = socket.recv_fds(self._sock, len(self._start), 1)
+        self._start[: len(data)] = data
+        _, last, body = self._rest_of_reply(len(data))
+        self.last_call = bool(last)
+        self._requests = 0
+        self._sites.clear()
+        self._places.clear()
+        if not files:
+            return memoryview(bytearray(body)), memoryview(bytearray(body))
+        try:
+            return _private_view(files[0]), _private_view(files[0])
+        finally:
+            os.close(files[0])
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        out, nbytes = self._out, self._out_bytes
+        if out:
+            self._out, self._out_bytes = [], 0
+            self._write(out, nbytes)
+
+    def _write(self, parts: list[bytes | memoryview], nbytes: int) -> None:
+        sent = 0
+        if nbytes > _GATHER_BYTES and len(parts) <= _MAX_PARTS:
+            sent = self._sock.sendmsg(parts)  # large payloads are not copied together first
+        if sent < nbytes:
+            self._sock.sendall(memoryview(b"".join(parts))[sent:])
+
+    # -- frames ----------------------------------------------------------------------------------
+
+    def _post(
+        self, op: Op, flags: int, call: Call | int, comm: int, peer: int, tag: int, request: int,
+        extra: int, body: bytes | memoryview,
+    ) -> None:  # fmt: skip
+        self._begin_call()
+        site = call if isinstance(call, int) else self.site(call)
+        self._append(UP.pack(op, flags, site, comm, peer, tag, request, extra, len(body)))
+        if body:
+            self._append(body)
+
+    def _begin_call(self) -> None:
+        if get_ident() != self._thread:
+            raise ProtocolError("a rank may talk to the network from its main thread only.")
+        if self._work is not None:
+            self._end_work()  # what was counted happened before this call
+
+    def _append(self, part: bytes | memoryview) -> None:
+        self._out.append(part)
+        self._out_bytes += len(part)
+        if self._out_bytes > _FLUSH_BYTES:
+            self.flush()
+
+    def site(self, call: Call) -> int:
+        """The number of (call, file, line); a new one is described to the network first.
+
+        Where one line of the student's makes several calls here, the number stands for ``call``.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        libraries = self.libraries
+        while frame is not None and frame.f_code.co_filename.startswith(libraries):
+            frame = frame.f_back
+        file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+        key = (call, file, line)
+        try:
+            number = self._sites.get(key)
+        except TypeError:  # an argument that can't be hashed
+            key = ((call[0], ()), file, line)
+            number = self._sites.get(key)
+        if number is None:
+            number = min(len(self._sites), _MAX_SITES)
+            self._sites[key] = number
+            short = file.removeprefix(self._folder) if self._folder else file
+            body = codec.encode((format_call(key[0]), short, line))
+            self._append(UP.pack(Op.SITE, 0, number, 0, 0, 0, 0, 0, len(body)) + body)
+        return number
+
+    def site_of_sendrecv(self, frame: FrameType, dest: int, source: int) -> int:
+        """As ``site``, for a Sendrecv that ``frame`` makes; known again without its line."""
+        code = frame.f_code
+        place = (id(code), frame.f_lasti, dest, source)
+        known = self._places.get(place)
+        if known is not None:
+            return known[0]
+        number = self.site(("Sendrecv", (("dest", dest), ("source", source))))
+        if number < _MAX_SITES and not code.co_filename.startswith(self.libraries):
+            self._places[place] = number, code  # which is kept, so that nothing else gets its id
+        return number
+
+    def _answer(self) -> tuple[int, int, memoryview]:
+        self.flush()
+        return self._read()
+
+    def _read(self) -> tuple[int, int, memoryview]:
+        """One reply. The network sends nothing unasked, so what is there belongs to this reply."""
+        return self._rest_of_reply(self._sock.recv_into(self._start))
+
+    def _rest_of_reply(self, at: int) -> tuple[int, int, memoryview]:
+        """The reply whose first ``at`` bytes are there."""
+        start = self._start
+        if not at:
+            raise SystemExit(0)  # the network has gone: the run is over
+        while at < _HEAD_BYTES:
+            at += self._receive(start[at:])
+        kind, _, _, count, nbytes = DOWN.unpack_from(start)
+        end = _HEAD_BYTES + nbytes
+        if end <= len(start):
+            body = start[_HEAD_BYTES:end]
+        else:
+            body = np.empty(nbytes, np.uint8).data
+            body[: at - _HEAD_BYTES] = start[_HEAD_BYTES:at]
+        while at < end:
+            at += self._receive(body[at - _HEAD_BYTES :])
+        return kind, count, body
+
+    def _receive(self, into: memoryview) -> int:
+        got = self._sock.recv_into(into)
+        if not got:
+            raise SystemExit(0)  # the network has gone: the run is over
+        return got
+
+    @staticmethod
+    def _completions(answer: tuple[int, int, memoryview]) -> list[Completion]:
+        _, count, body = answer
+        result, at = [], 0
+        for _ in range(count):
+            completion, at = _completion(body, at)
+            result.append(completion)
+        return result
+
+
+def _private_view(file: int) -> memoryview:
+    """All of a file's bytes; what is written into them stays here."""
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    return memoryview(mmap.mmap(file, 0, flags=mmap.MAP_PRIVATE, prot=access))
+
+
+def _completion(body: memoryview, at: int) -> tuple[Completion, int]:
+    """The completion at byte ``at`` of a reply, and where the next one begins."""
+    request, source, tag, nbytes, error, flags, _, _, size = COMPLETION.unpack_from(body, at)
+    at += COMPLETION.size
+    end = at + size
+    payload = body[at:end] if flags & 2 else None
+    return Completion(request, source, tag, nbytes, error, payload, bool(flags & 1)), end
+
+
+def format_call(call: Call) -> str:
+    """Return a call as a person reads it: ``Ssend(dest=1, tag=0)``."""
+    name, arguments = call
+    return f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"[:200]
+
+
+def _with_comm_info(value: Any) -> Any:
+    if isinstance(value, tuple) and len(value) == 4 and value[0] == "comm":
+        return CommInfo(*value[1:])
+    return value
+
+
+_current: list[Link] = []
+
+
+def current() -> Link:
+    """Return this rank's link.
+
+    Raises:
+        ProtocolError: this process isn't a rank.
+    """
+    if not _current:
+        raise ProtocolError(
+            "this process isn't a rank: start it with ringside.run or `ringside run`."
+        )
+    return _current[0]
+
+
+def set_current(link: Link) -> None:
+    """Make ``link`` this process's own."""
+    _current[:] = [link]
+
+
+def unset_current() -> None:
+    """Make this process nobody's rank again."""
+    _current.clear()
+
+
+def inside_rank() -> bool:
+    """Tell whether this process is a rank of ours."""
+    return bool(_current)

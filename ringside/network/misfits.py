@@ -1,0 +1,59 @@
+"""Messages that don't fit the buffers that take them, in a sentence for whoever asks why.
+
+MPI takes bytes as they come: it doesn't see that they were of another type, and it allows a message
+shorter than its buffer. So none of this ends a run. It is told beside a verdict that there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ringside.network.matching import Posted, Sent
+from ringside.network.wire import KINDS, OBJECT
+from ringside.trace import Site
+
+_KINDS = ["bytes", "a pickled object", *KINDS[OBJECT + 1 :]]
+
+
+def misfit(message: Sent, receive: Posted) -> str:
+    """In what a message differs from its buffer, in "kind" or in "length"; empty if in nothing."""
+    if message.kind != receive.kind:
+        return "kind" if message.kind and receive.kind else ""
+    shorter = message.kind != OBJECT and len(message.payload) < receive.capacity
+    return "length" if shorter else ""
+
+
+def sentence(message: Sent, receive: Posted, send: Site, take: Site) -> str:
+    """What a misfit is.
+
+    Args:
+        send: the call that sent the message.
+        take: the call that received it.
+    """
+    sender = f"rank {message.world_source}'s {_shown(send)}"
+    taker = f"rank {receive.request.rank}'s {_shown(take)}"
+    sent, taken = message.kind, receive.kind
+    if sent == taken:
+        return (
+            f"{sender} sent {len(message.payload)} bytes, {taker} has a buffer of "
+            f"{receive.capacity}: the rest of it stayed as it was."
+        )
+    cure = "Give both arrays the same dtype."
+    if OBJECT in (sent, taken):
+        cure = "Use send with recv, or Send with Recv."
+    return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[taken]}. {cure}"
+
+
+def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, Site]) -> str:
+    """A sentence on the first two members of a collective whose buffers are of two kinds."""
+    places = sorted(place for place, kind in kinds.items() if kind)
+    other = next(place for place in places if kinds[place] != kinds[places[0]])
+    ones, others = (
+        f"rank {members[place]}'s {_shown(calls[place])} has an array of {_KINDS[kinds[place]]}"
+        for place in (places[0], other)
+    )
+    return f"{ones}, {others}. Give all ranks' arrays the same dtype."
+
+
+def _shown(site: Site) -> str:
+    return f"{site.call} at {site.where}" if site.where else site.call

@@ -1,0 +1,367 @@
+"""The network's end of the ranks: frames in, replies out, and what ranks print.
+
+Nothing here believes a rank: lengths are capped before anything is stored, a rank that doesn't read
+is written to only as far as a limit, and none of this ever blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ringside.errors import LimitError, RankError
+from ringside.network import cpu_time
+from ringside.network.codec import Part
+from ringside.network.envelope import Envelopes
+from ringside.network.matching import Pending
+from ringside.network.wire import DOWN, UP, Reply
+from ringside.timing.engine import Query
+from ringside.trace import Op as TraceOp
+from ringside.trace import Site
+
+# (peer, op, flags, site, communicator, to, tag, request, extra, body)
+# The body lies in the buffer that the next frames are read into, unless it is larger than that.
+Handler = Callable[["Peer", int, int, int, int, int, int, int, int, memoryview], None]
+
+READ_BYTES = 1 << 18
+_BY_FILE_BYTES = 1 << 17  # calls from here on travel as a file
+_MAX_PARTS, _JOIN_BYTES = 512, 4096
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_LAST_READS = 32  # of what a rank has printed, when its run is over: it may print on for ever
+_LOOK_AT_CLOCK = 32  # frames
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may use; a rank that goes past a limit ends the run with a LimitError."""
+
+    ops_per_rank: int = 1_000_000
+    frame_bytes: int = 1 << 28
+    held_bytes: int = 1 << 30
+    output_bytes: int = 64 << 10
+    sites: int = 60_001
+    open_requests: int = 1 << 16  # of one rank
+    communicators: int = 1 << 14
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """One rank as the network sees it."""
+
+    rank: int
+    sock: socket.socket
+    output: int
+    partial: memoryview | None = None  # room for a frame that has begun
+    filled: int = 0  # bytes of it that are there
+    outbox: deque[memoryview] = field(default_factory=deque)  # what its socket didn't take yet
+    held: int = 0  # bytes of it
+    text: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+    gone: bool = False
+    asked: bool = False  # whether the kernel will say whose the first bytes are
+    pid: int = 0  # its process, as the kernel says; 0 while that isn't known
+    spent_s: float = 0.0  # CPU time up to its last result
+    # of the present call:
+    ops: list[TraceOp] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    requests: dict[int, Pending] = field(default_factory=dict)
+    sent: int = 0
+    envelopes: Envelopes = field(default_factory=Envelopes)
+    last_request: int = 0
+    site: int = -1
+    called: bool = False
+    running: bool = False
+    waiting: tuple[Pending, ...] = ()
+    query: Query | None = None
+    body: Part | None = None
+    failure: RankError | None = None
+    cpu_s: float | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the rank has called and waits for an answer."""
+        return self.called and not self.running
+
+    def note_cpu_time(self) -> None:
+        """Its result is here and it lives: what has the call cost it?"""
+        spent_s = cpu_time.spent_s(self.pid)
+        if spent_s is not None:
+            self.cpu_s, self.spent_s = spent_s - self.spent_s, spent_s
+
+    def reset(self) -> None:
+        """Forget the last call."""
+        self.ops, self.sites, self.requests = [], [], {}
+        self.sent, self.last_request, self.site = 0, 0, -1
+        self.waiting, self.query, self.envelopes = (), None, Envelopes()
+        self.body, self.failure, self.cpu_s = None, None, None
+        self.called = self.running = False
+        self.text, self.dropped = bytearray(), 0
+
+
+class Peers:
+    """The sockets and output pipes of a run's ranks.
+
+    Args:
+        handle: takes every frame; what it raises is the sending rank's failure.
+        lost: told when a rank's socket closes.
+    """
+
+    def __init__(
+        self, peers: Sequence[Peer], limits: Limits, handle: Handler, lost: Callable[[Peer], None]
+    ) -> None:
+        self.all = list(peers)
+        self.error: LimitError | None = None
+        self.deadline: float | None = None  # by the monotonic clock: later frames are not handled
+        self._limits = limits
+        self._handle = handle
+        self._lost = lost
+        self._selector = selectors.DefaultSelector()
+        self._buffer = bytearray(READ_BYTES)
+        self._view = memoryview(self._buffer)
+        self._begun_bytes = 0  # room for frames that have begun
+        self._outgoing: dict[int, list[int]] = {}  # object -> how often it waits, its bytes
+        self._outgoing_bytes = 0  # a broadcast's one payload may wait for many ranks
+
+    def open(self) -> None:
+        """Begin to listen."""
+        for peer in self.all:
+            if not peer.gone:
+                self._selector.register(peer.sock, _READ, (peer, True))
+            self._selector.register(peer.output, _READ, (peer, False))
+
+    def close(self) -> None:
+        """Take what was printed, and stop listening."""
+        for peer in self.all:
+            before = -1
+            for _ in range(_LAST_READS):
+                if before == (before := len(peer.text) + peer.dropped):
+                    break
+                self.read_output(peer)
+        self._selector.close()
+
+    def carry(self, timeout_s: float | None) -> None:
+        """Wait for ranks, at most so long, and handle what has come; ``error`` says what failed."""
+        for key, events in self._selector.select(timeout_s):
+            peer, is_socket = key.data
+            if not is_socket:
+                self.read_output(peer)
+                continue
+            if events & _WRITE:
+                self._write(peer)
+            if events & _READ and not peer.gone:
+                self._read(peer)
+
+    def call(self, peer: Peer, last: bool, parts: Sequence[Part]) -> None:
+        """Send a rank its call."""
+        size = sum(map(len, parts))
+        if size < _BY_FILE_BYTES or peer.outbox or not _send_as_file(peer.sock, last, parts):
+            self.reply(peer, Reply.CALL, int(last), parts, size)
+
+    def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[Part], size: int) -> None:
+        """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
+        if peer.gone:  # it died while it was waiting for this
+            self._lost(peer)
+            return
+        out = [DOWN.pack(kind, 0, 0, count, size), *parts]
+        if not peer.outbox:
+            out = self._send(peer, out, size + DOWN.size)
+        for part in out:
+            if part:
+                self._hold(peer, memoryview(part))
+        if peer.outbox:
+            self._write(peer)
+            if max(peer.held, self._outgoing_bytes) > self._limits.held_bytes:
+                slowest = max(self.all, key=lambda each: each.held)
+                self.error = LimitError(slowest.rank, "doesn't read what it is sent")
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read(self, peer: Peer) -> None:
+        into = self._view if peer.partial is None else peer.partial[peer.filled :]
+        try:
+            if peer.asked:
+                size, peer.pid = cpu_time.receive(peer.sock, into)
+                peer.asked = False
+            else:
+                size = peer.sock.recv_into(into)
+        except BlockingIOError:
+            return
+        except OSError:
+            size = 0
+        if not size:
+            self._forget(peer)
+            return
+        data = self._view[:size]
+        if peer.partial is not None:
+            peer.filled += size
+            if peer.filled < len(peer.partial):
+                return
+            data = peer.partial
+            self._begun_bytes -= len(data)
+        peer.partial, peer.filled = None, 0
+        try:
+            self._frames(peer, data)
+        except LimitError as error:
+            self.error = error
+        except Exception as error:  # whatever a hostile frame leads to ends the run, never us
+            reason = f"sent a frame that the network can't read ({type(error).__name__}: {error})"
+            self.error = LimitError(peer.rank, reason)
+
+    def _frames(self, peer: Peer, data: memoryview) -> None:
+        """Handle the whole frames in ``data``, and keep the beginning of the next."""
+        at, size, header = 0, len(data), UP.size
+        unpack, handle, most = UP.unpack_from, self._handle, self._limits.frame_bytes
+        needed, until_look = header, _LOOK_AT_CLOCK
+        while size - at >= header:
+            until_look -= 1
+            if not until_look:  # a frame may take long that meets many open requests
+                if self.deadline is not None and time.monotonic() > self.deadline:
+                    return
+                until_look = _LOOK_AT_CLOCK
+            op, flags, site, comm, to, tag, request, extra, nbytes = unpack(data, at)
+            if nbytes > most:
+                raise LimitError(peer.rank, f"a message of {nbytes} bytes is too large")
+            end = at + header + nbytes
+            if end > size:
+                needed = header + nbytes
+                break
+            body = data[at + header : end]
+            handle(peer, op, flags, site, comm, to, tag, request, extra, body)
+            at = end
+        if at < size:
+            self._begun_bytes += needed
+            if self._begun_bytes > self._limits.held_bytes:
+                raise LimitError(
+                    peer.rank, f"a message of {needed} bytes is too large beside others"
+                )
+            peer.partial = np.empty(needed, np.uint8).data
+            peer.filled = size - at
+            peer.partial[: size - at] = data[at:]
+
+    def read_output(self, peer: Peer) -> None:
+        """Take what a rank has printed, as far as its limit."""
+        if peer.output not in self._selector.get_map():
+            return
+        try:
+            data = os.read(peer.output, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._selector.unregister(peer.output)
+            return
+        room = max(0, self._limits.output_bytes - len(peer.text))
+        peer.text += data[:room]
+        peer.dropped += len(data) - len(data[:room])
+
+    def _forget(self, peer: Peer) -> None:
+        """A rank's process has ended."""
+        if not peer.gone:
+            peer.gone = True
+            self._selector.unregister(peer.sock)
+            self._discard(peer)
+        if peer.running:
+            self.read_output(peer)
+        self._lost(peer)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _send(self, peer: Peer, parts: list[Part], size: int) -> list[Part]:
+        """Send a frame of ``size`` bytes; returns what the rank's socket doesn't take now."""
+        try:
+            if size < _JOIN_BYTES:  # small parts cost less when they are copied together first
+                parts = [b"".join(parts)]
+                sent = peer.sock.send(parts[0])
+            else:
+                sent = peer.sock.sendmsg(parts[:_MAX_PARTS])
+        except BlockingIOError:
+            return parts
+        except OSError:
+            self._forget(peer)
+            return []
+        return _left(parts, sent) if sent < size else []
+
+    def _hold(self, peer: Peer, part: memoryview) -> None:
+        peer.outbox.append(part)
+        peer.held += len(part)
+        kept = self._outgoing.setdefault(id(part.obj), [0, len(part)])
+        if not kept[0]:
+            self._outgoing_bytes += kept[1]
+        kept[0] += 1
+
+    def _sent(self, part: memoryview) -> None:
+        """A part has left an outbox."""
+        kept = self._outgoing[id(part.obj)]
+        kept[0] -= 1
+        if not kept[0]:
+            self._outgoing_bytes -= kept[1]
+            del self._outgoing[id(part.obj)]
+
+    def _discard(self, peer: Peer) -> None:
+        """Nobody will read what waits for this rank."""
+        while peer.outbox:
+            self._sent(peer.outbox.popleft())
+        peer.held = 0
+
+    def _write(self, peer: Peer) -> None:
+        """Send what waits, as far as the socket takes it."""
+        outbox = peer.outbox
+        while outbox and not peer.gone:
+            try:
+                sent = peer.sock.sendmsg(itertools.islice(outbox, _MAX_PARTS))
+            except BlockingIOError:
+                break
+            except OSError:
+                self._forget(peer)
+                return
+            peer.held -= sent
+            while outbox and sent >= len(outbox[0]):
+                part = outbox.popleft()
+                sent -= len(part)
+                self._sent(part)
+            if sent:
+                outbox[0] = outbox[0][sent:]
+        if peer.gone:
+            return
+        events = _READ | (_WRITE if outbox else 0)
+        if self._selector.get_key(peer.sock).events != events:
+            self._selector.modify(peer.sock, events, (peer, True))
+
+
+def _send_as_file(sock: socket.socket, last: bool, parts: Sequence[Part]) -> bool:
+    """Send a call whose body is a file in memory that nobody can write any more.
+
+    The rank maps it: its pages are copied only where they are written. False: not possible here.
+    """
+    if not hasattr(os, "memfd_create"):  # not Linux
+        return False
+    with contextlib.suppress(OSError):  # no descriptor or memory left, a full socket, a dead rank
+        made = os.memfd_create("call", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(made, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
+            socket.send_fds(sock, [DOWN.pack(Reply.CALL, 0, 0, int(last), 0)], [made])
+        return True
+    return False
+
+
+def _left(parts: list[Part], sent: int) -> list[Part]:
+    """What remains of ``parts`` after their first ``sent`` bytes."""
+    for index, part in enumerate(parts):
+        if sent < len(part):
+            return [memoryview(part)[sent:], *parts[index + 1 :]]
+        sent -= len(part)
+    return []

@@ -1,0 +1,242 @@
+"""The deadlock doctor: from "nobody can move" to the reason and the cure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringside.errors import BlockedCall, DeadlockError
+from ringside.network.wire import Mode
+from ringside.trace import Kind
+
+if TYPE_CHECKING:
+    from ringside.network.network import Network
+    from ringside.network.peers import Peer
+
+_EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
+_AGREE = (
+    "All ranks of a communicator must call the same collectives in the same order, "
+    "with the same root, operation and size."
+)
+
+
+def judge(network: Network) -> DeadlockError:
+    """Return the verdict on a run in which no rank can go on."""
+    blocked = network.blocked_calls()
+    ended = [entry.rank for entry in blocked if entry.call == "(has returned)"]
+    count = len(blocked)
+    if ended:
+        still = count - len(ended)
+        headline = (
+            f"{still} of {count} ranks {'is' if still == 1 else 'are'} blocked, "
+            f"the other{'s have' if len(ended) > 1 else ' has'} returned, "
+            "and no message is in flight."
+        )
+    else:
+        who = "the only rank is" if count == 1 else f"all {count} ranks are"
+        headline = f"{who} blocked and no message is in flight."
+    reasons = (_disagreement, _missing_member, _wrong_envelope, _polling, _cycle, _missing_partner)
+    for reason in reasons:
+        cure = reason(network, blocked)
+        if cure:
+            return DeadlockError(headline, blocked, cure)
+    return DeadlockError(headline, blocked, "Every send needs a receive and every receive a send.")
+
+
+def _disagreement(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for path, gathering, _ in network.open_gatherings():
+        text = gathering.disagreement()
+        if text:
+            return f"On communicator {path}, {text}. {_AGREE}"
+    return None
+
+
+def _missing_member(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+    returned = {entry.rank for entry in blocked if entry.call == "(has returned)"}
+    called = {entry.rank for entry in blocked}
+    for path, gathering, members in network.open_gatherings():
+        missing = [m for i, m in enumerate(members) if i not in gathering.specs]
+        never = [rank for rank in missing if rank in returned or rank not in called]
+        if never:
+            return (
+                f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.shown} "
+                f"on communicator {path}. Every member of a communicator must call its collectives."
+            )
+    return None
+
+
+def _receives(network: Network, peer: Peer) -> list[tuple[int, int, str]]:
+    """The receives that keep a rank: world source (-1 any), tag, communicator."""
+    ops = [peer.ops[request.op] for request in network.open_requests(peer)]
+    found = [(op.detail[0], op.detail[1], op.comm) for op in ops if op.kind == Kind.IRECV]
+    if peer.query is not None and peer.query.kind == "probe":
+        number, source, tag = peer.query.probe
+        comm = network.comms[number]
+        found.append((comm.members[source] if source >= 0 else -1, tag, comm.path))
+    return found
+
+
+def _wrong_envelope(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for peer in network.peers:
+        waiting = network.unexpected(peer.rank)
+        for source, tag, comm in _receives(network, peer):
+            for message, path in waiting:
+                if message.world_source == source and path == comm and message.tag != tag:
+                    return (
+                        f"Rank {peer.rank} waits for tag {tag} from rank {source}, which sent "
+                        f"tag {message.tag}. Let both sides use the same tag."
+                    )
+            for message, path in waiting:
+                if message.world_source == source and path != comm:
+                    return (
+                        f"Rank {peer.rank} receives from rank {source} on communicator {comm}, "
+                        f"but the message was sent on {path}. Use one communicator for both: "
+                        "the given comm."
+                    )
+            for message, path in waiting:
+                if (
+                    source not in (-1, message.world_source)
+                    and path == comm
+                    and tag in (-1, message.tag)
+                    and not _sends_to(network, source, peer.rank)
+                ):
+                    return (
+                        f"Rank {peer.rank} receives from rank {source}, which sends it nothing, "
+                        f"while a message from rank {message.world_source} waits. "
+                        "Check the source."
+                    )
+    return None
+
+
+def _sends_to(network: Network, source: int, dest: int) -> bool:
+    peer = network.peers[source]
+    return any(
+        op.kind == Kind.ISEND and op.peer == dest
+        for op in (peer.ops[request.op] for request in network.open_requests(peer))
+    )
+
+
+def _sent(network: Network, source: int, dest: int) -> int:
+    """How many messages a rank has sent another one."""
+    return sum(op.kind == Kind.ISEND and op.peer == dest for op in network.peers[source].ops)
+
+
+def _polling(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for peer in network.peers:
+        query = peer.query
+        if query is None or query.blocking or query.kind not in ("test", "probe"):
+            continue
+        for source, tag, _ in _receives(network, peer):
+            whom = f"rank {source}" if source >= 0 else "any rank"
+            what = f"tag {tag}" if tag >= 0 else "any tag"
+            return (
+                f"Rank {peer.rank} polls for a message from {whom} with {what} that nobody sends. "
+                "A poll needs a partner that sends, and an end to the loop without one."
+            )
+        return f"Rank {peer.rank} polls for something that can't happen any more."
+    return None
+
+
+def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+    waits = {entry.rank: entry.waits_for for entry in blocked}
+    cycle = _find_cycle(waits)
+    if not cycle:
+        return None
+    path = " -> ".join(map(str, [*cycle, cycle[0]]))
+    text = f"The waits form the cycle {path}. "
+    exchange = _EXCHANGE[network.front_end]
+    kinds = []
+    modes = []
+    for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+        peer = network.peers[rank]
+        for request in network.open_requests(peer):
+            op = peer.ops[request.op]
+            if op.peer == following or op.kind == Kind.COLLECTIVE:
+                kinds.append(op.kind)
+                modes += [op.detail[0]] if op.kind == Kind.ISEND else []
+                break
+    if kinds and all(kind == Kind.ISEND for kind in kinds):
+        text += f"Let one rank receive first, or use {exchange}."
+        if network.front_end == "mpi" and all(mode == Mode.STANDARD for mode in modes):
+            largest = max(
+                op.nbytes
+                for rank in cycle
+                for op in (
+                    network.peers[rank].ops[r.op]
+                    for r in network.open_requests(network.peers[rank])
+                )
+                if op.kind == Kind.ISEND
+            )
+            text += (
+                f" Under mpiexec this works only while messages of {largest} bytes stay below the "
+                "eager threshold of the MPI in use."
+            )
+    elif kinds and all(kind == Kind.IRECV for kind in kinds):
+        pairs = zip(cycle, [*cycle[1:], cycle[0]], strict=True)
+        came, rank, source = max((_sent(network, other, r), -r, other) for r, other in pairs)
+        if came:
+            num = f"{came} messages" if came > 1 else "message"
+            text += (
+                f"Rank {-rank} has received the {num} that rank {source} has sent it, and waits "
+                "for one more. Send as many messages as are received."
+            )
+        else:
+            text += "Every rank of the cycle receives before it sends. "
+            text += f"Let one rank send first, or use {exchange}."
+    else:
+        text += "Bring the calls of these ranks into an order in which one of them can complete."
+    return text
+
+
+def _find_cycle(waits: dict[int, tuple[int, ...]]) -> list[int]:
+    """The first cycle met from the lowest rank, starting at its lowest member."""
+    done: set[int] = set()
+    for start in sorted(waits):
+        path: list[int] = []
+        rank = start
+        while rank not in done and rank in waits:
+            if rank in path:
+                cycle = path[path.index(rank) :]
+                least = cycle.index(min(cycle))
+                return cycle[least:] + cycle[:least]
+            path.append(rank)
+            following = [other for other in waits[rank] if other in waits]
+            if not following:
+                break
+            rank = following[0]
+        done.update(path)
+    return []
+
+
+def _missing_partner(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+    returned = {entry.rank for entry in blocked if entry.call == "(has returned)"}
+    for peer in network.peers:
+        for request in network.open_requests(peer):
+            op = peer.ops[request.op]
+            if op.kind == Kind.ISEND:
+                left = (
+                    "has returned without receiving" if op.peer in returned else "doesn't receive"
+                )
+                return (
+                    f"Rank {peer.rank} sends to rank {op.peer}, which {left} it. Add the receive."
+                )
+            if op.kind == Kind.IRECV and op.detail[0] >= 0:
+                left = (
+                    "has returned without sending" if op.detail[0] in returned else "doesn't send"
+                )
+                whom = f"rank {op.detail[0]}, which {left}"
+                return f"Rank {peer.rank} receives from {whom}. Add the send."
+            if op.kind == Kind.IRECV:
+                return f"Rank {peer.rank} receives from any rank, but nobody sends to it."
+        for source, _, _ in _receives(network, peer):
+            whom = f"rank {source}" if source >= 0 else "any rank"
+            return (
+                f"Rank {peer.rank} waits for a message from {whom}, which sends none. Add the send."
+            )
+    return None
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"Rank {ranks[0]}"
+    shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+    return f"Ranks {shown}"

@@ -1,0 +1,130 @@
+"""Frames between a rank and the network: a fixed header, then raw bytes.
+
+rank -> network    op, flags, site, communicator, peer, tag, request, extra, nbytes | body
+network -> rank    kind, flags, count, nbytes | body
+
+``site`` numbers a pair (call, line of the student's file) that a SITE frame described before. An
+EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for both, in one frame.
+A CALL with large arguments has no body: they come with it as a sealed file, by descriptor.
+Both sides are written so that the network never trusts a field: ranks run student code.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from ringside.network import codec
+
+UP = struct.Struct("<BBHiiiIqQ4x")  # arrays behind it lie so that NumPy takes them as they are
+DOWN = struct.Struct("<BBHIQ")
+COMPLETION = struct.Struct(
+    "<IiiqBBHIQ"
+)  # request, source, tag, counted, error, overflow, -, -, nbytes
+
+EXCHANGE = struct.Struct("<iiq")  # of an EXCHANGE, before its payload: source, tag and capacity
+
+RESULT = struct.Struct("<I")  # at a RESULT's end: how long the part before it is
+
+CALL = struct.Struct("<II")  # of a CALL: where the communicator ends, where the call begins
+
+ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
+
+ANY_SOURCE = -1
+ANY_TAG = -1
+
+FIRST_INTERNAL_TAG = 1 << 29  # tags from here on are the front ends' own: no wildcard takes them
+
+
+class Op(enum.IntEnum):
+    """What a rank asks of the network."""
+
+    SITE = 1
+    ISEND = 2
+    IRECV = 3
+    WAIT = 4
+    TEST = 5
+    PROBE = 6
+    COLLECTIVE = 7
+    COMPUTE = 8
+    WTIME = 9
+    ABORT = 10
+    RESULT = 11
+    FAILURE = 12
+    FREE = 14
+    EXCHANGE = 15
+
+
+class Reply(enum.IntEnum):
+    """What the network answers."""
+
+    CALL = 1
+    DONE = 2
+    EMPTY = 3
+    TIME = 4
+
+
+class How(enum.IntEnum):
+    """Which of several requests a wait or test is about."""
+
+    ALL = 0
+    ANY = 1
+    SOME = 2
+
+
+class Mode(enum.IntEnum):
+    """MPI's send modes."""
+
+    STANDARD = 0
+    SYNC = 1
+    BUFFERED = 2
+    READY = 3
+
+
+BLOCKING = 2  # flag of PROBE
+
+# What a message is made of, or the buffer of a receive, as its rank says: the upper half of the
+# flags. Of an OBJECT, a lower-case message, ``extra`` holds the bytes its sender claims to count.
+# Bytes fit whatever takes them, so that they have no kind. The lower half holds the mode of an
+# ISEND, and the kind of the receive in an EXCHANGE.
+OBJECT = 1
+KINDS = ("", "object", *codec.DTYPES)
+KIND_OF = {name: kind for kind, name in enumerate(KINDS) if name not in ("", "object", "uint8")}
+
+
+def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:
+    """The body of a CALL: the communicator, then the call as the codec wrote it, aligned.
+
+    After the communicator's number, members and our place comes how many ranks share a node.
+    """
+    info = codec.encode(comm)
+    end = CALL.size + len(info)
+    start = end + -end % codec.ALIGNMENT
+    return [CALL.pack(end, start) + info + bytes(start - end), *call]
+
+
+def split_call(body: memoryview) -> tuple[memoryview, memoryview]:
+    """The communicator of a CALL, and the call, both as the codec wrote them."""
+    end, start = CALL.unpack_from(body)
+    return body[CALL.size : end], body[start:]
+
+
+def result_parts(attested: dict[str, Any], value: Any) -> list[codec.Part]:
+    """The body of a RESULT: the value, what the rank says about it, and how long that is."""
+    about = codec.encode(attested)
+    return [*codec.encode_parts(value), about + RESULT.pack(len(about))]
+
+
+def split_result(body: codec.Part) -> tuple[dict[str, Any], Any]:
+    """What a rank says about its result, and the value; its arrays may lie in ``body``.
+
+    Raises:
+        CodecError, struct.error, TypeError, ValueError: the body is damaged.
+    """
+    view = memoryview(body)
+    end = len(view) - RESULT.size
+    (length,) = RESULT.unpack_from(view[max(end, 0) :])
+    start = max(end - length, 0)
+    return dict(codec.decode(view[start:end])), codec.decode(view[:start], copy=False)

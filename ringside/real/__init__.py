@@ -1,0 +1,1 @@
+"""The same function on real ranks: recorded, watched, measured."""

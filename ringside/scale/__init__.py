@@ -1,0 +1,1 @@
+"""Traces of hundreds of ranks, taken on fake tensors in one process."""

@@ -1,0 +1,138 @@
+"""Traces of hundreds of ranks: what the tracing process is asked, and what becomes of its answer.
+
+caller      asked()          world size, grid, axes along which ranks are alike
+a rank      pytorch.fake     runs the student's function on fake tensors: logs of some ranks
+caller      from_logs()      checks every log, gives each rank its own, puts them together,
+                             and checks the conservation laws
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringside.errors import TargetError, TraceError
+from ringside.network.ranklog import checked
+from ringside.scale import agreement
+from ringside.scale.assembly import assemble
+from ringside.scale.symmetry import Grid, expand
+from ringside.timing.lowering import ALGORITHMS
+from ringside.timing.machine import Machine
+from ringside.trace import Kind, Trace
+
+MAX_FAKE_RANKS = 4096
+
+
+@dataclass(frozen=True)
+class TorchTrace:
+    """A trace made on fake tensors.
+
+    Attributes:
+        trace: all ranks' operations, as the network would have recorded them.
+        stand_ins: per rank, the rank that was traced for it.
+        alike: the grid's axes along which ranks are alike.
+        memory: per rank, bytes of tensors, as ``Result.memory`` has them of a real run.
+    """
+
+    trace: Trace
+    stand_ins: tuple[int, ...]
+    alike: tuple[str, ...] = ()
+    memory: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def num_kinds(self) -> int:
+        """How many ranks were traced."""
+        return len(set(self.stand_ins))
+
+    def __repr__(self) -> str:
+        return (
+            f"TorchTrace({self.trace.world_size} ranks, {self.num_kinds} traced, "
+            f"{self.trace.num_ops} operations)"
+        )
+
+
+def asked(
+    world_size: int,
+    grid: Mapping[str, int] | None,
+    alike: Sequence[str] | None,
+    witnesses: bool,
+) -> dict[str, Any]:
+    """What the tracing process is told.
+
+    Raises:
+        TargetError, TraceError: impossible sizes or axes.
+    """
+    if not 1 <= world_size <= MAX_FAKE_RANKS:
+        raise TargetError(f"world_size ({world_size}) must be between 1 and {MAX_FAKE_RANKS}.")
+    if alike and grid is None:
+        raise TraceError("alike names axes of a grid: give the grid too.")
+    sizes = dict(grid) if grid is not None else {"rank": world_size}
+    Grid.of(sizes, world_size).check_axes(alike or ())
+    return {
+        "world_size": world_size,
+        "grid": sizes,
+        "alike": None if alike is None else list(alike),
+        "witnesses": bool(witnesses),
+    }
+
+
+def from_logs(answer: Any, told: dict[str, Any]) -> TorchTrace:
+    """Put together what the tracing process answered; it ran student code, so nothing is believed.
+
+    Raises:
+        TraceError: the answer is malformed, or breaks a conservation law.
+    """
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise TraceError("the tracing process gave no logs.")
+    found, axes = answer
+    world_size, grid = told["world_size"], Grid(told["grid"])
+    if not isinstance(found, dict) or len(found) > world_size or not isinstance(axes, list):
+        raise TraceError("the tracing process gave no logs.")
+    alike = tuple(axes)
+    grid.check_axes(alike)
+    if told["alike"] is not None and list(alike) != told["alike"]:
+        raise TraceError(f"ranks were to be alike along {told['alike']}, and are along {axes}.")
+    logs = {rank: checked(log, world_size) for rank, log in found.items()}
+    if any(rank != log.rank for rank, log in logs.items()):
+        raise TraceError("the tracing process gave logs under wrong ranks.")
+    stand_ins = tuple(grid.stand_in(rank, alike) for rank in range(world_size))
+    trace = assemble(expand(logs, grid, alike, world_size), world_size)
+    agreement.check_conservation(trace)
+    memory = [logs[source].memory for source in stand_ins]
+    return TorchTrace(trace, stand_ins, alike, memory)
+
+
+def num_transfers(trace: Trace, machine: Machine) -> int:
+    """How many point-to-point messages a replay carries, collectives lowered to their rounds.
+
+    A replay takes about 15 µs of CPU and 1.5 kB of memory for each. A ring all-reduce of p ranks
+    is 2 p (p - 1) of them: 24 for 4 ranks, 8,064 for 64, 523,264 for 512. For traces with many
+    all-reduces of hundreds of ranks choose a machine whose ``collectives`` names
+    ``halving_doubling`` (2 p log2 p: 9,216 for 512).
+    """
+    total = 0
+    known: dict[tuple[str, int, int], int] = {}
+    for rank, ops in enumerate(trace.ops):
+        for op in ops:
+            if op.kind == Kind.ISEND:
+                total += 1
+            elif op.kind == Kind.COLLECTIVE and op.detail and op.detail[3][0] == rank:
+                name, _, root, members, _ = op.detail
+                key = name, root, len(members)
+                if key not in known:
+                    known[key] = _transfers_of(machine, *key)
+                total += known[key]
+    return total
+
+
+def _transfers_of(machine: Machine, name: str, root: int, p: int) -> int:
+    """Messages of one collective of p ranks."""
+    lower = ALGORITHMS[name][machine.algorithm(name)]
+    sizes = (1,) * (p * p if name == "alltoall" else p)
+    return sum(
+        sent >= 0
+        for member in range(p)
+        for transfers in lower(member, p, root, sizes)
+        for _, sent, _ in transfers
+    )

@@ -1,0 +1,1 @@
+"""A run: what is run, on which ranks, and what came of it."""

@@ -1,0 +1,696 @@
+"""Running a function or a script on ranks: sessions, worlds and results."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
+from ringside.network import codec, cpu_time
+from ringside.network.network import CollectiveRecord, Network, Outcome, Recording
+from ringside.network.peers import Limits, Peer
+from ringside.network.rank_memory import MemoryWatch
+from ringside.network.whereabouts import places
+from ringside.network.wire import split_result
+from ringside.ranks.bytecode import compiled
+from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
+from ringside.scale.fake_ranks import TorchTrace, asked, from_logs
+from ringside.timing.machine import Machine
+from ringside.timing.replay import time_trace
+from ringside.timing.timeline import Timeline
+from ringside.torch_there import need_torch
+from ringside.trace import Kind, Trace
+
+MAX_RANKS = 1024
+FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
+_IMPORTS_TORCH = re.compile(rb"^[ \t]*(import|from)[ \t]+torch\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to run: a file in a folder, and a function of it (None: the file as a script)."""
+
+    folder: Path
+    file: str
+    function: str | None
+
+    @classmethod
+    def parse(cls, target: str | Callable[..., Any], folder: Path | None = None) -> Target:
+        """Read ``"ring.py:all_reduce"``, ``"ring:all_reduce"``, ``"script.py"`` or a function.
+
+        Raises:
+            TargetError: no such file, or a function that lives in a notebook or another function.
+        """
+        if callable(target):
+            return cls._of_function(target)
+        name, _, function = str(target).partition(":")
+        path = Path(name if name.endswith(".py") else f"{name}.py")
+        if folder is not None and not path.is_absolute():
+            path = folder / path
+        path = path.resolve() if folder is None else path
+        if not path.is_file():
+            raise TargetError(
+                f"there is no file {path}: write it first, for instance with %%writefile."
+            )
+        if function and not function.isidentifier():
+            raise TargetError(f"{function!r} is no function's name; write FILE:FUNCTION.")
+        if folder is not None and path.is_relative_to(folder):
+            return cls(folder, str(path.relative_to(folder)), function or None)
+        return cls(path.parent, path.name, function or None)
+
+    @classmethod
+    def _of_function(cls, function: Callable[..., Any]) -> Target:
+        code = getattr(function, "__code__", None)
+        module = sys.modules.get(getattr(function, "__module__", ""), None)
+        file = code.co_filename if code is not None else getattr(module, "__file__", None)
+        name = getattr(function, "__qualname__", "")
+        in_file = file is not None and Path(file).is_file()  # a notebook's cells are no files
+        if not in_file or not name.isidentifier():
+            where = "another function" if in_file else "a notebook or an interactive session"
+            raise TargetError(
+                f"{name or function!r} was defined in {where}, and ranks are fresh processes "
+                "that don't have it. Put it in a file with %%writefile and name it as "
+                "FILE:FUNCTION, or run a cell on ranks with %%ranks."
+            )
+        path = Path(str(file)).resolve()
+        return cls(path.parent, path.name, name)
+
+
+@dataclass
+class Result:
+    """What a run on ranks gave.
+
+    Attributes:
+        values: what the function returned, per rank of ``comm``; None where it didn't return.
+        error: why the run failed, or None.
+        output: per rank of the world, what it printed (bounded).
+        machine: the machine that the run was timed on.
+        inputs_changed: per rank of ``comm``, whether an array that was passed in was modified.
+        aliased: per rank of ``comm``, whether a returned array shares memory with one passed in.
+        collectives: library collectives that were used, I-forms included.
+        comm_calls: calls that made communicators.
+        unreceived: messages that were sent and never received.
+        notes: a sentence on a message that doesn't fit the buffer that took it in ``kind`` (of
+            another dtype, or objects), and one on a message shorter in ``length``. MPI lets them
+            pass, so they may explain what went wrong, and mean nothing where all is right.
+        memory: per rank of ``comm`` of a torch run, bytes of tensors as the rank itself counted
+            them: ``peak``, its kinds ``at_peak``, each kind's ``peak_by_kind``, what is ``live``
+            at the last operator, and ``after_step``, after the last step of an optimizer. The
+            kinds are parameters, gradients, optimizer, communication and activations. Empty for
+            other runs.
+        cpu_s: per rank of the world, CPU time that the kernel charged to it for this call, of a
+            world's first call with the rank's start; None where it isn't known.
+    """
+
+    values: list[Any]
+    error: RunError | None
+    output: list[str]
+    recording: Recording
+    machine: Machine
+    inputs_changed: list[bool]
+    aliased: list[bool]
+    collectives: list[CollectiveRecord]
+    comm_calls: list[str]
+    unreceived: list[str]
+    seed: int | None = None
+    members: tuple[int, ...] = field(default=())
+    memory: list[dict[str, Any]] = field(default_factory=list)
+    cpu_s: list[float | None] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
+        from ringside.units import format_bytes, format_count, format_time
+
+        messages = format_count(sum(self.sent_messages()), "message")
+        failed = f", {type(self.error).__name__}" if self.error is not None else ""
+        return (
+            f"Result({format_count(self.world_size, 'rank')} on {self.machine.name}, "
+            f"makespan {format_time(self.makespan_s)}, "
+            f"{format_bytes(sum(self.sent_bytes()))} in {messages}"
+            f"{failed})"
+        )
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the world, members of ``comm`` or not."""
+        return len(self.recording.ops)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """Every rank's operations."""
+        return self.recording.trace()
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The run's virtual times."""
+        return time_trace(self.trace, self.machine, latency_seed=self.seed)
+
+    @property
+    def makespan_s(self) -> float:
+        """Virtual time from the start to the last rank's end."""
+        return self.timeline.makespan_s
+
+    def raise_for_error(self) -> Result:
+        """Raise the run's error, if there is one; return the result otherwise."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+    @cached_property
+    def _traffic(self) -> tuple[np.ndarray, np.ndarray]:
+        """Point-to-point bytes and messages from row to column, counted by the network."""
+        nbytes = np.zeros((self.world_size, self.world_size), dtype=np.int64)
+        counts = np.zeros_like(nbytes)
+        for rank, ops in enumerate(self.recording.ops):
+            for op in ops:
+                if op.kind == Kind.ISEND:
+                    nbytes[rank, op.peer] += op.nbytes
+                    counts[rank, op.peer] += 1
+        return nbytes, counts
+
+    def bytes_matrix(self) -> np.ndarray:
+        """Shape (world_size, world_size): point-to-point payload bytes from row to column."""
+        return self._traffic[0].copy()
+
+    def messages_matrix(self) -> np.ndarray:
+        """Shape (world_size, world_size): point-to-point messages from row to column."""
+        return self._traffic[1].copy()
+
+    def sent_bytes(self) -> list[int]:
+        """Per rank of the world, payload bytes sent point to point."""
+        return [int(n) for n in self._traffic[0].sum(axis=1)]
+
+    def received_bytes(self) -> list[int]:
+        """Per rank of the world, payload bytes sent to it point to point."""
+        return [int(n) for n in self._traffic[0].sum(axis=0)]
+
+    def sent_messages(self) -> list[int]:
+        """Per rank of the world, messages sent point to point."""
+        return [int(n) for n in self._traffic[1].sum(axis=1)]
+
+    def received_messages(self) -> list[int]:
+        """Per rank of the world, messages sent to it point to point."""
+        return [int(n) for n in self._traffic[1].sum(axis=0)]
+
+    def num_flops(self) -> list[float]:
+        """Per rank of the world, floating-point operations counted or declared, by the rank."""
+        return [
+            sum(float(op.detail[0]) for op in ops if op.kind == Kind.COMPUTE)
+            for ops in self.recording.ops
+        ]
+
+    def peers(self, rank: int) -> set[int]:
+        """World ranks that a rank exchanged messages with."""
+        counts = self._traffic[1]
+        return {int(r) for r in np.flatnonzero(counts[rank] + counts[:, rank])}
+
+
+class Session:
+    """A zygote, and the worlds of ranks forked from it.
+
+    Args:
+        folder: where the modules lie; ranks see no other file of the caller's.
+        launcher: starts the zygote; the default starts it as a plain child process.
+        folder_inside: the same folder as the ranks see it (in a sandbox); default: ``folder``.
+        kit_inside: the kit's root as the zygote sees it; default: where this package lies.
+        machine: the default machine of calls.
+        preload: library modules that the zygote imports before it forks.
+        strict: confine ranks as in grading.
+        spawn: start every rank by exec instead of forking it; the default on macOS.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        launcher: Launcher | None = None,
+        folder_inside: str | None = None,
+        kit_inside: str | None = None,
+        machine: Machine | str = "textbook",
+        preload: Sequence[str] = (),
+        strict: bool = False,
+        spawn: bool = sys.platform == "darwin",
+        limits: Limits | None = None,
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.machine = Machine.load(machine)
+        self.limits = limits or Limits()
+        self._folder_inside = folder_inside or str(self.folder)
+        self._strict = strict
+        self._spawn = spawn
+        self._worlds: dict[tuple[str, int], _World] = {}
+        self._lent = launcher is None
+        self._nursery = borrow() if launcher is None else Nursery(launcher, kit_inside)
+        try:
+            self._nursery.preload(list(preload))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all ranks; the process that started them may serve the next session."""
+        if self._lent:
+            for front, world_size in list(self._worlds):
+                self._discard(front, world_size)
+            give_back(self._nursery)
+        else:
+            for world in self._worlds.values():
+                world.close()
+            self._worlds.clear()
+            self._nursery.close()  # and with it all its ranks
+
+    def call(
+        self,
+        target: str | Callable[..., Any],
+        world_size: int,
+        args: Any = (),
+        *,
+        members: Sequence[int] | None = None,
+        machine: Machine | str | None = None,
+        seed: int | None = None,
+        timeout_s: float | None = 60.0,
+        comm: bool = True,
+        kwargs: dict[str, Any] | None = None,
+        front_end: str | None = None,
+        last: bool = False,
+    ) -> Result:
+        """Call a function on ranks; student failures come back in ``Result.error``.
+
+        Args:
+            target: ``"ring:all_reduce"`` (a module of the session's folder), or a file: a script.
+            world_size: ranks to start.
+            args: a list with a tuple of arguments per rank of ``comm``, or one tuple for all;
+                for a script its command-line words.
+            members: world ranks that make up ``comm``, in its order; the others take no part.
+            machine: a machine other than the session's.
+            seed: permute latencies and draw wildcard choices.
+            timeout_s: real seconds after which the run ends with a DeadlineError.
+            comm: pass ``comm`` as the first argument.
+            kwargs: keyword arguments for all ranks.
+            front_end: ``"mpi"`` or ``"torch"``, see ``run``; None: what the file's text tells.
+            last: these ranks end with this call; another call starts new ones.
+
+        Raises:
+            TargetError: no such file, or impossible sizes.
+            CodecError: an argument that can't travel.
+        """
+        if not 1 <= world_size <= MAX_RANKS:
+            raise TargetError(f"world_size ({world_size}) must be between 1 and {MAX_RANKS}.")
+        where = Target.parse(target, self.folder)
+        everyone = tuple(range(world_size))
+        group = tuple(members) if members is not None else everyone
+        if len(set(group)) != len(group) or not set(group) <= set(everyone) or not group:
+            raise TargetError(
+                f"members {group} must be distinct ranks below world_size ({world_size})."
+            )
+        per_rank = _per_rank(args, len(group), where)
+        front = front_end or front_end_of(where)
+        if front == "torch":
+            need_torch(where.file)
+        own = self._lent and not self._strict  # nobody else's files
+        first = (front, world_size) not in self._worlds
+        code = compiled(where.folder, where.file) if own and first else {}
+        bodies = {}
+        for place, rank in enumerate(group):
+            call = {
+                "file": where.file,
+                "function": where.function,
+                "args": per_rank[place],
+                "kwargs": kwargs or {},
+                "comm": comm,
+                "code": code,
+            }
+            bodies[rank] = codec.encode_parts(call)
+        used = Machine.load(machine) if machine is not None else self.machine
+        return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last)
+
+    def trace_torch(
+        self,
+        target: str | Callable[..., Any],
+        world_size: int,
+        args: tuple[Any, ...] = (),
+        *,
+        grid: Mapping[str, int] | None = None,
+        alike: Sequence[str] | None = (),
+        witnesses: bool = True,
+        comm: bool = True,
+        kwargs: dict[str, Any] | None = None,
+        timeout_s: float | None = 600.0,
+    ) -> TorchTrace:
+        """Trace a torch function on fake tensors; see ``ringside.trace_torch``.
+
+        The function runs in one rank of this session, confined as all its ranks are; what comes
+        back is checked before it is used.
+        """
+        where = Target.parse(target, self.folder)
+        fakes = asked(world_size, grid, alike, witnesses)
+        need_torch(where.file)
+        if where.function is None:
+            raise TargetError(f"name a function of {where.file} to trace: FILE:FUNCTION.")
+        call = {
+            "file": where.file,
+            "function": where.function,
+            "args": args,
+            "kwargs": kwargs or {},
+            "comm": comm,
+            "code": {},
+            "fakes": fakes,
+        }
+        bodies = {0: codec.encode_parts(call)}
+        result = self._carry("torch", bodies, 1, None, self.machine, None, timeout_s)
+        traced = from_logs(result.raise_for_error().values[0], fakes)
+        return dataclasses.replace(traced, memory=[_memory(told) for told in traced.memory])
+
+    def _carry(
+        self, front: str, bodies: dict[int, list[codec.Part]], world_size: int,
+        members: Sequence[int] | None, used: Machine, seed: int | None, timeout_s: float | None,
+        last: bool = False,
+    ) -> Result:  # fmt: skip
+        """Send every rank in ``bodies`` its call and see the run through."""
+        group = tuple(members) if members is not None else tuple(range(world_size))
+        world = self._world(front, world_size)
+
+        def locate(computing: list[Peer]) -> dict[int, str]:
+            with contextlib.suppress(RingsideError):
+                ranks = [peer.rank for peer in computing]
+                return places(
+                    computing,
+                    self._folder_inside,
+                    lambda: self._nursery.locate(world.number, ranks),
+                )
+            return {}
+
+        network = Network(
+            world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
+            front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
+        )  # fmt: skip
+        try:
+            outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
+        except BaseException:  # the reader stopped it: these ranks are in the midst of something
+            self._discard(front, world_size)
+            raise
+        world.next_comm = network.next_comm
+        if outcome.error is not None or last:
+            self._discard(front, world_size)
+        return _result(outcome, group, used, seed)
+
+    def _memory_of(self, world: _World, world_size: int) -> MemoryWatch | None:
+        """Who looks at what a student's own ranks hold; in a sandbox others do."""
+        if not self._lent or self._strict:
+            return None
+        nursery = self._nursery
+
+        def ranks() -> list[int]:
+            with contextlib.suppress(RingsideError, ValueError):  # too busy; the run may go on
+                return nursery.processes(world.number)
+            return []
+
+        return MemoryWatch(world_size, nursery.pid, ranks)
+
+    # -- worlds ----------------------------------------------------------------------------------
+
+    def _world(self, front: str, world_size: int) -> _World:
+        world = self._worlds.get((front, world_size))
+        if world is None:
+            self._preload(front)
+            world = self._worlds[front, world_size] = _World(self._nursery.new_world(), front)
+            try:
+                self._fork(world, world_size)
+            except BaseException:
+                self._discard(front, world_size)
+                raise
+        return world
+
+    def _preload(self, front: str) -> None:
+        """Let the zygote import what the front end needs, before the first rank that needs it."""
+        modules = FRONT_ENDS.get(front)
+        if modules is None:
+            raise TargetError(f"front_end ({front!r}) must be one of {', '.join(FRONT_ENDS)}.")
+        if not self._spawn:
+            self._nursery.preload(list(modules))
+
+    def _discard(self, front: str, world_size: int) -> None:
+        world = self._worlds.pop((front, world_size), None)
+        if world is not None:
+            # Killed before their sockets close, which would wake every one of them first.
+            with contextlib.suppress(RingsideError):
+                self._nursery.kill(world.number)
+            world.close()
+
+    def _fork(self, world: _World, world_size: int) -> None:
+        for rank in range(world_size):
+            ours, theirs = socket.socketpair()
+            read, write = os.pipe()
+            ours.setblocking(False)
+            os.set_blocking(read, False)
+            world.peers.append(Peer(rank, ours, read, asked=cpu_time.ask(ours)))
+            command = {
+                "spawn": self._spawn,
+                "front_end": world.front_end,
+                "world": world.number,
+                "rank": rank,
+                "world_size": world_size,
+                "folder": self._folder_inside,
+                "confine": True,
+                "strict": self._strict,
+            }
+            try:
+                self._nursery.start(command, [theirs.fileno(), write])
+            finally:
+                theirs.close()
+                os.close(write)
+
+
+class _World:
+    """Connected ranks that take one call after another."""
+
+    def __init__(self, number: int, front_end: str) -> None:
+        self.number = number
+        self.front_end = front_end
+        self.peers: list[Peer] = []
+        self.next_comm = 1
+
+    def close(self) -> None:
+        for peer in self.peers:
+            peer.sock.close()
+            os.close(peer.output)
+
+
+def run(
+    target: str | Callable[..., Any],
+    world_size: int,
+    args: Any = (),
+    *,
+    machine: Machine | str = "textbook",
+    members: Sequence[int] | None = None,
+    seed: int | None = None,
+    timeout_s: float | None = 60.0,
+    check: bool = True,
+    comm: bool = True,
+    kwargs: dict[str, Any] | None = None,
+    front_end: str | None = None,
+) -> Result:
+    """Run a module's function, or a script, on simulated ranks and return what happened.
+
+    Args:
+        target: ``"ring.py:all_reduce"``, a function imported from a file, or ``"script.py"``.
+        world_size: number of ranks.
+        args: a list with one tuple of arguments per rank, or one tuple for all ranks; the
+            function is called as ``function(comm, *args)``. For a script, its command-line words.
+        machine: a preset's name ("textbook", "laptop", "zaratan"), a TOML file or a Machine.
+        members: world ranks that make up ``comm``, in its order.
+        seed: permute latencies and draw wildcard choices.
+        timeout_s: real seconds that the run may take; None: no limit.
+        check: raise the run's error; with False it is in ``Result.error``.
+        front_end: what ranks speak. ``"torch"``: the function is called as
+            ``function(group, *args)`` with tensors in the place of arrays, and torch.distributed
+            works; ``"mpi"``: mpi4py alone. None: "torch" if the file imports torch, unless the
+            function's first parameter is ``comm``.
+
+    Raises:
+        DeadlockError, RankError, DeadlineError, LimitError: how student code failed.
+        TargetError: nothing there to run.
+    """
+    where = Target.parse(target)
+    name = where.file if where.function is None else f"{where.file}:{where.function}"
+    with Session(where.folder, machine=machine) as session:
+        result = session.call(
+            name,
+            world_size,
+            args,
+            members=members,
+            seed=seed,
+            timeout_s=timeout_s,
+            comm=comm,
+            kwargs=kwargs,
+            front_end=front_end,
+            last=True,
+        )
+    return result.raise_for_error() if check else result
+
+
+def trace_torch(
+    target: str | Callable[..., Any],
+    world_size: int,
+    args: tuple[Any, ...] = (),
+    *,
+    grid: Mapping[str, int] | None = None,
+    alike: Sequence[str] | None = (),
+    witnesses: bool = True,
+    comm: bool = True,
+    kwargs: dict[str, Any] | None = None,
+    timeout_s: float | None = 600.0,
+) -> TorchTrace:
+    """Trace a torch function at a size that can't be run: on fake tensors, without data.
+
+    The function is run once for each rank, one after another in one process, by torch's
+    FakeTensorMode: shapes are worked out, FLOPs and bytes counted, calls of torch.distributed
+    written down, and nothing is computed or sent. The trace is what the network would have
+    recorded of real ranks, and can be replayed on any machine::
+
+        traced = ringside.trace_torch("gpt.py:step", 512, (config,),
+                                      grid={"pp": 8, "dp": 16, "tp": 4}, alike=("dp", "tp"))
+        ringside.replay(traced.trace, "zaratan").makespan_s
+
+    Args:
+        target: ``"gpt.py:step"``, or a function imported from a file.
+        world_size: number of ranks.
+        args: passed to all ranks, as ``function(group, *args)``. Make what differs between ranks
+            from ``group.rank()``.
+        grid: axes and their extents, the last one fastest: rank = (pp * 16 + dp) * 4 + tp.
+        alike: axes of the grid along which all ranks do the same in another place; then one rank
+            of each kind is traced and stands for the others. None: find out which.
+        witnesses: of each kind trace a second rank, the farthest, and compare.
+        comm: pass the group of all ranks as the first argument.
+        timeout_s: real seconds that it may take.
+
+    Raises:
+        RankError: the function failed, or needs what fake tensors don't have (values, the order in
+            which messages come, DistributedDataParallel); tells the line and what to do instead.
+        TraceError: ranks are not as alike as was said, a message is sent and not received, members
+            of a group disagree; or the trace is too large.
+    """
+    where = Target.parse(target)
+    with Session(where.folder) as session:
+        return session.trace_torch(
+            f"{where.file}:{where.function}" if where.function else where.file, world_size, args,
+            grid=grid, alike=alike, witnesses=witnesses, comm=comm, kwargs=kwargs,
+            timeout_s=timeout_s,
+        )  # fmt: skip
+
+
+def front_end_of(where: Target) -> str:
+    """``"torch"`` if the file imports torch and the function doesn't begin with ``comm``.
+
+    The text is looked at, nothing of it is run; a file that imports torch through another module
+    needs ``front_end="torch"``.
+    """
+    try:
+        text = (where.folder / where.file).read_bytes()
+    except OSError:
+        return "mpi"
+    if where.function is not None:
+        takes_comm = rb"^def[ \t]+" + where.function.encode() + rb"[ \t]*\(\s*comm\b"
+        if re.search(takes_comm, text, re.MULTILINE):
+            return "mpi"
+    return "torch" if _IMPORTS_TORCH.search(text) else "mpi"
+
+
+def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
+    if where.function is None:
+        return [[str(word) for word in args]] * size
+    if isinstance(args, tuple):
+        return [args] * size
+    if isinstance(args, np.ndarray):  # would be cut into one number, or one row, per rank
+        raise TargetError(
+            "args is an array: give a tuple for all ranks, such as (x,), or a list with one "
+            "tuple per rank."
+        )
+    per_rank = [item if isinstance(item, tuple) else (item,) for item in args]
+    if len(per_rank) != size:
+        raise TargetError(
+            f"args has {len(per_rank)} entries for {size} ranks: give one tuple per rank."
+        )
+    return per_rank
+
+
+def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
+    values: list[Any] = []
+    changed, aliased, memory = [], [], []
+    error = outcome.error
+    for rank in group:
+        body = outcome.bodies[rank]
+        attested: dict[str, Any] = {}
+        value = None
+        if body is not None:
+            try:
+                attested, value = split_result(body)
+            except (CodecError, TypeError, ValueError, struct.error) as bad:
+                attested, value = {}, None
+                error = error or RankError(rank, "CodecError", f"the result can't be read: {bad}")
+        values.append(value)
+        changed.append(bool(attested.get("changed")))
+        aliased.append(bool(attested.get("aliased")))
+        memory.append(_memory(attested.get("memory")))
+    for note in outcome.notes.values():
+        if error is not None:
+            error.add_note(note)
+    return Result(
+        values, error, outcome.output, outcome.recording, machine, changed, aliased,
+        outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
+        memory if any(memory) else [], outcome.cpu_s, outcome.notes,
+    )  # fmt: skip
+
+
+def _memory(told: Any) -> dict[str, Any]:
+    """What a rank says of its memory, if it has the form that a rank of ours gives it."""
+
+    def is_size(value: Any) -> bool:
+        return type(value) is int and 0 <= value < 1 << 63
+
+    if not isinstance(told, dict) or not is_size(told.get("peak")):
+        return {}
+    kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
+    good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
+    return told if good else {}
+
+
+def compute(
+    *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
+) -> None:
+    """Declare work of this rank, so that virtual time passes for it.
+
+    On a real rank it is counted, for the trace; elsewhere nothing happens.
+
+    Args:
+        num_flops: floating-point operations.
+        nbytes: bytes moved to and from memory.
+        seconds: the time itself, in place of the machine's roofline.
+        phase: what timelines call it.
+    """
+    from ringside.network import link
+    from ringside.real import recorder
+
+    if link.inside_rank():
+        link.current().compute(num_flops, nbytes, seconds, phase or "compute")
+    else:
+        recorder.declared(num_flops, nbytes)

@@ -1,0 +1,252 @@
+"""The machine model: what messages and computation cost.
+
+A message of ``n`` bytes from one rank to another, sent over a link (alpha, beta)::
+
+    sender's port     |==== n*beta ====|
+                      t  . alpha .
+    receiver's port           |==== n*beta ====|
+                              a                 done        a = max(t + alpha, port is free)
+
+- A transmission that starts at ``t`` occupies the sender's port for ``n * beta``.
+- Its head reaches the receiver ``alpha`` later. There the receiving port is reserved in order of
+  arrival, for ``n * beta``; the message is complete when the port has taken it.
+- Ports are full duplex and serve one message at a time, first come first served.
+- Rendezvous (messages of at least ``eager_threshold_bytes``): transmission starts once send and
+  receive are both posted; a blocking send returns at completion.
+- Eager (smaller messages): transmission starts at the post; a blocking send returns when the
+  message has left the port.
+- The network moves messages whether or not a rank is inside an MPI call.
+- Adding two arrays costs nothing (gamma = 0), unless a program declares it with
+  ``ringside.compute``.
+
+So one blocking send and receive takes ``alpha + n*beta``; k of them one after another take
+``k * (alpha + n*beta)``; k messages posted at once through one port take ``alpha + k*n*beta``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ringside import kit
+from ringside.errors import MachineError
+
+DEFAULT_COLLECTIVES = {
+    "allgather": "ring",
+    "allreduce": "ring",
+    "alltoall": "pairwise",
+    "barrier": "dissemination",
+    "bcast": "binomial",
+    "exscan": "chain",
+    "gather": "linear",
+    "reduce": "binomial",
+    "reduce_scatter": "ring",
+    "scan": "chain",
+    "scatter": "linear",
+}
+
+
+class Link(NamedTuple):
+    """What one message costs on its way: latency in s, inverse bandwidth in s per byte."""
+
+    alpha_s: float
+    beta_s_per_byte: float
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": lambda text: {"True": True, "False": False}[text],
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A modelled cluster; the module's docstring draws the port model.
+
+    Args:
+        name: what reports call it.
+        alpha_s, beta_s_per_byte: the link between two nodes.
+        intra_alpha_s, intra_beta_s_per_byte: the link inside a node; None: as between nodes.
+        ranks_per_node: ranks 0..k-1 live on node 0, the next k on node 1, and so on.
+        eager_threshold_bytes: a send is eager if it has fewer bytes; 0 makes all sends rendezvous.
+        ports: "rank": one sending and one receiving port per rank; "peer": one pair for every peer.
+        shared_nic: all ranks of a node share one port each way for messages between nodes.
+        poll_s: what a failed ``Test`` or ``Iprobe`` costs.
+        flop_per_s, memory_bytes_per_s: roofline for computation, declared or counted.
+        kernel_overhead_s: what starting an operator costs, besides.
+        memory_bytes: capacity per rank.
+        collectives: the algorithm by which a library collective is timed, by name.
+        sources: where each number comes from.
+    """
+
+    name: str
+    alpha_s: float
+    beta_s_per_byte: float
+    intra_alpha_s: float | None = None
+    intra_beta_s_per_byte: float | None = None
+    ranks_per_node: int = 1
+    eager_threshold_bytes: int = 0
+    ports: str = "rank"
+    shared_nic: bool = False
+    poll_s: float = 1e-7
+    flop_per_s: float = 1e12
+    memory_bytes_per_s: float = 1e11
+    memory_bytes: int = 16 * 2**30
+    kernel_overhead_s: float = 0.0
+    collectives: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("alpha_s", "beta_s_per_byte", "intra_alpha_s", "intra_beta_s_per_byte"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1e6:
+                raise MachineError(f"machine {self.name}: {name} ({value}) must be in [0, 1e6) s.")
+        for name in ("poll_s", "flop_per_s", "memory_bytes_per_s"):
+            if not getattr(self, name) > 0:
+                raise MachineError(
+                    f"machine {self.name}: {name} ({getattr(self, name)}) must be > 0."
+                )
+        if self.ranks_per_node < 1:
+            raise MachineError(
+                f"machine {self.name}: ranks_per_node ({self.ranks_per_node}) must be >= 1."
+            )
+        if self.ports not in ("rank", "peer"):
+            raise MachineError(
+                f'machine {self.name}: ports ({self.ports!r}) must be "rank" or "peer".'
+            )
+        from ringside.timing.lowering import ALGORITHMS
+
+        for name, algorithm in self.collectives.items():
+            known = ALGORITHMS.get(name)
+            if known is None or algorithm not in known:
+                raise MachineError(
+                    f"machine {self.name}: collectives.{name} ({algorithm!r}) must be one of "
+                    f"{', '.join(known or sorted(ALGORITHMS))}."
+                )
+
+    @classmethod
+    def load(cls, name: str | Path | Machine) -> Machine:
+        """Return the machine of a preset's name or of a TOML file; a Machine is returned as it is.
+
+        Numbers may follow a preset's name, or stand alone: ``"textbook,alpha_s=1e-3"``.
+
+        Raises:
+            MachineError: there is no such preset or file, or a field is unknown or wrong.
+        """
+        if isinstance(name, Machine):
+            return name
+        if isinstance(name, str) and "=" in name and not name.endswith(".toml"):
+            return cls._from_words(name)
+        path = Path(name)
+        if path.suffix != ".toml":
+            path = machines_folder() / f"{name}.toml"
+        if not path.is_file():
+            presets = ", ".join(sorted(p.stem for p in machines_folder().glob("*.toml")))
+            raise MachineError(
+                f"no machine {str(name)!r}: presets are {presets}; or give a .toml file."
+            )
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise MachineError(f"{path}: not a TOML file: {error}") from None
+        return cls._from_table(table, path)
+
+    @classmethod
+    def _from_words(cls, text: str) -> Machine:
+        """Read ``"textbook,alpha_s=1e-3,ports=peer"``; without a preset's name, `textbook`."""
+        first, *rest = text.split(",")
+        base, words = ("textbook", [first, *rest]) if "=" in first else (first, rest)
+        known = {f.name: str(f.type) for f in dataclasses.fields(cls)}
+        changes: dict[str, Any] = {"name": text}
+        for word in words:
+            key, _, value = word.strip().partition("=")
+            kind = known.get(key, "").partition(" ")[0]
+            try:
+                changes[key] = _READERS[kind](value)
+            except (KeyError, ValueError):
+                raise MachineError(
+                    f"machine {text!r}: {word.strip()!r} is not of the form NUMBER=VALUE, such as "
+                    "alpha_s=1e-6 or eager_threshold_bytes=65536."
+                ) from None
+        return cls.load(base).with_(**changes)
+
+    def spelled(self) -> str:
+        """What ``load`` reads this machine's times from: ``"textbook,alpha_s=0.001"``."""
+        base = Machine.load("textbook")
+        names = [f.name for f in dataclasses.fields(self)]
+        changed = [name for name in names if getattr(self, name) != getattr(base, name)]
+        told = [name for name in changed if name not in ("name", "collectives", "sources")]
+        words = [f"{name}={getattr(self, name)}" for name in told]
+        return ",".join(words) if words else "textbook"
+
+    @classmethod
+    def _from_table(cls, table: dict[str, Any], path: Path) -> Machine:
+        table = dict(table)
+        for key, value in dict(table.pop("intra", {})).items():
+            table[f"intra_{key}"] = value
+        table.setdefault("name", path.stem)
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(table) - known)
+        if unknown:
+            raise MachineError(
+                f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}."
+            )
+        try:
+            return cls(**table)
+        except TypeError as error:
+            raise MachineError(f"{path}: {error}") from None
+
+    def with_(self, **changes: Any) -> Machine:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def node(self, rank: int) -> int:
+        """Return the node that a rank lives on."""
+        return rank // self.ranks_per_node
+
+    def link(self, source: int, dest: int) -> Link:
+        """Return the link between two ranks; a message to oneself costs nothing."""
+        if source == dest:
+            return Link(0.0, 0.0)
+        if self.node(source) == self.node(dest) and self.ranks_per_node > 1:
+            alpha = self.alpha_s if self.intra_alpha_s is None else self.intra_alpha_s
+            beta = (
+                self.beta_s_per_byte
+                if self.intra_beta_s_per_byte is None
+                else self.intra_beta_s_per_byte
+            )
+            return Link(alpha, beta)
+        return Link(self.alpha_s, self.beta_s_per_byte)
+
+    def algorithm(self, collective: str) -> str:
+        """Return the algorithm by which a library collective is timed."""
+        return self.collectives.get(collective, DEFAULT_COLLECTIVES[collective])
+
+    def compute_s(
+        self, flops: float, nbytes: float, num_kernels: int = 1, moved_bytes: float = 0.0
+    ) -> float:
+        """Return the roofline time of work: the slower of arithmetic and memory traffic.
+
+        Args:
+            flops, nbytes: of operators that calculate, such as matrix products.
+            num_kernels: how many operators the work is made of; each costs an overhead.
+            moved_bytes: memory traffic of operators that are bound by it, such as additions; it
+                isn't hidden behind the arithmetic of others.
+        """
+        if flops == 0 and nbytes == 0 and moved_bytes == 0:
+            return 0.0
+        roofline = max(flops / self.flop_per_s, nbytes / self.memory_bytes_per_s)
+        return (
+            roofline + moved_bytes / self.memory_bytes_per_s + num_kernels * self.kernel_overhead_s
+        )
+
+
+def machines_folder() -> Path:
+    """Return the folder of the presets."""
+    return kit.cluster_folder() / "machines"

@@ -1,0 +1,253 @@
+"""A timed trace: who did what when, what it waited for, and what made the run as long as it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ringside.timing.engine import Busy, Engine, Wait
+from ringside.timing.engine import Message as EngineMessage
+from ringside.trace import Kind, Trace
+
+PS = 10**12
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of one rank's time. ``kind`` is "compute", "communication" or "idle"."""
+
+    rank: int
+    start_s: float
+    end_s: float
+    kind: str
+    label: str
+    site: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message's way: posted, leaves the sender's port at start, complete at end."""
+
+    source: int
+    dest: int
+    tag: int
+    nbytes: int
+    posted_s: float
+    start_s: float
+    end_s: float
+    site: str
+
+
+class Timeline:
+    """The times of a trace on a machine; numbers in seconds, computed when asked for.
+
+    A rank that waits is *communicating* while a message it waits for is on its way, and *idle*
+    otherwise (its partner hasn't got that far, or a port is taken).
+    """
+
+    def __init__(self, trace: Trace, machine_name: str, engine: Engine, makespan_ps: int) -> None:
+        self.trace = trace
+        self.world_size = trace.world_size
+        self.machine_name = machine_name
+        self.makespan_ps = makespan_ps
+        self.makespan_s = makespan_ps / PS
+        self.end_s = [thread.clock / PS for thread in engine.threads]
+        self.unfinished = engine.unfinished()
+        self._engine = engine
+
+    @cached_property
+    def spans(self) -> list[list[Span]]:
+        """Per rank, its time from 0 to its end without gaps."""
+        return [self._spans_of(rank) for rank in range(self.world_size)]
+
+    def _spans_of(self, rank: int) -> list[Span]:
+        thread = self._engine.threads[rank]
+        result: list[Span] = []
+        for span in thread.spans:
+            op = self.trace.ops[rank][span.op]
+            label, site = self._describe(op.site)
+            end = span.end if span.end >= 0 else max(self.makespan_ps, span.start)
+            if op.kind == Kind.COMPUTE:
+                result.append(
+                    Span(rank, span.start / PS, end / PS, "compute", str(op.detail[3]), site)
+                )
+                continue
+            on_the_way = _message_intervals(span)
+            for start, stop, busy in _split(span.start, end, on_the_way):
+                kind = "communication" if busy else "idle"
+                result.append(Span(rank, start / PS, stop / PS, kind, label, site))
+        return result
+
+    def _describe(self, site: int) -> tuple[str, str]:
+        if not 0 <= site < len(self.trace.sites):
+            return "", ""
+        return self.trace.sites[site].call, self.trace.sites[site].where
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        """All messages that arrived, in order of their start."""
+        sites = {
+            (rank, index): self._describe(op.site)[1]
+            for rank, ops in enumerate(self.trace.ops)
+            for index, op in enumerate(ops)
+            if op.kind in (Kind.ISEND, Kind.COLLECTIVE)
+        }
+        result = [
+            Message(
+                m.source, m.dest, m.tag, m.nbytes, m.posted / PS, m.started / PS, m.done / PS,
+                sites.get((m.source, m.index >> 20), ""),
+            )
+            for m in self._engine.messages.values()
+            if m.done >= 0
+        ]  # fmt: skip
+        return sorted(result, key=lambda m: (m.start_s, m.source, m.dest, m.end_s))
+
+    def _total(self, kind: str) -> list[float]:
+        return [sum(s.end_s - s.start_s for s in spans if s.kind == kind) for spans in self.spans]
+
+    @cached_property
+    def busy_s(self) -> list[float]:
+        """Per rank, the time spent computing."""
+        return self._total("compute")
+
+    @cached_property
+    def communication_s(self) -> list[float]:
+        """Per rank, the time spent waiting for messages on their way: its exposed communication."""
+        return self._total("communication")
+
+    @cached_property
+    def idle_s(self) -> list[float]:
+        """Per rank, the rest of the makespan."""
+        used = zip(self.busy_s, self.communication_s, strict=True)
+        return [max(0.0, self.makespan_s - busy - waiting) for busy, waiting in used]
+
+    @property
+    def exposed_comm_s(self) -> float:
+        """The longest exposed communication of any rank."""
+        return max(self.communication_s, default=0.0)
+
+    @cached_property
+    def bytes_matrix(self) -> np.ndarray:
+        """Shape (world_size, world_size): bytes from row to column, collectives included."""
+        matrix = np.zeros((self.world_size, self.world_size), dtype=np.int64)
+        for message in self._engine.messages.values():
+            if message.started >= 0:
+                matrix[message.source, message.dest] += message.nbytes
+        return matrix
+
+    @cached_property
+    def critical_path(self) -> list[Span]:
+        """The chain of computing and messages that the makespan is made of, first to last.
+
+        A message counts as one span on its receiver, from leaving the port to completion.
+        """
+        engine = self._engine
+        if not engine.threads:
+            return []
+        rank = max(range(self.world_size), key=lambda r: (engine.threads[r].clock, -r))
+        time = engine.threads[rank].clock
+        ends = [{s.end: s for s in t.spans if s.end > s.start} for t in engine.threads]
+        path: list[Span] = []
+        seen: set[tuple[int, int]] = set()  # messages that take no time lead round in circles
+        while time > 0 and (rank, time) not in seen:
+            seen.add((rank, time))
+            span = ends[rank].get(time)
+            if span is None:  # nothing ended here: follow what this rank did before
+                earlier = [end for end in ends[rank] if end < time]
+                if not earlier:
+                    break
+                time = max(earlier)
+                continue
+            op = self.trace.ops[rank][span.op]
+            message = _last_message(span)
+            if message is None:
+                label, site = self._describe(op.site)
+                kind = "compute" if op.kind == Kind.COMPUTE else "communication"
+                name = str(op.detail[3]) if op.kind == Kind.COMPUTE else label
+                path.append(Span(rank, span.start / PS, time / PS, kind, name, site))
+                time = span.start
+                continue
+            rank, time = self._back_over(message, time, path)
+        return path[::-1]
+
+    def _back_over(self, message: EngineMessage, time: int, path: list[Span]) -> tuple[int, int]:
+        """Add a message's way, and whatever held it up at a port; return where that began."""
+        seen = {message}
+        has_left = True  # False: only its time at the sender's port held up the message after it
+        while True:
+            label = f"{message.nbytes} bytes from rank {message.source} to rank {message.dest}"
+            start, held = message.started, message.held_at_source
+            ahead = message.held_at_dest
+            if has_left and ahead is not None and ahead.done == message.arrived:
+                # It waited behind another message at the receiver's port.
+                start, held = message.arrived, ahead
+            has_left = held is not message.held_at_source
+            path.append(Span(message.dest, start / PS, time / PS, "communication", label, ""))
+            if held is None or held in seen:
+                rank = message.source if message.posted >= message.received else message.dest
+                return rank, start
+            seen.add(held)
+            message, time = held, start
+
+    def _repr_html_(self) -> str:
+        from ringside.draw import timeline_svg
+
+        return timeline_svg(self)
+
+    def __repr__(self) -> str:
+        from ringside.units import format_count
+
+        return (
+            f"Timeline({format_count(self.world_size, 'rank')} on {self.machine_name}, "
+            f"makespan {self.makespan_s * 1e6:.6g} µs)"
+        )
+
+
+def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
+    intervals: list[tuple[int, int]] = []
+    if isinstance(span, Wait):
+        for request in span.requests:
+            if request.message is not None and request.message.started >= 0:
+                message = request.message
+                end = request.done if request.done >= 0 else message.done
+                intervals.append((message.started, max(end, message.started)))
+            if request.collective is not None:
+                for inner in request.collective.spans:
+                    intervals += _message_intervals(inner)
+    return sorted(intervals)
+
+
+def _last_message(span: Wait | Busy) -> EngineMessage | None:
+    """The message whose completion ended a wait."""
+    if not isinstance(span, Wait) or not span.requests:
+        return None
+    # Of a Sendrecv whose halves end together, the receive is what the rank needed to go on.
+    last = max(
+        span.requests, key=lambda r: (r.done, r.message is not None and r.message.receive is r)
+    )
+    if last.collective is not None:
+        inner = [s for s in last.collective.spans if s.end == last.done]
+        return _last_message(inner[-1]) if inner else None
+    return last.message
+
+
+def _split(start: int, end: int, busy: list[tuple[int, int]]) -> list[tuple[int, int, bool]]:
+    """Cut [start, end] where the sorted intervals ``busy`` begin and end."""
+    pieces: list[tuple[int, int, bool]] = []
+    at = start
+    for lo, hi in busy:
+        lo, hi = max(lo, at), min(hi, end)
+        if hi <= lo:
+            continue
+        if lo > at:
+            pieces.append((at, lo, False))
+        if pieces and pieces[-1][2] and pieces[-1][1] == lo:
+            pieces[-1] = (pieces[-1][0], hi, True)
+        else:
+            pieces.append((lo, hi, True))
+        at = hi
+    if at < end:
+        pieces.append((at, end, False))
+    return pieces
