@@ -3,7 +3,7 @@
     python benchmarks/grade_class.py [--students 10 30 100] [--distinct] [--jobs 2] [--folder DIR]
 
 A student hands in a notebook. Each of its modules is the reference, a right or a wrong one of
-`autograder/mutants`, or what was released, drawn by a random number of the student's own: the
+`wrong/` and `right/`, or what was released, drawn by a random number of the student's own: the
 first 10 of a class of 300 are the class of 10. Equal modules are graded once. With `--distinct`
 every student writes a comment of his own into each module, so nothing is shared, not even what
 nobody touched.
@@ -117,7 +117,7 @@ class Class:
     def _module(self, name: str, chance: random.Random) -> str:
         """A module's text; empty for what was released."""
         kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-        mutants = ROOT / "autograder" / "mutants" / self.assignment / kind
+        mutants = ROOT / "solutions" / self.assignment / kind
         choice = sorted(mutants.glob(f"{name}__*.py"))
         if kind == "stub":
             return ""

@@ -27,7 +27,7 @@ from ringside import Session
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "solutions" / "a03_allreduce"
-UNUSUAL = ROOT / "autograder" / "mutants" / "a03_allreduce" / "right"
+UNUSUAL = ROOT / "solutions" / "a03_allreduce" / "right"
 
 
 def submission(folder: Path) -> None:

@@ -22,7 +22,7 @@ _OF_COURSE = (
     "build/receipts", "build/graded", "build/autograded", "build/feedback", "build/results",
     "build/source",
 )  # fmt: skip
-_OF_KIT = ("course_secret.txt", "solutions", "autograder/suites")
+_OF_KIT = ("course_secret.txt", "solutions")
 _NO_PERSON = ("nologin", "false", "sync", "")
 
 

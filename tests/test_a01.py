@@ -9,16 +9,15 @@ import pytest
 
 from autograder.course import assignment
 from autograder.submission import cluster_run
-from autograder.suites.a01_first_ranks import oracle, trial
 from ringside import Machine, Session
 from ringside.checking import public_tests
 from ringside.commands import cli
 from ringside.errors import DeadlockError, RankError
 from solutions.a01_first_ranks import cases, fit
+from solutions.a01_first_ranks.hidden import oracle, trial
 from solutions.a01_first_ranks.places import line
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a01_first_ranks"
-MUTANTS = SOLUTION.parents[1] / "autograder" / "mutants" / "a01_first_ranks"
 EAGER = Machine.load("textbook").with_(eager_threshold_bytes=4096)
 
 
@@ -69,7 +68,7 @@ def test_the_broken_mean_has_two_mistakes(session, tmp_path):
     inputs = [(np.arange(rank + 1.0),) for rank in range(3)]
     error = session.call("broken:mean_and_deviation", 3, inputs).error
     assert "rank 1 calls bcast where rank 0 calls reduce" in str(error)
-    half = MUTANTS / "wrong" / "mend__mean_empty_ranks_still_leave.py"
+    half = SOLUTION / "wrong" / "mend__mean_empty_ranks_still_leave.py"
     shutil.copy(half, tmp_path / "mend.py")
     with Session(tmp_path) as other:
         assert other.call("mend:mean_and_deviation", 3, inputs).error is None
@@ -81,7 +80,7 @@ def test_the_broken_collect_has_two_races(session, tmp_path):
     rows = [(np.full((2, 1), rank + 1.0) * [[1], [10]],) for rank in range(4)]
     error = session.call("broken:collect", 4, rows).error
     assert isinstance(error, RankError) and error.type_name == "BufferRaceError"
-    shutil.copy(MUTANTS / "wrong" / "mend__collect_any_source_still.py", tmp_path / "mend.py")
+    shutil.copy(SOLUTION / "wrong" / "mend__collect_any_source_still.py", tmp_path / "mend.py")
     right = np.array([row for (row,) in rows]) ** 2
     with Session(tmp_path) as other:
         days = [other.call("mend:collect", 4, rows, seed=seed).values[0] for seed in (1, 2)]
@@ -189,5 +188,5 @@ def test_a_first_job_earns_its_points(tmp_path, capfd):
 
 def test_every_module_has_wrong_and_right_submissions():
     for spec in assignment.load("a01_first_ranks").modules:
-        assert len(list((MUTANTS / "wrong").glob(f"{spec.name}__*.py"))) >= 20
-        assert len(list((MUTANTS / "right").glob(f"{spec.name}__*.py"))) >= 4
+        assert len(list((SOLUTION / "wrong").glob(f"{spec.name}__*.py"))) >= 20
+        assert len(list((SOLUTION / "right").glob(f"{spec.name}__*.py"))) >= 4

@@ -14,10 +14,10 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from autograder.suites.a02_sgd import oracle, test_account
 from ringside import Machine, Session
 from ringside.commands import cli
 from solutions.a02_sgd import conv, digits, networks, sgd
+from solutions.a02_sgd.hidden import oracle, test_account
 
 SOLUTION = Path(__file__).resolve().parent.parent / "solutions" / "a02_sgd"
 MODULES = ("sgd", "conv", "account", "sgd_torch")

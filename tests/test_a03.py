@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from autograder.suite.reality import Call, RealRanks
-from autograder.suites.a03_allreduce import test_cost
 from ringside import Machine, Session, replay
 from ringside.checking import (
     Case,
@@ -26,6 +25,7 @@ from ringside.checking import (
     total,
 )
 from solutions.a03_allreduce import cost
+from solutions.a03_allreduce.hidden import test_cost
 from solutions.a03_allreduce.shards import shard_bounds
 
 SOLUTION = Path(__file__).resolve().parent.parent / "solutions" / "a03_allreduce"
@@ -227,7 +227,7 @@ def test_public_tests_give_the_reference_100_points_a_module(tmp_path):
 
 @pytest.mark.parametrize("world_size", [3, 4, 7])
 def test_wildcards_posted_together_are_all_answered(tmp_path, world_size):
-    right = SOLUTION.parent.parent / "autograder" / "mutants" / "a03_allreduce" / "right"
+    right = SOLUTION / "right"
     source = right / "sharded_server__wildcards_with_tags.py"
     shutil.copy(source, tmp_path / "sharded_server.py")
     shutil.copy(SOLUTION / "shards.py", tmp_path)

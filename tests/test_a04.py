@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.suites.a04_data_parallel import oracle, trial
 from ringside import Machine, Session, replay
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.commands import cli
 from ringside.errors import TraceError
 from ringside.timing.widen import widen
 from solutions.a04_data_parallel import digits, model
+from solutions.a04_data_parallel.hidden import oracle, trial
 
 SOLUTION = Path(__file__).resolve().parent.parent / "solutions" / "a04_data_parallel"
 MODULES = ("shard", "step", "step_torch", "warmup", "accumulate")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from autograder.course import assignment
-from autograder.suites.a05_ddp import oracle, replicas
 from ringside import Machine, Session, replay
 from ringside.commands import cli
 from ringside.timing.widen import widen
@@ -22,11 +21,11 @@ from solutions.a05_ddp.cases import (
     ring_s,
     step_call,
 )
+from solutions.a05_ddp.hidden import oracle, replicas
 from solutions.a05_ddp.model import random_parameters
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = ROOT / "solutions" / "a05_ddp"
-MUTANTS = ROOT / "autograder" / "mutants" / "a05_ddp"
 WIDTHS, BATCH = (24,) * 5, 3
 
 
@@ -153,8 +152,8 @@ def test_ddp_trains_alike_on_the_network_and_on_gloo(session, tmp_path):
 
 def test_every_module_has_wrong_and_right_submissions():
     for spec in assignment.load("a05_ddp").modules:
-        assert len(list((MUTANTS / "wrong").glob(f"{spec.name}__*.py"))) >= 8
-        assert len(list((MUTANTS / "right").glob(f"{spec.name}__*.py"))) >= 3
+        assert len(list((SOLUTION / "wrong").glob(f"{spec.name}__*.py"))) >= 8
+        assert len(list((SOLUTION / "right").glob(f"{spec.name}__*.py"))) >= 3
 
 
 @pytest.mark.parametrize(

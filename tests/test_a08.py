@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from autograder.course import assignment
-from autograder.suites.a08_tensor_parallel import oracle, trial
 from ringside import Machine, Session, replay
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.commands import cli
 from ringside.timing.widen import widen
 from solutions.a08_tensor_parallel import cost
+from solutions.a08_tensor_parallel.hidden import oracle, trial
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = ROOT / "solutions" / "a08_tensor_parallel"
-MUTANTS = ROOT / "autograder" / "mutants" / "a08_tensor_parallel"
 WIDTHS = {
     "column_layer": (5, 7),
     "row_layer": (7, 5),
@@ -153,8 +152,8 @@ def test_examples_find_a_wrong_mlp(tmp_path, capsys):
 
 def test_every_module_has_wrong_and_right_submissions():
     for spec in assignment.load("a08_tensor_parallel").modules:
-        assert len(list((MUTANTS / "wrong").glob(f"{spec.name}__*.py"))) >= 8
-        assert len(list((MUTANTS / "right").glob(f"{spec.name}__*.py"))) >= 3
+        assert len(list((SOLUTION / "wrong").glob(f"{spec.name}__*.py"))) >= 8
+        assert len(list((SOLUTION / "right").glob(f"{spec.name}__*.py"))) >= 3
 
 
 @pytest.mark.parametrize("name", ["linear", "mlp", "cost", "attention", "cross_entropy"])

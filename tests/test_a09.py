@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from autograder.course import assignment
-from autograder.suites.a09_pipeline import oracle, trial
 from ringside import Machine, Session, TraceError, replay
 from ringside.commands import cli
 from ringside.errors import DeadlockError
@@ -15,10 +14,10 @@ from ringside.validation.pipelines import gpipe_s
 from solutions.a09_pipeline import bubble, replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
 from solutions.a09_pipeline.cases import stage_call, torch_call
+from solutions.a09_pipeline.hidden import oracle, trial
 from solutions.a09_pipeline.model import random_parameters
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a09_pipeline"
-MUTANTS = SOLUTION.parents[1] / "autograder" / "mutants" / "a09_pipeline"
 DRAWN = {
     ("gpipe", 2, 3): ["F0 F1 F2 B0 B1 B2"] * 2,
     ("one_f_one_b", 3, 4): [
@@ -148,7 +147,7 @@ def test_a_run_takes_what_the_replay_of_its_schedule_takes(session):
 def test_a_send_cycle_in_the_steady_state_is_named(tmp_path):
     for path in SOLUTION.glob("*.py"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    blocking = MUTANTS / "wrong" / "stage__blocking_sends_and_receives.py"
+    blocking = SOLUTION / "wrong" / "stage__blocking_sends_and_receives.py"
     (tmp_path / "stage.py").write_bytes(blocking.read_bytes())
     with Session(tmp_path) as wrong:
         flush = trial.lists_of(oracle.one_f_one_b, 3, 4)
@@ -197,5 +196,5 @@ def test_random_schedules_are_legal_and_halves_are_optional():
 
 def test_every_module_has_wrong_and_right_submissions():
     for spec in assignment.load("a09_pipeline").modules:
-        assert len(list((MUTANTS / "wrong").glob(f"{spec.name}__*.py"))) >= 8
-        assert len(list((MUTANTS / "right").glob(f"{spec.name}__*.py"))) >= 3
+        assert len(list((SOLUTION / "wrong").glob(f"{spec.name}__*.py"))) >= 8
+        assert len(list((SOLUTION / "right").glob(f"{spec.name}__*.py"))) >= 3

@@ -36,7 +36,6 @@ from ringside.errors import DeadlineError, RunError
 
 KIT = Path(__file__).resolve().parent.parent
 SOLUTION = KIT / "solutions" / "a03_allreduce"
-MUTANTS = KIT / "autograder" / "mutants" / "a03_allreduce"
 PLAN = assignments.load("a03_allreduce")
 MODULES = [spec.name for spec in PLAN.modules]
 
@@ -55,7 +54,7 @@ def by_name(record):
 
 def points_of(module):
     """What each test of a suite is worth."""
-    suite = importlib.import_module(f"autograder.suites.a03_allreduce.test_{module}")
+    suite = importlib.import_module(f"solutions.a03_allreduce.hidden.test_{module}")
     tests = {name: test for name, test in vars(suite).items() if name.startswith("test_")}
     marks = {name: test.pytestmark[0] for name, test in tests.items()}
     return {name: (mark.args[0], mark.kwargs["kind"]) for name, mark in marks.items()}
@@ -100,7 +99,7 @@ def test_reference_star_gets_full_marks_and_counts_stand_beside_the_bound(tmp_pa
 
 
 def test_the_same_module_gives_the_same_record_but_for_real_seconds(tmp_path):
-    source = (MUTANTS / "wrong" / "star__only_master_gets_the_sum.py").read_text(encoding="utf-8")
+    source = (SOLUTION / "wrong" / "star__only_master_gets_the_sum.py").read_text(encoding="utf-8")
     records = [grade(tmp_path, source, "star") for _ in range(2)]
     for record in records:
         for test in record["tests"]:
@@ -109,7 +108,7 @@ def test_the_same_module_gives_the_same_record_but_for_real_seconds(tmp_path):
 
 
 def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
-    source = (MUTANTS / "wrong" / "star__only_master_gets_the_sum.py").read_text(encoding="utf-8")
+    source = (SOLUTION / "wrong" / "star__only_master_gets_the_sum.py").read_text(encoding="utf-8")
     tests = by_name(grade(tmp_path, source, "star"))
     failed = tests["test_sum_on_2_4_and_8_ranks"]
     assert failed["earned"] == 0
@@ -126,7 +125,7 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
 
 
 def test_a_cycle_of_sends_is_told_from_wrong_values(tmp_path):
-    source = (MUTANTS / "wrong" / "ring__send_cycle.py").read_text(encoding="utf-8")
+    source = (SOLUTION / "wrong" / "ring__send_cycle.py").read_text(encoding="utf-8")
     tests = by_name(grade(tmp_path, source, "ring"))
     assert tests["test_sum_on_2_4_and_8_ranks"]["earned"] == 5
     failed = tests["test_sends_may_wait_for_their_receives"]

@@ -21,7 +21,7 @@ from ringside.torch_there import INSTALL
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Submissions for tests: wrong, hostile or no Python at all, on purpose.
-SUBMISSIONS = {"mutants", "redteam", "new_assignment"}
+SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
 # Import name -> distribution, where they differ.
@@ -97,7 +97,7 @@ def imported(path: Path) -> set[str]:
 )
 def test_who_may_import_whom(folder: str, allowed: set[str]) -> None:
     for path in python_files(folder):
-        permitted = allowed | ({"solutions"} if "suites" in path.parts else set())
+        permitted = allowed | ({"solutions", "autograder"} if "hidden" in path.parts else set())
         strangers = imported(path) & OURS - permitted
         assert not strangers, f"{path.relative_to(ROOT)} imports {', '.join(strangers)}"
 
@@ -136,7 +136,7 @@ def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-teaching"):
         shutil.copy(ROOT / name, source)
     for name in ("ringside", "autograder", "cluster"):
-        ignored = shutil.ignore_patterns("__pycache__", "mutants", "redteam")
+        ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     built = subprocess.run(

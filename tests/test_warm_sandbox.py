@@ -200,7 +200,7 @@ def test_a_program_finds_what_it_finds_in_a_sandbox_of_its_own(host, tmp_path):
 
 def test_what_a_suite_says_is_the_same_in_both(tmp_path):
     plan = assignments.load("a03_allreduce")
-    wrong = KIT / "autograder" / "mutants" / plan.name / "wrong" / "star__chain.py"
+    wrong = KIT / "solutions" / plan.name / "wrong" / "star__chain.py"
     (tmp_path / "star.py").write_bytes(wrong.read_bytes())
     records = []
     with staged(plan, tmp_path) as stage:

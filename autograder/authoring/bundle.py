@@ -159,10 +159,10 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
             for region in solution_regions(_read(path)):
                 for run in _runs(_code(region)):
                     yield f"solutions/{name}/{path.name}", run
-        for path in sorted((course.kit / "autograder" / "suites" / name).rglob("*.py")):
+        for path in sorted(course.hidden(name).rglob("*.py")):
             for run in _runs(_code(_read(path).splitlines())):
                 if run not in public:  # imports and fixtures are the same in public tests
-                    yield f"suites/{name}/{path.name}", run
+                    yield f"solutions/{name}/hidden/{path.name}", run
 
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:

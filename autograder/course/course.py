@@ -1,6 +1,6 @@
 """Where a course keeps its things: one root folder, and the names under it.
 
-kit/solutions/<assignment>/              the reference, never released
+kit/solutions/<assignment>/              reference, suite, wrong and right forms; never released
 kit/assignments/<assignment>/            the release, generated
 root/build/source/<assignment>/          nbgrader's instructor version, generated
 root/build/release/<assignment>/         the release of a course outside the kit
@@ -91,6 +91,18 @@ class Course:
 
     def solution(self, assignment: str) -> Path:
         return self.kit / "solutions" / assignment
+
+    def hidden(self, assignment: str) -> Path:
+        """The hidden suite."""
+        return self.solution(assignment) / "hidden"
+
+    def wrong(self, assignment: str) -> Path:
+        """Submissions that the suite must catch."""
+        return self.solution(assignment) / "wrong"
+
+    def right(self, assignment: str) -> Path:
+        """Unusual submissions that get full marks."""
+        return self.solution(assignment) / "right"
 
     @property
     def releases(self) -> Path:

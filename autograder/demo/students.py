@@ -1,6 +1,6 @@
 """The thirteen of the demo: what each one hands in, and what that shows.
 
-Modules come from the reference (``reference``), from ``autograder/mutants`` (the name of a wrong
+Modules come from the reference (``reference``), from ``wrong/`` (the name of a wrong
 one, ``ring__whole_vectors``) or from ``demo/modules`` (``attack``).
 """
 
@@ -51,7 +51,7 @@ def source(course: Course, module: str, origin: str) -> str:
     if origin == "reference":
         path = course.solution(ASSIGNMENT) / f"{module}.py"
     elif "__" in origin:
-        path = course.kit / "autograder" / "mutants" / ASSIGNMENT / "wrong" / f"{origin}.py"
+        path = course.wrong(ASSIGNMENT) / f"{origin}.py"
     else:
         (path,) = (HERE / "modules").glob(f"{origin}.*")
     lines = path.read_text(encoding="utf-8").splitlines()

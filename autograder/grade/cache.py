@@ -1,7 +1,7 @@
 """Graded results, stored under a hash of all that they depend on.
 
 A module's result is a pure function of its source, its suite, the kit and the course's secret.
-Of an assignment's suites and solutions only those files count that the module's own test file
+Of an assignment's files only those files count that the module's own test file
 imports, directly or through others: a test that is mended changes the hash of one module.
 
 A result is written whole by an atomic rename, so a grader that is killed at any moment and
@@ -69,7 +69,7 @@ def key(
 def kit_digest(kit: Path, assignment: str, module: str) -> str:
     """A hash of a module's suite, what that imports, the machines and the code that grades."""
     roots = [kit / name for name in KIT_CODE]
-    roots += [kit / "cluster" / "machines", kit / "autograder" / "suites" / "pytest.ini"]
+    roots += [kit / "cluster" / "machines"]
     digest = hashlib.sha256()
     for path in sorted({*_files(roots), *suite_files(kit, assignment, module)}):
         content = path.read_bytes()
@@ -85,10 +85,11 @@ def suite_files(kit: Path, assignment: str, module: str) -> set[Path]:
     Where a file's imports can't be told, by ``importlib`` or since it isn't Python, all files of
     the assignment count.
     """
-    suites, solutions = kit / "autograder" / "suites" / assignment, kit / "solutions" / assignment
-    everything = set(_files([suites, solutions]))
-    waiting = [suites / f"test_{module}.py"]
-    waiting += sorted(suites.glob("conftest.py"))
+    solutions = kit / "solutions" / assignment
+    hidden = solutions / "hidden"
+    everything = set(_files([hidden, *(p for p in solutions.glob("*") if p.is_file())]))
+    waiting = [hidden / f"test_{module}.py"]
+    waiting += sorted(hidden.glob("conftest.py"))
     supplied = [solutions / name for name in _supplied(solutions)]
     waiting += supplied
     found: set[Path] = set()

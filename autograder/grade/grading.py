@@ -30,7 +30,7 @@ from autograder.sandbox.warm_sandbox import kinds_of
 from autograder.suite import process as suite_process
 from autograder.suite.plugin import Job
 
-HERE = Path(__file__).resolve().parents[1]
+PYTEST_INI = Path(__file__).resolve().parents[1] / "suite" / "pytest.ini"
 
 
 def grade_modules(
@@ -151,11 +151,11 @@ def _hash(module: str, sources: dict[str, bytes]) -> str:
 
 
 def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
-    suite = HERE / "suites" / assignment / f"test_{job.module}.py"
+    suite = Course.here().hidden(assignment) / f"test_{job.module}.py"
     job_path = outer / "job.json"
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
-    arguments = ["--job", str(job_path), "-c", str(HERE / "suites" / "pytest.ini"), str(suite)]
+    arguments = ["--job", str(job_path), "-c", str(PYTEST_INI), str(suite)]
     return suite_process.run(arguments, outer, job.limits["module_timeout_s"], job.hosts)
 
 

@@ -130,7 +130,7 @@ def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
             if (folder / module.filename).is_file()
         }
     }
-    others = course.kit / "autograder" / "mutants" / plan.name / "right"
+    others = course.right(plan.name)
     for path in sorted(others.glob("*__*.py")):
         module = path.stem.split("__")[0]
         shipped[f"(shipped {path.stem})"] = {module: path.read_text(encoding="utf-8")}

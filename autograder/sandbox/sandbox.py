@@ -323,7 +323,7 @@ def _landlock_fails() -> str | None:
     if landlock.abi() < 1:
         return "this kernel has none"
     for folder in site.getsitepackages():
-        if (Path(folder) / "autograder" / "suites").is_dir():
+        if (Path(folder) / "solutions").is_dir():
             return f"hidden suites lie in {folder}, which ranks must read"
     return None
 

@@ -2,7 +2,7 @@
 
 pytest runs trusted and outside; student modules run in the sandboxed ranks of one ``Session``.
 
-    python -m pytest -p autograder.suite.plugin --job JOB.json suites/a03_allreduce/test_ring.py
+    python -m pytest -p autograder.suite.plugin --job JOB.json solutions/a03_allreduce/test_ring.py
 
 ``JOB.json`` (``Job``) says where the modules lie and where the record goes. The record is
 written at the end, whole or not at all; without it, whatever the exit status, nothing is graded.

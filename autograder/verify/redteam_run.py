@@ -1,4 +1,4 @@
-"""Hand in every attack of ``autograder/redteam/`` and see that nothing comes of it.
+"""Hand in every attack of ``tests/redteam/`` and see that nothing comes of it.
 
     redteam/05_read_memory/attack.toml     what it would gain, and what is expected instead
     redteam/05_read_memory/ring.py         the submission; or make.py, which makes it
@@ -56,12 +56,13 @@ from autograder.sandbox.watchdog import ProcessId, descendants
 from autograder.suite import process as suite_process
 from autograder.verify import redteam_table
 from autograder.verify.redteam_outside import Outside
+from ringside import kit
 
 __all__ = ["Attack", "AttackOutcome", "full_grader", "load_attacks", "run_attack", "run_attacks"]
 
 EXPECTED = ("no_points", "limited", "flagged", "rejected")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-ATTACKS = Path(__file__).resolve().parents[1] / "redteam"
+ATTACKS = kit.ROOT / "tests" / "redteam"
 _PR_SET_CHILD_SUBREAPER = 36
 
 

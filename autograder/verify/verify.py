@@ -35,7 +35,6 @@ from autograder.grade.grading import run_suite, staged
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from autograder.suite.plugin import VALUES_ONLY
 
-HERE = Path(__file__).resolve().parents[1]
 SECRET = "verify"
 
 
@@ -96,7 +95,7 @@ def subjects(plan: Assignment) -> list[Subject]:
         found.append(Subject("reference", spec.name, spec.name, source))
         found.append(Subject("stub", spec.name, spec.name, stub(source)))
     for kind in ("wrong", "right"):
-        for path in sorted((HERE / "mutants" / plan.name / kind).glob("*.py")):
+        for path in sorted((solution / kind).glob("*.py")):
             module = path.stem.partition("__")[0]
             plan.module(module)
             source = path.read_text(encoding="utf-8")

@@ -89,7 +89,7 @@ def test_a_class_is_graded_on_nodes_and_here_to_the_same_results(
     slurm: Any, shared_folder: Path
 ) -> None:
     solution = ROOT / "solutions" / "a03_allreduce"
-    wrong = ROOT / "autograder" / "mutants" / "a03_allreduce" / "wrong"
+    wrong = ROOT / "solutions" / "a03_allreduce" / "wrong"
     students = {
         "anna": ("cost", (solution / "cost.py").read_text()),
         "ben": ("cost", (wrong / "cost__fixed_threshold.py").read_text()),

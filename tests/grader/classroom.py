@@ -24,7 +24,7 @@ def sources(plan: Assignment, course: Course, seed: int = 1) -> dict[str, dict[s
         reference = (course.solution(plan.name) / module.filename).read_text(encoding="utf-8")
         kinds = {"right": [_plain(reference)], "wrong": []}
         for kind, texts in kinds.items():
-            folder = course.kit / "autograder" / "mutants" / plan.name / kind
+            folder = course.solution(plan.name) / kind
             others = sorted(folder.glob(f"{module.name}__*.py"))
             chosen = pick.sample(others, min(WRONG, len(others)))
             texts += [_plain(path.read_text(encoding="utf-8")) for path in chosen]

@@ -53,7 +53,7 @@ TOGETHER_S = 30.0  # the longest that anything may live on after its grader
 
 
 def text_of(course: Course, name: str) -> str:
-    wrong = course.kit / "autograder" / "mutants" / NAME / "wrong" / f"{name}.py"
+    wrong = course.wrong(NAME) / f"{name}.py"
     path = wrong if "__" in name else course.solution(NAME) / f"{name}.py"
     lines = path.read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.strip().startswith("### "))

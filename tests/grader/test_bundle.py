@@ -67,8 +67,7 @@ def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     elif kind == "text":
         text = "\n".join(line.strip() for line in region)
     else:
-        suites = KIT / "autograder" / "suites" / name
-        text = (suites / f"test_{module}").read_text()
+        text = (REAL.hidden(name) / f"test_{module}").read_text()
     (tmp_path / "slip.txt").write_text(text)
     found = bundle.leaks(REAL, tmp_path)
     assert found and found[0].startswith("slip.txt: ")

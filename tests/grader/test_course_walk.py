@@ -124,9 +124,7 @@ class Walk:
         (place / "exchange").chmod(0o777)
 
     def _make_kit(self) -> None:
-        ignored = shutil.ignore_patterns(
-            "__pycache__", "a0*", "a1*", "redteam", "mutants", "lectures", "validation"
-        )
+        ignored = shutil.ignore_patterns("__pycache__", "a0*", "a1*", "lectures", "validation")
         for name in ("autograder", "ringside", "cluster"):
             shutil.copytree(KIT / name, self.kit / name, ignore=ignored)
         shutil.copy(KIT / "nbgrader_config.py", self.kit)
@@ -135,8 +133,7 @@ class Walk:
             f"solutions/{NAME}/notebook.py": NOTEBOOK,
             f"solutions/{NAME}/double.py": MODULE,
             f"solutions/{NAME}/test_public.py": "def test_nothing():\n    assert True\n",
-            f"autograder/suites/{NAME}/__init__.py": "",
-            f"autograder/suites/{NAME}/test_double.py": WRONG_SUITE,
+            f"solutions/{NAME}/hidden/test_double.py": WRONG_SUITE,
         }.items():
             (self.kit / path).parent.mkdir(parents=True, exist_ok=True)
             (self.kit / path).write_text(text)
@@ -271,7 +268,7 @@ def test_an_instructor_walks_from_a_new_course_to_grades_on_the_platform(walk: W
     assert "(1 replaced)" in walk.type(f"autograder collect {NAME}", again)
     walk.type(f"nbgrader autograde {NAME}")
     assert walk.scores() == {**first, "ada": 71, "1023": 63}
-    suite = walk.kit / "autograder" / "suites" / NAME / "test_double.py"
+    suite = walk.kit / "solutions" / NAME / "hidden" / "test_double.py"
     suite.write_text(MENDED_SUITE)
     told = walk.type(f"autograder regrade {NAME} --yes")
     assert "4 students with other points; 1 as before" in told

@@ -27,8 +27,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Course:
-    for name in ("solutions", "autograder/suites", "autograder/mutants"):
-        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "solutions").mkdir()
     return Course(kit=tmp_path, root=tmp_path)
 
 
@@ -40,15 +39,15 @@ def files(folder: Path) -> list[str]:
 def test_all_parts_are_made_and_bear_the_name(kit: Course, torch: bool) -> None:
     made = new_assignment.make("a77_mine", kit, torch=torch)
     module = "prefix_torch" if torch else "prefix"
-    assert all(folder.is_dir() for folder in made)
+    assert made == kit.solution("a77_mine") and made.is_dir()
     assert [m.name for m in plans.load("a77_mine", kit).modules] == [module]
     everything = files(kit.kit)
-    assert f"autograder/suites/a77_mine/test_{module}.py" in everything
+    assert f"solutions/a77_mine/hidden/test_{module}.py" in everything
     assert f"solutions/a77_mine/{module}.py" in everything
     assert not [name for name in everything if "a77_mine" not in name]  # nothing temporary
     assert not [n for n in everything if new_assignment.PLACEHOLDER in (kit.kit / n).read_text()]
-    suite = (kit.kit / f"autograder/suites/a77_mine/test_{module}.py").read_text()
-    for path in (kit.kit / "autograder/mutants/a77_mine/wrong").glob("*.py"):
+    suite = (kit.kit / f"solutions/a77_mine/hidden/test_{module}.py").read_text()
+    for path in (kit.kit / "solutions/a77_mine/wrong").glob("*.py"):
         test = path.read_text().splitlines()[0].removeprefix("# fails: ")
         assert f"def {test}(" in suite
 
@@ -61,29 +60,23 @@ def test_a_name_that_cannot_be_used_is_refused(kit: Course, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "there", ["solutions/a77_mine", "autograder/mutants/a77_mine", "assignments/a77_mine"]
+    "there", ["solutions/a77_mine", "solutions/a77_mine/", "assignments/a77_mine"]
 )
 def test_what_is_there_stays_as_it_is(kit: Course, there: str) -> None:
     (kit.kit / there).mkdir(parents=True)
     with pytest.raises(AssignmentError, match=f"{there} is there already"):
         new_assignment.make("a77_mine", kit)
     assert files(kit.kit) == []
-    assert list((kit.kit / "autograder" / "suites").iterdir()) == []
 
 
 def test_all_or_nothing_is_made(kit: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, moved = os.rename, []
+    def full(source: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
 
-    def fails_at_the_last(source: Path, target: Path) -> None:
-        if len(moved) == 2:
-            raise OSError(28, "No space left on device")
-        moved.append(target)
-        real(source, target)
-
-    monkeypatch.setattr(os, "rename", fails_at_the_last)
+    monkeypatch.setattr(os, "rename", full)
     with pytest.raises(OSError, match="No space left"):
         new_assignment.make("a77_mine", kit)
-    assert len(moved) == 2 and files(kit.kit) == []
+    assert files(kit.kit) == []
     assert list((kit.kit / "solutions").iterdir()) == []
 
 
@@ -102,10 +95,9 @@ def test_the_command_says_what_to_do_next(
 def test_what_students_have_is_no_leak_wherever_the_name_sorts(
     tmp_path: Path, name: str, torch: bool
 ) -> None:
-    for place in ("solutions", "autograder/suites"):
-        (tmp_path / place).mkdir(parents=True)
-        for folder in (KIT / place).glob("a??_*"):
-            (tmp_path / place / folder.name).symlink_to(folder)
+    (tmp_path / "solutions").mkdir()
+    for folder in (KIT / "solutions").glob("a??_*"):
+        (tmp_path / "solutions" / folder.name).symlink_to(folder)
     for place in ("ringside", "assignments"):
         (tmp_path / place).symlink_to(KIT / place)
     course = Course(kit=tmp_path, root=tmp_path)
@@ -117,7 +109,7 @@ def test_what_students_have_is_no_leak_wherever_the_name_sorts(
         for file in filter(None, (*plan.supplied, plan.public_tests)):
             shutil.copy(course.solution(each) / file, given / each)
     assert bundle.leaks(course, given) == []
-    suite = next((tmp_path / "autograder" / "suites" / name).glob("test_*.py"))
+    suite = next(course.hidden(name).glob("test_*.py"))
     shutil.copy(suite, given / "slip.py")
     found = bundle.leaks(course, given)
     assert found and all(line.startswith("slip.py: ") for line in found)
@@ -126,10 +118,10 @@ def test_what_students_have_is_no_leak_wherever_the_name_sorts(
 @pytest.fixture
 def copy(tmp_path: Path) -> Run:
     """The kit with one of its assignments, and a way to run its commands there."""
-    ignored = shutil.ignore_patterns("__pycache__", "a0*", "a1*", "redteam")
+    ignored = shutil.ignore_patterns("__pycache__", "a0*", "a1*")
     for name in ("autograder", "ringside"):
         shutil.copytree(KIT / name, tmp_path / name, ignore=ignored)  # cluster/ comes with it
-    for name in ("solutions", "assignments", "autograder/suites"):
+    for name in ("solutions", "assignments"):
         shutil.copytree(KIT / name / REAL, tmp_path / name / REAL)
     shutil.copytree(KIT / "cluster", tmp_path / "cluster")
     for name in ("nbgrader_config.py", "pyproject.toml"):

@@ -12,7 +12,7 @@ from autograder.sandbox.sandbox import Tier, best_tier
 from autograder.suite import reality
 from autograder.suite.reality import Call, RealRanks
 
-ATTACK = Path(reality.__file__).parents[1] / "redteam" / "21_full_disk" / "ring.py"
+ATTACK = Path(reality.__file__).parents[2] / "tests" / "redteam" / "21_full_disk" / "ring.py"
 
 
 @pytest.mark.mpi

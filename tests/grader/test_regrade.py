@@ -262,7 +262,7 @@ def unforced(converter: Any, course: Course) -> str:
 @pytest.fixture
 def kit(tmp_path: Path) -> Path:
     """The suites and solutions of an assignment, to be changed."""
-    for place in ("autograder/suites/a03_allreduce", "solutions/a03_allreduce"):
+    for place in ("solutions/a03_allreduce",):
         shutil.copytree(KIT / place, tmp_path / place)
     return tmp_path
 
@@ -270,19 +270,19 @@ def kit(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "affected"),
     [
-        ("autograder/suites/a03_allreduce/test_ring.py", {"ring"}),
+        ("solutions/a03_allreduce/hidden/test_ring.py", {"ring"}),
         ("solutions/a03_allreduce/cost.py", {"cost"}),
         ("solutions/a03_allreduce/ring.py", set()),
         ("solutions/a03_allreduce/notebook.py", set()),
         ("solutions/a03_allreduce/assignment.toml", set()),
-        ("autograder/suites/a03_allreduce/oracle.py", _VECTORS),
+        ("solutions/a03_allreduce/hidden/oracle.py", _VECTORS),
         ("solutions/a03_allreduce/shards.py", _VECTORS | {"cost"}),
     ],
 )
 def test_a_change_affects_the_modules_whose_tests_import_it(
     kit: Path, changed: str, affected: set[str]
 ) -> None:
-    names = [path.stem.removeprefix("test_") for path in kit.glob("autograder/suites/*/test_*.py")]
+    names = [path.stem.removeprefix("test_") for path in kit.glob("solutions/*/hidden/test_*.py")]
     assert len(names) == 7
     before = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     with (kit / changed).open("a") as file:
@@ -293,7 +293,7 @@ def test_a_change_affects_the_modules_whose_tests_import_it(
 
 
 def test_where_imports_cannot_be_told_everything_counts(kit: Path) -> None:
-    suite = kit / "autograder/suites/a03_allreduce/test_ring.py"
+    suite = kit / "solutions/a03_allreduce/hidden/test_ring.py"
     few = cache.suite_files(kit, "a03_allreduce", "ring")
     suite.write_text("import importlib\n" + suite.read_text())
     everything = cache.suite_files(kit, "a03_allreduce", "ring")

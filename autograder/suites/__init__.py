@@ -1,1 +1,0 @@
-"""Hidden suites: one folder an assignment, one file a module."""

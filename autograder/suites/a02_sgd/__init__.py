@@ -1,1 +1,0 @@
-"""The hidden suite of a02_sgd, a file a module."""

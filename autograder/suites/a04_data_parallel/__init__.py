@@ -1,1 +1,0 @@
-"""Hidden suite of a04_data_parallel."""

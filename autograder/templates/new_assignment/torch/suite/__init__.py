@@ -1,1 +1,0 @@
-"""The hidden suite of a00_name."""

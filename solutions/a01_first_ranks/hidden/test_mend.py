@@ -1,0 +1,202 @@
+"""mend.py: three programs that neither hang nor race, and say no more than before."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from ringside.checking import (
+    Verdict,
+    assert_inputs_kept,
+    assert_makespan,
+    assert_pairs,
+    assert_requests_complete,
+    long_wire,
+)
+from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
+from solutions.a01_first_ranks.hidden import oracle, trial
+from solutions.a01_first_ranks.hidden.trial import examples
+
+EXCHANGES = ((2, 5), (3, 3001), (4, 0), (5, 33), (12, 700), (17, 4))
+LENGTHS = (
+    (3, 4), (0, 5, 2), (6, 0, 0, 1), (2, 3, 0, 9, 40), (90, 0, 30, 20, 70, 60, 1, 50),
+    tuple(range(18)),
+)  # fmt: skip
+COLLECTS = (
+    (2, 3, 4), (3, 5, 7), (4, 1, 300), (5, 4, 1), (3, 2, 3001), (12, 3, 2), (18, 2, 3),
+)  # fmt: skip
+NUMBERS, CALLS = 3, 4  # of a collective; in all
+LABEL_BYTES = 64  # of whatever comes with a number
+
+
+def points(number, kind):
+    return pytest.mark.points(number, kind=kind, module="mend")
+
+
+def exchanged(ranks, shape):
+    case = exchange_call(*shape)
+    return case, trial.seen(ranks, case, oracle.exchange)
+
+
+def averaged(ranks, lengths):
+    case = mean_call(lengths)
+    return case, trial.seen(ranks, case, lambda rng, _: oracle.mean(rng, lengths))
+
+
+def collected(ranks, shape):
+    case = collect_call(*shape)
+    return case, trial.seen(ranks, case, lambda rng, _: oracle.collect(rng, *shape))
+
+
+@points(9, "values")
+def test_exchange(ranks, rng):
+    for shape in EXCHANGES:
+        exchanged(ranks, shape)
+    for shape in ((1, 4), (8, 2003), (7, 1)):
+        trial.run(ranks, oracle.exchange(rng, exchange_call(*shape)))
+
+
+@points(11, "values")
+def test_mean_and_deviation(ranks, rng):
+    for lengths in LENGTHS:
+        averaged(ranks, lengths)
+    for lengths in ((5,), (0, 0, 1), (1, 1), (30, 0, 1, 2, 3, 0, 7, 500)):
+        trial.run(ranks, oracle.mean(rng, lengths))
+    for lengths in LENGTHS:
+        trial.run(ranks, oracle.mean_of_equal(rng, lengths))
+
+
+@points(13, "values")
+def test_collect(ranks, rng):
+    for shape in COLLECTS:
+        collected(ranks, shape)
+    for shape in ((1, 3, 2), (3, 0, 2), (3, 2, 0), (8, 2, 5)):
+        trial.run(ranks, oracle.collect(rng, *shape))
+    for seed in trial.LATENCY_SEEDS:
+        trial.run(ranks, oracle.collect(rng, 6, 3, 2), seed=seed)
+
+
+@points(4, "values")
+def test_inputs_stay_and_results_are_new(ranks, rng):
+    def check(run, *shapes):
+        for shape in shapes:
+            case, result = run(ranks, shape)
+            assert_inputs_kept(result, case)
+            examples.assert_new(result, case)
+
+    trial.of_each(
+        lambda: check(exchanged, *EXCHANGES[:2], (1, 4)),
+        lambda: check(averaged, LENGTHS[3]),
+        lambda: check(collected, *COLLECTS, (1, 3, 2)),
+    )
+    asked = [oracle.exchange(rng, exchange_call(3, 4)), oracle.collect(rng, 3, 2, 4)]
+    trial.check_again(ranks, asked)
+
+
+@points(5, "reality")
+def test_real_mpi(mpi, rng):
+    asked = [
+        oracle.exchange(rng, exchange_call(3, 2003)),
+        oracle.mean(rng, (4, 0, 7)),
+        oracle.collect(rng, 3, 5, 20),
+    ]
+    trial.check_real_mpi(mpi, asked)
+
+
+@points(8, "communication")
+def test_exchange_sends_to_the_next_rank_only(ranks):
+    for p, n in EXCHANGES:
+        case, result = exchanged(ranks, (p, n))
+        trial.assert_only_messages(result, case)
+        allowed = np.zeros((p, p), int)
+        for rank in range(p):
+            allowed[rank, (rank + 1) % p] = case.nbytes
+        ranks.record(case, result, {"sent_bytes": [case.nbytes] * p})
+        assert_pairs(result, allowed, case)
+        examples.assert_next_only(result, case)
+
+
+@points(8, "communication")
+def test_mean_and_deviation_by_few_numbers(ranks):
+    for lengths in LENGTHS:
+        case, result = averaged(ranks, lengths)
+        examples.assert_few_numbers(result, case, CALLS, NUMBERS, LABEL_BYTES)
+
+
+@points(8, "communication")
+def test_collect_sends_to_rank_0_only(ranks):
+    for p, rows, width in COLLECTS:
+        case, result = collected(ranks, (p, rows, width))
+        trial.assert_only_messages(result, case)
+        allowed = np.zeros((p, p), int)
+        allowed[1:, 0] = 8 * rows * width
+        assert_pairs(result, allowed, case)
+        examples.assert_to_rank_0(result, case)
+
+
+@points(6, "communication")
+def test_given_communicator_is_used(ranks, rng):
+    asked = [
+        oracle.exchange(rng, exchange_call(3, 4)),
+        oracle.mean(rng, (3, 0, 2)),
+        oracle.collect(rng, 3, 2, 4),
+    ]
+    trial.check_members(ranks, rng, asked)
+
+
+@points(5, "safety")
+def test_exchange_and_collect_in_any_order(ranks, rng):
+    asked = [oracle.exchange(rng, exchange_call(5, 20)), oracle.collect(rng, 4, 5, 3)]
+    trial.check_any_order(ranks, asked)
+
+
+@points(5, "safety")
+def test_nothing_hangs_where_sends_do_not_wait(ranks, rng):
+    asked = (
+        oracle.exchange(rng, exchange_call(4, 30)),
+        oracle.mean(rng, (2, 0, 8)),
+        oracle.collect(rng, 3, 4, 4),
+    )
+    trial.of_each(*(partial(trial.run, ranks, each, machine=trial.EAGER) for each in asked))
+
+
+@points(8, "safety")
+def test_what_is_started_ends(ranks):
+    def check(run, shapes):
+        for shape in shapes:
+            case, result = run(ranks, shape)
+            assert_requests_complete(result, case, trial.STARTED)
+            examples.assert_received(result, case)
+
+    trial.of_each(
+        lambda: check(exchanged, EXCHANGES),
+        lambda: check(averaged, LENGTHS),
+        lambda: check(collected, COLLECTS),
+    )
+
+
+@points(5, "speed")
+def test_exchange_takes_no_longer_on_more_ranks(ranks, rng):
+    partly = None
+    for p in (7, 12):
+        case = exchange_call(p, 1250)
+        result = trial.run(ranks, oracle.exchange(rng, case), machine=long_wire())
+        limit_s = 3 * oracle.trip_s(long_wire(), case.nbytes)
+        try:
+            examples.assert_at_most(result, case, limit_s)
+        except Verdict as verdict:
+            if not verdict.fraction:
+                raise
+            partly = verdict
+    if partly is not None:
+        raise partly
+
+
+@points(5, "speed")
+def test_collect_takes_one_row_after_the_other(ranks, rng):
+    for p, rows in ((6, 4), (3, 16)):
+        case = collect_call(p, rows, 400)
+        machine = trial.RENDEZVOUS
+        result = trial.run(ranks, oracle.collect(rng, p, rows, 400), machine=machine)
+        bound_s = (p - 1) * rows * oracle.trip_s(machine, 3200)
+        assert_makespan(result, bound_s, case)

@@ -1,0 +1,344 @@
+"""sgd.py: layers, loss, gradients, mini-batches, updates."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from ringside.checking import Verdict, one_line
+from solutions.a02_sgd import digits
+from solutions.a02_sgd.hidden import oracle, trial
+
+TARGET = "sgd:loss_and_gradients"
+
+
+def points(number, kind):
+    return pytest.mark.points(number, kind=kind, module="sgd")
+
+
+def network(rng, widths, dtype="float64"):
+    """Random parameters; biases are as large as weights, so a forgotten one shows."""
+    layers = [
+        (rng.standard_normal(pair) / np.sqrt(pair[0]), rng.standard_normal(pair[1]))
+        for pair in pairwise(widths)
+    ]
+    return [array.astype(dtype) for layer in layers for array in layer]
+
+
+def samples(rng, widths, num_samples, dtype="float64"):
+    x = rng.standard_normal((num_samples, widths[0])).astype(dtype)
+    return x, rng.integers(widths[-1], size=num_samples)
+
+
+def asked(rng, widths, num_samples, dtype="float64"):
+    """A call of ``loss_and_gradients``, and what it must give."""
+    params = network(rng, widths, dtype)
+    x, y = samples(rng, widths, num_samples, dtype)
+    return (params, x, y), trial.as_dtype(oracle.loss_and_gradients(params, x, y), dtype)
+
+
+def pixels(rng, num_samples, dtype, most=16):
+    """Whole numbers, as images have them."""
+    return rng.integers(most + 1, size=(num_samples, 12)).astype(dtype)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@points(5, "values")
+def test_linear(ranks, rng):
+    calls = []
+    for num_samples, d_in, d_out in ((5, 4, 3), (1, 4, 3), (3, 1, 6), (2, 7, 1), (1, 1, 1)):
+        x, W = rng.standard_normal((num_samples, d_in)), rng.standard_normal((d_in, d_out))
+        calls.append((x, W, rng.standard_normal(d_out)))
+    rights = [np.einsum("ni,io->no", x, W) + b for x, W, b in calls]
+    trial.check(ranks, "sgd:linear", calls, rights)
+
+
+@points(7, "values")
+def test_linear_backward(ranks, rng):
+    calls = []
+    for num_samples, d_in, d_out in ((6, 4, 3), (1, 4, 3), (3, 1, 5), (2, 7, 1), (4, 4, 4)):
+        dy, x = rng.standard_normal((num_samples, d_out)), rng.standard_normal((num_samples, d_in))
+        calls.append((dy, x, rng.standard_normal((d_in, d_out))))
+    trial.check(
+        ranks, "sgd:linear_backward", calls, [oracle.linear_backward(*call) for call in calls]
+    )
+
+
+@points(7, "values")
+def test_relu_and_its_gradient(ranks, rng):
+    zs = [rng.integers(-2, 3, size=shape).astype("float64") for shape in ((5, 4), (1, 9), (7,))]
+    zs += [rng.standard_normal((4, 6)), np.array([[0.0, -0.0, 1e-300, -1e-300]])]
+    trial.check(ranks, "sgd:relu", [(z,) for z in zs], [z.clip(0) for z in zs])
+    calls = [(rng.standard_normal(z.shape), z) for z in zs]
+    rights = [da * (np.sign(z) > 0) for da, z in calls]
+    line = (
+        'python -c "import numpy as n, sgd; '
+        'print(sgd.relu_backward(n.ones(3), n.array([-1.0, 0.0, 1.0])))"'
+    )
+    trial.check(ranks, "sgd:relu_backward", calls, rights, line=line)
+    da, z = rng.standard_normal((2, 3, 4)).astype("float32")
+    trial.check(ranks, "sgd:relu", [(z,)], [z.clip(0)])
+    trial.check(ranks, "sgd:relu_backward", [(da, z)], [da * (z > 0)])
+
+
+@points(7, "values")
+def test_cross_entropy(ranks, rng):
+    calls = []
+    for num_samples, classes in ((6, 4), (1, 5), (8, 2), (3, 10)):
+        scores = 3 * rng.standard_normal((num_samples, classes))
+        calls.append((scores, rng.integers(classes, size=num_samples)))
+    calls.append((rng.standard_normal((4, 6)), np.array([1, 0, 1, 2])))  # no class 3, 4, 5
+    calls.append((rng.standard_normal((5, 3)).astype("float32"), rng.integers(3, size=5)))
+    rights = [oracle.cross_entropy(*call) for call in calls]
+    rights = [trial.as_dtype(right, c[0].dtype) for right, c in zip(rights, calls, strict=True)]
+    trial.check(ranks, "sgd:cross_entropy", calls, rights)
+
+
+@points(5, "values")
+def test_cross_entropy_of_large_scores(ranks, rng):
+    calls = []
+    for scale, shift in ((1e4, 0.0), (400.0, 0.0), (30.0, 0.0), (1.0, 1e4), (1.0, -1e4)):
+        scores = np.clip(scale * rng.uniform(-1, 1, size=(5, 4)) + shift, -1e4, 1e4)
+        calls.append((scores, rng.integers(4, size=5)))
+    # Where all scores are near 10,000, a float32 may be off by more than a small loss allows.
+    for dtype, chosen in (("float64", calls), ("float32", calls[:3])):
+        typed = [(scores.astype(dtype), y) for scores, y in chosen]
+        rights = [trial.as_dtype(oracle.cross_entropy(*call), dtype) for call in typed]
+        what = "with scores as large as 10000 the result"
+        line = (
+            'python -c "import numpy as n, sgd; '
+            f'print(sgd.cross_entropy(n.array([[1e4, 0, -1e4]], n.{dtype}), n.array([1])))"'
+        )
+        trial.check(ranks, "sgd:cross_entropy", typed, rights, what, line)
+
+
+@points(12, "values")
+def test_gradients_of_a_network(ranks, rng):
+    cases = [((6, 5, 4), 7), ((6, 4), 5), ((5, 9, 3, 8, 4), 6), ((6, 5, 4), 1), ((3, 2), 1)]
+    cases += [((4, 4, 4, 4), 9), ((1, 3, 1, 2), 4)]
+    calls, rights = zip(*(asked(rng, *case) for case in cases), strict=True)
+    trial.check(ranks, TARGET, calls, rights)
+    (W1, b1, *others), x, y = calls[0]
+    call = ([0 * W1, 0 * b1, *others], x, y)
+    what = "where W1 and b1 are 0, so that ReLU gets nothing but 0, the result"
+    trial.check(ranks, TARGET, [call], [oracle.loss_and_gradients(*call)], what)
+
+
+@points(6, "values")
+def test_float32_and_integers(ranks, rng):
+    calls, rights = [], []
+    for samples_of, dtype in (
+        ("float32", "float32"), ("uint8", "float64"), ("int64", "float32"), ("float64", "float32"),
+        ("uint8", "float32"), ("float32", "float64"),
+    ):  # fmt: skip
+        params = network(rng, (12, 6, 5), dtype)
+        x, y = pixels(rng, 7, samples_of), rng.integers(5, size=7)
+        calls.append((params, x, y))
+        rights.append(trial.as_dtype(oracle.loss_and_gradients(params, x, y), dtype))
+    trial.check(ranks, TARGET, calls, rights)
+    W, b = network(rng, (12, 3), "float32")
+    for whole in ("uint8", "int32"):
+        x = pixels(rng, 4, whole, most=255)
+        right = trial.as_dtype(x.astype("float64") @ W.astype("float64") + b, "float32")
+        trial.check(ranks, "sgd:linear", [(x, W, b)], [right])
+    for samples_of in ("uint8", "int64", "float64"):
+        x, dy = pixels(rng, 4, samples_of, most=255), rng.standard_normal((4, 3)).astype("float32")
+        gradients = oracle.linear_backward(*(array.astype("float64") for array in (dy, x, W)))
+        right = trial.as_dtype(gradients, "float32")
+        trial.check(ranks, "sgd:linear_backward", [(dy, x, W)], [right])
+
+
+def epochs(ranks, calls):
+    """For each ``(n, batch_size, seed, times)`` some epochs, whose batches are as they must be."""
+    found, moved = trial.driven(ranks, "trials:epochs", "sgd:minibatches", list(calls))
+    orders = []
+    for (n, batch_size, seed, _), answers in zip(calls, found, strict=True):
+        line = (
+            'python -c "import numpy, sgd; '
+            f'print(sgd.minibatches({n}, {batch_size}, numpy.random.default_rng({seed})))"'
+        )
+        orders.append([])
+        for batches, raised in answers:
+            fault = one_line(raised) if raised else _fault(batches, n, batch_size)
+            if fault:
+                raise Verdict(f"minibatches({n}, {batch_size}, rng): {fault}.", reproduce=line)
+            orders[-1].append(np.concatenate(batches))
+    return orders, moved
+
+
+def _fault(batches, n, batch_size):
+    """What is wrong with an epoch, if anything."""
+    if not isinstance(batches, list | tuple):
+        return f"the result is of type {type(batches).__name__}; it must be a list"
+    right = [min(batch_size, n - start) for start in range(0, n, batch_size)]
+    if not all(isinstance(b, np.ndarray) and b.ndim == 1 and b.dtype.kind in "iu" for b in batches):
+        return "each mini-batch must be an array of one dimension, of an integer dtype"
+    if [len(b) for b in batches] != right:
+        return f"the lengths are {[len(b) for b in batches][:9]}; they must be {right[:9]}"
+    if sorted(np.concatenate(batches).tolist()) != list(range(n)):
+        return "every sample must be in one mini-batch, once"
+    return ""
+
+
+@points(6, "values")
+def test_minibatches_hold_every_sample_once(ranks, rng):
+    seed = int(rng.integers(2**31))
+    sizes = ((12, 4), (10, 4), (3, 8), (8, 8), (7, 1), (1, 1), (1, 5), (101, 10))
+    epochs(ranks, [(n, batch_size, seed, 1) for n, batch_size in sizes])
+
+
+@points(4, "values")
+def test_each_epoch_has_its_own_order(ranks, rng):
+    seed, n = int(rng.integers(2**31)), 300
+    (first, other, again), _ = epochs(
+        ranks, [(n, 32, seed, 3), (n, 32, seed + 1, 2), (n, 32, seed, 3)]
+    )
+    line = (
+        'python -c "import numpy as n, sgd; print(sgd.minibatches(9, 4, n.random.default_rng()))"'
+    )
+    for before, after in zip(first, again, strict=True):
+        if not np.array_equal(before, after):
+            raise Verdict("minibatches: the same rng gives other orders.", reproduce=line)
+    orders = [np.arange(n), *first, *other]
+    for late in range(1, len(orders)):
+        for early in range(late):
+            alike = _likeness(orders[early], orders[late])
+            if alike:
+                raise Verdict(
+                    f"minibatches: in two epochs (or in one and the given order) {alike}; each "
+                    "call must draw a new order of all samples.",
+                    reproduce=line,
+                )
+    stays = (np.array(orders[1:]) == orders[1]).all(axis=0)
+    if stays.any():
+        where = int(np.argmax(stays))
+        raise Verdict(
+            f"minibatches: place {where} of the order has the same sample in all of "
+            f"{len(orders) - 1} epochs; each call must draw a new order of all samples.",
+            reproduce=line,
+        )
+
+
+def _likeness(a, b):
+    """What two orders have in common that random ones have not; "" if nothing."""
+    following = dict(zip(a.tolist(), np.roll(a, -1).tolist(), strict=True))
+    pairs = zip(b.tolist(), np.roll(b, -1).tolist(), strict=True)
+    same_next = sum(following[one] == two or following[two] == one for one, two in pairs)
+    share = max(float((a == b).mean()), same_next / len(a))
+    moved = float(np.abs(np.argsort(a) - np.argsort(b)).mean()) / len(a)
+    if share > 0.1:
+        return f"{share:.0%} of the samples have the same place or neighbour"
+    if moved < 0.25:  # a third, where orders are random
+        return f"a sample moves by only {moved:.0%} of all places on average"
+    return ""
+
+
+@points(5, "values")
+def test_one_update(ranks, rng):
+    calls, rights = [], []
+    for widths, dtype in (((5, 4, 3), "float64"), ((3, 2), "float64"), ((4, 6, 2), "float32")):
+        w, v, g = (network(rng, widths, dtype) for _ in range(3))
+        lr, momentum = float(rng.uniform(0.05, 0.5)), float(rng.uniform(0.3, 0.95))
+        for call in ((w, v, g, lr, momentum), (w, v, g, lr, 0.0)):
+            calls.append(call)
+            rights.append(trial.as_dtype(oracle.sgd_step(*call), dtype))
+    trial.check(ranks, "sgd:sgd_step", calls, rights)
+
+
+@points(6, "values")
+def test_training_on_real_data(ranks, rng):
+    (x, y), _ = digits.load()
+    calls, rights = [], []
+    for sizes, widths, raw, dtype in (
+        ((40, 40, 13), (64, 12, 10), False, "float64"),
+        ((9, 1, 30), (64, 10), True, "float64"),
+        ((8, 5), (64, 6, 10), False, "float32"),
+    ):
+        chosen = rng.permutation(len(x))[: sum(sizes)]
+        own = np.rint(16 * x[chosen]).astype("uint8") if raw else x[chosen]
+        cuts = np.split(rng.permutation(sum(sizes)), np.cumsum(sizes)[:-1])
+        batches, lr = [*cuts, cuts[0]], 0.001 if raw else 0.3
+        params = network(rng, widths, dtype)
+        call = (params, own, y[chosen], batches, lr, 0.8)
+        after, _, losses = oracle.training(*call)
+        calls.append(call)
+        rights.append((trial.as_dtype(after, dtype), losses))
+    trial.check(ranks, "sgd:train", calls, rights)
+
+
+# -- work and memory -------------------------------------------------------------------------------
+
+
+@points(8, "schedule")
+def test_no_loop_over_samples(ranks, rng):
+    for widths, num_samples in (((9, 8, 7, 4), 600), ((5, 100, 3), 400)):
+        call, right = asked(rng, widths, num_samples)
+        layers = len(widths) - 1
+        rule = f"100 for each of {layers} layers, whatever the number of samples"
+        trial.check_lines(ranks, TARGET, call, right, 100 * layers, rule)
+
+
+@points(8, "memory")
+def test_no_gradient_for_each_sample(ranks, rng):
+    widths, num_samples = (48, 64, 64, 10), 256
+    call, right = asked(rng, widths, num_samples)
+    numbers = num_samples * sum(widths) + sum(p.size for p in call[0])
+    trial.check_peak(ranks, TARGET, call, right, 6, 8 * numbers)
+
+
+# -- safety ----------------------------------------------------------------------------------------
+
+
+@points(8, "safety")
+def test_inputs_stay_and_results_are_new(ranks, rng):
+    call, right = asked(rng, (5, 4, 3), 6)
+    trial.check_kept(ranks, TARGET, [call], [right])
+    x, W, b = rng.standard_normal((4, 3)), rng.standard_normal((3, 5)), rng.standard_normal(5)
+    dy = rng.standard_normal((4, 5))
+    trial.check_kept(ranks, "sgd:linear", [(x, W, b)], [x @ W + b])
+    calls = [(dy, x, W), (dy[:1], x[:1], W)]
+    trial.check_kept(
+        ranks, "sgd:linear_backward", calls, [oracle.linear_backward(*call) for call in calls]
+    )
+    trial.check_kept(ranks, "sgd:relu", [(x,), (abs(x),)], [x.clip(0), abs(x)])
+    trial.check_kept(ranks, "sgd:relu_backward", [(x, x), (x, abs(x))], [x * (x > 0), x.copy()])
+    scores, y = rng.standard_normal((4, 3)), rng.integers(3, size=4)
+    trial.check_kept(ranks, "sgd:cross_entropy", [(scores, y)], [oracle.cross_entropy(scores, y)])
+    w, v, g = (network(rng, (3, 2)) for _ in range(3))
+    calls = [(w, v, g, lr, momentum) for lr, momentum in ((0.1, 0.5), (0.1, 0.0), (0.0, 0.5))]
+    trial.check_kept(ranks, "sgd:sgd_step", calls, [oracle.sgd_step(*call) for call in calls])
+    batches = [np.array([0, 2]), np.array([1, 3, 4])]
+    given = (*call, batches, 0.2, 0.7)
+    after, _, losses = oracle.training(*given)
+    trial.check_kept(ranks, "sgd:train", [given], [(after, losses)])
+
+
+@points(3, "safety")
+def test_second_call_knows_nothing_of_the_first(ranks, rng):
+    (first, right), (second, other) = asked(rng, (5, 4, 3), 6), asked(rng, (5, 4, 3), 6)
+    trial.check_second_call(ranks, TARGET, first, second, (right, other))
+    (x, W, b), (z, V, c) = ((x, *params[:2]) for params, x, _ in (first, second))
+    trial.check_second_call(ranks, "sgd:linear", (x, W, b), (z, V, c), (x @ W + b, z @ V + c))
+    calls = [(x @ W, x, W), (z @ V, z, V)]
+    rights = [oracle.linear_backward(*call) for call in calls]
+    trial.check_second_call(ranks, "sgd:linear_backward", *calls, rights)
+    calls = [(*call, [np.arange(3), np.arange(3, 6)], 0.2, 0.9) for call in (first, second)]
+    rights = []
+    for call in calls:
+        after, _, losses = oracle.training(*call)
+        rights.append((after, losses))
+    trial.check_second_call(ranks, "sgd:train", *calls, rights)
+
+
+@points(3, "safety")
+def test_global_generators_are_left_alone(ranks, rng):
+    seed = int(rng.integers(2**31))
+    _, moved = epochs(ranks, [(20, 6, seed, 2), (9, 9, seed + 1, 1)])
+    if moved:
+        raise Verdict(
+            "minibatches: a global random generator was drawn from or seeded; only rng may be.",
+            reproduce='python -c "import numpy, sgd; '
+            'print(sgd.minibatches(9, 4, numpy.random.default_rng(1)))"',
+        )

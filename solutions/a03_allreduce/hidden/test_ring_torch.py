@@ -1,0 +1,134 @@
+"""ring_torch.py: the ring on torch.distributed, in place."""
+
+from functools import partial
+
+from ringside.checking import (
+    Case,
+    Verdict,
+    assert_bytes,
+    assert_messages,
+    assert_peers,
+    assert_ran,
+    assert_sum,
+    buffered,
+    long_wire,
+    magnitude,
+    short_wire,
+    total,
+)
+from solutions.a03_allreduce import examples
+from solutions.a03_allreduce.hidden import oracle, trial
+from solutions.a03_allreduce.hidden.shared import SharedTests
+
+TARGET = "trials_torch:all_reduce"
+MODULE = "ring_torch:all_reduce"
+
+shared = SharedTests("ring_torch", [TARGET])
+points = shared.points
+
+
+def neighbours(world_size):
+    return [{(r - 1) % world_size, (r + 1) % world_size} for r in range(world_size)]
+
+
+test_sum_on_2_4_and_8_ranks = shared.sums(12, trial.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(12, trial.OTHER_SIZES)
+test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
+
+
+@points(5, "values")
+def test_tensor_with_gaps(ranks, rng):
+    for world_size in (1, 2, 5):
+        for stride in (2, 3):
+            case = Case(MODULE, world_size, 11)
+            vectors = case.vectors(rng)
+            arguments = [(stride, x) for x in vectors]
+            result = ranks.call("trials_torch:strided", world_size, arguments, machine=buffered())
+            case = case.called_by(f"trials_torch:strided --stride {stride}").seen_in(result)
+            assert_ran(result, case)
+            for rank, value in enumerate(result.values):
+                right = total(vectors), magnitude(vectors), vectors
+                examples.check_torch_strided(case, rank, value, right)
+    case = Case(MODULE, 2, 11)
+    arguments = case.arguments(case.vectors(rng))
+    result = ranks.call("trials_torch:returned", 2, arguments, machine=buffered())
+    case = case.called_by("trials_torch:returned").seen_in(result)
+    assert_ran(result, case)
+    for rank, value in enumerate(result.values):
+        examples.check_returned(case, rank, value)
+
+
+@points(5, "values")
+def test_second_call_is_independent(ranks, rng):
+    for case in (Case(MODULE, p, n) for p in (1, 2, 4, 5) for n in (9, 0)):
+        first, second = case.vectors(rng), case.vectors(rng)
+        arguments = list(zip(first, second, strict=True))
+        result = ranks.call("trials_torch:twice", case.world_size, arguments, machine=buffered())
+        seen = case.called_by("trials_torch:twice", 2).seen_in(result)
+        assert_ran(result, seen)
+        rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
+        for rank, value in enumerate(result.values):
+            examples.check_torch_twice(seen, rank, value, *rights)
+
+
+@points(5, "reality")
+def test_real_gloo(gloo, rng):
+    cases = [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, trial.LARGE)]
+    inputs = [case.vectors(rng) for case in cases]
+    calls = [
+        (case.target, case.world_size, case.arguments(vectors))
+        for case, vectors in zip(cases, inputs, strict=True)
+    ]
+    for case, vectors, result in zip(cases, inputs, gloo.call_all(calls), strict=True):
+        try:
+            assert_sum(result, vectors, case)
+        except Verdict as verdict:
+            raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
+
+
+@points(13, "communication")
+def test_bytes_per_rank(ranks, rng):
+    sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003), (17, 77))
+    cases = [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET)
+    for case in cases:
+        result = trial.seen(ranks, case)
+        allowed = oracle.ring_bytes(case, rounds=2)
+        ranks.record(case, result, {"sent_bytes": allowed})
+        assert_bytes(result, allowed, case)
+        assert_messages(result, [128 * (case.world_size - 1)] * case.world_size, case)
+
+
+@points(9, "communication")
+def test_messages_go_to_neighbours_only(ranks, rng):
+    rule = "a rank talks to its two neighbours only"
+    sizes = ((5, 203), (6, 5003), (17, 77))
+    for case in [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET):
+        assert_peers(trial.seen(ranks, case), neighbours(case.world_size), case, rule)
+
+
+test_given_group_is_used = shared.given_communicator(4)
+
+
+@points(4, "communication")
+def test_only_point_to_point_calls(ranks, rng):
+    for case in (Case(TARGET, 1, 10), Case(TARGET, 3, 0), *trial.sweep(TARGET)):
+        if trial.seen(ranks, case).comm_calls:
+            raise case.fail("a group was made; only calls with the given group are allowed.")
+
+
+test_sends_may_wait_for_their_receives = shared.rendezvous(5)
+test_messages_may_arrive_in_any_order = shared.any_order(5)
+
+
+@points(10, "speed")
+def test_time_with_long_vectors(ranks, rng):
+    cases = [Case(TARGET, p, 1250 * p) for p in (7, 8, 12)]
+    bound_s = partial(oracle.seconds, "ring")
+    trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+
+
+@points(5, "speed")
+def test_time_with_short_vectors(ranks, rng):
+    cases = [Case(TARGET, p, 4 * p) for p in (5, 8, 12)]
+    bound_s = partial(oracle.seconds, "ring")
+    trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
