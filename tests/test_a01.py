@@ -9,6 +9,7 @@ import pytest
 
 from autograder.course import assignment
 from autograder.submission import cluster_run
+from autograder.verify import edits
 from ringside import Machine, Session
 from ringside.checking import public_tests
 from ringside.commands import cli
@@ -68,8 +69,8 @@ def test_the_broken_mean_has_two_mistakes(session, tmp_path):
     inputs = [(np.arange(rank + 1.0),) for rank in range(3)]
     error = session.call("broken:mean_and_deviation", 3, inputs).error
     assert "rank 1 calls bcast where rank 0 calls reduce" in str(error)
-    half = SOLUTION / "wrong" / "mend__mean_empty_ranks_still_leave.py"
-    shutil.copy(half, tmp_path / "mend.py")
+    half = edits.one(SOLUTION, "mend__mean_empty_ranks_still_leave")
+    (tmp_path / "mend.py").write_text(half.source)
     with Session(tmp_path) as other:
         assert other.call("mend:mean_and_deviation", 3, inputs).error is None
         inputs[1] = (np.empty(0),)
@@ -80,7 +81,8 @@ def test_the_broken_collect_has_two_races(session, tmp_path):
     rows = [(np.full((2, 1), rank + 1.0) * [[1], [10]],) for rank in range(4)]
     error = session.call("broken:collect", 4, rows).error
     assert isinstance(error, RankError) and error.type_name == "BufferRaceError"
-    shutil.copy(SOLUTION / "wrong" / "mend__collect_any_source_still.py", tmp_path / "mend.py")
+    wrong = edits.one(SOLUTION, "mend__collect_any_source_still")
+    (tmp_path / "mend.py").write_text(wrong.source)
     right = np.array([row for (row,) in rows]) ** 2
     with Session(tmp_path) as other:
         days = [other.call("mend:collect", 4, rows, seed=seed).values[0] for seed in (1, 2)]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from autograder.course import assignment
+from autograder.verify import edits
 from ringside import Machine, Session, TraceError, replay
 from ringside.commands import cli
 from ringside.errors import DeadlockError
@@ -147,8 +148,8 @@ def test_a_run_takes_what_the_replay_of_its_schedule_takes(session):
 def test_a_send_cycle_in_the_steady_state_is_named(tmp_path):
     for path in SOLUTION.glob("*.py"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    blocking = SOLUTION / "wrong" / "stage__blocking_sends_and_receives.py"
-    (tmp_path / "stage.py").write_bytes(blocking.read_bytes())
+    blocking = edits.one(SOLUTION, "stage__blocking_sends_and_receives")
+    (tmp_path / "stage.py").write_text(blocking.source)
     with Session(tmp_path) as wrong:
         flush = trial.lists_of(oracle.one_f_one_b, 3, 4)
         result, _ = stepped(wrong, flush, 4)

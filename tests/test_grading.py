@@ -18,7 +18,7 @@ from autograder.grade.grading import grade_modules, run_suite, staged
 from autograder.imports import imports_package
 from autograder.suite.plugin import Job, Mpi, Ranks, Record, TestRecord
 from autograder.suite.reality import RanksEnded, RealityError, RealRun
-from autograder.verify import verify
+from autograder.verify import edits, verify
 from ringside import Machine, Session
 from ringside.checking import (
     Case,
@@ -99,7 +99,7 @@ def test_reference_star_gets_full_marks_and_counts_stand_beside_the_bound(tmp_pa
 
 
 def test_the_same_module_gives_the_same_record_but_for_real_seconds(tmp_path):
-    source = (SOLUTION / "wrong" / "star__only_master_gets_the_sum.py").read_text(encoding="utf-8")
+    source = edits.one(SOLUTION, "star__only_master_gets_the_sum").source
     records = [grade(tmp_path, source, "star") for _ in range(2)]
     for record in records:
         for test in record["tests"]:
@@ -108,7 +108,7 @@ def test_the_same_module_gives_the_same_record_but_for_real_seconds(tmp_path):
 
 
 def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
-    source = (SOLUTION / "wrong" / "star__only_master_gets_the_sum.py").read_text(encoding="utf-8")
+    source = edits.one(SOLUTION, "star__only_master_gets_the_sum").source
     tests = by_name(grade(tmp_path, source, "star"))
     failed = tests["test_sum_on_2_4_and_8_ranks"]
     assert failed["earned"] == 0
@@ -125,7 +125,7 @@ def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
 
 
 def test_a_cycle_of_sends_is_told_from_wrong_values(tmp_path):
-    source = (SOLUTION / "wrong" / "ring__send_cycle.py").read_text(encoding="utf-8")
+    source = edits.one(SOLUTION, "ring__send_cycle").source
     tests = by_name(grade(tmp_path, source, "ring"))
     assert tests["test_sum_on_2_4_and_8_ranks"]["earned"] == 5
     failed = tests["test_sends_may_wait_for_their_receives"]

@@ -22,6 +22,7 @@ from autograder.sandbox import warm_host, warm_sandbox
 from autograder.sandbox.sandbox import Limits, Sandbox, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
 from autograder.suite import process as suite_process
+from autograder.verify import edits
 
 KIT = Path(__file__).resolve().parent.parent
 pytestmark = [
@@ -200,8 +201,8 @@ def test_a_program_finds_what_it_finds_in_a_sandbox_of_its_own(host, tmp_path):
 
 def test_what_a_suite_says_is_the_same_in_both(tmp_path):
     plan = assignments.load("a03_allreduce")
-    wrong = KIT / "solutions" / plan.name / "wrong" / "star__chain.py"
-    (tmp_path / "star.py").write_bytes(wrong.read_bytes())
+    wrong = edits.one(KIT / "solutions" / plan.name, "star__chain")
+    (tmp_path / "star.py").write_text(wrong.source)
     records = []
     with staged(plan, tmp_path) as stage:
         for warm in (False, True):

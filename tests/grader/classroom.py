@@ -12,6 +12,7 @@ from pathlib import Path
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.verify import edits
 
 WRONG = 6  # of a module's wrong versions, so that students make the same mistakes
 
@@ -22,13 +23,16 @@ def sources(plan: Assignment, course: Course, seed: int = 1) -> dict[str, dict[s
     found: dict[str, dict[str, list[str]]] = {}
     for module in plan.modules:
         reference = (course.solution(plan.name) / module.filename).read_text(encoding="utf-8")
-        kinds = {"right": [_plain(reference)], "wrong": []}
-        for kind, texts in kinds.items():
-            folder = course.solution(plan.name) / kind
-            others = sorted(folder.glob(f"{module.name}__*.py"))
+        solution = course.solution(plan.name)
+        right = [
+            path.read_text(encoding="utf-8")
+            for path in sorted((solution / "right").glob(f"{module.name}__*.py"))
+        ]
+        wrong = [each.source for each in edits.wrong_submissions(solution, [module.name])]
+        found[module.name] = {"right": [_plain(reference)], "wrong": []}
+        for kind, others in (("right", right), ("wrong", wrong)):
             chosen = pick.sample(others, min(WRONG, len(others)))
-            texts += [_plain(path.read_text(encoding="utf-8")) for path in chosen]
-        found[module.name] = kinds
+            found[module.name][kind] += [_plain(text) for text in chosen]
     return found
 
 

@@ -18,6 +18,7 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
+from autograder.verify import edits
 
 from .conftest import KIT
 
@@ -47,9 +48,8 @@ def test_all_parts_are_made_and_bear_the_name(kit: Course, torch: bool) -> None:
     assert not [name for name in everything if "a77_mine" not in name]  # nothing temporary
     assert not [n for n in everything if new_assignment.PLACEHOLDER in (kit.kit / n).read_text()]
     suite = (kit.kit / f"solutions/a77_mine/hidden/test_{module}.py").read_text()
-    for path in (kit.kit / "solutions/a77_mine/wrong").glob("*.py"):
-        test = path.read_text().splitlines()[0].removeprefix("# fails: ")
-        assert f"def {test}(" in suite
+    wrong = edits.wrong_submissions(made, [module])
+    assert wrong and all(f"def {each.fails}(" in suite for each in wrong)
 
 
 @pytest.mark.parametrize("name", ["", "A1", "1a", "a-b", "../a", "a b", "x" * 65, "class"])
