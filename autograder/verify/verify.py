@@ -108,6 +108,22 @@ def subjects(plan: Assignment) -> list[Subject]:
     return found
 
 
+def share(every: Sequence[Subject], seed: int) -> list[Subject]:
+    """A part of the subjects for every day; over the days of a project, all of them.
+
+    It holds each reference and stub, one wrong submission for each hidden test, and a third of the
+    right ones. The seed decides which: it is a commit's number, and the next commit takes others.
+    """
+    groups: dict[tuple[str, str], list[Subject]] = {}
+    for subject in every:
+        if subject.kind == "wrong":
+            groups.setdefault((subject.module, subject.fails), []).append(subject)
+    chosen = [each for each in every if each.kind in ("reference", "stub")]
+    chosen += [group[seed % len(group)] for group in groups.values()]
+    chosen += [each for each in every if each.kind == "right"][seed % 3 :: 3]
+    return chosen
+
+
 def stub(source: str) -> str:
     """A module as students get it: solutions give way to ``raise NotImplementedError``."""
     lines: list[str] = []
@@ -168,13 +184,17 @@ def verify(
     sandbox: bool = True,
     jobs: int = 2,
     only: str = "",
+    seed: int | None = None,
     deadline_s: float = 1800.0,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> Report:
-    """Grade all subjects; those that the deadline leaves ungraded count as not ok."""
+    """Grade all subjects, or with a seed their share; what the deadline leaves out is not ok."""
     started = time.monotonic()
     report = Report(plan.name)
-    wanted = [subject for subject in subjects(plan) if only in f"{subject.kind}/{subject.name}"]
+    every = subjects(plan)
+    caught = {(each.module, each.fails) for each in every if each.kind == "wrong"}
+    every = every if seed is None else share(every, seed)
+    wanted = [subject for subject in every if only in f"{subject.kind}/{subject.name}"]
 
     def one(subject: Subject) -> Finding:
         begun = time.monotonic()
@@ -192,6 +212,11 @@ def verify(
                 about=subject.fails,
             )
         finding = judge(subject, record)
+        if subject.kind == "reference" and finding.ok:
+            names = [test["name"] for test in record["tests"]]
+            idle = [name for name in names if (subject.module, name) not in caught]
+            finding.ok = not idle
+            finding.sentence = f"no wrong submission says that it fails {idle[0]}" if idle else ""
         finding.seconds = round(time.monotonic() - begun, 2)
         return finding
 
@@ -253,6 +278,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="default: all")
     parser.add_argument("--jobs", type=int, default=2, help="submissions at once")
     parser.add_argument("--only", default="", help="part of KIND/NAME, such as wrong/ring")
+    parser.add_argument(
+        "--share",
+        type=int,
+        metavar="SEED",
+        help="one wrong submission for each hidden test and a third of the right ones: "
+        "which, SEED decides",
+    )
     parser.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
     parser.add_argument("--json", type=Path, help="write all findings to this file")
     parser.add_argument("--no-red-team", action="store_true", help="leave out the attacks")
@@ -315,6 +347,7 @@ def _verify_and_print(plan: Assignment, asked: argparse.Namespace) -> Report:
         sandbox=not asked.trust_submissions,
         jobs=asked.jobs,
         only=asked.only,
+        seed=asked.share,
         deadline_s=asked.deadline,
         progress=progress,
     )

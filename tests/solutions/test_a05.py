@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.course import assignment
 from ringside import Machine, Session, replay
 from ringside.commands import cli
 from ringside.timing.widen import widen

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.course import assignment
 from ringside import Machine, Session, replay
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.commands import cli
