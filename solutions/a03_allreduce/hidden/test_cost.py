@@ -27,7 +27,7 @@ def sizes(world_size):
 
 
 def ask(ranks, function, calls):
-    return evaluated(ranks, "trials:formulas", f"cost:{function}", calls, partial(shown, function))
+    return evaluated(ranks, "callers:formulas", f"cost:{function}", calls, partial(shown, function))
 
 
 def shown(function, call):

@@ -24,7 +24,7 @@ def fail(sentence, n, world_size, rank, epoch, seed):
 
 def shards(ranks, world_size, calls):
     """For each ``(n, epoch, seed)`` every rank's shard, each from a process of its own."""
-    result = ranks.call("trials:shards", world_size, [(list(calls),)] * world_size)
+    result = ranks.call("callers:shards", world_size, [(list(calls),)] * world_size)
     n, epoch, seed = calls[0]
     first = f"shard({n}, {world_size}, rank, {epoch}, {seed})"
     line = f'python -c "from shard import shard; print({first.replace("rank", "0")})"'
@@ -216,7 +216,7 @@ def test_result_belongs_to_the_caller(ranks, rng):
     seed = draw(rng)[0]
     for world_size in (2, 3):
         covered(ranks, world_size, [(64, 1, seed)])
-        result = ranks.call("trials:shards_again", world_size, [(64, 1, seed)] * world_size)
+        result = ranks.call("callers:shards_again", world_size, [(64, 1, seed)] * world_size)
         assert_ran(result, Case(TARGET, world_size, 64))
         for rank, (then, again) in enumerate(result.values):
             if not np.array_equal(then, again):

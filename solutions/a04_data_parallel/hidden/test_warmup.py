@@ -44,7 +44,7 @@ def shown(function, call):
 def ask(ranks, function, calls):
     """Evaluate a function on one rank, for a list of argument tuples."""
     told = partial(shown, function)
-    return answered(ranks, "trials:evaluated", f"warmup:{function}", list(calls), told)
+    return answered(ranks, "callers:evaluated", f"warmup:{function}", list(calls), told)
 
 
 def number(value):

@@ -30,7 +30,9 @@ def drawn(rng, layers=None):
 
 
 def ask(ranks, function, calls):
-    return evaluated(ranks, "trials:evaluated", f"cost:{function}", calls, partial(shown, function))
+    return evaluated(
+        ranks, "callers:evaluated", f"cost:{function}", calls, partial(shown, function)
+    )
 
 
 def shown(function, call):

@@ -63,7 +63,7 @@ def test_input_stays_as_it_was(ranks, rng):
 def test_second_call_is_independent(ranks, rng):
     case = Case(TARGET, 3, 6)
     first, second = case.vectors(rng), case.vectors(rng)
-    result = ranks.call("trials:twice", 3, list(zip(first, second, strict=True)))
+    result = ranks.call("callers:twice", 3, list(zip(first, second, strict=True)))
     assert_ran(result, case)
     for rank, (then, now, late) in enumerate(result.values):
         for what, value, vectors in (

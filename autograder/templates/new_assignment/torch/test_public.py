@@ -22,7 +22,7 @@ from ringside.checking import (
     total,
 )
 
-TARGET = "trials_torch:prefix_sum"
+TARGET = "callers_torch:prefix_sum"
 
 
 def points(number, kind):
@@ -56,7 +56,7 @@ def test_dtype_is_kept(ranks, rng):
 def test_second_call_is_independent(ranks, rng):
     case = Case(TARGET, 3, 6)
     first, second = case.vectors(rng), case.vectors(rng)
-    result = ranks.call("trials_torch:twice", 3, list(zip(first, second, strict=True)))
+    result = ranks.call("callers_torch:twice", 3, list(zip(first, second, strict=True)))
     assert_ran(result, case)
     for rank, (then, now, late) in enumerate(result.values):
         for what, value, vectors in (

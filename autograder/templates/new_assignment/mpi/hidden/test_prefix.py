@@ -99,7 +99,7 @@ def test_input_stays_as_it_was(ranks, rng):
 
 @points(5, "values")
 def test_second_call_is_independent(ranks, rng):
-    for case in (Case("trials:twice", p, 9) for p in (2, 5)):
+    for case in (Case("callers:twice", p, 9) for p in (2, 5)):
         first, second = case.vectors(rng), case.vectors(rng)
         arguments = list(zip(first, second, strict=True))
         result = ranks.call(case.target, case.world_size, arguments, machine=buffered())

@@ -26,7 +26,7 @@ from ringside.checking import (
     with_waiting_sends,
 )
 
-TARGET = "trials_torch:prefix_sum"
+TARGET = "callers_torch:prefix_sum"
 SIZES = ((2, 9, "float64"), (3, 1, "int64"), (4, 3, "float32"), (5, 53, "float64"), (8, 7, "int64"))
 SWEEP = [Case(TARGET, *size) for size in SIZES]
 
@@ -92,7 +92,7 @@ def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
 
 @points(5, "values")
 def test_second_call_is_independent(ranks, rng):
-    for case in (Case("trials_torch:twice", p, 9) for p in (2, 5)):
+    for case in (Case("callers_torch:twice", p, 9) for p in (2, 5)):
         first, second = case.vectors(rng), case.vectors(rng)
         arguments = list(zip(first, second, strict=True))
         result = ranks.call(case.target, case.world_size, arguments, machine=buffered())
