@@ -30,12 +30,9 @@ from ringside.checking import (
     long_wire,
     rendezvous,
 )
+from ringside.checking.points import points
 
 QUIET = rendezvous().with_(poll_s=1e-10)  # to look at the clock takes next to no time
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def own_messages(result, case):

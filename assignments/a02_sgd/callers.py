@@ -19,14 +19,10 @@ from importlib import import_module
 
 import numpy as np
 
+from ringside.checking.callers import arrays_in, copied, find, lists_differ, lists_in
+
 FOREIGN = {"scipy", "sklearn", "torch"}  # what does the work in NumPy's place
 _LOADED = set(sys.modules)  # before your files were, which may not need them
-
-
-def find(target):
-    """The function that ``"conv:im2col"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
 
 
 def answers(comm, target, calls):
@@ -52,18 +48,18 @@ def looked_at(comm, target, calls, strided=False):
     seen = []
     for arguments in calls:
         arguments = _guarded(_inside_larger(arguments) if strided else arguments)
-        given = list(_arrays(arguments))
+        given = list(arrays_in(arguments))
         before = [array.copy() for array in given]
-        lists = [(each, list(each)) for each in _lists(arguments)]
+        lists = [(each, list(each)) for each in lists_in(arguments)]
         for array in given:
             array.flags.writeable = False
         generators = _seeded(987_654)
         answer = _tried(target, arguments)
-        made = list(_arrays(answer[0]))
+        made = list(arrays_in(answer[0]))
         complaint = ""
         if any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True)):
             complaint = "an argument was changed; all must stay as they were"
-        elif _changed(lists):
+        elif lists_differ(lists):
             complaint = "a list that was given holds something else now; make a new list"
         elif generators != _global_generators():
             complaint = "a global random generator was drawn from or seeded; leave it alone"
@@ -82,7 +78,7 @@ def twice(comm, target, first, second):
         ``(first then, first now, second)``: the first result as it was and after the second call.
     """
     early = find(target)(*first)
-    then = _copied(early)
+    then = copied(early)
     late = find(target)(*second)
     return then, early, late
 
@@ -111,13 +107,13 @@ def measured(comm, target, arguments):
     tracemalloc.reset_peak()
     result = function(*arguments)
     peak = tracemalloc.get_traced_memory()[1]
-    copied = _copied(result)
+    own = copied(result)
     del result
     gc.collect()
-    after = tracemalloc.get_traced_memory()[0] - sum(array.nbytes for array in _arrays(copied))
+    after = tracemalloc.get_traced_memory()[0] - sum(array.nbytes for array in arrays_in(own))
     tracemalloc.stop()
     foreign = sorted(FOREIGN & (imported | sys.modules.keys() - _LOADED))
-    return copied, lines.count, peak - before, after - before, foreign
+    return own, lines.count, peak - before, after - before, foreign
 
 
 @contextmanager
@@ -239,27 +235,6 @@ def _global_generators():
     return words.tobytes(), place, random.getstate()
 
 
-def _arrays(value):
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _arrays(item)
-
-
-def _lists(value):
-    if isinstance(value, list):
-        yield value
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _lists(item)
-
-
-def _changed(lists):
-    """Of lists and what was in them: does one hold something else now?"""
-    return any(list(map(id, now)) != list(map(id, then)) for now, then in lists)
-
-
 def _inside_larger(value):
     if isinstance(value, np.ndarray) and value.ndim:
         larger = np.zeros([2 * n + 1 for n in value.shape], value.dtype, order="F")
@@ -288,15 +263,6 @@ def _guarded(value):
     if isinstance(value, list | tuple):
         items = map(_guarded, value)
         return _Guarded(items) if isinstance(value, list) else tuple(items)
-    return value
-
-
-def _copied(value):
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, list | tuple):
-        items = map(_copied, value)
-        return list(items) if isinstance(value, list) else tuple(items)
     return value
 
 

@@ -9,11 +9,7 @@ from importlib import import_module
 
 import numpy as np
 
-
-def find(target):
-    """The function that ``"step:train_step"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
+from ringside.checking.callers import arrays_in, copied, find, lists_differ, lists_in
 
 
 def steps(comm, target, params, velocity, batches, lrs, momentum):
@@ -49,15 +45,15 @@ def looked_at(comm, target, *args):
         ``(result, changed, shared, fixed)``: did an argument change, an array or a list; does the
         result share memory with one; can an array of the result not be written to?
     """
-    given = list(_arrays(args))
+    given = list(arrays_in(args))
     before = [array.copy() for array in given]
-    lists = [(each, list(each)) for each in _lists(args)]
+    lists = [(each, list(each)) for each in lists_in(args)]
     for array in given:
         array.flags.writeable = comm.rank % 2 == 1
     result = find(target)(comm, *args)
-    made = list(_arrays(result))
+    made = list(arrays_in(result))
     changed = any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True))
-    changed = changed or _changed(lists)
+    changed = changed or lists_differ(lists)
     shared = any(np.shares_memory(a, b) for a in made for b in given)
     fixed = any(not array.flags.writeable for array in made)
     return result, changed, shared, fixed
@@ -67,7 +63,7 @@ def twice(comm, target, first, second):
     """Call with one tuple of arguments, then another: the first result then and now."""
     function = find(target)
     early = function(comm, *first)
-    then = _copied(early)
+    then = copied(early)
     late = function(comm, *second)
     return then, early, late
 
@@ -103,7 +99,7 @@ def shards_again(comm, n, epoch, seed):
     """Call twice, overwriting the first result in between: the first one, and the second."""
     shard = find("shard:shard")
     first = shard(n, comm.size, comm.rank, epoch, seed)
-    then = _copied(first)
+    then = copied(first)
     first[:] = -1
     return then, shard(n, comm.size, comm.rank, epoch, seed)
 
@@ -112,32 +108,3 @@ def evaluated(comm, target, calls):
     """Call a function that needs no ranks, with each of a list of argument tuples."""
     function = find(target)
     return [function(*arguments) for arguments in calls]
-
-
-def _arrays(value):
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _arrays(item)
-
-
-def _lists(value):
-    if isinstance(value, list):
-        yield value
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _lists(item)
-
-
-def _changed(lists):
-    """Of lists and what was in them: does one hold something else now?"""
-    return any(list(map(id, now)) != list(map(id, then)) for now, then in lists)
-
-
-def _copied(value):
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, list | tuple):
-        return type(value)(_copied(item) for item in value)
-    return value

@@ -6,16 +6,13 @@ hold afterwards. So they look like those of ``step.py``, and so can be compared:
     ringside run callers_torch.py:train_step --ranks 3 -- --n 11 --sizes 4,0,7 --widths 64,32,10
 """
 
-import multiprocessing
-import sys
-import tempfile
-from datetime import timedelta
-
 import step_torch
 import torch
 import torch.distributed as dist
 from model_torch import Network
 from torch.nn.functional import cross_entropy
+
+from ringside.checking.callers_torch import failures_on_gloo
 
 
 def broadcast_parameters(group, params, frozen=(), inside=False):
@@ -89,38 +86,25 @@ def _copies(tensors):
     return [each.detach().clone() for each in tensors]
 
 
-def on_gloo(rank, world_size, path):
-    """Be one of ``world_size`` ranks on this machine; compare two steps with serial training."""
-    patience = timedelta(seconds=30)
-    store = dist.FileStore(path, world_size)
-    dist.init_process_group("gloo", store=store, world_size=world_size, rank=rank, timeout=patience)
+def assert_two_steps(group):
+    """Compare two steps with serial training."""
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     torch.manual_seed(0)
     params = [torch.randn(shape, dtype=torch.float64) for shape in ((6, 5), (5,), (5, 3), (3,))]
     x, y = torch.randn(11, 6, dtype=torch.float64), torch.randint(3, (11,))
     mine = range(rank, 11, world_size)
     alone, shared = Network(params), Network([p + rank for p in params])
-    step_torch.broadcast_parameters(dist.group.WORLD, shared)
+    step_torch.broadcast_parameters(group, shared)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (alone, shared)]
     for _ in range(2):
         optimizers[0].zero_grad()
         cross_entropy(alone(x), y).backward()
         optimizers[0].step()
-        step_torch.train_step(dist.group.WORLD, shared, optimizers[1], x[mine], y[mine])
+        step_torch.train_step(group, shared, optimizers[1], x[mine], y[mine])
     for right, got in zip(alone.parameters(), shared.parameters(), strict=True):
         torch.testing.assert_close(got, right, rtol=0, atol=1e-12)
-    dist.destroy_process_group()
 
 
 def try_gloo(world_size):
-    """Run ``on_gloo`` in as many processes; returns how many failed."""
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            context.Process(target=on_gloo, args=(rank, world_size, f"{folder}/store"))
-            for rank in range(world_size)
-        ]
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join()
-    return sum(process.exitcode != 0 for process in ranks)
+    """Compare two steps on real ranks of this machine; returns how many failed."""
+    return failures_on_gloo(assert_two_steps, world_size)

@@ -25,6 +25,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.points import points
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 
@@ -37,10 +38,6 @@ STEPS = {
     "step_torch": "callers_torch:train_step",
 }
 LR, MOMENTUM = 0.2, 0.8
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def each(step_points, accumulate_points, torch_points, kind):

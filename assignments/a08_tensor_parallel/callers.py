@@ -13,11 +13,7 @@ from importlib import import_module
 
 import numpy as np
 
-
-def find(target):
-    """The function that ``"mlp:forward"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
+from ringside.checking.callers import arrays_in, find
 
 
 def column_layer(comm, x, W, b, grad_y):
@@ -90,12 +86,12 @@ def looked_at(comm, layer, order, *args):
         with one; can an array of the result not be written to?
     """
     wide = [_with_gaps(arg, order) for arg in args]
-    given = list(_arrays(wide))
+    given = list(arrays_in(wide))
     before = [array.copy() for array in given]
     for array in given:
         array.flags.writeable = comm.rank % 2 == 1
     results = find(f"callers:{layer}")(comm, *wide)
-    made = list(_arrays(results))
+    made = list(arrays_in(results))
     changed = any(not np.array_equal(a, b) for a, b in zip(given, before, strict=True))
     shared = any(np.shares_memory(a, b) for a in made for b in given)
     fixed = any(not array.flags.writeable for array in made)
@@ -115,7 +111,7 @@ def updated(comm, layer, first, second):
     """Call, write ``second`` into the same arrays, as an update does, and call again."""
     function, given = find(f"callers:{layer}"), deepcopy(first)
     function(comm, *given)
-    for array, other in zip(_arrays(given), _arrays(second), strict=True):
+    for array, other in zip(arrays_in(given), arrays_in(second), strict=True):
         array[...] = other
     return function(comm, *given)
 
@@ -145,10 +141,10 @@ def shards(comm, target, calls):
     shard, found = find(target), []
     for number, (*whole, world_size) in enumerate(calls):
         whole = _stored(whole, "CF"[number % 2])
-        given = list(_arrays(whole))
+        given = list(arrays_in(whole))
         for rank in range(world_size):
             parts = shard(*whole, world_size, rank)
-            made = list(_arrays(parts))
+            made = list(arrays_in(parts))
             shared = any(np.shares_memory(a, b) for a in made for b in given)
             held = any(isinstance(a.base, np.ndarray) and a.base.nbytes > a.nbytes for a in made)
             gaps = any(not array.flags.c_contiguous for array in made)
@@ -196,11 +192,3 @@ def _stored(value, order):
     if isinstance(value, list | tuple):
         return type(value)(_stored(each, order) for each in value)
     return value
-
-
-def _arrays(value):
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _arrays(item)

@@ -20,6 +20,8 @@ from cases_torch import WHOLE_NAMES, block_params, pair_params
 from dropout import scaled_mask
 from torch.nn.functional import gelu, layer_norm, linear
 
+from ringside.checking import find
+
 
 def operator(group, target, x, dy, how="plain"):
     """Call an operator, and take the vector-Jacobian product with ``dy``.
@@ -35,8 +37,7 @@ def operator(group, target, x, dy, how="plain"):
         ``(y, dx, second, changed)``: ``second`` is the gradient of the other tensor, if there is
         one, and ``changed`` tells whether ``x`` or ``dy`` was changed.
     """
-    module, _, name = target.partition(":")
-    call = getattr(import_module(module), name)
+    call = find(target)
     if how == "gaps":
         leaf = x.transpose(0, 1).contiguous().requires_grad_()
         given = leaf.transpose(0, 1)

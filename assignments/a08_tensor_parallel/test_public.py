@@ -33,6 +33,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.points import points
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 
@@ -60,10 +61,6 @@ ODD = {
     "column_layer": (5, 7), "row_layer": (7, 5), "mlp_layer": (5, 7),
     "attention_layer": (5, 7, 2, 3), "loss_layer": (11,),
 }  # fmt: skip
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def for_layers(kind, **worth):

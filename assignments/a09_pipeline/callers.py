@@ -6,17 +6,12 @@ and run what a verdict names.
 """
 
 import tracemalloc
-from importlib import import_module
 
 import numpy as np
 from actions import Action, parse, text
 from model import Piece, random_parameters
 
-
-def find(target):
-    """The function that ``"bubble:makespan_s"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
+from ringside.checking import find
 
 
 def several(comm, target, calls):

@@ -1,17 +1,10 @@
 """Functions that call yours inside a rank, for the tests: supplied, nothing to write."""
 
-from importlib import import_module
-
 import numpy as np
 from mpi4py import MPI
 
 import ringside
-
-
-def find(target):
-    """The function that ``"ping:bounce"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
+from ringside.checking import find
 
 
 def late(comm, target, who, seconds, *arguments):

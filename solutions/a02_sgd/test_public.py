@@ -11,17 +11,13 @@ from itertools import pairwise
 import digits
 import networks
 import numpy as np
-import pytest
 from scipy.signal import correlate
 from scipy.special import log_softmax
 
 from ringside.checking import Case, Verdict, assert_ran
+from ringside.checking.points import points
 
 WIDTHS = (6, 5, 4)
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def called(ranks, driver, target, *arguments):

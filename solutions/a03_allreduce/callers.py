@@ -4,15 +4,9 @@ The tests run outside and see only messages and results. What must be looked at 
 such as an input that is a slice of something, they ask for here.
 """
 
-from importlib import import_module
-
 import numpy as np
 
-
-def find(target):
-    """The function that ``"ring:all_reduce"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
+from ringside.checking import find
 
 
 def strided(comm, target, stride, x, *rest):

@@ -5,14 +5,11 @@
     ringside run callers_torch.py:all_reduce --ranks 5 -- --n 11
 """
 
-import multiprocessing
-import sys
-import tempfile
-from datetime import timedelta
-
 import ring_torch
 import torch
 import torch.distributed as dist
+
+from ringside.checking.callers_torch import failures_on_gloo
 
 
 def all_reduce(group, x):
@@ -54,27 +51,14 @@ def returned(group, x):
     return ring_torch.all_reduce(group, x) is not None
 
 
-def on_gloo(rank, world_size, path):
-    """Be one of ``world_size`` ranks on this machine, and compare one sum."""
-    patience = timedelta(seconds=30)
-    store = dist.FileStore(path, world_size)
-    dist.init_process_group("gloo", store=store, world_size=world_size, rank=rank, timeout=patience)
+def assert_sum(group):
+    """Compare one sum."""
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     x = torch.arange(11.0) * (rank + 1)
-    ring_torch.all_reduce(dist.group.WORLD, x)
+    ring_torch.all_reduce(group, x)
     torch.testing.assert_close(x, torch.arange(11.0) * sum(range(1, world_size + 1)))
-    dist.destroy_process_group()
 
 
 def try_gloo(world_size):
-    """Run ``on_gloo`` in as many processes; returns how many failed."""
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = [
-            context.Process(target=on_gloo, args=(rank, world_size, f"{folder}/store"))
-            for rank in range(world_size)
-        ]
-        for process in ranks:
-            process.start()
-        for process in ranks:
-            process.join()
-    return sum(process.exitcode != 0 for process in ranks)
+    """Compare one sum on real ranks of this machine; returns how many failed."""
+    return failures_on_gloo(assert_sum, world_size)

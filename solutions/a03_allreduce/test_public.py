@@ -37,6 +37,7 @@ from ringside.checking import (
     short_wire,
     total,
 )
+from ringside.checking.points import points
 
 OPTIONS = {"tree:all_reduce": {"num_chunks": 3}}
 TARGETS = (
@@ -49,10 +50,6 @@ TARGETS = (
 )
 TORCH = "callers_torch:all_reduce"  # calls ring_torch.py, and returns what its tensor holds then
 ALL = (*TARGETS, TORCH)
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def each(number, kind, targets=TARGETS):
@@ -151,8 +148,8 @@ REAL_CALL = """
 import sys
 import numpy as np
 from mpi4py import MPI
+from ringside.checking import find
 from ringside.real.watch import watched
-from callers import find
 comm = watched(MPI.COMM_WORLD, 20.0)
 x = np.arange(11.0) * (comm.Get_rank() + 1)
 wanted = np.arange(11.0) * sum(range(1, comm.Get_size() + 1))

@@ -14,14 +14,9 @@ import numpy as np
 from model import Model, loss_gradient, random_parameters
 
 import ringside
+from ringside.checking import find
 
 BATCH = 3  # samples of a rank, where inputs are made here
-
-
-def find(target):
-    """The function that ``"buckets:pack"`` names."""
-    module, _, function = target.partition(":")
-    return getattr(import_module(module), function)
 
 
 def several(comm, target, calls):

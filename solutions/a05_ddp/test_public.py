@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from cases import average_call, ddp_call, drawn, fusion_call, greedy, ring_s, step_call
 from model import Model, loss_gradient, random_parameters
 
@@ -24,11 +23,8 @@ from ringside.checking import (
     assert_requests_complete,
     rendezvous,
 )
+from ringside.checking.points import points
 from ringside.trace import Kind
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def typed(module, call):

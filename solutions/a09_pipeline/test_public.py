@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import replayed
 from actions import parse
 from callers import sample
@@ -21,13 +20,10 @@ from model import loss as loss_of
 from ringside import Machine, checking
 from ringside import replay as replay_trace
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, rendezvous
+from ringside.checking.points import points
 from ringside.trace import Kind
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def ask(ranks, through, target, calls):

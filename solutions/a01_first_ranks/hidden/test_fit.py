@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, Verdict, assert_ran, one_line
+from ringside.checking.points import points_of
 from ringside.validation.row import load
 from solutions.a01_first_ranks import fit as reference
 from solutions.a01_first_ranks.hidden.runs import number
@@ -15,9 +15,7 @@ GRID = [0, 1, *(2**k for k in range(1, 23, 2))]
 # Between two nodes of a cloud: OSU micro-benchmarks.
 CLOUD = {int(size): us for size, us in load("osu_gke")[1]["latency_us"].items()}
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="fit")
+points = points_of("fit")
 
 
 def times(sizes, alpha_s, beta, noise=0.0, rng=None):

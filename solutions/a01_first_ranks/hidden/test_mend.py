@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from ringside.checking import (
     Verdict,
@@ -13,6 +12,7 @@ from ringside.checking import (
     assert_requests_complete,
     long_wire,
 )
+from ringside.checking.points import points_of
 from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
 from solutions.a01_first_ranks.hidden import oracle, runs
 from solutions.a01_first_ranks.hidden.runs import examples
@@ -28,9 +28,7 @@ COLLECTS = (
 NUMBERS, CALLS = 3, 4  # of a collective; in all
 LABEL_BYTES = 64  # of whatever comes with a number
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="mend")
+points = points_of("mend")
 
 
 def exchanged(ranks, shape):

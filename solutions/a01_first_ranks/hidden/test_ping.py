@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from ringside.checking import (
     Verdict,
@@ -14,6 +13,7 @@ from ringside.checking import (
     long_wire,
     short_wire,
 )
+from ringside.checking.points import points_of
 from ringside.timing.machine import Machine
 from solutions.a01_first_ranks.cases import bounce_call, ping_call
 from solutions.a01_first_ranks.hidden import oracle, runs
@@ -31,9 +31,7 @@ SHAPES = (
     (2, 1, 33, 1), (3, 1, 8, 4), (3, 2, 0, 2), (5, 3, 1000, 3), (12, 11, 5, 2), (18, 7, 3000, 1),
 )  # fmt: skip
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="ping")
+points = points_of("ping")
 
 
 def bounced(ranks, shape, dtype="float64"):

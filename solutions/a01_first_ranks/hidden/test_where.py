@@ -1,8 +1,7 @@
 """where.py: the place of every rank, on machines with nodes of several sizes."""
 
-import pytest
-
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_requests_complete, buffered, rendezvous
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call
 from solutions.a01_first_ranks.hidden import oracle, runs
@@ -14,9 +13,7 @@ LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", UUIDS, "0,
 SHAPES = ((4, 2), (8, 3), (3, 8), (6, 1), (17, 2, UUIDS))
 CALLS, MESSAGES, NBYTES = 4, 4, 1000
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="where")
+points = points_of("where")
 
 
 def nodes_of(ranks_per_node, machine=None):

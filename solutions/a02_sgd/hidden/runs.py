@@ -6,12 +6,13 @@ about, it asks for the values of its own call first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ringside.checking import Case, Verdict, assert_ran, one_line
+from ringside.checking.callers import arrays_in
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 SLACK_BYTES = 64 << 10  # of memory, beside what a rule allows
@@ -45,7 +46,7 @@ def fail(target: str, arguments: Sequence[Any], sentence: str, line: str = "") -
     function = target.partition(":")[2]
     given = ", ".join(map(shown, arguments))
     if not line:
-        floats = [a.dtype for a in _arrays(arguments) if a.dtype.kind == "f"]
+        floats = [a.dtype for a in arrays_in(arguments) if a.dtype.kind == "f"]
         words = [repr(target), *map(told, arguments)]
         weights_first = bool(arguments) and isinstance(arguments[0], list)
         dtype = floats[0 if weights_first else -1] if floats else None
@@ -53,14 +54,6 @@ def fail(target: str, arguments: Sequence[Any], sentence: str, line: str = "") -
         line = f'python -c "import callers; callers.show({", ".join(words)})"'
     where = f"{function}({given}): " if target else ""
     return Verdict(f"{where}{sentence}", reproduce=line)
-
-
-def _arrays(value: Any) -> Iterable[np.ndarray]:
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _arrays(item)
 
 
 def driven(
@@ -129,7 +122,7 @@ def compare(
         value = got.item() if isinstance(got, np.ndarray) and got.ndim == 0 else got
         if type(value) not in (int, float):
             raise fail(target, call, f"{what} must be a number, not {type(got).__name__}.", line)
-        dtypes = [a.dtype for a in _arrays(call) if a.dtype.kind == "f"]
+        dtypes = [a.dtype for a in arrays_in(call) if a.dtype.kind == "f"]
         allowed = TOLERANCE[str(min(dtypes, key=lambda d: d.itemsize, default="float64"))]
         if not abs(value - right) <= allowed * max(1.0, abs(right)):
             raise fail(target, call, f"{what} is {value:.12g}; it must be {right:.12g}.", line)

@@ -1,18 +1,16 @@
 """account.py: parameters, bytes, FLOPs and roofline times."""
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import Verdict, one_line
+from ringside.checking.points import points_of
 from solutions.a02_sgd import networks
 from solutions.a02_sgd.hidden import oracle, runs
 
 MOST_BYTES = 2**20
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="account")
+points = points_of("account")
 
 
 # -- networks and machines, as they travel ---------------------------------------------------------

@@ -3,17 +3,15 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from ringside.checking import Verdict, one_line
+from ringside.checking.points import points_of
 from solutions.a02_sgd import digits
 from solutions.a02_sgd.hidden import oracle, runs
 
 TARGET = "sgd:loss_and_gradients"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sgd")
+points = points_of("sgd")
 
 
 def network(rng, widths, dtype="float64"):

@@ -3,18 +3,16 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from ringside.checking import Verdict
+from ringside.checking.points import points_of
 from solutions.a02_sgd import digits
 from solutions.a02_sgd.hidden import oracle, runs
 
 STEP, EVALUATE, MODEL = "sgd_torch:train_step", "sgd_torch:evaluate", "sgd_torch:from_numpy"
 SMALL, DEEP, FLAT, SQUARE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (6, 6, 6)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sgd_torch")
+points = points_of("sgd_torch")
 
 
 def network(rng, widths, dtype="float64"):

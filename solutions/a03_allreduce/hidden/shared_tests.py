@@ -14,9 +14,8 @@ A suite says which functions they are about and what each is worth, and gives ea
 
 from collections.abc import Callable, Sequence
 
-import pytest
-
 from ringside.checking import Case
+from ringside.checking.points import points_of
 from solutions.a03_allreduce.hidden import runs
 
 
@@ -24,13 +23,9 @@ class SharedTests:
     """Tests of functions ``f(comm, x, *options)`` that sum over all ranks."""
 
     def __init__(self, module, targets: Sequence[str], options=None):
-        self._module = module
+        self.points = points_of(module)
         self._targets = targets
         self._options = options or {}
-
-    def points(self, number, kind):
-        """The mark of a test: what it is worth, and for what."""
-        return pytest.mark.points(number, kind=kind, module=self._module)
 
     def _test(self, number, kind, check: Callable, *arguments):
         """``check(ranks, rng, *arguments)`` as a test."""

@@ -1,19 +1,17 @@
 """shard.py: one order an epoch, dealt out."""
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, Verdict, assert_ran
 from ringside.checking.formulas import Asked, one_of
+from ringside.checking.points import points_of
 
 TARGET = "shard:shard"
 SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
 LARGE, MEDIUM = 1000, 50
 FACTORS = (*range(1, 300), *(10**k for k in range(3, 8)), *(2**k for k in range(9, 21)), 997, 1009)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="shard")
+points = points_of("shard")
 
 
 def fail(sentence, n, world_size, rank, epoch, seed):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, assert_ran, buffered
+from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from solutions.a04_data_parallel import digits
 from solutions.a04_data_parallel.hidden import oracle, runs
@@ -13,9 +13,7 @@ from solutions.a04_data_parallel.hidden import oracle, runs
 BROADCAST = "step:broadcast_parameters"
 STEP = runs.STEP
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="step")
+points = points_of("step")
 
 
 def step(rng, *shares, widths=runs.SMALL, dtype="float64"):

@@ -3,8 +3,6 @@
 import dataclasses
 from dataclasses import dataclass
 
-import pytest
-
 from ringside.checking import (
     Case,
     Verdict,
@@ -13,6 +11,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from solutions.a04_data_parallel import digits
@@ -22,9 +21,7 @@ BROADCAST = "callers_torch:broadcast_parameters"
 STEP = "callers_torch:train_step"
 STEPS = "callers_torch:steps"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="step_torch")
+points = points_of("step_torch")
 
 
 def step(rng, *shares, widths=runs.SMALL, dtype="float64", frozen=(), stale=False):

@@ -4,14 +4,12 @@ import math
 from functools import partial
 
 import numpy as np
-import pytest
 
 from ringside.checking import Verdict
 from ringside.checking.formulas import answered
+from ringside.checking.points import points_of
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="warmup")
+points = points_of("warmup")
 
 
 def right_lr(step, base_lr, k, warmup_steps, milestones=(), decay=0.1):

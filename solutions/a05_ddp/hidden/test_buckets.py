@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -14,6 +13,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from solutions.a05_ddp.cases import average_call, drawn, fusion_call, ring_s
 from solutions.a05_ddp.hidden import oracle, runs
 from solutions.a05_ddp.hidden.runs import examples
@@ -22,9 +22,7 @@ ASSIGN = "buckets:assign_buckets"
 SHAPES = [(3, 4), (4,), (4, 5), (5,), (), (0, 3), (2, 3, 2), (1,)]
 WIDE = [*SHAPES[:7], (300, 210)]
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="buckets")
+points = points_of("buckets")
 
 
 # -- assign_buckets --------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """ddp_torch.py: hooks, buckets in reverse order, and the same launches on every rank."""
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -12,6 +11,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import ddp_call, greedy, ring_s
 from solutions.a05_ddp.hidden import oracle, oracle_torch, runs
@@ -22,9 +22,7 @@ CAPS = (1, 400, 1 << 20)
 TAKES_S = 1e-6
 TOLD = ("tied", "frozen", "buffers", "dtype")  # of a network, by verdicts
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="ddp_torch")
+points = points_of("ddp_torch")
 
 
 def spec_of(num_layers=4, **more):

@@ -5,7 +5,6 @@ import itertools
 import math
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -17,6 +16,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import greedy, ring_s, step_call
 from solutions.a05_ddp.hidden import oracle, runs
@@ -28,9 +28,7 @@ WIDTHS = (5, 4, 6, 3)
 FOUR_LAYERS = (24,) * 5
 SHUFFLED = [[5, 0], [2], [1, 4], [3]]  # the second bucket is full before the first
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="overlap")
+points = points_of("overlap")
 
 
 def cut(widths, bucket_bytes, dtype="float64"):

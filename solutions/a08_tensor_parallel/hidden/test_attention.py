@@ -1,15 +1,12 @@
 """attention.py: whole heads on each rank, and two all-reduces."""
 
-import pytest
-
 from ringside import Machine
+from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 ATTENTION = "attention_layer"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="attention")
+points = points_of("attention")
 
 
 def cases(rng, sizes, dtype="float64"):

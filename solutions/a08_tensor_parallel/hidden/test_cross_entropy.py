@@ -3,17 +3,15 @@
 import math
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import Verdict, assert_makespan
+from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 LOSS = "loss_layer"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="cross_entropy")
+points = points_of("cross_entropy")
 
 
 def cases(rng, sizes, dtype="float64"):

@@ -1,17 +1,14 @@
 """linear.py: layers cut by columns and by rows."""
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import Case, assert_ran, buffered
+from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 COLUMN, ROW = "column_layer", "row_layer"
 BOTH = (COLUMN, ROW)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="linear")
+points = points_of("linear")
 
 
 def cases(rng, layers, sizes, dtype="float64"):

@@ -1,9 +1,9 @@
 """linear_torch.py: the operators f and g, and the layers that they make."""
 
 import numpy as np
-import pytest
 
 from ringside.checking import assert_makespan, award, microseconds
+from ringside.checking.points import points_of
 from ringside.errors import TraceError
 from ringside.timing.replay import replay
 from ringside.timing.widen import widen
@@ -20,9 +20,7 @@ from solutions.a08_tensor_parallel.hidden import runs_torch as runs
 F, G = "linear_torch:copy_to_group", "linear_torch:reduce_from_group"
 SMALL, WIDE, UNEVEN, NARROW = (6, 8, 5), (40, 96, 24), (5, 7, 4), (4, 3, 6)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="linear_torch")
+points = points_of("linear_torch")
 
 
 # -- the operators ---------------------------------------------------------------------------------

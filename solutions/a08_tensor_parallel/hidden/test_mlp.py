@@ -1,16 +1,13 @@
 """mlp.py: two products, cut by columns and then by rows, and two all-reduces."""
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import assert_ran, buffered
+from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 MLP = "mlp_layer"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="mlp")
+points = points_of("mlp")
 
 
 def cases(rng, sizes, dtype="float64"):

@@ -1,9 +1,9 @@
 """sequence_torch.py: all-gather and reduce-scatter for f and g, and a block of both."""
 
 import numpy as np
-import pytest
 
 from ringside.checking import assert_makespan
+from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.cases_torch import (
     WHOLE_NAMES,
     assert_near,
@@ -20,9 +20,7 @@ SCATTER = "sequence_torch:reduce_scatter_sequence"
 CUTS = {"w1": 0, "b1": 0, "w2": 1}
 SMALL, WIDE = (6, 24), (20, 48)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sequence_torch")
+points = points_of("sequence_torch")
 
 
 # -- the operators ---------------------------------------------------------------------------------

@@ -3,19 +3,16 @@
 import math
 from fractions import Fraction
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import Verdict
+from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs
 
 SIZES = ((1, 1), (1, 5), (2, 1), (2, 8), (3, 4), (4, 8), (8, 3), (16, 64), (64, 512))
 SMALL = ((2, 4), (3, 6), (4, 4), (4, 8))
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="bubble")
+points = points_of("bubble")
 
 
 def check_numbers(ranks, function, calls, right):

@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -16,6 +15,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import Backward, text
@@ -25,9 +25,7 @@ from solutions.a09_pipeline.hidden import oracle, runs
 LENGTHS = (2, 1, 3, 4, 1, 2)
 ENDS, HIDDEN = (5, 4), 7
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="pipeline_torch")
+points = points_of("pipeline_torch")
 
 
 class Model:

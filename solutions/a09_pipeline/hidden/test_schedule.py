@@ -1,8 +1,7 @@
 """schedule.py: lists of actions, run by an interpreter of ours."""
 
-import pytest
-
 from ringside import Machine
+from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs
 
@@ -13,9 +12,7 @@ ONE_STAGE = ((1, 1), (1, 4))
 CHUNKS = ((2, 4, 2), (3, 3, 2), (3, 6, 3), (4, 8, 2), (2, 2, 1), (5, 5, 2))
 LARGE = ((12, 30), (16, 16))
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="schedule")
+points = points_of("schedule")
 
 
 def drawn(rng, count=2):

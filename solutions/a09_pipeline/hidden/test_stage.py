@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from ringside import Machine, replay
 from ringside.checking import (
@@ -16,6 +15,7 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs
 
@@ -23,9 +23,7 @@ UNEQUAL = (3, 1, 2, 4, 1, 2)
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 ENVELOPE = 1024
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="stage")
+points = points_of("stage")
 
 
 def run(ranks, rng, name, num_stages, batch_sizes, num_chunks=1, **options):

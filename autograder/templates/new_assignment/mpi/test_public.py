@@ -4,8 +4,6 @@ The hidden suite asks the same kinds of questions, with other sizes, world sizes
 and communicators.
 """
 
-import pytest
-
 from ringside.checking import (
     Case,
     assert_array,
@@ -22,12 +20,11 @@ from ringside.checking import (
     rendezvous,
     total,
 )
+from ringside.checking.points import points_of
 
 TARGET = "prefix:prefix_sum"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="prefix")
+points = points_of("prefix")
 
 
 def run(ranks, rng, case, **options):

@@ -4,8 +4,6 @@ The hidden suite asks the same kinds of questions, with other sizes, world sizes
 and communicators.
 """
 
-import pytest
-
 from ringside.checking import (
     Case,
     assert_array,
@@ -21,12 +19,11 @@ from ringside.checking import (
     rendezvous,
     total,
 )
+from ringside.checking.points import points_of
 
 TARGET = "callers_torch:prefix_sum"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="prefix_torch")
+points = points_of("prefix_torch")
 
 
 def run(ranks, rng, case, **options):
