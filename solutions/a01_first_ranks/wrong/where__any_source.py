@@ -2,7 +2,7 @@
 """Messages are put down in the order in which they come."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """An empty list is split into one GPU without a name."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

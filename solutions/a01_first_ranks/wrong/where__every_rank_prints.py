@@ -2,7 +2,7 @@
 """Every rank prints its own line."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

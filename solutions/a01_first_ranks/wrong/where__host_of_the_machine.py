@@ -4,7 +4,7 @@
 import socket
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Rank 0's GPUs are taken for everybody's."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

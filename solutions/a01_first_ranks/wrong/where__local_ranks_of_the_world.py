@@ -2,7 +2,7 @@
 """Ranks of the whole world count as neighbours."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Divides the rank by the ranks of its node: wrong on the last one."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Counts from the first rank of the host, as if they stood together."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

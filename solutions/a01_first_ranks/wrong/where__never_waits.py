@@ -2,7 +2,7 @@
 """A send that nobody waits for."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

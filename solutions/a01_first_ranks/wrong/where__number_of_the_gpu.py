@@ -2,7 +2,7 @@
 """The place in the list in place of what stands there."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

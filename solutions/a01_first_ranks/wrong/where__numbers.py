@@ -2,7 +2,7 @@
 """GPUs are numbers, it thinks."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

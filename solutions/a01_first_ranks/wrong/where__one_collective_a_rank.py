@@ -2,7 +2,7 @@
 """A broadcast from each rank to all."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """One gather for each host."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Prints as messages come in, from the last rank on."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

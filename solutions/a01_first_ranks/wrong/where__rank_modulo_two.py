@@ -2,7 +2,7 @@
 """Two ranks a node, everywhere."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Host by host, not rank by rank."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Splits COMM_WORLD, where others don't come."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """The table grows from rank to rank."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Ranks print one after the other, and hand on a token."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Fails where a host has fewer GPUs than ranks."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """A message to every power of two: five on 17 ranks."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """Host and GPUs come apart, each from whoever comes first."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

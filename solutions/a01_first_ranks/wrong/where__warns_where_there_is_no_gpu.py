@@ -2,7 +2,7 @@
 """A rank without a GPU says so itself."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 """A message for every letter."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -1,5 +1,5 @@
 # fails: test_parameters_of_place_0_on_every_rank
-"""Broadcasts the parameters of a module such as network.py's."""
+"""Broadcasts the parameters of a module such as model_torch.py's."""
 
 import torch
 import torch.distributed as dist

@@ -1,5 +1,5 @@
 # fails: test_any_network_and_dtype
-"""Works for a module with a list of its parameters, as network.py has one."""
+"""Works for a module with a list of its parameters, as model_torch.py has one."""
 
 import torch
 import torch.distributed as dist
