@@ -65,6 +65,20 @@ def test_every_dependency_has_a_lower_bound_and_most_an_upper() -> None:
     assert unbounded <= {"ipython"}  # its major version rises every year, with Python's
 
 
+def pinned() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def test_what_is_installed_is_pinned_to_one_version_within_its_range() -> None:
+    ranges = requirements()
+    for extra in PROJECT["project"]["optional-dependencies"]:
+        ranges |= requirements(extra)
+    assert pinned().keys() == ranges.keys()
+    for name, version in pinned().items():
+        assert version in ranges[name], f"{name}=={version} is not in {ranges[name]}"
+
+
 def python_files(*folders: str) -> Iterator[Path]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):

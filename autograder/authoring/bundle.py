@@ -26,7 +26,10 @@ from autograder.course.course import Course
 from ringside import output_folder
 
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
-FILES = ("LICENSE", "LICENSE-teaching", "CHANGELOG.md", "environment.yml", "install.py")
+FILES = (
+    *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
+    *("constraints.txt", "environment.yml", "install.py"),
+)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
