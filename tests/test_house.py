@@ -11,10 +11,13 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from nbgrader.server_extensions.validate_assignment.handlers import ValidateAssignmentHandler
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from tornado.web import HTTPError
 
 from ringside.torch_there import INSTALL
 
@@ -77,6 +80,19 @@ def test_what_is_installed_is_pinned_to_one_version_within_its_range() -> None:
     assert pinned().keys() == ranges.keys()
     for name, version in pinned().items():
         assert version in ranges[name], f"{name}=={version} is not in {ranges[name]}"
+
+
+def test_nbgraders_validate_opens_no_notebook_outside_of_jupyters_folder(tmp_path: Path) -> None:
+    # nbgrader's pull request 1978: releases before 0.9.6 validate, and so execute, any path.
+    assert "0.9.5" not in requirements()["nbgrader"]
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "other.ipynb").write_text("{}")
+    (root / "link.ipynb").symlink_to(tmp_path / "other.ipynb")
+    handler = SimpleNamespace(root_dir=str(root))
+    for path in ("../other.ipynb", str(tmp_path / "other.ipynb"), "link.ipynb"):
+        with pytest.raises(HTTPError, match="outside allowed directory"):
+            ValidateAssignmentHandler.validate_notebook(handler, path)
 
 
 def python_files(*folders: str) -> Iterator[Path]:
