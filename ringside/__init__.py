@@ -13,14 +13,13 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
+from ringside.kit import __version__
 from ringside.real.recorder import recorded
 from ringside.session.session import Result, Session, compute, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline
 from ringside.trace import Trace
-
-__version__ = "0.1.0"
 
 __all__ = [
     "DeadlineError",
@@ -37,6 +36,7 @@ __all__ = [
     "Timeline",
     "Trace",
     "TraceError",
+    "__version__",
     "check",
     "compute",
     "load_ipython_extension",

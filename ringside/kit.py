@@ -1,8 +1,10 @@
-"""Where the kit lies on this machine: the package's folder, and the tree around it."""
+"""Which version of the kit this is, and where it lies: the package's folder, the tree around it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+__version__ = "0.2.0"  # pyproject.toml reads it here
 
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE.parent
