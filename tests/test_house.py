@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from tornado.web import HTTPError
 
+from ringside.lectures import api
 from ringside.torch_there import INSTALL
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -193,6 +194,11 @@ def test_every_entry_of_the_changelog_says_what_it_concerns() -> None:
     assert entries
     for entry in entries:
         assert re.match(r"(lecture|assignment|grader|cluster|code): \S", entry), entry
+
+
+def test_the_page_of_public_names_is_what_their_docstrings_say() -> None:
+    committed = (ROOT / "docs" / "api.md").read_text()
+    assert committed == api.page(), f"run `{api.COMMAND}`"
 
 
 def documents() -> Iterator[tuple[str, str]]:
