@@ -28,6 +28,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
+# Pages of docs/ that go to students with the tree (autograder/authoring/bundle.py).
+STUDENTS = ("student.md", "contract.md", "attendee.md", "cluster.md", "api.md")
 # Import name -> distribution, where they differ.
 DISTRIBUTION = {"IPython": "ipython", "yaml": "pyyaml"}
 # conda-forge's name of a package, where it differs.
@@ -202,8 +204,12 @@ def test_the_page_of_public_names_is_what_their_docstrings_say() -> None:
 
 
 def documents() -> Iterator[tuple[str, str]]:
-    for name in ("README.md", "CONTRIBUTING.md"):
-        yield name, (ROOT / name).read_text()
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ):
+        yield path.relative_to(ROOT).as_posix(), path.read_text()
 
 
 def test_documents_name_only_targets_that_make_has() -> None:
@@ -226,14 +232,62 @@ def test_documents_name_only_commands_that_the_packages_have() -> None:
                 assert re.search(rf"\b{command}\b", shown.stdout), f"{name}: {package} {command}"
 
 
-def test_links_and_paths_in_documents_exist() -> None:
+def test_links_and_pictures_in_documents_exist() -> None:
     for name, text in documents():
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (ROOT / target).exists(), f"{name} links to {target}"
+        for target, place in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]+)?\)", text):
+            path = (ROOT / name).parent / target if target else ROOT / name
+            assert path.exists(), f"{name} links to {target}"
+            if place:
+                headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+                slugs = {
+                    re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings
+                }
+                assert place[1:] in slugs, f"{name} links to {target}{place}"
+
+
+def test_the_readme_is_short_and_leads_every_reader_to_a_page() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    for path in (ROOT / "docs").glob("*.md"):
+        assert f"(docs/{path.name})" in text, path.name
+
+
+def test_students_pages_name_nothing_that_students_do_not_have() -> None:
+    for name in STUDENTS:
+        text = (ROOT / "docs" / name).read_text()
+        for word in ("solutions/", "instructor.md)", "CONTRIBUTING.md", "architecture.md"):
+            assert word not in text.replace("tutorial/instructor.md)", ""), f"{name}: {word}"
+
+
+def test_the_table_of_units_names_what_stands() -> None:
+    named = re.findall(r"\*\*`(a\d\d_\w+)`\*\*", (ROOT / "README.md").read_text())
+    assert named == sorted(path.parent.name for path in ROOT.glob("solutions/*/assignment.toml"))
+
+
+def test_the_readmes_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    [line] = re.findall(r"^ringside (run .*--svg .*)$", text, re.MULTILINE)
+    words = [sys.executable, "-m", "ringside", *line.replace("--svg ring.svg", "").split()]
+    at = words.index("--")
+    words[at:at] = ["--svg", str(tmp_path / "ring.svg")]
+    done = subprocess.run(
+        words, cwd=ROOT / "solutions" / "a03_allreduce", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ring.svg").read_text() == (ROOT / "docs" / "ring.svg").read_text(), (
+        f"in solutions/a03_allreduce: ringside {line}; then move it to docs/"
+    )
+
+
+def test_the_drawing_of_the_architecture_names_every_folder() -> None:
+    drawn = (ROOT / "docs" / "architecture.svg").read_text()
+    for package in ("ringside", "autograder"):
+        for path in (ROOT / package).glob("*/__init__.py"):
+            assert re.search(rf"\b{path.parent.name}\b", drawn), f"{package}/{path.parent.name}"
 
 
 def test_ci_runs_what_the_readme_calls_the_test_command() -> None:
-    assert "`make test`" in (ROOT / "README.md").read_text()
+    assert "\nmake test " in (ROOT / "README.md").read_text()
     script = (ROOT / ".ci" / "run").read_text()
     assert "test || status=1" in script
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111

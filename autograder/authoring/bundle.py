@@ -1,9 +1,9 @@
 """The students' tree: what they may have, and a proof that nothing else is in it.
 
-Taken are ringside/, cluster/, assignments/, lectures/ and the files that install them; README and
-Makefile are the students' own (templates/students), and pyproject.toml loses what names the
-autograder. `leaks` looks for every run of solution lines, and for every run of hidden-suite lines,
-in every file of the tree.
+Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
+and the files that install them. README and Makefile are the students' own (templates/students),
+and pyproject.toml loses what names the autograder. `leaks` looks for every run of solution lines,
+and for every run of hidden-suite lines, in every file of the tree.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ FOLDERS = ("ringside", "cluster", "assignments", "lectures")
 FILES = (
     *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
     *("constraints.txt", "environment.yml", "install.py"),
+    *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
 )
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
@@ -85,7 +86,8 @@ def _fill(course: Course, folder: Path) -> None:
             shutil.copytree(own, place, symlinks=True, ignore=IGNORED)
     for name in FILES:
         if (course.kit / name).is_file():
-            shutil.copy(course.kit / name, folder)
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(course.kit / name, folder / name)
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course))
