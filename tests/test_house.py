@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from tornado.web import HTTPError
 
+from ringside.kit import __version__
 from ringside.lectures import api
 from ringside.torch_there import INSTALL
 
@@ -191,11 +192,19 @@ def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
     } <= names
 
 
-def test_every_entry_of_the_changelog_says_what_it_concerns() -> None:
-    entries = re.findall(r"^- (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert entries
-    for entry in entries:
-        assert re.match(r"(lecture|assignment|grader|cluster|code): \S", entry), entry
+def test_the_changelog_goes_by_release_and_reader_in_lines() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, *releases = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert unreleased.startswith("Unreleased\n")
+    assert releases[0].startswith(f"{__version__} ("), "cut a release, or count the version up"
+    for release in (unreleased, *releases):
+        head, *lines = filter(None, release.splitlines())
+        dated = r"\d+\.\d+\.\d+ \((\d{4}-\d\d-\d\d|not published)\)"
+        assert re.fullmatch(rf"Unreleased|{dated}", head), head
+        readers = [line for line in lines if line.startswith("#")]
+        assert readers == ["### Students", "### Instructors", "### Developers"], head
+        entries = [line for line in lines if line not in readers]
+        assert not [entry for entry in entries if not re.fullmatch(r"- \S.{10,160}\.", entry)]
 
 
 def test_the_page_of_public_names_is_what_their_docstrings_say() -> None:
