@@ -230,15 +230,28 @@ def test_documents_name_only_targets_that_make_has() -> None:
     assert {"demo", "test", "build", "verify", "lint"} <= targets
 
 
-def test_documents_name_only_commands_that_the_packages_have() -> None:
-    for package in ("ringside", "autograder"):
-        shown = subprocess.run(
-            [sys.executable, "-m", package, "--help"], capture_output=True, text=True, cwd=ROOT
-        )
-        assert shown.returncode == 0, shown.stderr
-        for name, text in documents():
-            for command in set(re.findall(rf"[`\n] *{package} ([a-z]+)", text)):
-                assert re.search(rf"\b{command}\b", shown.stdout), f"{name}: {package} {command}"
+def commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Commands of ours that a page names: the package, the command, its options."""
+    for block in re.findall(r"```sh\n(.*?)```|`((?:ringside|autograder) [^`]+)`", text, re.DOTALL):
+        for line in re.split(r"\n|&& ", "".join(block)):
+            words = re.sub(r'"[^"]*"', "", line.split(" # ")[0].split(" -- ")[0])
+            if found := re.match(r"(?:srun .*|mpiexec .*)?(ringside|autograder) ([a-z-]+)", words):
+                yield found[1], found[2], re.findall(r" (--[a-z-]+)", words[found.end() :])
+
+
+def test_documents_name_only_commands_and_options_that_there_are() -> None:
+    shown: dict[tuple[str, str], str] = {}
+    for name, text in documents():
+        for package, command, options in commands(text):
+            if (package, command) not in shown:
+                words = [sys.executable, "-m", package, command, "--help"]
+                done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+                assert done.returncode == 0, f"{name}: {package} {command}: {done.stderr}"
+                shown[package, command] = done.stdout
+            for option in options:
+                known = re.search(rf"{option}\b(?!-)", shown[package, command])
+                assert known, f"{name}: {package} {command} {option}"
+    assert len(shown) > 15
 
 
 def test_links_and_pictures_in_documents_exist() -> None:
