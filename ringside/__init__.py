@@ -13,13 +13,15 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
-from ringside.kit import __version__
+from ringside.kit import VERSION
 from ringside.real.recorder import recorded
 from ringside.session.session import Result, Session, compute, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline
 from ringside.trace import Trace
+
+__version__ = VERSION
 
 __all__ = [
     "DeadlineError",
@@ -36,7 +38,6 @@ __all__ = [
     "Timeline",
     "Trace",
     "TraceError",
-    "__version__",
     "check",
     "compute",
     "load_ipython_extension",

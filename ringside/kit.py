@@ -1,11 +1,10 @@
-"""Which version of the kit this is, and where it lies: the package's folder, the tree around it."""
+"""The kit itself: its version, and where it lies on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__version__ = "0.2.0"  # pyproject.toml reads it here
-
+VERSION = "0.2.0"  # pyproject.toml reads it here
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE.parent
 

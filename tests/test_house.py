@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from tornado.web import HTTPError
 
-from ringside.kit import __version__
+from ringside.kit import VERSION
 from ringside.lectures import api
 from ringside.torch_there import INSTALL
 
@@ -196,7 +196,7 @@ def test_the_changelog_goes_by_release_and_reader_in_lines() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
     unreleased, *releases = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     assert unreleased.startswith("Unreleased\n")
-    assert releases[0].startswith(f"{__version__} ("), "cut a release, or count the version up"
+    assert releases[0].startswith(f"{VERSION} ("), "cut a release, or count the version up"
     for release in (unreleased, *releases):
         head, *lines = filter(None, release.splitlines())
         dated = r"\d+\.\d+\.\d+ \((\d{4}-\d\d-\d\d|not published)\)"

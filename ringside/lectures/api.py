@@ -35,7 +35,7 @@ PAGES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("ringside.checkpoint", "", ("CheckpointError", "listen", "seen", "asked", "save", "load")),
     ("ringside.checking.pytest_plugin", "The fixtures of pytest", ("ranks", "rng", "mpiexec")),
 )
-NOT_SHOWN = {"__version__", "load_ipython_extension"}
+NOT_SHOWN = {"load_ipython_extension"}  # `%load_ext ringside` calls it
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Communication|Source):(.*)")
 LISTS = ("Args", "Attributes", "Raises")
 ENTRY = re.compile(r"([\w.*, ]+): (.*)")
