@@ -14,6 +14,7 @@ PY := $(BIN)/python
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 # What is installed beside the kit: `make install EXTRAS=` leaves PyTorch and the checks out.
+# Versions are those of constraints.txt; `make install CONSTRAINTS=` takes the newest allowed.
 EXTRAS ?= torch,dev,site
 # The index or folder that PyTorch comes from: without a GPU, one with its CPU build.
 TORCH_INDEX ?=
@@ -32,7 +33,7 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed (Debian: apt-get install python3 python3-venv)." >&2; exit 2; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) install.py $(EXTRAS) </dev/null

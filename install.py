@@ -6,6 +6,9 @@
 TORCH_INDEX is where PyTorch comes from: the address of an index, or a folder with its wheel. The
 usual build for Linux brings CUDA's libraries, several GB, of no use without a GPU; the index that
 pytorch.org names for CPUs has a build of some 200 MB. All else comes from where pip looks anyway.
+
+Versions are those of constraints.txt, which the tests were run with. `CONSTRAINTS=` (empty) takes
+what the ranges of pyproject.toml allow; `CONSTRAINTS=FILE` takes another list.
 """
 
 from __future__ import annotations
@@ -45,14 +48,20 @@ def main(words: Sequence[str]) -> int:
         print(WARNING, flush=True)
     steps = []
     if wanted and index:
-        steps.append((f"PyTorch, from {index}", [*where(index), "--no-deps", wanted]))
+        steps.append((f"PyTorch, from {index}", [*where(index), "--no-deps", *pins(), wanted]))
     kit = f"{HERE}[{','.join(extras)}]" if extras else str(HERE)
-    steps.append((f"the kit and what it needs, into {sys.prefix}", ["-e", kit]))
+    steps.append((f"the kit and what it needs, into {sys.prefix}", [*pins(), "-e", kit]))
     for number, (what, arguments) in enumerate(steps, 1):
         print(f"Step {number} of {len(steps)}: {what}.", flush=True)
         if status := pip(arguments):
             return status
     return 0
+
+
+def pins() -> list[str]:
+    """pip's option for the versions to take; none where CONSTRAINTS is set and empty."""
+    path = os.environ.get("CONSTRAINTS", str(HERE / "constraints.txt"))
+    return ["--constraint", path] if path else []
 
 
 def torch_requirement() -> str:

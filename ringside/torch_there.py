@@ -11,7 +11,7 @@ from ringside.errors import TargetError
 
 __all__ = ["INSTALL", "need_torch"]
 
-INSTALL = "pip install 'torch>=2.11,<=2.13.0'"
+INSTALL = "pip install 'torch>=2.11,<2.16'"
 
 
 def need_torch(name: str) -> None:

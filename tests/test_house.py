@@ -11,11 +11,16 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from nbgrader.server_extensions.validate_assignment.handlers import ValidateAssignmentHandler
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from tornado.web import HTTPError
 
+from ringside.kit import VERSION
+from ringside.lectures import api
 from ringside.torch_there import INSTALL
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +29,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
+# Pages of docs/ that go to students with the tree (autograder/authoring/bundle.py).
+STUDENTS = ("student.md", "contract.md", "attendee.md", "cluster.md", "api.md")
 # Import name -> distribution, where they differ.
 DISTRIBUTION = {"IPython": "ipython", "yaml": "pyyaml"}
 # conda-forge's name of a package, where it differs.
@@ -63,6 +70,33 @@ def test_every_dependency_has_a_lower_bound_and_most_an_upper() -> None:
         assert any(item.operator == ">=" for item in ranges), name
     unbounded = {name for name, ranges in requirements().items() if len(ranges) == 1}
     assert unbounded <= {"ipython"}  # its major version rises every year, with Python's
+
+
+def pinned() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def test_what_is_installed_is_pinned_to_one_version_within_its_range() -> None:
+    ranges = requirements()
+    for extra in PROJECT["project"]["optional-dependencies"]:
+        ranges |= requirements(extra)
+    assert pinned().keys() == ranges.keys()
+    for name, version in pinned().items():
+        assert version in ranges[name], f"{name}=={version} is not in {ranges[name]}"
+
+
+def test_nbgraders_validate_opens_no_notebook_outside_of_jupyters_folder(tmp_path: Path) -> None:
+    # nbgrader's pull request 1978: releases before 0.9.6 validate, and so execute, any path.
+    assert "0.9.5" not in requirements()["nbgrader"]
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "other.ipynb").write_text("{}")
+    (root / "link.ipynb").symlink_to(tmp_path / "other.ipynb")
+    handler = SimpleNamespace(root_dir=str(root))
+    for path in ("../other.ipynb", str(tmp_path / "other.ipynb"), "link.ipynb"):
+        with pytest.raises(HTTPError, match="outside allowed directory"):
+            ValidateAssignmentHandler.validate_notebook(handler, path)
 
 
 def python_files(*folders: str) -> Iterator[Path]:
@@ -158,16 +192,34 @@ def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
     } <= names
 
 
-def test_every_entry_of_the_changelog_says_what_it_concerns() -> None:
-    entries = re.findall(r"^- (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert entries
-    for entry in entries:
-        assert re.match(r"(lecture|assignment|grader|cluster|code): \S", entry), entry
+def test_the_changelog_goes_by_release_and_reader_in_lines() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    releases = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    first = next(release for release in releases if not release.startswith("Unreleased\n"))
+    assert first.startswith(f"{VERSION} ("), "cut a release, or count the version up"
+    for release in releases:
+        head, *lines = filter(None, release.splitlines())
+        dated = r"\d+\.\d+\.\d+ \((\d{4}-\d\d-\d\d|not published)\)"
+        assert re.fullmatch(rf"Unreleased|{dated}", head), head
+        readers = [line for line in lines if line.startswith("#")]
+        order = ["### Students", "### Instructors", "### Developers"]
+        assert readers == [reader for reader in order if reader in readers], head
+        entries = [line for line in lines if line not in readers]
+        assert not [entry for entry in entries if not re.fullmatch(r"- \S.{10,160}\.", entry)]
+
+
+def test_the_page_of_public_names_is_what_their_docstrings_say() -> None:
+    committed = (ROOT / "docs" / "api.md").read_text()
+    assert committed == api.page(), f"run `{api.COMMAND}`"
 
 
 def documents() -> Iterator[tuple[str, str]]:
-    for name in ("README.md", "CONTRIBUTING.md"):
-        yield name, (ROOT / name).read_text()
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ):
+        yield path.relative_to(ROOT).as_posix(), path.read_text()
 
 
 def test_documents_name_only_targets_that_make_has() -> None:
@@ -179,25 +231,86 @@ def test_documents_name_only_targets_that_make_has() -> None:
     assert {"demo", "test", "build", "verify", "lint"} <= targets
 
 
-def test_documents_name_only_commands_that_the_packages_have() -> None:
-    for package in ("ringside", "autograder"):
-        shown = subprocess.run(
-            [sys.executable, "-m", package, "--help"], capture_output=True, text=True, cwd=ROOT
-        )
-        assert shown.returncode == 0, shown.stderr
-        for name, text in documents():
-            for command in set(re.findall(rf"[`\n] *{package} ([a-z]+)", text)):
-                assert re.search(rf"\b{command}\b", shown.stdout), f"{name}: {package} {command}"
+def commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Commands of ours that a page names: the package, the command, its options."""
+    for block in re.findall(r"```sh\n(.*?)```|`((?:ringside|autograder) [^`]+)`", text, re.DOTALL):
+        for line in re.split(r"\n|&& ", "".join(block)):
+            words = re.sub(r'"[^"]*"', "", line.split(" # ")[0].split(" -- ")[0])
+            if found := re.match(r"(?:srun .*|mpiexec .*)?(ringside|autograder) ([a-z-]+)", words):
+                yield found[1], found[2], re.findall(r" (--[a-z-]+)", words[found.end() :])
 
 
-def test_links_and_paths_in_documents_exist() -> None:
+def test_documents_name_only_commands_and_options_that_there_are() -> None:
+    shown: dict[tuple[str, str], str] = {}
     for name, text in documents():
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (ROOT / target).exists(), f"{name} links to {target}"
+        for package, command, options in commands(text):
+            if (package, command) not in shown:
+                words = [sys.executable, "-m", package, command, "--help"]
+                done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+                assert done.returncode == 0, f"{name}: {package} {command}: {done.stderr}"
+                shown[package, command] = done.stdout
+            for option in options:
+                known = re.search(rf"{option}\b(?!-)", shown[package, command])
+                assert known, f"{name}: {package} {command} {option}"
+    assert len(shown) > 15
+
+
+def test_links_and_pictures_in_documents_exist() -> None:
+    for name, text in documents():
+        for target, place in re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]+)?\)", text):
+            path = (ROOT / name).parent / target if target else ROOT / name
+            assert path.exists(), f"{name} links to {target}"
+            if place:
+                headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+                slugs = {
+                    re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings
+                }
+                assert place[1:] in slugs, f"{name} links to {target}{place}"
+
+
+def test_the_readme_is_short_and_leads_every_reader_to_a_page() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    for path in (ROOT / "docs").glob("*.md"):
+        assert f"(docs/{path.name})" in text, path.name
+
+
+def test_students_pages_name_nothing_that_students_do_not_have() -> None:
+    for name in STUDENTS:
+        text = (ROOT / "docs" / name).read_text()
+        for word in ("solutions/", "instructor.md)", "CONTRIBUTING.md", "architecture.md"):
+            assert word not in text.replace("tutorial/instructor.md)", ""), f"{name}: {word}"
+
+
+def test_the_table_of_units_names_what_stands() -> None:
+    named = re.findall(r"\*\*`(a\d\d_\w+)`\*\*", (ROOT / "README.md").read_text())
+    assert named == sorted(path.parent.name for path in ROOT.glob("solutions/*/assignment.toml"))
+
+
+def test_the_readmes_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    [line] = re.findall(r"^ringside (run .*--svg .*)$", text, re.MULTILINE)
+    words = [sys.executable, "-m", "ringside", *line.replace("--svg ring.svg", "").split()]
+    at = words.index("--")
+    words[at:at] = ["--svg", str(tmp_path / "ring.svg")]
+    done = subprocess.run(
+        words, cwd=ROOT / "solutions" / "a03_allreduce", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ring.svg").read_text() == (ROOT / "docs" / "ring.svg").read_text(), (
+        f"in solutions/a03_allreduce: ringside {line}; then move it to docs/"
+    )
+
+
+def test_the_drawing_of_the_architecture_names_every_folder() -> None:
+    drawn = (ROOT / "docs" / "architecture.svg").read_text()
+    for package in ("ringside", "autograder"):
+        for path in (ROOT / package).glob("*/__init__.py"):
+            assert re.search(rf"\b{path.parent.name}\b", drawn), f"{package}/{path.parent.name}"
 
 
 def test_ci_runs_what_the_readme_calls_the_test_command() -> None:
-    assert "`make test`" in (ROOT / "README.md").read_text()
+    assert "\nmake test " in (ROOT / "README.md").read_text()
     script = (ROOT / ".ci" / "run").read_text()
     assert "test || status=1" in script
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111

@@ -11,6 +11,7 @@ import pytest
 import install
 
 ROOT = Path(__file__).resolve().parents[1]
+PINS = ["--constraint", str(ROOT / "constraints.txt")]
 
 
 @pytest.fixture
@@ -40,6 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(install.platform, "system", lambda: "Linux")
     monkeypatch.setattr(install.shutil, "which", lambda name: None)
     monkeypatch.delenv("TORCH_INDEX", raising=False)
+    monkeypatch.delenv("CONSTRAINTS", raising=False)
     return calls
 
 
@@ -67,8 +69,8 @@ def test_where_torch_comes_from_is_a_step_of_its_own(
         monkeypatch.setenv("TORCH_INDEX", index)
         assert install.main(["torch,dev"]) == 0
         assert asked == [
-            [*options, "--no-deps", install.torch_requirement()],
-            ["-e", f"{ROOT}[torch,dev]"],
+            [*options, "--no-deps", *PINS, install.torch_requirement()],
+            [*PINS, "-e", f"{ROOT}[torch,dev]"],
         ]
         said = capsys.readouterr().out.splitlines()
         assert said[0] == f"Step 1 of 2: PyTorch, from {index}."
@@ -83,7 +85,7 @@ def test_without_a_gpu_gigabytes_are_told_before_pip_begins(
     assert install.main(["torch,dev"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(install.WARNING) and "several GB" in said and "TORCH_INDEX" in said
-    assert asked == [["-e", f"{ROOT}[torch,dev]"]]
+    assert asked == [[*PINS, "-e", f"{ROOT}[torch,dev]"]]
     monkeypatch.setattr(install.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
     assert install.main(["torch,dev"]) == 0
     assert "several GB" not in capsys.readouterr().out
@@ -93,8 +95,17 @@ def test_without_torch_there_is_nothing_to_warn_of(
     asked: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert install.main([]) == 0
-    assert asked == [["-e", str(ROOT)]]
+    assert asked == [[*PINS, "-e", str(ROOT)]]
     assert capsys.readouterr().out.startswith("Step 1 of 1: the kit")
+
+
+def test_who_asks_for_no_constraints_or_for_others_gets_them(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value, options in (("", []), ("mine.txt", ["--constraint", "mine.txt"])):
+        monkeypatch.setenv("CONSTRAINTS", value)
+        assert install.main([]) == 0
+        assert asked.pop() == [*options, "-e", str(ROOT)]
 
 
 def test_places_that_are_not_there_are_passed_over_and_faults_are_not(

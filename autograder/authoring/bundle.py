@@ -1,9 +1,9 @@
 """The students' tree: what they may have, and a proof that nothing else is in it.
 
-Taken are ringside/, cluster/, assignments/, lectures/ and the files that install them; README and
-Makefile are the students' own (templates/students), and pyproject.toml loses what names the
-autograder. `leaks` looks for every run of solution lines, of hidden-suite lines and of lines of
-answers.md in every file of the tree.
+Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
+and the files that install them. README and Makefile are the students' own (templates/students),
+and pyproject.toml loses what names the autograder. `leaks` looks for every run of solution lines,
+of hidden-suite lines and of lines of answers.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from autograder.course.course import Course
 from ringside import output_folder
 
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
-FILES = ("LICENSE", "LICENSE-teaching", "CHANGELOG.md", "environment.yml", "install.py")
+FILES = (
+    *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
+    *("constraints.txt", "environment.yml", "install.py"),
+    *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
+)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
@@ -83,7 +87,8 @@ def _fill(course: Course, folder: Path) -> None:
             shutil.copytree(own, place, symlinks=True, ignore=IGNORED)
     for name in FILES:
         if (course.kit / name).is_file():
-            shutil.copy(course.kit / name, folder)
+            (folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(course.kit / name, folder / name)
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course))

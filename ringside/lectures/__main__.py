@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringside.lectures import api
 from ringside.lectures.build import build, problems, read, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import Lecture, LectureError, find
@@ -21,15 +22,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m ringside.lectures",
         description="Execute the lectures' text sources into notebooks, find stale ones, and make "
-        "slides and the course's pages of what is executed.",
+        "slides and the course's pages of what is executed; api writes docs/api.md.",
         epilog="example: python -m ringside.lectures build 03_allreduce",
     )
-    parser.add_argument("action", choices=["build", "check", "slides", "site"])
+    parser.add_argument("action", choices=["build", "check", "slides", "site", "api"])
     parser.add_argument("names", nargs="*", help="lectures by name or number; all if none is given")
     parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
     parser.add_argument("--force", action="store_true", help="build: also what is up to date")
     parser.add_argument("--out", type=Path, default=Path("build"), help="slides, site: where to")
     asked = parser.parse_intermixed_args(arguments)
+    if asked.action == "api":
+        return write_api(asked.folder.parent / "docs" / "api.md")
     try:
         lectures = find(asked.folder, asked.names)
         if not lectures:
@@ -47,6 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"LectureError: {error}", file=sys.stderr)
             failed = True
     return 1 if failed else 0
+
+
+def write_api(path: Path) -> int:
+    """Write the page of public names."""
+    try:
+        path.write_text(api.page(), encoding="utf-8")
+    except OSError as error:
+        print(f"{path}: {error.strerror}: start in the tree's root.", file=sys.stderr)
+        return 2
+    print(path)
+    return 0
 
 
 def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:

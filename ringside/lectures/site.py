@@ -1,7 +1,7 @@
 """The course's pages, made by Sphinx from what is executed and written already; nothing is run.
 
-    lectures/*.ipynb, assignments/*/*.ipynb                 BUILD/site/index.html
-    lectures/*.md, README.md, CONTRIBUTING.md  -> pages ->  BUILD/site/slides/*.html
+    lectures/*.ipynb, assignments/*/*.ipynb             BUILD/site/index.html
+    docs/*.md, lectures/*.md, CONTRIBUTING.md  -> pages ->  BUILD/site/slides/*.html
 
 The pages search, switch to dark, fit a phone, and ask the internet for nothing. A warning is an
 error: a link that leads nowhere, a heading out of order, mathematics that can't be read.
@@ -10,10 +10,11 @@ error: a link that leads nowhere, a heading out of order, mathematics that can't
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,22 @@ from ringside.lectures.slides import TEMPLATES, slides
 COMMAND = "python -m ringside.lectures site"
 # Texts of the tree that become pages: where they stand, and where their page is.
 TEXTS = {
-    "README.md": "kit/ringside.md",
-    "lectures/grading.md": "kit/grading.md",
+    "docs/student.md": "kit/student.md",
+    "docs/contract.md": "kit/contract.md",
+    "docs/attendee.md": "kit/attendee.md",
+    "docs/cluster.md": "kit/cluster.md",
+    "docs/instructor.md": "kit/instructor.md",
+    "docs/api.md": "kit/api.md",
+    "docs/architecture.md": "kit/architecture.md",
+    "CONTRIBUTING.md": "kit/contributing.md",
     "lectures/validation.md": "kit/validation.md",
+    "lectures/predicted.md": "kit/predicted.md",
     "lectures/tutorial/tutorial.md": "kit/tutorial.md",
     "lectures/tutorial/instructor.md": "kit/tutorial_instructor.md",
-    "CONTRIBUTING.md": "kit/contributing.md",
     "CHANGELOG.md": "kit/changelog.md",
 }
-LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")
+PICTURES = "docs/*.svg"  # of these texts, copied beside their pages
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?[^)]*\)")
 SETTINGS: dict[str, Any] = {
     "project": "Ringside",
     "extensions": ["myst_nb", "sphinx.ext.mathjax"],
@@ -117,7 +125,9 @@ def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:
     texts = [(source, name) for source, name in TEXTS.items() if (tree / source).is_file()]
     for source, name in texts:
         text = (tree / source).read_text(encoding="utf-8")
-        (pages / name).write_text(within(text, source), encoding="utf-8")
+        (pages / name).write_text(within(text, source, dict(texts)), encoding="utf-8")
+    for picture in tree.glob(PICTURES):
+        shutil.copy(picture, pages / "kit")
     sections = {
         "lectures": ("Lectures", [one for one in handouts if one.is_lecture]),
         "assignments": ("Assignments", [one for one in handouts if not one.is_lecture]),
@@ -169,15 +179,20 @@ def page(handout: Handout, path: Path) -> None:
     untyped("nbformat").write(notebook, path)
 
 
-def within(text: str, source: str) -> str:
-    """Return a text whose links lead to pages; of links to other files only the words stay."""
+def within(text: str, source: str, texts: Mapping[str, str]) -> str:
+    """Return a text whose links lead to pages; of links to other files only the words stay.
+
+    Args:
+        source: where the text stands in the tree.
+        texts: the texts that become pages, and where their page is.
+    """
 
     def lead(link: re.Match[str]) -> str:
-        words, target = link.groups()
-        path = (Path(source).parent / target).as_posix()
+        words, target, place = link.groups()
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if path in ("lectures", "assignments"):
             return f"[{words}](../{path}/index.md)"
-        return f"[{words}](../{TEXTS[path]})" if path in TEXTS else words
+        return f"[{words}](../{texts[path]}{place or ''})" if path in texts else words
 
     return LINK.sub(lead, text)
 

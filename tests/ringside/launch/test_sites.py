@@ -112,6 +112,7 @@ def sources() -> Iterator[Path]:
     for pattern in ("ringside/**/*.py", "autograder/*.py", "cluster/templates/*", "Makefile"):
         yield from ROOT.glob(pattern)
     yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "environment.yml"))
+    yield from (ROOT / "docs").glob("*.md")
 
 
 def test_no_fact_about_a_site_stands_outside_its_file() -> None:

@@ -63,7 +63,8 @@ def test_every_handout_and_text_has_its_page(built: Path) -> None:
     expected = {f"lectures/{name}.html" for name in NAMES}
     expected |= {f"slides/{name}.html" for name in NAMES}
     expected |= {f"assignments/{path.name}.html" for path in (ROOT / "assignments").glob("a??_*")}
-    expected |= {"index.html", "search.html", "kit/ringside.html", "kit/grading.html"}
+    expected |= {"index.html", "search.html", "kit/contributing.html", "kit/changelog.html"}
+    expected |= {f"kit/{path.stem}.html" for path in (ROOT / "docs").glob("*.md")}
     assert {page for page in expected if not (built / page).is_file()} == set()
 
 
