@@ -35,7 +35,7 @@ c.ClearSolutions.text_stub = "*Your text here.*"
 c.ExchangeFactory.release_assignment = "autograder.nbgrader.release.RegisteringRelease"
 
 # -- collecting: the time of a submission is the server's, not the student's ---------------------
-c.ExchangeFactory.collect = "autograder.submission.receipt.ReceiptCollect"
+c.ExchangeFactory.collect = "autograder.nbgrader.collect.ReceiptCollect"
 
 # -- autograde: quarantine, rebuild, and stored results in the place of a kernel ------------------
 c.Autograde.pre_convert_hook = "autograder.nbgrader.bridge.quarantine_submission"
@@ -67,4 +67,4 @@ c.GenerateFeedback.exporter_class = "autograder.nbgrader.bridge.FeedbackExporter
 c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades"]
 
 # -- export: a CSV that a spreadsheet can't be made to execute -----------------------------------
-c.ExportApp.plugin_class = "autograder.nbgrader.gradebook.SafeCsvExport"
+c.ExportApp.plugin_class = "autograder.nbgrader.csv_export.SafeCsvExport"

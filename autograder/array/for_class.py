@@ -45,8 +45,9 @@ from autograder.array.grading_array import (
 )
 from autograder.array.progress import Progress
 from autograder.course.course import Course
-from autograder.grade.pipeline import Session, Submission
+from autograder.grade.pipeline import Session
 from autograder.storage import private_folder
+from autograder.submission.finding import Submission
 from ringside.launch import slurm, slurm_array
 from ringside.launch.sites import Site, Value
 from ringside.launch.slurm import SlurmError

@@ -21,6 +21,7 @@ from autograder.course.limits import LimitsError
 from autograder.grade import pipeline
 from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.storage import file_to_write, folder_to_write
+from autograder.submission import finding
 from ringside.errors import RingsideError
 
 EXAMPLES = """examples:
@@ -47,7 +48,7 @@ FAULTS = (
     LimitsError,
     RingsideError,
     SandboxUnavailable,
-    pipeline.PathError,
+    finding.PathError,
     OSError,
 )
 OWN_LINES = (["verify"], ["lectures"])  # commands that read their own options
@@ -298,7 +299,8 @@ def _add_measuring_options(sub: argparse.ArgumentParser) -> None:
 def build(options: argparse.Namespace) -> int:
     """`autograder build`"""
     from autograder.authoring.build import build_all
-    from autograder.nbgrader import gradebook
+    from autograder.gradebook import database
+    from autograder.submission import late
 
     course = Course.here()
     names = options.assignments or plans.known(course)
@@ -306,7 +308,7 @@ def build(options: argparse.Namespace) -> int:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
     found = build_all(course, names, check=options.check, say=_say_aside)
     if not options.check:
-        gradebook.tell(course)
+        late.tell(course)
     inside = course.releases.is_relative_to(course.kit)
     place = course.releases.relative_to(course.kit) if inside else course.releases
     for name, files in found.items():
@@ -314,7 +316,7 @@ def build(options: argparse.Namespace) -> int:
             print(f"{place}/{name} is stale ({', '.join(files)}): run `autograder build`.")
         else:
             print(f"{place}/{name}: {'up to date' if options.check else 'built'}")
-        if not options.check and (other := gradebook.other_due(course, plans.load(name, course))):
+        if not options.check and (other := database.other_due(course, plans.load(name, course))):
             print(f"autograder: {other}", file=sys.stderr)
     return 1 if any(found.values()) else 0
 

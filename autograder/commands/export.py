@@ -15,7 +15,7 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.grade import points
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook, graded
+from autograder.nbgrader import csv_export, graded, grades
 from autograder.report import report
 from autograder.storage import file_to_write, folder_to_write
 from autograder.submission import late
@@ -49,9 +49,9 @@ def _nbgrader(plan: Assignment, options: argparse.Namespace, course: Course) -> 
             f"There is no gradebook at {course.database}: "
             f"`nbgrader autograde {plan.name}` writes grades into one."
         )
-    lacks = gradebook.unfinished(course, plan)
+    lacks = grades.unfinished(course, plan)
     _about_missing({who: "; ".join(each) for who, each in lacks.items()}, partial=options.partial)
-    gradebook.export(course, plan.name, options.out, partial=options.partial)
+    csv_export.export(course, plan.name, options.out, partial=options.partial)
     print(f"nbgrader's gradebook: {options.out}")
     return 0
 
@@ -84,7 +84,7 @@ def _marks(
     """The marks, and the outcomes with what the gradebook says of them."""
     accounts = late.of_assignment(course, plan.name)
     if not options.paths and course.database.is_file():
-        known = gradebook.with_marks(course, plan, outcomes)
+        known = grades.with_marks(course, plan, outcomes)
         recorded = marks.from_gradebook(course, plan, known, accounts)
         if recorded:
             print(f"Scores are the gradebook's, of {plan.max_score:g} points: texts, points and "

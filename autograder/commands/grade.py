@@ -19,7 +19,6 @@ from autograder.exports import scores_csv
 from autograder.grade import pipeline, progress
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
-from autograder.grade.pipeline import Submission
 from autograder.intake import intake
 from autograder.intake.moodle_worksheet import Worksheet
 from autograder.measured import for_class as measured_class
@@ -27,6 +26,8 @@ from autograder.measured import on_site as measured_site
 from autograder.report import feedback, report
 from autograder.report import page as report_page
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
+from autograder.submission import finding
+from autograder.submission.finding import Submission
 from ringside.launch.sites import Site
 from ringside.trace import write_atomically
 
@@ -45,12 +46,12 @@ def taken(
 ) -> list[Submission]:
     """The submissions under `paths`; `--one-submission` is for tasks of a grading array."""
     if getattr(options, "one_submission", False):
-        found = pipeline.find(plan, paths)
+        found = finding.find(plan, paths)
     else:
         roster, timezone = (getattr(options, name, None) for name in ("roster", "timezone"))
         found = intake.take(plan, paths, course, roster=roster, timezone=timezone)
     if not found:
-        raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
+        raise finding.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
     return found
 
 
@@ -99,7 +100,7 @@ def collected(course: Course, plan: Assignment) -> list[Path]:
     """
     if not course.submissions(plan.name):
         where = course.root if (course.root / CONFIG).is_file() else course.kit
-        raise pipeline.PathError(
+        raise finding.PathError(
             f"No submission of {plan.name} is collected in {course.build / 'submitted'}: "
             f"run `nbgrader collect {plan.name}` in {where}, or name a folder of submissions."
         )
@@ -210,7 +211,7 @@ def _grade_on_cluster(
     from autograder.array.for_class import ClusterClass
 
     if options.site is None:
-        raise pipeline.PathError("--executor slurm needs --site; `ringside site list`.")
+        raise finding.PathError("--executor slurm needs --site; `ringside site list`.")
 
     def say(line: str) -> None:
         print(report.printable(line), file=sys.stderr, flush=True)
@@ -270,9 +271,9 @@ def class_report(options: argparse.Namespace) -> int:
     plan = plans.load(options.assignment, course)
     outcomes = grade_paths(plan, options.paths or collected(course, plan), options, course)
     if not options.paths:
-        from autograder.nbgrader import gradebook  # and nbgrader with it, which takes seconds
+        from autograder.nbgrader import grades  # and nbgrader with it, which takes seconds
 
-        outcomes = gradebook.with_marks_by_hand(course, plan, outcomes)
+        outcomes = grades.with_marks_by_hand(course, plan, outcomes)
     summary = report.of_class(plan, outcomes, course)
     report.print_report(console(), summary)
     if options.html is not None:

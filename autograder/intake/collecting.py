@@ -22,9 +22,9 @@ from autograder.commands import grade as cli_grade
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.grade.pipeline import Submission
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
+from autograder.submission import finding
+from autograder.submission.finding import Submission
 from autograder.submission.quarantine import Rejected, extract_zip
 from ringside.units import format_count
 
@@ -83,7 +83,7 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
     else:
         fresh.mkdir()
         shutil.copy2(path, fresh / path.name, follow_symlinks=False)
-    archive = pipeline.what_counts(plan, fresh)
+    archive = finding.what_counts(plan, fresh)
     if archive.suffix != ".zip":
         return
     try:  # nbgrader and run.json's check look at files
@@ -111,7 +111,7 @@ def _content(folder: Path) -> dict[str, bytes]:
         if each.is_file()
         and not each.is_symlink()
         and each.name not in ("timestamp.txt", "submission_secret.txt")
-        and not pipeline.is_placeholder(each)
+        and not finding.is_placeholder(each)
     }
 
 
@@ -127,7 +127,7 @@ def _shelf(course: Course, student: str, assignment: str) -> Path:
 
 def _name_students(course: Course, submissions: Sequence[Submission]) -> None:
     """Tell the gradebook the names and addresses that it lacks and the platform knows."""
-    with gradebook.open_gradebook(course) as book:
+    with database.open_gradebook(course) as book:
         for each in submissions:
             if not (each.name or each.email):
                 continue

@@ -37,9 +37,9 @@ from autograder import file_names, storage
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.course.limits import Limits
-from autograder.grade.pipeline import PathError, Submission
 from autograder.intake.gradescope_metadata import MAX_BYTES, METADATA, Author, of_text
 from autograder.intake.moodle_worksheet import Worksheet
+from autograder.submission.finding import PathError, Submission
 from autograder.submission.quarantine import (
     DAMAGED,
     MIB,

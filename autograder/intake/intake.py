@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.grade.pipeline import Submission
 from autograder.intake import downloads
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.moodle_worksheet import Worksheet
+from autograder.submission import finding
+from autograder.submission.finding import Submission
 from ringside.units import format_count
 
 __all__ = ["take"]
@@ -52,11 +52,11 @@ def take(
             plan, path, worksheet, timezone
         )  # fmt: skip
         if given is None:
-            found += pipeline.find(plan, [path])
+            found += finding.find(plan, [path])
             continue
         found += downloads.unpack(given, plan, course)
         _record(plan, given, course, timezone)
-    pipeline.check_names(found)
+    finding.check_names(found)
     return found
 
 

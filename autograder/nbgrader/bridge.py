@@ -56,10 +56,11 @@ from autograder.course.course import Course
 from autograder.course.people import others_read
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome, clamp
-from autograder.nbgrader import gradebook, graded
+from autograder.gradebook import database
+from autograder.nbgrader import graded, grades
 from autograder.report import feedback
 from autograder.sandbox.sandbox import SandboxUnavailable
-from autograder.submission import cluster_run, late, receipt
+from autograder.submission import cluster_run, finding, late, reading, receipt
 from autograder.submission.quarantine import Rejected, sweep
 from autograder.submission.rebuild import (
     Rebuilt,
@@ -88,7 +89,7 @@ def _see_files(converter: Any) -> None:
     course = course_of(converter.coursedir.root)
     try:
         for folder in course.submissions(name) if name in plans.known(course) else ():
-            pipeline.hold_place(plans.load(name, course), folder)
+            finding.hold_place(plans.load(name, course), folder)
     except OSError as error:
         converter.log.error(str(error))
         raise NbGraderException(str(error)) from error
@@ -152,11 +153,11 @@ class RebuildExporter(NotebookExporter):
             return
         course = course_of(converter.coursedir.root)
         try:
-            gradebook.check(course, write=True)
-            gradebook.tell(course)
+            database.check(course, write=True)
+            late.tell(course)
             doubts = people.doubts(course, *_assigned(converter))
             _check_sandbox(course, converter.assignments)
-        except (gradebook.GradebookError, AssignmentError, SandboxUnavailable) as error:
+        except (database.GradebookError, AssignmentError, SandboxUnavailable) as error:
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         for sentence in (*others_read(course), *doubts):
@@ -196,9 +197,9 @@ class RebuildExporter(NotebookExporter):
         lost = refused.pop(plan.notebook, "") or refused.get(".", "")  # it was moved away
         rejected = ""
         try:
-            submission = pipeline.Submission(student, path.parent)
-            found = pipeline.prepare(plan, submission, course)
-        except (Rejected, pipeline.PathError) as error:
+            submission = finding.Submission(student, path.parent)
+            found = reading.prepare(plan, submission, course)
+        except (Rejected, finding.PathError) as error:
             found, rejected = RebuiltNotebook(notebook=release), str(error)
         if not isinstance(found, RebuiltNotebook):
             found = as_notebook(plan, release, found)
@@ -239,7 +240,7 @@ def _is_graded(course: Course, folder: Path) -> bool:
     session = pipeline.Session(plan, course, _grade_now(course))
     return all(
         session.store.get(key) is not None
-        for submission in pipeline.find(plan, [course.submitted(folder.parent.name, folder.name)])
+        for submission in finding.find(plan, [course.submitted(folder.parent.name, folder.name)])
         for key in session.keys(submission)
     )
 
@@ -270,7 +271,7 @@ def _clear_unfinished(exporter: Any, why_not: Callable[[Path], str]) -> None:
         folder = root / converter._format_dest(source.name, source.parent.name)
         try:
             why = why_not(folder) if folder.is_dir() else ""
-        except (AssignmentError, gradebook.GradebookError) as error:  # a table, or the gradebook
+        except (AssignmentError, database.GradebookError) as error:  # a table, or the gradebook
             converter.log.error(str(error))
             raise NbGraderException(str(error)) from error
         if why:
@@ -360,7 +361,7 @@ class _Pages:
             account = late.of_assignment(self.course, assignment)
             self._known[assignment] = (plans.load(assignment, self.course), account)
         plan, lateness = self._known[assignment]
-        with gradebook.open_gradebook(self.course) as book:
+        with database.open_gradebook(self.course) as book:
             now = grade_stamp(book, self.course, plan, student, lateness.get(student))
         return "" if found and found[1] == now else "The page is of an earlier grade"
 
@@ -372,11 +373,11 @@ def grade_stamp(
     book: Any, course: Course, plan: Assignment, student: str, lateness: late.Late | None
 ) -> str:
     """A hash of all that a feedback page is made of: points, comments, lateness, results."""
-    cells = gradebook.cell_marks(book, plan, student) or {}
+    cells = grades.cell_marks(book, plan, student) or {}
     made_of = {
         "cells": {name: asdict(cell) for name, cell in cells.items()},
         "late": lateness and asdict(lateness),
-        "penalty": gradebook.late_penalty(book, plan.name, student),
+        "penalty": grades.late_penalty(book, plan.name, student),
         "results": graded.file_hash(course.autograded(student, plan.name) / plan.notebook),
     }
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
@@ -393,7 +394,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         student = resources["nbgrader"]["student"]
         outcome = self._outcome(plan, student, course, nb)
         if outcome.status == "grader_error":
-            gradebook.ask_for_a_person(course, plan.name, student)
+            grades.ask_for_a_person(course, plan.name, student)
             raise RuntimeError(outcome.message)  # nbgrader records a failure, not a zero
         kept = nb.metadata.get(MARK, {}).get("runs")
         outcome.runs = (
@@ -600,7 +601,7 @@ class FeedbackExporter(Exporter):
         totals = resources["nbgrader"]
         outcome = outcome_of(nb)
         with Gradebook(totals["db_url"]) as book:
-            outcome.cells = gradebook.cell_marks(book, plan, outcome.student) or {}
+            outcome.cells = grades.cell_marks(book, plan, outcome.student) or {}
             dates = late.calendar(course, book)
             account = late.account(course, outcome.student, dates=dates).get(plan.name)
             stamp = grade_stamp(book, course, plan, outcome.student, account)

@@ -19,7 +19,7 @@ from autograder import storage
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome, Status
-from autograder.grade.pipeline import is_placeholder
+from autograder.submission.finding import is_placeholder
 
 __all__ = ["Part", "Record", "file_hash", "read", "record_of", "submission_hash", "write"]
 
@@ -105,20 +105,16 @@ def file_hash(path: Path) -> str:
         return ""
 
 
-def _path(course: Course, assignment: str, student: str) -> Path:
-    return course.build / "graded" / assignment / f"{student}.json"
-
-
 def write(course: Course, assignment: str, record: Record) -> None:
     """Keep `record`, in the place of an older one."""
     text = json.dumps(asdict(record), indent=1)
-    storage.write(_path(course, assignment, record.student), text.encode() + b"\n", mode=0o600)
+    storage.write(course.graded(record.student, assignment), text.encode() + b"\n", mode=0o600)
 
 
 def read(course: Course, assignment: str, student: str) -> Record | None:
     """What was last written for a student; None if nothing was, or nobody can read it."""
     try:
-        content = json.loads(_path(course, assignment, student).read_bytes())
+        content = json.loads(course.graded(student, assignment).read_bytes())
         parts = {
             str(name): Part(float(part["points"]), dict(part["tests"]))
             for name, part in content["parts"].items()
@@ -126,8 +122,3 @@ def read(course: Course, assignment: str, student: str) -> Record | None:
         return Record(**{**content, "parts": parts})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def any_written(course: Course) -> bool:
-    """Whether there are grades that a gradebook must hold."""
-    return any((course.build / "graded").glob("*/*.json"))

@@ -31,7 +31,8 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook, graded
+from autograder.gradebook import database, steps
+from autograder.nbgrader import graded
 from autograder.nbgrader.graded import Part, Record
 from autograder.report import report
 from autograder.submission import late
@@ -77,7 +78,7 @@ def regrade(options: argparse.Namespace) -> int:
     """`autograder regrade`"""
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    gradebook.check(course, write=not options.dry_run)
+    database.check(course, write=not options.dry_run)
     folders = course.submissions(plan.name)
     if options.students:
         known = {folder.parent.name for folder in folders}
@@ -240,8 +241,8 @@ def write(plan: Assignment, students: Sequence[str], course: Course) -> list[str
     """
     renewed = []
     for student in students:
-        gradebook.autograde(course, plan.name, student)
+        steps.autograde(course, plan.name, student)
         if course.feedback(student, plan.name).is_dir():
-            gradebook.generate_feedback(course, plan.name, student)
+            steps.generate_feedback(course, plan.name, student)
             renewed.append(student)
     return renewed

@@ -53,6 +53,7 @@ from autograder.grade import pipeline
 from autograder.grade.cache import Store
 from autograder.report import feedback, report
 from autograder.sandbox.watchdog import ProcessId, descendants
+from autograder.submission import finding
 from autograder.suite import process as suite_process
 from autograder.verify import redteam_table
 from autograder.verify.redteam_outside import Outside
@@ -179,7 +180,7 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
             session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=1)
             session.store = Store(stored)
             try:
-                outcomes = session.grade(pipeline.find(plan, [path]))
+                outcomes = session.grade(finding.find(plan, [path]))
             finally:
                 suite_process.close()  # what is still there afterwards is the attacker's
             pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)

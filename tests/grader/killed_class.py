@@ -40,8 +40,11 @@ from autograder.authoring import build
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
+from autograder.nbgrader.release import register
 from autograder.sandbox.watchdog import ProcessId, _children, descendants
+from autograder.submission import finding
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
 from autograder.suite import process as suite_process
 
@@ -66,7 +69,7 @@ def make_class(course: Course) -> None:
     source.mkdir(parents=True)
     build.write_source(plan, course, source)
     with scratch.fresh("register-") as place:
-        gradebook.register(plan, course, place)
+        register(plan, course, place)
     scratch.leave()  # graders are forks, and have folders of their own
     release = release_notebook(plan, course.release(NAME))
     written = {"ada": ["fit", "where"], "zoe": []}
@@ -87,10 +90,10 @@ def grade(course: Course, mark: Callable[[], None] = lambda: None) -> None:
     """What an instructor does: grade, then let nbgrader write the gradebook."""
     plan = plans.load(NAME, course)
     session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=2)
-    outcomes = session.grade(pipeline.find(plan, [course.build / "submitted"]))
+    outcomes = session.grade(finding.find(plan, [course.build / "submitted"]))
     assert [o.status for o in outcomes] == ["graded"] * 4, [o.message for o in outcomes]
     mark()
-    gradebook.autograde(course, NAME)
+    steps.autograde(course, NAME)
 
 
 def kill(everybody: bool, dice: random.Random, pid: int) -> None:
@@ -289,8 +292,8 @@ def stored(course: Course) -> dict[str, tuple[int, int]]:
 
 def book_of(course: Course) -> dict[str, Any]:
     """All that the gradebook says, by names."""
-    with gradebook.open_gradebook(course) as book:
-        rows = {str(row["student"]): dict(row) for row in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        rows = {str(row["student"]): dict(row) for row in csv_export.rows(book, [NAME], [])}
         for student, row in rows.items():
             (notebook,) = book.find_submission(NAME, student).notebooks
             row["cells"] = sorted(

@@ -18,11 +18,12 @@ from autograder.commands import cli
 from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade.pipeline import PathError
+from autograder.gradebook import database, steps
 from autograder.intake import gradescope_metadata
-from autograder.nbgrader import gradebook
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
 from autograder.submission import late, receipt
+from autograder.submission.finding import PathError
 
 from .conftest import NAME, solved
 
@@ -456,19 +457,19 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
         "mine.zip", "one.py", "submission_secret.txt", "timestamp.txt",
     ]  # fmt: skip
 
-    gradebook.autograde(course, NAME)
-    with gradebook.open_gradebook(course) as book:
-        found = {row["student"]: row for row in gradebook.rows(book, [NAME], [])}
+    steps.autograde(course, NAME)
+    with database.open_gradebook(course) as book:
+        found = {row["student"]: row for row in csv_export.rows(book, [NAME], [])}
         assert book.find_student("0078").email == "other@uni.example"
     assert {student: row["raw_score"] for student, row in found.items()} == GRADESCOPE_SCORES
     assert found["0077"]["first_name"] == "Ada Adeyemi"
     assert found["0077"]["late_seconds"] == 1800
 
-    with gradebook.open_gradebook(course) as book:  # what a person has written is better
+    with database.open_gradebook(course) as book:  # what a person has written is better
         book.update_or_create_student("0077", first_name="Ada", last_name="Adeyemi")
     assert cli.main(words) == 0
     assert "3 submissions (3 as before)." in capsys.readouterr().out
-    with gradebook.open_gradebook(course) as book:
+    with database.open_gradebook(course) as book:
         ada = book.find_student("0077")
         assert (ada.first_name, ada.last_name) == ("Ada", "Adeyemi")
     (tmp_path / "export" / "submission_4712" / "two.py").write_bytes(b"half")

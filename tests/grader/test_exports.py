@@ -19,7 +19,7 @@ from autograder.exports import canvas, gradescope, marks, moodle
 from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
 from autograder.submission.late import Late
 
 from .conftest import NAME, solved, toy_grader
@@ -92,8 +92,8 @@ def test_who_is_not_graded_in_the_gradebook_has_no_score_and_who_is_not_in_it_is
 ) -> None:
     course.build.mkdir()
     with (
-        gradebook.tools_on_path(),
-        gradebook.Gradebook(f"sqlite:///{course.database}", "x") as book,
+        database.tools_on_path(),
+        database.Gradebook(f"sqlite:///{course.database}", "x") as book,
     ):
         book.add_assignment(NAME)
         book.add_notebook(NAME, NAME)

@@ -26,8 +26,10 @@ from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
 from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
+from autograder.submission import finding
 from autograder.verify import verify
 
 from .conftest import KIT, NAME, solved, toy_grader
@@ -40,12 +42,12 @@ HandIn = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
-    monkeypatch.setattr(gradebook, "LOCK_PATIENCE_S", 0.05)
+    monkeypatch.setattr(database, "LOCK_PATIENCE_S", 0.05)
 
 
 def scores(course: Course) -> dict[str, object]:
-    with gradebook.open_gradebook(course) as book:
-        return {row["student"]: row["raw_score"] for row in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        return {row["student"]: row["raw_score"] for row in csv_export.rows(book, [NAME], [])}
 
 
 def failing(times: int, word: str = "") -> tuple[pipeline.Grader, list[str]]:
@@ -63,11 +65,11 @@ def failing(times: int, word: str = "") -> tuple[pipeline.Grader, list[str]]:
     return grade, tries
 
 
-def folders(tmp_path: Path) -> list[pipeline.Submission]:
+def folders(tmp_path: Path) -> list[finding.Submission]:
     for student, text in (("ada", "one is solved"), ("bob", "half")):
         (tmp_path / student).mkdir()
         (tmp_path / student / "one.py").write_text(text)
-    return [pipeline.Submission(name, tmp_path / name) for name in ("ada", "bob")]
+    return [finding.Submission(name, tmp_path / name) for name in ("ada", "bob")]
 
 
 # -- a fault of the grader ---------------------------------------------------------------------
@@ -125,26 +127,26 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
     tmp_path: Path,
 ) -> None:
     hand_in("ada", notebook(one=solved("one")))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 30.0}
     grader, _ = failing(100, "half")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: grader)
     hand_in("ada", notebook(one="%%writefile one.py\n'half'"))
     hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
     hand_in("eve", notebook(one=solved("one")))
-    with pytest.raises(gradebook.GradebookError, match=r"The grader failed\. one: BlockingIO"):
-        gradebook.autograde(registered, NAME)
+    with pytest.raises(database.GradebookError, match=r"The grader failed\. one: BlockingIO"):
+        steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 30.0, "bob": "", "eve": 30.0}
-    with gradebook.open_gradebook(registered) as book:
+    with database.open_gradebook(registered) as book:
         assert book.find_submission(NAME, "bob").needs_manual_grade
         assert not book.find_submission(NAME, "ada").needs_manual_grade
-    table = gradebook.export(registered, NAME, tmp_path / "grades.csv").read_text()
+    table = csv_export.export(registered, NAME, tmp_path / "grades.csv").read_text()
     (row,) = (line for line in table.splitlines() if ",bob," in line)
     assert row.endswith(",,,,100.0,yes,not autograded yet,,")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: toy_grader)
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 9.0, "bob": 9.0, "eve": 30.0}
-    with gradebook.open_gradebook(registered) as book:
+    with database.open_gradebook(registered) as book:
         assert not book.find_submission(NAME, "bob").needs_manual_grade
 
 
@@ -233,7 +235,7 @@ def test_no_clock_is_believed(
 @pytest.fixture
 def graded_book(registered: Course, notebook: Notebook, hand_in: HandIn) -> Course:
     hand_in("ada", notebook(one=solved("one")))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     return registered
 
 
@@ -269,8 +271,8 @@ def test_a_damaged_gradebook_is_refused_and_left_as_it_is(
         said = capsys.readouterr().err
         assert f"{path} can't be used: {why}" in said
         assert "Put back a copy of it, or move it away and run `autograder build`" in said
-    with pytest.raises(gradebook.GradebookError, match="can't be used"):
-        gradebook.autograde(graded_book, NAME)
+    with pytest.raises(database.GradebookError, match="can't be used"):
+        steps.autograde(graded_book, NAME)
     assert (path.read_bytes() if path.exists() else None) == damaged
     path.write_bytes(whole)
     assert cli.main(["regrade", NAME]) == 0
@@ -288,8 +290,8 @@ def test_a_gradebook_that_another_program_holds_is_told(
         assert f"{graded_book.database} can't be used: database is locked." in said
         assert "let `nbgrader` or formgrader end" in said
     # nbgrader's own command is refused before it has touched anything.
-    with pytest.raises(gradebook.GradebookError, match=r"is locked\. Another program"):
-        gradebook._convert(gradebook.Autograde, graded_book, NAME, "*")
+    with pytest.raises(database.GradebookError, match=r"is locked\. Another program"):
+        steps._convert(steps.Autograde, graded_book, NAME, "*")
     assert (graded_book.build / "autograded" / "ada" / NAME / f"{NAME}.ipynb").is_file()
     other.execute("ROLLBACK")
     other.close()
@@ -299,10 +301,10 @@ def test_a_gradebook_that_another_program_holds_is_told(
 def test_a_gradebook_whose_making_was_interrupted_is_made_whole(course: Course) -> None:
     course.build.mkdir()
     sqlite3.connect(course.database).execute("CREATE TABLE student (id VARCHAR)").connection.close()
-    gradebook.check(course, write=True)
+    database.check(course, write=True)
     course.database.write_bytes(b"")
-    gradebook.check(course, write=True)
-    with gradebook.open_gradebook(course) as book:
+    database.check(course, write=True)
+    with database.open_gradebook(course) as book:
         assert book.students == []
 
 
@@ -317,7 +319,7 @@ def nbgrader(
     registered.root.joinpath(CONFIG).write_text(CONFIGURATION)
     hand_in("ada", notebook(one=solved("one")))
     hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
-    found = pipeline.find(plan, [registered.submitted("ada", NAME)])
+    found = finding.find(plan, [registered.submitted("ada", NAME)])
     pipeline.Session(plan, registered, toy_grader).grade(found)
     started: list[subprocess.Popen[str]] = []
 
@@ -360,7 +362,7 @@ def test_an_nbgrader_that_was_interrupted_goes_on_where_it_was(
     assert half.exists() == (number == signal.SIGKILL)
     assert scores(registered)["ada"] == 30.0
     assert scores(registered)["bob"] == ""
-    found = pipeline.find(plan, [registered.build / "submitted"])
+    found = finding.find(plan, [registered.build / "submitted"])
     pipeline.Session(plan, registered, toy_grader).grade(found)
     process = nbgrader()
     output = process.communicate(timeout=120)[0]
@@ -374,16 +376,16 @@ def test_half_a_feedback_page_is_made_anew_and_a_whole_one_is_not(
     graded_book: Course, notebook: Notebook, hand_in: HandIn
 ) -> None:
     hand_in("bob", notebook())
-    gradebook.autograde(graded_book, NAME)
-    gradebook.generate_feedback(graded_book, NAME)
+    steps.autograde(graded_book, NAME)
+    steps.generate_feedback(graded_book, NAME)
     ada, bob = (graded_book.build / "feedback" / n / NAME / f"{NAME}.html" for n in ("ada", "bob"))
     whole, before = ada.read_bytes(), bob.stat().st_mtime_ns
     ada.chmod(0o644)
     ada.write_bytes(whole[:-200])
     gc.collect()  # the exporters of before hold the course until they go
-    config, coursedir = gradebook._directory(graded_book)
+    config, coursedir = steps._directory(graded_book)
     coursedir.assignment_id = NAME
-    gradebook.GenerateFeedback(coursedir=coursedir, config=config).start()
+    steps.GenerateFeedback(coursedir=coursedir, config=config).start()
     assert ada.read_bytes() == whole
     assert bob.stat().st_mtime_ns == before
 

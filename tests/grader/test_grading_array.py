@@ -25,6 +25,7 @@ from autograder.grade import pipeline
 from autograder.grade.pipeline import Session
 from autograder.sandbox import files as sandbox_files
 from autograder.sandbox import sandbox
+from autograder.submission import finding
 from ringside.launch import slurm, slurm_array
 from ringside.launch.endings import Look
 from ringside.launch.sites import Site
@@ -116,7 +117,7 @@ def grade(course: Course, plan: Assignment) -> Grade:
         *paths: Path, site: str = "generic", changes: tuple[str, ...] = ()
     ) -> dict[str, str]:
         session = Session(plan, course, pipeline.suite_grader(course), trusted=True)
-        loaded, found = Site.load(site), pipeline.find(plan, paths)
+        loaded, found = Site.load(site), finding.find(plan, paths)
         settings = loaded.settings(changes, {})
         return ClusterClass(course, loaded, settings, session, found, print).run()
 

@@ -23,6 +23,7 @@ from autograder.course.course import Course
 from autograder.grade import cache, pipeline
 from autograder.imports import imported
 from autograder.sandbox.sandbox import Tier
+from autograder.submission import finding
 from tests.unprivileged import run_unprivileged
 
 from .conftest import KIT, NAME, solved, toy_grader
@@ -164,15 +165,15 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from autograder.course import assignment
-from autograder.grade import pipeline
 from autograder.course.course import Course
+from autograder.submission import finding, reading
 from autograder.submission.quarantine import Rejected
 course = Course.here()
 plan = assignment.load("a03_allreduce", course)
 for path in map(Path, sys.argv[2:]):
-    for each in pipeline.find(plan, [path]):
+    for each in finding.find(plan, [path]):
         try:
-            told = ",".join(sorted(pipeline.prepare(plan, each, course).modules))
+            told = ",".join(sorted(reading.prepare(plan, each, course).modules))
         except Rejected as rejected:
             told = str(rejected)
         print(path.name, each.student, told, sep=": ")
@@ -253,12 +254,12 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_anything_is_grad
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def submission(tmp_path: Path, student: str, **modules: str) -> pipeline.Submission:
+def submission(tmp_path: Path, student: str, **modules: str) -> finding.Submission:
     folder = tmp_path / student
     folder.mkdir()
     for name, text in modules.items():
         (folder / f"{name}.py").write_text(text)
-    return pipeline.Submission(student, folder)
+    return finding.Submission(student, folder)
 
 
 def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
@@ -310,6 +311,7 @@ import pathlib, sys, time
 from autograder.course import assignment
 from autograder.grade import pipeline
 from autograder.course.course import Course
+from autograder.submission import finding
 sys.path.insert(0, sys.argv[1])
 from conftest import NAME, toy_grader
 
@@ -322,7 +324,7 @@ def grader(name, folder, module):
 course = Course.here()
 Course.results = property(lambda self: self.build / "results")
 plan = assignment.load(NAME, course)
-pipeline.Session(plan, course, grader).grade(pipeline.find(plan, [pathlib.Path(sys.argv[2])]))
+pipeline.Session(plan, course, grader).grade(finding.find(plan, [pathlib.Path(sys.argv[2])]))
 """
 
 

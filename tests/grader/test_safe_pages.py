@@ -23,7 +23,8 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader.release import register
 from autograder.report import feedback
 from autograder.submission import cluster_run
 from tests.browser import CHROMIUM, Browser
@@ -261,14 +262,14 @@ def test_the_formgrader_shows_every_payload_as_text(
 ) -> None:
     course.source(NAME).parent.mkdir(parents=True)
     course.source(NAME).symlink_to(Course(kit=course.kit, root=course.kit).source(NAME))
-    gradebook.register(plan, course, tmp_path / "scratch")
+    register(plan, course, tmp_path / "scratch")
     word = [Payload("word", "a word\n\nand another")]
     for student, found in (("ada", word), (STUDENT, payloads(trap.outside))):
         hand_in(student, submission_full_of(notebook(), found), README__md="x")
         monkeypatch.setattr(pipeline, "suite_grader", lambda _, f=found, **__: grader_full_of(f))
-        gradebook.autograde(course, NAME, student)
-    gradebook.name_students(course, {STUDENT: (STUDENT, STUDENT)})
-    with gradebook.open_gradebook(course) as book:
+        steps.autograde(course, NAME, student)
+    database.name_students(course, {STUDENT: (STUDENT, STUDENT)})
+    with database.open_gradebook(course) as book:
         ids = {
             student: book.find_submission_notebook(NAME, NAME, student).id
             for student in ("ada", STUDENT)
