@@ -73,7 +73,7 @@ def from_outcomes(
 
 
 def _mark(plan: Assignment, outcome: Outcome, late: Late | None) -> Mark:
-    missing = "; ".join(points.missing(plan, outcome))
+    missing = "; ".join(outcome.missing(plan))
     raw = None if missing else outcome.score(plan)
     percent = late.percent if late else 0.0
     return Mark(
@@ -113,7 +113,7 @@ def from_gradebook(
 def _recorded(
     plan: Assignment, outcome: Outcome, row: Mapping[str, object], late: Late | None, email: str
 ) -> Mark:
-    lacks = points.missing(plan, outcome)
+    lacks = outcome.missing(plan)
     if row["raw_score"] == "" and not lacks:
         lacks = ["not autograded yet"]
     account = outcome.account(plan)

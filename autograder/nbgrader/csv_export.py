@@ -104,7 +104,7 @@ class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
         outcome = recorded(book, course, plan, student)
         if outcome is None:
             return
-        lacks = points.missing(plan, outcome)
+        lacks = outcome.missing(plan)
         if lacks and self.partial:
             row |= dict.fromkeys(("raw_score", "late_penalty", "score"), "")
         elif lacks:

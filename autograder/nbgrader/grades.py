@@ -10,7 +10,6 @@ from nbgrader.api import MissingEntry
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import points
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import CellMark
 from autograder.gradebook.database import open_gradebook
@@ -130,6 +129,6 @@ def unfinished(course: Course, plan: Assignment) -> dict[str, list[str]]:
     with open_gradebook(course) as book:
         for student in book.students:
             outcome = recorded(book, course, plan, student.id)
-            if outcome is not None and (lacks := points.missing(plan, outcome)):
+            if outcome is not None and (lacks := outcome.missing(plan)):
                 found[str(student.id)] = lacks
     return found
