@@ -183,7 +183,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path):
 
 
 def test_a_suite_that_breaks_is_our_fault_and_no_zero(tmp_path, monkeypatch):
-    monkeypatch.setattr("autograder.grade.grading.HERE", tmp_path / "nowhere")
+    monkeypatch.setattr("autograder.grade.grading.PYTEST_INI", tmp_path / "nowhere")
     (tmp_path / "cost.py").write_bytes((SOLUTION / "cost.py").read_bytes())
     report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False, modules=["cost"])
     assert "left no record" in report["error"]

@@ -55,9 +55,9 @@ def grade_modules(
         limits: what it may use; None for the assignment's.
 
     Returns:
-        ``{"modules": {name: {"score", "max_score", "tests", "flags"}}, "sandbox", "counts",
-        "timeline_svg", "error"}``; an error is ours, and then no score counts. Flags are there
-        where something doesn't fit; they are for the instructor, and change no score.
+        ``{"modules": {name: {"score", "max_score", "tests", "timeline_svg", "flags"}}, "sandbox",
+        "counts", "error"}``; an error is ours, and then no score counts. Flags are there where
+        something doesn't fit; they are for the instructor, and change no score.
     """
     plan = assignments.load(assignment)
     wanted = [spec.name for spec in plan.modules if modules is None or spec.name in set(modules)]
@@ -166,7 +166,6 @@ def _report(
         "modules": {},
         "sandbox": "",
         "counts": {},
-        "timeline_svg": None,
         "error": None,
     }
     for name in wanted:
@@ -187,12 +186,6 @@ def _report(
         report["counts"][name] = record.get("counts", [])
         if record.get("error") and not report["error"]:
             report["error"] = f"{plan.name}/{name}: {record['error']}"
-    pictures = [
-        report["modules"][name].get("timeline_svg")
-        for name in ("ring", *wanted)
-        if name in report["modules"]
-    ]
-    report["timeline_svg"] = next((picture for picture in pictures if picture), None)
     return report
 
 
