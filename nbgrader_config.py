@@ -7,7 +7,7 @@ has a file of this name, which takes these settings and the course's own folders
 
 import os
 
-from autograder.course.course import Course
+from autograder.course import Course
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from autograder.array import task as array_task
+from autograder.array import node as array_node
 from autograder.array.grading_array import GradingArray
 from autograder.course.course import Course
 from autograder.sandbox import sandbox
@@ -148,15 +148,15 @@ class Judge:
 
     @cached_property
     def _key(self) -> str:
-        return array_task.key(self.course, self.array.assignment)
+        return array_node.key(self.course, self.array.assignment)
 
     def differences(self) -> Iterator[str]:
         """What nodes have otherwise than this machine, a line for each kind."""
         told = set()
         for node in self.nodes.values():
             host = node.get("host")
-            theirs = node.get("versions", array_task.versions())
-            for name, version in array_task.versions().items():
+            theirs = node.get("versions", array_node.versions())
+            for name, version in array_node.versions().items():
                 if theirs.get(name) != version:
                     told.add(
                         f"{host} has {name} {theirs.get(name) or 'not at all'}, this machine "

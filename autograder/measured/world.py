@@ -17,8 +17,8 @@ stopping every process of a world whenever it isn't its turn:
 * The clock is the grader's own. A patched ``time`` in the rank is nobody's clock.
 
 A GPU goes on with what it was given when a process is stopped, so with GPUs there is one world at a
-time, made anew for each turn (``autograder.measured.measuring``). No GPU was there to run that part
-on.
+time, made anew for each turn (``autograder.measured.measurement``). No GPU was there to run that
+part on.
 
 The worlds share nothing: each has its own process, network, file and memory namespaces. Real ranks
 of one world are not confined one from another (see ``autograder.real_ranks.job``).

@@ -24,9 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from autograder import scratch
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.course import Course
-from autograder.grade import pipeline
+from autograder.grade import class_grading, pipeline
 from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export
 from tests.grader.conftest import NAME, toy_grader
@@ -34,7 +33,7 @@ from tests.grader.conftest import NAME, toy_grader
 Course.results = property(lambda self: self.build / "results")  # type: ignore[method-assign]
 pipeline.suite_grader = lambda course, **_: toy_grader  # type: ignore[assignment]
 pipeline.PAUSES_S = (0.0,)  # type: ignore[assignment]
-cli_grade.best_tier = lambda **_: "none"
+class_grading.best_tier = lambda **_: "none"
 
 
 @contextlib.contextmanager

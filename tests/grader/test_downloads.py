@@ -15,9 +15,9 @@ import pytest
 
 from autograder import file_names
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.grade import class_grading
 from autograder.gradebook import database, steps
 from autograder.intake import gradescope_metadata
 from autograder.nbgrader import csv_export
@@ -32,7 +32,7 @@ Files = Mapping[str, bytes]
 
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
 
 
 def packed(**modules: str) -> bytes:

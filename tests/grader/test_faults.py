@@ -25,7 +25,7 @@ from autograder.commands import cli
 from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
-from autograder.grade import pipeline
+from autograder.grade import class_grading, pipeline
 from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
@@ -41,7 +41,7 @@ HandIn = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     monkeypatch.setattr(database, "LOCK_PATIENCE_S", 0.05)
 
 
@@ -472,7 +472,7 @@ def test_ctrl_c_stops_a_command_in_one_line(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(verify, "main", stops)
-    monkeypatch.setattr(cli_grade, "grade", stops)
+    monkeypatch.setattr(cli_grade, "run", stops)
     assert cli.main([command, NAME, "folder"]) == 130
     assert capsys.readouterr().err == f"autograder: {says}.\n"
 

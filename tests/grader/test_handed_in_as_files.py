@@ -12,10 +12,9 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline
+from autograder.grade import class_grading, pipeline
 from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
@@ -35,7 +34,7 @@ DAMAGED = (
 
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
 
 
 def source(name: str) -> str:

@@ -17,10 +17,9 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, pipeline
+from autograder.grade import cache, class_grading, pipeline
 from autograder.imports import imported
 from autograder.sandbox.sandbox import Tier
 from autograder.submission import finding
@@ -34,7 +33,7 @@ Notebook = Callable[..., nbformat.NotebookNode]
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy grader needs no sandbox."""
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
 
 
 def source(name: str) -> str:

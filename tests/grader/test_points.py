@@ -15,9 +15,9 @@ import pytest
 
 from autograder.authoring import build
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.grade import class_grading
 from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
@@ -54,7 +54,7 @@ def ada(
     registered: Course, notebook: Notebook, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
 ) -> Course:
     """A course where ada is graded, her text read and one of her modules corrected by hand."""
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     cells = {"one": solved("one"), "two": "%%writefile two.py\n'half'", "more": solved("more")}
     hand_in("ada", notebook(**cells, words=TEXT), run__json=run_json(MODULE.format(name="one")))
     steps.autograde(registered, NAME)
@@ -234,7 +234,7 @@ def test_outside_nbgrader_the_run_counts_and_the_text_is_shown_to_who_grades_it(
     capsys: pytest.CaptureFixture[str],
     way: str,
 ) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     folder = tmp_path / "ada"
     folder.mkdir()
     filled = notebook(one=solved("one"), words=TEXT)
@@ -277,7 +277,7 @@ def test_outside_nbgrader_the_run_counts_and_the_text_is_shown_to_who_grades_it(
 def test_a_run_beside_notebooks_of_several_students_is_nobodys(
     course: Course, notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     for student in ("ada", "bela"):
         text = json.dumps(notebook(one=solved("one")))
         (tmp_path / f"{student}.ipynb").write_text(text)

@@ -16,9 +16,8 @@ from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.utils import capture_log
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.course import Course
-from autograder.grade import cache, pipeline
+from autograder.grade import cache, class_grading, pipeline
 from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export, graded
 from autograder.sandbox.sandbox import Tier
@@ -39,7 +38,7 @@ def graded_class(
     hand_in: Callable[..., Path],
 ) -> Course:
     """Three students in the gradebook; `half` has a paragraph that a person has read."""
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     hand_in("half", notebook(one=HALF, words="It was slow."))
     hand_in("full", notebook(one=solved("one"), two=solved("two")))
     hand_in("none", notebook())

@@ -44,8 +44,11 @@ from autograder.array.grading_array import (
     submissions_per_task,
 )
 from autograder.array.progress import Progress
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.grade.class_grading import check_sandbox, refuse
 from autograder.grade.pipeline import Session
+from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.storage import private_folder
 from autograder.submission.finding import Submission
 from ringside.launch import slurm, slurm_array
@@ -362,3 +365,38 @@ def _find(job_name: str) -> str:
         return ""
     found = answer.stdout.split()
     return found[0] if found else ""
+
+
+def grade_on_cluster(
+    plan: Assignment,
+    submissions: Sequence[Submission],
+    course: Course,
+    site: Site,
+    settings: Mapping[str, Value],
+    say: Say,
+    *,
+    trusted: bool = False,
+    fallback: bool = True,
+) -> dict[str, str] | None:
+    """Fill the store of results on a cluster.
+
+    Args:
+        fallback: what the cluster could not grade may be graded here.
+
+    Returns:
+        None: what is missing then is graded here. Else student -> why there is no result.
+    """
+    session = Session(plan, course, refuse, trusted=trusted)
+    lost = ClusterClass(course, site, settings, session, submissions, say).run()
+    say(f"{len(submissions) - len(lost)} of {len(submissions)} have their results.")
+    if not fallback:
+        return lost
+    try:
+        check_sandbox(trusted=trusted)
+    except SandboxUnavailable as error:
+        if lost:
+            say(f"The others can't be graded here: {error}")
+        return lost
+    if lost:
+        say(f"{len(lost)} are graded here.")
+    return None

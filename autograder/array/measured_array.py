@@ -21,7 +21,7 @@ from autograder.array.grading_array import ArrayError, GradingArray
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.measured.measuring import Record
+from autograder.measured.measurement import Record
 from ringside.launch.sites import Site, Value
 
 __all__ = ["array", "measure_on_site", "records"]

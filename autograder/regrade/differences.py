@@ -16,30 +16,25 @@ grader fails keeps what it has.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
-from autograder.commands import grade as cli_grade
-from autograder.course import assignment as plans
-from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.gradebook import database, steps
+from autograder.gradebook import steps
 from autograder.nbgrader import graded
 from autograder.nbgrader.graded import Part, Record
-from autograder.report import report
 from autograder.submission import late
 from autograder.submission.late import Late
+from autograder.terminal import printable
 from ringside.units import format_count
 
-__all__ = ["Change", "Differences", "compare", "regrade", "write"]
+__all__ = ["Change", "Differences", "compare", "show", "write"]
 
 _SAME = 5e-4  # of a point: scores are rounded to four places
 
@@ -72,40 +67,6 @@ class Differences:
     def students(self) -> list[str]:
         """Those whose points change."""
         return list(dict.fromkeys(change.student for change in self.changes))
-
-
-def regrade(options: argparse.Namespace) -> int:
-    """`autograder regrade`"""
-    course = Course.here()
-    plan = plans.load(options.assignment, course)
-    database.check(course, write=not options.dry_run)
-    folders = course.submissions(plan.name)
-    if options.students:
-        known = {folder.parent.name for folder in folders}
-        if absent := sorted(set(options.students) - known):
-            raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
-        folders = [folder for folder in folders if folder.parent.name in options.students]
-    outcomes = cli_grade.grade_paths(
-        plan, folders or cli_grade.collected(course, plan), options, course
-    )
-    found = compare(plan, outcomes, course)
-    screen = cli_grade.console()
-    show(screen, plan, found)
-    if found.changes and not options.dry_run:
-        if not (options.yes or _asked(screen, len(found.students()))):
-            print("autograder: the gradebook stays as it is.", file=sys.stderr)
-            return 1
-        renewed = write(plan, found.students(), course)
-        screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
-        if renewed:
-            screen.print(
-                f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
-                f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
-            )
-    for outcome in found.failed:
-        name = report.printable(outcome.student)
-        print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
-    return 2 if found.failed else 0
 
 
 def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
@@ -212,23 +173,14 @@ def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
         if change.student != shown and shown:
             table.add_section()
         table.add_row(
-            Text(report.printable(change.student) if change.student != shown else ""),
+            Text(printable(change.student) if change.student != shown else ""),
             change.part,
             f"{change.old:.4g}",
             Text(f"{change.new:.4g}", style="green" if change.new > change.old else "red"),
-            Text("\n".join(report.printable(" ".join(line.split())) for line in change.reasons)),
+            Text("\n".join(printable(" ".join(line.split())) for line in change.reasons)),
         )
         shown = change.student
     return table
-
-
-def _asked(screen: Console, students: int) -> bool:
-    """Whether a person says yes; nobody there says no."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
-        return False
-    question = f"Write the gradebook for {format_count(students, 'student')}?"
-    return bool(Confirm.ask(question, console=screen, default=False))
 
 
 def write(plan: Assignment, students: Sequence[str], course: Course) -> list[str]:

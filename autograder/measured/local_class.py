@@ -15,7 +15,7 @@ from autograder.course.assignment import Assignment, MeasuredSpec
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.grade.pipeline import module_folder
-from autograder.measured.measuring import Record, measure
+from autograder.measured.measurement import Record, measure
 
 __all__ = ["measure_class"]
 

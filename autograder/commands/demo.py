@@ -1,0 +1,22 @@
+"""``autograder demo``: a whole class graded through nbgrader: table, feedback, CSV."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autograder import terminal
+from autograder.commands.options import Commands
+from autograder.grade import pipeline
+
+
+def add_to(command: Commands) -> None:
+    sub = command("demo", run, "grade a whole class through nbgrader: table, feedback, CSV")
+    sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/demo")
+    sub.add_argument("--jobs", type=int, default=pipeline.cores(), metavar="N")
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.demo import show
+
+    return show.run(options.to, jobs=options.jobs, console=terminal.console())
