@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def printable(text: str) -> str:
@@ -24,5 +26,7 @@ def follow(line: str) -> None:
 
 def console() -> Console:
     """Standard output; as wide as the table needs when it is not a terminal."""
+    from rich.console import Console  # which ``--help`` needn't wait for
+
     screen = Console()
     return screen if screen.is_terminal else Console(width=140)

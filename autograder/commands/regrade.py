@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-
-from rich.console import Console
-from rich.prompt import Confirm
+from typing import TYPE_CHECKING
 
 from autograder import terminal
 from autograder.commands import options as shared
@@ -15,6 +13,9 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from ringside.units import format_count
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def add_to(command: Commands) -> None:
@@ -63,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _asked(screen: Console, students: int) -> bool:
     """Whether a person says yes; nobody there says no."""
+    from rich.prompt import Confirm
+
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
         return False

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from autograder import file_names
+from autograder.array import task as array_task
+from autograder.array.task import TaskOptions
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
@@ -344,7 +346,13 @@ def test_what_lies_in_a_submission_names_no_student(course: Course, tmp_path: Pa
     as_zip(one / "bob.zip", {"one.py": source("one")})
     assert set(grade(tmp_path, one)[1]) == {"ada", "bob"}
     # a task of an array grades one submission, whatever its files are called
-    assert set(grade(tmp_path, "--one-submission", one / "ada.zip")[1]) == {"ada"}
+    array = tmp_path / "array"
+    array.mkdir()
+    tasks = {"assignment": NAME, "submissions": [str(one / "ada.zip")], "tasks": [[0]]}
+    (array / "tasks.json").write_text(json.dumps(tasks))
+    array_task.run(array, [0], TaskOptions(jobs=1))
+    (graded,) = json.loads((array / "records" / "0.json").read_text())["submissions"]
+    assert graded["student"] == "ada"
 
 
 def test_a_hostile_file_in_a_platforms_archive_costs_its_author_alone(
