@@ -52,14 +52,14 @@ def modules(tmp_path) -> Path:
 
 @pytest.fixture(scope="module", params=["cold", "warm"])
 def make(request):
-    """Makes sandboxes: each started by bubblewrap, or each a room of a host that is warm."""
+    """Makes sandboxes: each started by bubblewrap, or each a room of a nursery that is warm."""
     if request.param == "cold":
         yield functools.partial(Sandbox, tier=Tier.BUBBLEWRAP)
         return
     warm_sandbox.start(["mpi"])
-    host = warm_sandbox.known["mpi"]
-    yield functools.partial(WarmSandbox, host)
-    assert host.ended() is None
+    nursery = warm_sandbox.known["mpi"]
+    yield functools.partial(WarmSandbox, nursery)
+    assert nursery.ended() is None
     warm_sandbox.stop()
 
 
@@ -255,8 +255,8 @@ def test_what_a_world_of_real_ranks_has_left_goes_and_the_interpreter_stays(make
         kept = [name for names in found for name in names if name in ("shelf", "word", "left")]
         return np.frombuffer(" ".join(kept).encode(), np.uint8)
     """
-    host = warm_sandbox.known.get("mpiexec")
-    outcome = mpi(modules, source, worlds=(1, 1), host=host)
+    nursery = warm_sandbox.known.get("mpiexec")
+    outcome = mpi(modules, source, worlds=(1, 1), nursery=nursery)
     assert outcome.status == "ok", outcome.output
     assert outcome.results == [[b"shelf word shelf"], [b"shelf word shelf"]]
 

@@ -27,7 +27,7 @@ from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.imports import imported
 from autograder.sandbox.warm_sandbox import kinds_of
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 from autograder.suite.plugin import Job
 
 PYTEST_INI = Path(__file__).resolve().parents[1] / "suite" / "pytest.ini"
@@ -120,7 +120,7 @@ def run_suite(
             sandbox=sandbox,
             limits=asdict(limits or plan.limits),
             about=about,
-            hosts=kinds_of(module, sources) if warm and sandbox else (),
+            nurseries=kinds_of(module, sources) if warm and sandbox else (),
         )
         output = _run_pytest(plan.name, job, outer)
         try:
@@ -156,7 +156,7 @@ def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(PYTEST_INI), str(suite)]
-    return suite_process.run(arguments, outer, job.limits["module_timeout_s"], job.hosts)
+    return suite_nursery.run(arguments, outer, job.limits["module_timeout_s"], job.nurseries)
 
 
 def _report(

@@ -30,7 +30,7 @@ from autograder.submission.reading import prepare
 from autograder.submission.rebuild import (
     Rebuilt,
 )
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
 Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
@@ -127,7 +127,7 @@ class Session:
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
-                suite_process.close()  # what still runs would keep us for minutes
+                suite_nursery.close()  # what still runs would keep us for minutes
                 raise
         return found
 
@@ -239,7 +239,7 @@ def suite_grader(course: Course, *, trusted: bool = False) -> Grader:
     """
     from autograder.grade import grading
 
-    suite_process.start()  # first: who is killed while a sandbox is tried leaves nothing
+    suite_nursery.start()  # first: who is killed while a sandbox is tried leaves nothing
     best_tier(trust_submissions=trusted)
 
     def grade(assignment: str, folder: Path, module: str) -> Result:

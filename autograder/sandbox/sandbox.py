@@ -166,7 +166,7 @@ class Sandbox:
     ) -> Process:
         """Start ``argv`` inside, with no environment but the harmless part of ``env`` and ours.
 
-        It has the shape of a zygote's launcher: pass it as ``launcher=sandbox.popen``.
+        It has the shape of a nursery's launcher: pass it as ``launcher=sandbox.popen``.
         """
         environment = harmless(env or {})
         if self.tier in Tier.IN_BUBBLEWRAP:

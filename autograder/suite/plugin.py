@@ -27,7 +27,7 @@ import pytest
 from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.sandbox.sandbox import Sandbox
-from autograder.sandbox.warm_sandbox import Host, WarmSandbox, known
+from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from autograder.suite import whose_fault
 from autograder.suite.plausibility import Tally
 from autograder.suite.reality import (
@@ -73,7 +73,7 @@ class Job:
     sandbox: bool
     limits: dict[str, Any] = field(default_factory=dict)  # where they aren't the kit's
     about: str = ""  # a test: run only what tells whether it fails, and any test of values does
-    hosts: Sequence[str] = ()  # warm ones that may be used, for simulated ranks and real ones
+    nurseries: Sequence[str] = ()  # warm ones that may be used, for simulated ranks and real ones
 
     @property
     def bounds(self) -> Limits:
@@ -304,11 +304,11 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
             limits = recorder.job.bounds
-            host = _host(recorder.job, 0)
+            nursery = _nursery(recorder.job, 0)
             place = stack.enter_context(
                 Sandbox(folder, limits=limits)
-                if host is None
-                else WarmSandbox(host, folder, limits=limits)
+                if nursery is None
+                else WarmSandbox(nursery, folder, limits=limits)
             )
             recorder.record.sandbox = place.tier
             session = Session(
@@ -330,8 +330,8 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
 def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
-    host = _host(job, 1)
-    real = RealRanks(Path(job.folder), sandbox=job.sandbox, host=host, limits=job.bounds)
+    nursery = _nursery(job, 1)
+    real = RealRanks(Path(job.folder), sandbox=job.sandbox, nursery=nursery, limits=job.bounds)
     return Mpi(real, ranks, _reference(pytestconfig))
 
 
@@ -339,9 +339,9 @@ def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
 def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission on torch.distributed's own gloo."""
     job = pytestconfig.stash[_RECORDER].job
-    host = _host(job, 1)
+    nursery = _nursery(job, 1)
     real = RealRanks(
-        Path(job.folder), sandbox=job.sandbox, launcher="gloo", host=host, limits=job.bounds
+        Path(job.folder), sandbox=job.sandbox, launcher="gloo", nursery=nursery, limits=job.bounds
     )
     return Mpi(real, ranks, _reference(pytestconfig))
 
@@ -351,9 +351,9 @@ def _reference(config: pytest.Config) -> Path:
     return Course.here().solution(Path(config.args[0]).parent.name)
 
 
-def _host(job: Job, number: int) -> Host | None:
-    """The warm host for simulated ranks (0) or real ones (1), where one is to be used."""
-    return known.get(job.hosts[number]) if job.hosts else None
+def _nursery(job: Job, number: int) -> WarmNursery | None:
+    """The warm nursery for simulated ranks (0) or real ones (1), where one is to be used."""
+    return known.get(job.nurseries[number]) if job.nurseries else None
 
 
 @pytest.fixture

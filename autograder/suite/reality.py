@@ -16,7 +16,7 @@ from typing import Any
 from autograder.course.limits import Limits
 from autograder.real_ranks import gloo_driver, mpi_driver
 from autograder.real_ranks.job import MpiOutcome, run_mpi
-from autograder.sandbox.warm_sandbox import Host
+from autograder.sandbox.warm_sandbox import WarmNursery
 from ringside.errors import CodecError, RankError, RunError
 from ringside.network import codec, failure
 
@@ -65,12 +65,12 @@ class RealRanks:
         *,
         sandbox: bool,
         launcher: str = "mpiexec",
-        host: Host | None = None,
+        nursery: WarmNursery | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._folder = folder
         self._limits = limits or Limits()
-        self._host = host
+        self._nursery = nursery
         self._sandbox = sandbox
         self.launcher = launcher
 
@@ -80,7 +80,7 @@ class RealRanks:
             folder,
             sandbox=self._sandbox,
             launcher=self.launcher,
-            host=self._host,
+            nursery=self._nursery,
             limits=self._limits,
         )
 
@@ -114,7 +114,7 @@ class RealRanks:
         own = self._limits
         first_s = {"mpiexec": own.mpiexec_timeout_s, "gloo": own.gloo_timeout_s}[self.launcher]
         timeouts_s: tuple[float, ...] = (first_s, AGAIN[self.launcher] * first_s)
-        if self._host is not None:  # most that hang hang on our network too, and cost no more
+        if self._nursery is not None:  # most that hang hang on our network too, and cost no more
             timeouts_s = (WARM_TIMEOUT_S, *timeouts_s)
         for number, timeout_s in enumerate(timeouts_s):
             if number:
@@ -127,7 +127,7 @@ class RealRanks:
                 driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
                 launcher=self.launcher,
                 trust_submissions=not self._sandbox,
-                host=self._host,
+                nursery=self._nursery,
                 limits=self._limits,
             )
             if outcome.status == "unavailable":

@@ -54,7 +54,7 @@ from autograder.grade.cache import Store
 from autograder.report import feedback, report
 from autograder.sandbox.watchdog import ProcessId, descendants
 from autograder.submission import finding
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 from autograder.verify import redteam_table
 from autograder.verify.redteam_outside import Outside
 from ringside import kit
@@ -182,7 +182,7 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
             try:
                 outcomes = session.grade(finding.find(plan, [path]))
             finally:
-                suite_process.close()  # what is still there afterwards is the attacker's
+                suite_nursery.close()  # what is still there afterwards is the attacker's
             pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)
             text = "".join(page.read_text(encoding="utf-8") for page in pages)
             table = Path(results) / "grades.csv"

@@ -46,7 +46,7 @@ from autograder.nbgrader.release import register
 from autograder.sandbox.watchdog import ProcessId, _children, descendants
 from autograder.submission import finding
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 
 NAME = "a01_first_ranks"
 WRONG = ("fit__swapped", "fit__two_ends")
@@ -238,7 +238,7 @@ class Rain:
             instruments = Instruments(phase, at, lambda: kill(everybody, dice, os.getpid()))
             instruments.hook()
             grade(course, instruments.watch_gradebook)
-            suite_process.close()
+            suite_nursery.close()
             scratch.leave()
             os.write(write, json.dumps(instruments.count).encode())
             status = 0
