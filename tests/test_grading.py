@@ -16,7 +16,8 @@ from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.grading import grade_modules, run_suite, staged
 from autograder.imports import imports_package
-from autograder.suite.plugin import Job, Mpi, Ranks, Record, TestRecord
+from autograder.suite.calls import Mpi, Ranks
+from autograder.suite.job import Job, Record, TestRecord
 from autograder.suite.reality import RanksEnded, RealityError, RealRun
 from autograder.verify import verify
 from ringside import Machine, Session

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.suite.plugin import Job, Ranks, Record
+from autograder.suite.calls import Ranks
+from autograder.suite.job import Job, Record
 from autograder.suite.whose_fault import alike, form, misshapen
 from ringside import Session
 

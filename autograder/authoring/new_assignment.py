@@ -18,7 +18,7 @@ from pathlib import Path
 from autograder import storage
 from autograder.course.assignment import NAME, AssignmentError
 from autograder.course.course import Course
-from autograder.report.feedback import TEMPLATES
+from autograder.report.rendering import TEMPLATES
 
 PLACEHOLDER = "a00_name"
 

@@ -146,7 +146,7 @@ def _measure(
 
 def _write(plan: Assignment, outcomes: list[Outcome], options: argparse.Namespace) -> None:
     from autograder.exports import scores_csv, scores_json
-    from autograder.report import feedback, report
+    from autograder.report import rendering, report
     from ringside.trace import write_atomically
 
     to_stdout = options.json is not None and str(options.json) == "-"
@@ -157,7 +157,7 @@ def _write(plan: Assignment, outcomes: list[Outcome], options: argparse.Namespac
     if options.csv is not None:
         scores_csv.write(options.csv, plan, outcomes)
     if options.feedback is not None:
-        feedback.write_pages(options.feedback, plan, outcomes)
+        rendering.write_pages(options.feedback, plan, outcomes)
     if not to_stdout:
         screen = terminal.console()
         screen.print(report.scores_table(plan, outcomes))

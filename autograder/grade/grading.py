@@ -28,7 +28,7 @@ from autograder.course.limits import Limits
 from autograder.imports import imported
 from autograder.sandbox.warm_sandbox import kinds_of
 from autograder.suite import nursery as suite_nursery
-from autograder.suite.plugin import Job
+from autograder.suite.job import Job
 
 PYTEST_INI = Path(__file__).resolve().parents[1] / "suite" / "pytest.ini"
 

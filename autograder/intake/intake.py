@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.intake import downloads
+from autograder.intake import downloads, unpacking
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.moodle_worksheet import Worksheet
 from autograder.submission import finding
@@ -54,7 +54,7 @@ def take(
         if given is None:
             found += finding.find(plan, [path])
             continue
-        found += downloads.unpack(given, plan, course)
+        found += unpacking.unpack(given, plan, course)
         _record(plan, given, course, timezone)
     finding.check_names(found)
     if not found:

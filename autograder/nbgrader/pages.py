@@ -15,7 +15,7 @@ from autograder.course.course import Course
 from autograder.nbgrader import grades
 from autograder.nbgrader.outdated import PagesNow, clear_unfinished, grade_stamp
 from autograder.nbgrader.results import MARK, outcome_of
-from autograder.report import feedback
+from autograder.report import feedback, rendering
 from autograder.submission import late
 
 
@@ -72,4 +72,4 @@ class FeedbackExporter(Exporter):
             ),
             stamp=stamp,
         )
-        return feedback.render(page), resources
+        return rendering.render(page), resources

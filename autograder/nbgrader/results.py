@@ -27,13 +27,9 @@ from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome, clamp
 from autograder.nbgrader import graded, grades
-from autograder.report import feedback
+from autograder.report import cell_tables
 from autograder.submission import cluster_run, late
-from autograder.submission.rebuild import (
-    Rebuilt,
-    modules_of,
-    release_notebook,
-)
+from autograder.submission.rebuild import Rebuilt, modules_of, release_notebook
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
 
@@ -112,9 +108,9 @@ def write_outputs(
     module = _module_of(plan, grade_id)
     if module is not None:
         points = min(outcome.points(module), cell_points(module))
-        table = feedback.module_table(module, outcome)
+        table = cell_tables.module_table(module, outcome)
     elif grade_id in runs:
-        points, table = runs[grade_id].points, feedback.run_table(runs[grade_id])
+        points, table = runs[grade_id].points, cell_tables.run_table(runs[grade_id])
     else:
         points, table = 0.0, "<p>Nothing grades this cell.</p>"
     points = clamp(points, float(marks["points"]))

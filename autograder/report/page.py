@@ -17,7 +17,7 @@ import jinja2
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import Account, Part
-from autograder.report import feedback
+from autograder.report import feedback, rendering
 from autograder.report.report import moment, provenance
 from autograder.report.summary import BINS, Cluster, Spread, Summary
 from ringside.trace import write_atomically
@@ -190,7 +190,7 @@ def _short(text: str, most: int) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    environment = feedback.environment()
+    environment = rendering.environment()
     environment.globals["bars"] = bars
     environment.globals["status_words"] = STATUS
     environment.filters["points"] = _number

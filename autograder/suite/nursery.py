@@ -189,6 +189,8 @@ def serve(fd: int, run: str) -> None:
     from autograder.sandbox import sandbox, warm_sandbox
     from autograder.suite import plugin
 
+    pass
+
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

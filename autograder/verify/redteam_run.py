@@ -51,7 +51,7 @@ from autograder.course.secret import PUBLIC_SECRET
 from autograder.exports import scores_csv
 from autograder.grade import pipeline
 from autograder.grade.cache import Store
-from autograder.report import feedback, report
+from autograder.report import rendering, report
 from autograder.sandbox.watchdog import ProcessId, descendants
 from autograder.submission import finding
 from autograder.suite import nursery as suite_nursery
@@ -183,7 +183,7 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
                 outcomes = session.grade(finding.find(plan, [path]))
             finally:
                 suite_nursery.close()  # what is still there afterwards is the attacker's
-            pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)
+            pages = rendering.write_pages(Path(results) / "pages", plan, outcomes)
             text = "".join(page.read_text(encoding="utf-8") for page in pages)
             table = Path(results) / "grades.csv"
             scores_csv.write(table, plan, outcomes)

@@ -27,7 +27,7 @@ from autograder.measured.hardware import cores, num_gpus
 from autograder.measured.intervals import Interval, credit, median_interval
 from autograder.measured.measurement import Record, measure
 from autograder.measured.world import Disturbed, World, room
-from autograder.report import feedback
+from autograder.report import feedback, rendering
 from autograder.sandbox.bubblewrap import Limits, arguments
 from autograder.sandbox.sandbox import Tier, best_tier
 from ringside.checking import inputs
@@ -356,7 +356,7 @@ def test_what_was_measured_stands_beside_the_score_and_never_in_it(tmp_path: Pat
     (row,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
     assert (row["score"], row["measured_points"]) == ("100.0", "2.0")
     assert row["measured_one_all_reduce_1000"] == "1.2"
-    page = feedback.render(feedback.page_of(plan, outcome))
+    page = rendering.render(feedback.page_of(plan, outcome))
     assert "1.2 times the reference" in page
     assert "2 of 4 beside the score" in page
     assert "100</strong> <span" in page

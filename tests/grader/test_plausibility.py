@@ -15,11 +15,14 @@ from rich.console import Console
 from autograder.course import assignment as assignments
 from autograder.grade import grading
 from autograder.grade.outcome import Outcome
-from autograder.report.feedback import page_of, render
+from autograder.report.feedback import page_of
+from autograder.report.rendering import render
 from autograder.report.report import print_report
 from autograder.report.summary import summarise
+from autograder.suite.calls import Ranks
+from autograder.suite.job import Job
 from autograder.suite.plausibility import BUSY_S, Tally, peak_flop_per_s
-from autograder.suite.plugin import Job, Ranks, Recorder
+from autograder.suite.plugin import Recorder
 from ringside import Session
 
 RANKS = """

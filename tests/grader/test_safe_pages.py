@@ -25,7 +25,7 @@ from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
 from autograder.gradebook import database, steps
 from autograder.nbgrader.release import register
-from autograder.report import feedback
+from autograder.report import cell_tables, feedback, rendering
 from autograder.submission import cluster_run
 from tests.browser import CHROMIUM, Browser
 
@@ -87,7 +87,7 @@ def page_full_of(plan: Assignment, text: str) -> str:
     cells = [feedback.GradedCell("words", 1.0, 5.0, text, text)]
     cells.append(feedback.GradedCell(text, 1.0, 5.0, text, text))
     outcome.runs = [cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, text)])]
-    return feedback.render(feedback.page_of(plan, outcome, cells=cells))
+    return rendering.render(feedback.page_of(plan, outcome, cells=cells))
 
 
 def tables_full_of(plan: Assignment, text: str) -> str:
@@ -95,7 +95,7 @@ def tables_full_of(plan: Assignment, text: str) -> str:
     test = {"name": text, "points": 60.0, "earned": 1.0, "message": text, "detail": text}
     outcome = Outcome("ada", "graded", message=text, result={"modules": {"one": {"tests": [test]}}})
     run = cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, text)])
-    return feedback.module_table(plan.modules[0], outcome) + feedback.run_table(run)
+    return cell_tables.module_table(plan.modules[0], outcome) + cell_tables.run_table(run)
 
 
 def test_the_trap_snaps(trap: Trap, browser: Browser) -> None:
