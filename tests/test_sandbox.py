@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.course.limits import Limits
 from autograder.real_ranks.job import run_mpi
 from autograder.sandbox import bubblewrap, sandbox, warm_sandbox, watchdog
-from autograder.sandbox.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
+from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
 from autograder.sandbox.watchdog import ProcessId
 from ringside import RingsideError, Session
@@ -498,7 +499,8 @@ sys.path.insert(0, sys.argv[1])
 import os, tempfile
 from pathlib import Path
 from autograder.sandbox import warm_sandbox
-from autograder.sandbox.sandbox import Limits, Sandbox, best_tier
+from autograder.course.limits import Limits
+from autograder.sandbox.sandbox import Sandbox, best_tier
 folder = Path(tempfile.mkdtemp())
 extra = {"attempts.py": Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()}
 if sys.argv[2] == "warm":

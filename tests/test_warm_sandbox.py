@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from autograder.course import assignment as assignments
+from autograder.course.limits import Limits
 from autograder.grade.grading import run_suite, staged
 from autograder.sandbox import warm_nursery, warm_sandbox
-from autograder.sandbox.sandbox import Limits, Sandbox, Tier, best_tier
+from autograder.sandbox.sandbox import Sandbox, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
 from autograder.suite import nursery as suite_nursery
 

@@ -43,11 +43,11 @@ from autograder.array.grading_array import (
     most_tasks,
     submissions_per_task,
 )
-from autograder.array.progress import Progress
+from autograder.array.progress import ArrayProgress
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.class_grading import check_sandbox, refuse
-from autograder.grade.pipeline import Session
+from autograder.grade.pipeline import GradingSession
 from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.storage import private_folder
 from autograder.submission.finding import Submission
@@ -80,7 +80,7 @@ class ClusterClass:
     course: Course
     site: Site
     settings: Mapping[str, Value]
-    session: Session
+    session: GradingSession
     submissions: Sequence[Submission]
     say: Say
     reasons: dict[str, str] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class ClusterClass:
         """Wait for an array's end, and judge what it left."""
         ends: Mapping[int, slurm_array.TaskEnd] = {}
         if job_id:
-            progress = Progress(array, job_id, self.say)
+            progress = ArrayProgress(array, job_id, self.say)
             try:
                 ends = array.follow(job_id, self.say, progress.heard)
             except KeyboardInterrupt:
@@ -247,24 +247,24 @@ class ClusterClass:
         judge = cluster_ends.Judge(array, job_id, self.course, ends)
         for number, each in enumerate(left):
             if self.missing(each.student):
-                self._take(each.student, judge.verdict(number))
+                self._take(each.student, judge.next_step(number))
         self._avoid |= judge.unfit
         short = [each.look for each in ends.values() if each.end == "out of memory"]
         self._had_memory = next((look.memory_per_cpu for look in short), "")
         for line in judge.differences():
             self.say(line)
 
-    def _take(self, student: str, verdict: cluster_ends.Verdict) -> None:
-        self.reasons[student] = verdict.reason
-        self.say(f"{student}: {verdict.reason}")
-        if verdict.what == "raised" and self._asks_more:
+    def _take(self, student: str, step: cluster_ends.NextStep) -> None:
+        self.reasons[student] = step.reason
+        self.say(f"{student}: {step.reason}")
+        if step.what == "raised" and self._asks_more:
             self._more = False
-        elif verdict.what == "once more":
+        elif step.what == "once more":
             self._tries[student] = self._tries.get(student, 0) + 1
             if self._tries[student] >= MOST_TRIES:
-                self._give_up(student, verdict.reason)
-        elif verdict.what in ("not again", "raised"):
-            self._give_up(student, verdict.reason)
+                self._give_up(student, step.reason)
+        elif step.what in ("not again", "raised"):
+            self._give_up(student, step.reason)
 
     def _give_up(self, student: str, reason: str) -> None:
         self._given_up.add(student)
@@ -386,7 +386,7 @@ def grade_on_cluster(
     Returns:
         None: what is missing then is graded here. Else student -> why there is no result.
     """
-    session = Session(plan, course, refuse, trusted=trusted)
+    session = GradingSession(plan, course, refuse, trusted=trusted)
     lost = ClusterClass(course, site, settings, session, submissions, say).run()
     say(f"{len(submissions) - len(lost)} of {len(submissions)} have their results.")
     if not fallback:

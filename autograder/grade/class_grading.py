@@ -52,7 +52,7 @@ def grade_class(
     for sentence in (*people.others_read(course), *people.doubts(course, plan.name, students)):
         _say_once(sentence)
     grader = refuse if lost is not None else pipeline.suite_grader(course, trusted=trusted)
-    session = pipeline.Session(plan, course, grader, jobs=jobs, trusted=trusted)
+    session = pipeline.GradingSession(plan, course, grader, jobs=jobs, trusted=trusted)
     with progress.shown() as note:
         outcomes = session.grade(submissions, note)
     for path in session.store.damaged:

@@ -28,7 +28,7 @@ from autograder.course.limits import Limits
 from autograder.imports import imported
 from autograder.sandbox.warm_sandbox import kinds_of
 from autograder.suite import nursery as suite_nursery
-from autograder.suite.job import Job
+from autograder.suite.job import SuiteJob
 
 PYTEST_INI = Path(__file__).resolve().parents[1] / "suite" / "pytest.ini"
 
@@ -106,12 +106,12 @@ def run_suite(
 
     Args:
         limits: what it may use; None for the assignment's.
-        about: verification asks about one test; see ``Job``.
+        about: verification asks about one test; see ``SuiteJob``.
         warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
     """
     sources = _sources(plan, module, stage)
     with scratch.fresh("record-") as outer:
-        job = Job(
+        job = SuiteJob(
             module=module,
             folder=str(stage),
             record=str(outer / "record.json"),
@@ -150,7 +150,7 @@ def _hash(module: str, sources: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
+def _run_pytest(assignment: str, job: SuiteJob, outer: Path) -> str:
     suite = Course.here().hidden(assignment) / f"test_{job.module}.py"
     job_path = outer / "job.json"
     job_path.touch(mode=0o600)  # it holds the course's secret

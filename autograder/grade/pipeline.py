@@ -33,13 +33,13 @@ from autograder.submission.rebuild import (
 from autograder.suite import nursery as suite_nursery
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
-Progress = Callable[[int, int], None]  # (modules with a result, modules in all)
+Note = Callable[[int, int], None]  # (modules with a result, modules in all)
 MAX_FAULT = 300  # characters of a fault of ours that are repeated in messages
 PAUSES_S = (1.0, 4.0)  # before each further try where the grader has failed
 
 
 @dataclass(frozen=True)
-class Job:
+class ModuleJob:
     """One module to grade: its source, and those of its author's modules that it imports."""
 
     module: str
@@ -48,7 +48,7 @@ class Job:
 
 
 @dataclass
-class Session:
+class GradingSession:
     """Grades submissions of one assignment; results are looked up before they are computed.
 
     What is graded and stored is a module, so a class of untouched stubs is graded once, and a
@@ -79,7 +79,7 @@ class Session:
         return outcome
 
     def grade(
-        self, submissions: Sequence[Submission], progress: Progress | None = None
+        self, submissions: Sequence[Submission], progress: Note | None = None
     ) -> list[Outcome]:
         """Grade all submissions, `jobs` modules at a time; equal modules once.
 
@@ -111,7 +111,7 @@ class Session:
 
         return late.seconds_late(course, name)
 
-    def _results(self, jobs: Sequence[Job], progress: Progress | None) -> dict[str, Result]:
+    def _results(self, jobs: Sequence[ModuleJob], progress: Note | None) -> dict[str, Result]:
         stored = {job.key: self.store.get(job.key) for job in jobs}
         found = {key: result for key, result in stored.items() if result is not None}
         if progress:
@@ -131,7 +131,7 @@ class Session:
                 raise
         return found
 
-    def _result(self, job: Job) -> Result:
+    def _result(self, job: ModuleJob) -> Result:
         """A module's result, stored or new. A fault of ours is an error in it, never a zero."""
         stored = self.store.get(job.key)
         if stored is not None:
@@ -149,7 +149,7 @@ class Session:
             result["error"] = f"{result['error']} (the last of {1 + len(pauses_s)} tries)"
         return result
 
-    def _try(self, job: Job) -> Result:
+    def _try(self, job: ModuleJob) -> Result:
         try:
             with module_folder(job.sources) as folder:
                 result = self.grader(self.assignment.name, folder, job.module)
@@ -184,7 +184,7 @@ class Session:
             texts=dict(rebuilt.texts),
         )
 
-    def _jobs_of(self, outcome: Outcome) -> list[Job]:
+    def _jobs_of(self, outcome: Outcome) -> list[ModuleJob]:
         if outcome.status != "graded":
             return []
         return [
@@ -192,12 +192,14 @@ class Session:
             for module in self.assignment.modules
         ]
 
-    def _job(self, module: str, sources: Mapping[str, str]) -> Job:
+    def _job(self, module: str, sources: Mapping[str, str]) -> ModuleJob:
         name = self.assignment.name
         key = cache.key(name, module, sources, self.course, trusted=self.trusted)
-        return Job(module, sources, key)
+        return ModuleJob(module, sources, key)
 
-    def _collect(self, outcome: Outcome, jobs: list[Job], results: Mapping[str, Result]) -> None:
+    def _collect(
+        self, outcome: Outcome, jobs: list[ModuleJob], results: Mapping[str, Result]
+    ) -> None:
         parts = {job.module: results[job.key] for job in jobs}
         faults = [
             f"{name}: {str(part['error'])[:MAX_FAULT]}"

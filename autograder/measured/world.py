@@ -42,12 +42,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from autograder.course.limits import Limits
 from autograder.measured import driver as measured_driver
 from autograder.measured.driver import CALL, ECHO, ERROR, ORDER, REPLY
 from autograder.measured.hardware import cores, gpu_files
 from autograder.real_ranks import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.real_ranks.job import command_inside, environment_inside
-from autograder.sandbox.sandbox import Limits, Sandbox, Tier
+from autograder.sandbox.sandbox import Sandbox, Tier
 from autograder.sandbox.watchdog import ProcessId, descendants
 from ringside.errors import CodecError
 from ringside.network import codec

@@ -87,7 +87,7 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
             list(mark.get("notes", [])),
             list(mark.get("intake", [])),
         )
-        session = pipeline.Session(plan, course, grade_now(course), jobs=pipeline.cores())
+        session = pipeline.GradingSession(plan, course, grade_now(course), jobs=pipeline.cores())
         return session.outcome(student, rebuilt)
 
 

@@ -189,7 +189,7 @@ def _check_sandbox(course: Course, folders: Iterable[str]) -> None:
 def _is_graded(course: Course, folder: Path) -> bool:
     """Whether the store has all results of a submission in nbgrader's tree."""
     plan = plans.load(folder.name, course)
-    session = pipeline.Session(plan, course, grade_now(course))
+    session = pipeline.GradingSession(plan, course, grade_now(course))
     return all(
         session.store.get(key) is not None
         for submission in finding.find(plan, [course.submitted(folder.parent.name, folder.name)])

@@ -28,7 +28,7 @@ from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.gradebook import steps
 from autograder.nbgrader import graded
-from autograder.nbgrader.graded import Part, Record
+from autograder.nbgrader.graded import GradedPart, GradeRecord
 from autograder.submission import late
 from autograder.submission.late import Late
 from autograder.terminal import printable
@@ -96,11 +96,11 @@ def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Di
     return found
 
 
-def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
+def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[Change]:
     weights = {module.name: module.weight for module in plan.modules}
     changes = []
     for name in dict.fromkeys([*after.parts, *before.parts]):
-        old, new = (record.parts.get(name, Part(0.0)) for record in (before, after))
+        old, new = (record.parts.get(name, GradedPart(0.0)) for record in (before, after))
         if abs(old.points - new.points) > _SAME:
             reasons = _reasons(old, new, weights.get(name, SUITE_POINTS) / SUITE_POINTS)
             if before.status != after.status or before.message != after.message:
@@ -113,7 +113,7 @@ def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
     return changes
 
 
-def _of_lateness(before: Record, after: Record, account: Late | None) -> list[Change]:
+def _of_lateness(before: GradeRecord, after: GradeRecord, account: Late | None) -> list[Change]:
     """What an extension or a receipt has changed since; points are of modules and runs."""
     old, new = before.late_percent, after.late_percent or 0.0
     if old is None or old == new:
@@ -127,7 +127,7 @@ def _of_lateness(before: Record, after: Record, account: Late | None) -> list[Ch
     return [Change(after.student, "lateness", was, now, (reason,))]
 
 
-def _reasons(old: Part, new: Part, scale: float) -> list[str]:
+def _reasons(old: GradedPart, new: GradedPart, scale: float) -> list[str]:
     """A line for each test that earns something else, was added or removed."""
     lines = []
     for name in dict.fromkeys([*new.tests, *old.tests]):

@@ -19,7 +19,7 @@ from autograder.grade.outcome import Outcome
 from autograder.grade.points import Account, Part
 from autograder.report import feedback, rendering
 from autograder.report.report import moment, provenance
-from autograder.report.summary import BINS, Cluster, Spread, Summary
+from autograder.report.summary import BINS, SameMistake, Spread, Summary
 from ringside.trace import write_atomically
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def write(path: Path, summary: Summary) -> None:
 
 
 def _widest(summary: Summary) -> int:
-    found: list[Cluster] = [each for group in summary.clusters.values() for each in group]
+    found: list[SameMistake] = [each for group in summary.clusters.values() for each in group]
     return max((len(each.students) for each in found), default=1)
 
 

@@ -38,10 +38,11 @@ from pathlib import Path
 from typing import IO
 
 from autograder import scratch
+from autograder.course.limits import Limits
 from autograder.imports import imports_package
 from autograder.sandbox import warm_nursery, warm_room
 from autograder.sandbox.bubblewrap import outer_filter
-from autograder.sandbox.sandbox import Limits, Process, Sandbox, Tier, best_tier, harmless
+from autograder.sandbox.sandbox import Process, Sandbox, Tier, best_tier, harmless
 
 __all__ = ["WarmNursery", "WarmSandbox", "kinds_of", "known", "start"]
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autograder.suite import whose_fault
-from autograder.suite.job import Job, Record
+from autograder.suite.job import SuiteJob, SuiteRecord
 from autograder.suite.plausibility import Tally
 from autograder.suite.reality import (
-    Call,
     RanksEnded,
+    RealCall,
     RealityError,
     RealityUnavailable,
     RealRanks,
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class Ranks:
     """The fixture ``ranks``: calls into the student's module, within a budget of strikes."""
 
-    def __init__(self, session: Session, record: Record, job: Job) -> None:
+    def __init__(self, session: Session, record: SuiteRecord, job: SuiteJob) -> None:
         self._session = session
         self._record = record
         self._job = job
@@ -169,7 +169,7 @@ class Mpi:
             self._rehearse(calls, rendezvous())
 
         try:
-            return self._real.call_all([Call(*call) for call in calls], waiting_sends)
+            return self._real.call_all([RealCall(*call) for call in calls], waiting_sends)
         except RealityUnavailable as reason:
             raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
         except RealityError as error:
@@ -187,7 +187,7 @@ class Mpi:
 
     def _ends_again(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> bool:
         """Whether the reference answers where the submission, tried once more, does not."""
-        made = [Call(*call) for call in calls]
+        made = [RealCall(*call) for call in calls]
         if any(run.error for run in self._real.of(self._reference).call_all(made)):
             return False
         try:

@@ -13,7 +13,7 @@ from autograder.course.limits import Limits
 
 
 @dataclass(frozen=True)
-class Job:
+class SuiteJob:
     """What one run of the suite is about."""
 
     module: str
@@ -56,7 +56,7 @@ class TestRecord:
 
 
 @dataclass
-class Record:
+class SuiteRecord:
     """What the suite found about one module."""
 
     module: str

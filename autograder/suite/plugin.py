@@ -4,7 +4,7 @@ pytest runs trusted and outside; student modules run in the sandboxed ranks of o
 
     python -m pytest -p autograder.suite.plugin --job JOB.json solutions/a03_allreduce/test_ring.py
 
-``JOB.json`` (``Job``) says where the modules lie and where the record goes. The record is
+``JOB.json`` (``SuiteJob``) says where the modules lie and where the record goes. The record is
 written at the end, whole or not at all; without it, whatever the exit status, nothing is graded.
 """
 
@@ -25,7 +25,7 @@ from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from autograder.suite import whose_fault
 from autograder.suite.calls import Mpi, Ranks
-from autograder.suite.job import Job, Record, TestRecord
+from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
 from ringside.session.session import Session
@@ -92,7 +92,7 @@ def _reference(config: pytest.Config) -> Path:
     return Course.here().solution(Path(config.args[0]).parent.name)
 
 
-def _nursery(job: Job, number: int) -> WarmNursery | None:
+def _nursery(job: SuiteJob, number: int) -> WarmNursery | None:
     """The warm nursery for simulated ranks (0) or real ones (1), where one is to be used."""
     return known.get(job.nurseries[number]) if job.nurseries else None
 
@@ -119,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "points(number, kind, module): what a test is worth")
     path = config.getoption("--job")
     if path:
-        job = Job(**json.loads(Path(path).read_text(encoding="utf-8")))
+        job = SuiteJob(**json.loads(Path(path).read_text(encoding="utf-8")))
         config.stash[_RECORDER] = Recorder(job)
         config.pluginmanager.register(config.stash[_RECORDER], "ringside-recorder")
 
@@ -127,9 +127,9 @@ def pytest_configure(config: pytest.Config) -> None:
 class Recorder:
     """Takes the points of one run."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SuiteJob) -> None:
         self.job = job
-        self.record = Record(job.module)
+        self.record = SuiteRecord(job.module)
         self.ranks: Ranks | None = None
 
     @pytest.hookimpl(trylast=True)

@@ -37,7 +37,7 @@ class RealityUnavailable(RealityError):
 
 
 @dataclass(frozen=True)
-class Call:
+class RealCall:
     """One call: the arguments of each rank, after ``comm``."""
 
     target: str
@@ -85,7 +85,7 @@ class RealRanks:
         )
 
     def call_all(
-        self, calls: Sequence[Call], before_retry: Callable[[], None] = lambda: None
+        self, calls: Sequence[RealCall], before_retry: Callable[[], None] = lambda: None
     ) -> list[RealRun]:
         """One result a call; comm and COMM_WORLD have equal ranks.
 
@@ -108,7 +108,7 @@ class RealRanks:
         return [next(runs[call.world_size]) for call in calls]
 
     def _launch(
-        self, sizes: list[int], worlds: list[list[Call]], before_retry: Callable[[], None]
+        self, sizes: list[int], worlds: list[list[RealCall]], before_retry: Callable[[], None]
     ) -> MpiOutcome:
         job = codec.encode([[(call.target, call.args) for call in world] for world in worlds])
         own = self._limits
@@ -141,7 +141,7 @@ class RealRanks:
 
 
 def _read(
-    launcher: str, outcome: MpiOutcome, results: Sequence[bytes], calls: Sequence[Call]
+    launcher: str, outcome: MpiOutcome, results: Sequence[bytes], calls: Sequence[RealCall]
 ) -> list[RealRun]:
     frames = [_frames(stream) for stream in results]
     runs: list[RealRun] = []

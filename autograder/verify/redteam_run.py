@@ -177,7 +177,7 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
 
     def grade(path: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="ringside-results-") as results:
-            session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=1)
+            session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=1)
             session.store = Store(stored)
             try:
                 outcomes = session.grade(finding.find(plan, [path]))

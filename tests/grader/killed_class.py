@@ -89,7 +89,7 @@ def make_class(course: Course) -> None:
 def grade(course: Course, mark: Callable[[], None] = lambda: None) -> None:
     """What an instructor does: grade, then let nbgrader write the gradebook."""
     plan = plans.load(NAME, course)
-    session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=2)
+    session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=2)
     outcomes = session.grade(finding.find(plan, [course.build / "submitted"]))
     assert [o.status for o in outcomes] == ["graded"] * 4, [o.message for o in outcomes]
     mark()

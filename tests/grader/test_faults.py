@@ -79,7 +79,7 @@ def test_a_fault_that_passes_costs_nobody_anything(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:
     grader, tries = failing(2, "half")
-    outcomes = pipeline.Session(plan, course, grader).grade(folders(tmp_path))
+    outcomes = pipeline.GradingSession(plan, course, grader).grade(folders(tmp_path))
     assert [(o.status, o.score(plan)) for o in outcomes] == [("graded", 30.0), ("graded", 9.0)]
     assert tries == ["one"] * 3
 
@@ -89,7 +89,7 @@ def test_a_fault_that_stays_is_reported_and_tried_again_the_next_time(
 ) -> None:
     submissions = folders(tmp_path)
     grader, tries = failing(100, "half")
-    ada, bob = pipeline.Session(plan, course, grader).grade(submissions)
+    ada, bob = pipeline.GradingSession(plan, course, grader).grade(submissions)
     assert (ada.status, ada.score(plan)) == ("graded", 30.0)
     assert bob.status == "grader_error"
     assert bob.message == (
@@ -97,7 +97,7 @@ def test_a_fault_that_stays_is_reported_and_tried_again_the_next_time(
         "(the last of 3 tries)"
     )
     assert len(tries) == 3
-    ada, bob = pipeline.Session(plan, course, toy_grader).grade(submissions)
+    ada, bob = pipeline.GradingSession(plan, course, toy_grader).grade(submissions)
     assert (bob.status, bob.score(plan)) == ("graded", 9.0)
 
 
@@ -105,7 +105,7 @@ def test_a_suite_that_is_broken_for_all_is_tried_anew_for_the_first_only(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:
     grader, tries = failing(100)
-    outcomes = pipeline.Session(plan, course, grader).grade(folders(tmp_path))
+    outcomes = pipeline.GradingSession(plan, course, grader).grade(folders(tmp_path))
     assert {outcome.status for outcome in outcomes} == {"grader_error"}
     assert tries.count("one") == 3 + 1
 
@@ -114,7 +114,7 @@ def test_a_result_that_is_none_is_a_fault(plan: Assignment, course: Course, tmp_
     def nonsense(assignment: str, folder: Path, module: str) -> dict[str, Any]:
         return {**toy_grader(assignment, folder, module), "score": float("nan")}
 
-    outcome = pipeline.Session(plan, course, nonsense).grade(folders(tmp_path))[0]
+    outcome = pipeline.GradingSession(plan, course, nonsense).grade(folders(tmp_path))[0]
     assert outcome.status == "grader_error"
     assert "the suite gave no result" in outcome.message
 
@@ -212,12 +212,13 @@ def test_no_clock_is_believed(
 ) -> None:
     submissions = folders(tmp_path)
     before = [
-        o.as_json(plan) for o in pipeline.Session(plan, course, toy_grader).grade(submissions)
+        o.as_json(plan)
+        for o in pipeline.GradingSession(plan, course, toy_grader).grade(submissions)
     ]
     shutil.rmtree(course.results)
     real, jumps = time.time, iter(range(1, 1 << 30))
     monkeypatch.setattr(time, "time", lambda: real() + (-1) ** next(jumps) * 86_400 * 400)
-    session = pipeline.Session(plan, course, toy_grader, jobs=2)
+    session = pipeline.GradingSession(plan, course, toy_grader, jobs=2)
     assert [o.as_json(plan) for o in session.grade(submissions)] == before
     graded: list[str] = []
 
@@ -225,7 +226,7 @@ def test_no_clock_is_believed(
         graded.append(module)
         return toy_grader(assignment, folder, module)
 
-    pipeline.Session(plan, course, counting).grade(submissions)
+    pipeline.GradingSession(plan, course, counting).grade(submissions)
     assert graded == []
 
 
@@ -320,7 +321,7 @@ def nbgrader(
     hand_in("ada", notebook(one=solved("one")))
     hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
     found = finding.find(plan, [registered.submitted("ada", NAME)])
-    pipeline.Session(plan, registered, toy_grader).grade(found)
+    pipeline.GradingSession(plan, registered, toy_grader).grade(found)
     started: list[subprocess.Popen[str]] = []
 
     def start() -> subprocess.Popen[str]:
@@ -363,7 +364,7 @@ def test_an_nbgrader_that_was_interrupted_goes_on_where_it_was(
     assert scores(registered)["ada"] == 30.0
     assert scores(registered)["bob"] == ""
     found = finding.find(plan, [registered.build / "submitted"])
-    pipeline.Session(plan, registered, toy_grader).grade(found)
+    pipeline.GradingSession(plan, registered, toy_grader).grade(found)
     process = nbgrader()
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0, output

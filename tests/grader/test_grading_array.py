@@ -18,14 +18,14 @@ from autograder.array import node as array_node
 from autograder.array import task as array_task
 from autograder.array.cluster_class import ClusterClass
 from autograder.array.grading_array import ArrayError, GradingArray
-from autograder.array.progress import Progress
+from autograder.array.progress import ArrayProgress
 from autograder.array.task import TaskOptions
 from autograder.commands import array_task as command
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.grade.pipeline import Session
+from autograder.grade.pipeline import GradingSession
 from autograder.sandbox import files as sandbox_files
 from autograder.sandbox import sandbox
 from autograder.submission import finding
@@ -119,7 +119,7 @@ def grade(course: Course, plan: Assignment) -> Grade:
     def graded(
         *paths: Path, site: str = "generic", changes: tuple[str, ...] = ()
     ) -> dict[str, str]:
-        session = Session(plan, course, pipeline.suite_grader(course), trusted=True)
+        session = GradingSession(plan, course, pipeline.suite_grader(course), trusted=True)
         loaded, found = Site.load(site), finding.find(plan, paths)
         settings = loaded.settings(changes, {})
         return ClusterClass(course, loaded, settings, session, found, print).run()
@@ -194,7 +194,7 @@ def test_a_node_without_a_sandbox_grades_nothing_and_says_so(
     assert made.records() == []
     judge = cluster_ends.Judge(made, "7", course, {0: TaskEnd(Look("FAILED"), "failed")})
     assert judge.unfit == {array_node.socket.gethostname()}
-    assert "has no sandbox: no sandbox works" in judge.verdict(0).reason
+    assert "has no sandbox: no sandbox works" in judge.next_step(0).reason
     assert "can't grade: no sandbox works on this machine." in capsys.readouterr().err
 
 
@@ -264,7 +264,7 @@ def test_progress_names_what_is_done_left_and_why_tasks_wait(
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     made = array(tmp_path)
     made.write()
-    progress = Progress(made, "7", said.append)
+    progress = ArrayProgress(made, "7", said.append)
     progress.heard(dict.fromkeys(range(3), Look("PENDING", "Priority")))
     now_s[0] = 30.0
     made.record(0).write_text("{}")

@@ -20,15 +20,16 @@ from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.course.course import Course
+from autograder.course.limits import Limits
 from autograder.exports import scores_csv
 from autograder.grade.outcome import Outcome
 from autograder.measured import local_class, measurement
 from autograder.measured.hardware import cores, num_gpus
 from autograder.measured.intervals import Interval, credit, median_interval
-from autograder.measured.measurement import Record, measure
+from autograder.measured.measurement import Measurement, measure
 from autograder.measured.world import Disturbed, World, room
 from autograder.report import feedback, rendering
-from autograder.sandbox.bubblewrap import Limits, arguments
+from autograder.sandbox.bubblewrap import arguments
 from autograder.sandbox.sandbox import Tier, best_tier
 from ringside.checking import inputs
 from ringside.errors import RingsideError
@@ -67,7 +68,9 @@ def sandboxed(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("two ranks want two cores")
 
 
-def compared(tmp_path: Path, student: str, spec: MeasuredSpec = SPEC, **options: float) -> Record:
+def compared(
+    tmp_path: Path, student: str, spec: MeasuredSpec = SPEC, **options: float
+) -> Measurement:
     folders = []
     for name, source in (("student", student), ("reference", MODULE)):
         folder = tmp_path / name
@@ -109,8 +112,10 @@ def test_an_interval_that_straddles_a_bound_has_the_better_side(
     assert bool(doubt) == bool(straddled)
 
 
-def judged(student: list[float], reference: list[float], around: float = 0.0) -> Record:
-    record = Record("one", "all_reduce", 2, 1000, 4.0, student_s=student, reference_s=reference)
+def judged(student: list[float], reference: list[float], around: float = 0.0) -> Measurement:
+    record = Measurement(
+        "one", "all_reduce", 2, 1000, 4.0, student_s=student, reference_s=reference
+    )
     record.around_s = around
     measurement.judge(MeasuredSpec("one", "all_reduce", "one.py", 2, 9, points=4), record)
     return record

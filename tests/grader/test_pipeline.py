@@ -274,10 +274,10 @@ def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
         submission(tmp_path, "ada", one=source("one"), two=source("two")),
         submission(tmp_path, "bob", one=source("one"), two="half"),
     ]
-    session = pipeline.Session(plan, course, counting, jobs=3)
+    session = pipeline.GradingSession(plan, course, counting, jobs=3)
     first = session.grade(submissions)
     assert sorted(graded) == ["more", "one", "two", "two"]
-    second = pipeline.Session(plan, course, counting).grade(submissions)
+    second = pipeline.GradingSession(plan, course, counting).grade(submissions)
     assert len(graded) == 4
     assert [o.as_json(plan) for o in first] == [o.as_json(plan) for o in second]
     assert [o.score(plan) for o in first] == [90.0, 48.0]
@@ -293,14 +293,14 @@ def test_a_grading_that_is_stopped_keeps_what_was_finished(
 
     one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
     with pytest.raises(KeyboardInterrupt):
-        pipeline.Session(plan, course, stopping).grade([one])
+        pipeline.GradingSession(plan, course, stopping).grade([one])
     graded: list[str] = []
 
     def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
         graded.append(module)
         return toy_grader(assignment, folder, module)
 
-    (outcome,) = pipeline.Session(plan, course, counting).grade([one])
+    (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
     assert outcome.score(plan) == 90.0
     assert "one" not in graded and "two" in graded
 
@@ -323,7 +323,7 @@ def grader(name, folder, module):
 course = Course.here()
 Course.results = property(lambda self: self.build / "results")
 plan = assignment.load(NAME, course)
-pipeline.Session(plan, course, grader).grade(finding.find(plan, [pathlib.Path(sys.argv[2])]))
+pipeline.GradingSession(plan, course, grader).grade(finding.find(plan, [pathlib.Path(sys.argv[2])]))
 """
 
 
@@ -348,7 +348,7 @@ def test_a_grader_that_is_killed_loses_and_repeats_nothing(
         graded.append(module)
         return toy_grader(assignment, folder, module)
 
-    (outcome,) = pipeline.Session(plan, course, counting).grade([one])
+    (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
     assert outcome.score(plan) == 90.0
     assert graded == ["two", "one"]  # the last was graded before the grader was killed
 
@@ -360,7 +360,7 @@ def test_modules_are_graded_side_by_side(plan: Assignment, course: Course, tmp_p
         together.wait()  # three at once, or nobody gets on
         return toy_grader(assignment, folder, module)
 
-    (outcome,) = pipeline.Session(plan, course, meeting, jobs=3).grade(
+    (outcome,) = pipeline.GradingSession(plan, course, meeting, jobs=3).grade(
         [submission(tmp_path, "ada", one=source("one"))]
     )
     assert outcome.score(plan) == 30.0

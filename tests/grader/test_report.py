@@ -73,9 +73,9 @@ def test_many_copies_of_one_are_one_group() -> None:
 
     found = [match("a", "b"), match("c", "d"), match("e", "f"), match("b", "c", 0.9)]
     assert similarity.groups([*found, match("a", "e", module="star")]) == [
-        similarity.Group("ring", ("e", "f"), 1.0),
-        similarity.Group("star", ("a", "e"), 1.0),
-        similarity.Group("ring", ("a", "b", "c", "d"), 0.9),
+        similarity.Lookalikes("ring", ("e", "f"), 1.0),
+        similarity.Lookalikes("star", ("a", "e"), 1.0),
+        similarity.Lookalikes("ring", ("a", "b", "c", "d"), 0.9),
     ]
 
 
