@@ -117,13 +117,17 @@ class Class:
     def _module(self, name: str, chance: random.Random) -> str:
         """A module's text; empty for what was released."""
         kind = chance.choices(list(SHARES), list(SHARES.values()))[0]
-        mutants = ROOT / "solutions" / self.assignment / kind
-        choice = sorted(mutants.glob(f"{name}__*.py"))
         if kind == "stub":
             return ""
-        solution = ROOT / "solutions" / self.assignment / f"{name}.py"
-        path = chance.choice(choice) if choice else solution
-        lines = path.read_text(encoding="utf-8").splitlines()
+        solution = ROOT / "solutions" / self.assignment
+        if kind == "wrong":
+            every = ours("autograder.verify.edits").wrong_submissions(solution, [name])
+            choice = [each.source for each in every]
+        else:
+            files = sorted((solution / kind).glob(f"{name}__*.py"))
+            choice = [path.read_text(encoding="utf-8") for path in files]
+        reference = (solution / f"{name}.py").read_text(encoding="utf-8")
+        lines = (chance.choice(choice) if choice else reference).splitlines()
         kept = [line for line in lines if not line.strip().startswith(("### ", "# fails:"))]
         return "\n".join(kept)
 

@@ -96,10 +96,6 @@ class Course:
         """The hidden suite."""
         return self.solution(assignment) / "hidden"
 
-    def wrong(self, assignment: str) -> Path:
-        """Submissions that the suite must catch."""
-        return self.solution(assignment) / "wrong"
-
     def right(self, assignment: str) -> Path:
         """Unusual submissions that get full marks."""
         return self.solution(assignment) / "right"

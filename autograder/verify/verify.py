@@ -2,8 +2,8 @@
 
     reference      full marks in every module
     stub           no marks, no crash, and every message is a sentence
-    wrong/*.py     each fails the test that its first line names: ``# fails: test_bytes_per_rank``;
-                   of the others, only tests of values are run, as far as the first that fails
+    wrong/         each fails the test that it names; of the others, only tests of values are run,
+                   as far as the first that fails (``autograder.verify.edits``)
     right/*.py     each gets full marks, however unusual it is
     red team       attacks score nothing, do no harm and leave no process behind
 
@@ -17,6 +17,7 @@ looks at values only, as most graders do; it is ours without the other kinds of 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 import time
@@ -34,6 +35,7 @@ from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from autograder.suite.plugin import VALUES_ONLY
+from autograder.verify import edits
 
 SECRET = "verify"
 
@@ -83,10 +85,10 @@ class Report:
 
 
 def subjects(plan: Assignment) -> list[Subject]:
-    """Reference, stubs, mutants and alternatives of an assignment.
+    """Reference, stubs, wrong and right submissions of an assignment.
 
     Raises:
-        AssignmentError: a mutant names no module of the plan, or a wrong one no test.
+        AssignmentError: one names no module of the plan, or an edit does not apply.
     """
     solution = Course.here().solution(plan.name)
     found = []
@@ -94,17 +96,32 @@ def subjects(plan: Assignment) -> list[Subject]:
         source = (solution / spec.filename).read_text(encoding="utf-8")
         found.append(Subject("reference", spec.name, spec.name, source))
         found.append(Subject("stub", spec.name, spec.name, stub(source)))
-    for kind in ("wrong", "right"):
-        for path in sorted((solution / kind).glob("*.py")):
-            module = path.stem.partition("__")[0]
-            plan.module(module)
-            source = path.read_text(encoding="utf-8")
-            first = source.splitlines()[0]
-            fails = first.removeprefix("# fails:").strip() if kind == "wrong" else ""
-            if kind == "wrong" and not first.startswith("# fails:"):
-                raise AssignmentError(f"{path}: its first line must be '# fails: TEST'.")
-            found.append(Subject(kind, module, path.stem, source, fails))
+    modules = [spec.name for spec in plan.modules]
+    if strangers := edits.of_no_module(solution, modules):
+        raise AssignmentError(f"{strangers[0]}: {plan.name} has no such module.")
+    for wrong in edits.wrong_submissions(solution, modules):
+        found.append(Subject("wrong", wrong.module, wrong.name, wrong.source, wrong.fails))
+    for path in sorted((solution / "right").glob("*.py")):
+        module = path.stem.partition("__")[0]
+        plan.module(module)
+        found.append(Subject("right", module, path.stem, path.read_text(encoding="utf-8")))
     return found
+
+
+def share(every: Sequence[Subject], seed: int) -> list[Subject]:
+    """A part of the subjects for every day; over the days of a project, all of them.
+
+    It holds each reference and stub, one wrong submission for each hidden test, and a third of the
+    right ones. The seed decides which: it is a commit's number, and the next commit takes others.
+    """
+    groups: dict[tuple[str, str], list[Subject]] = {}
+    for subject in every:
+        if subject.kind == "wrong":
+            groups.setdefault((subject.module, subject.fails), []).append(subject)
+    chosen = [each for each in every if each.kind in ("reference", "stub")]
+    chosen += [group[seed % len(group)] for group in groups.values()]
+    chosen += [each for each in every if each.kind == "right"][seed % 3 :: 3]
+    return chosen
 
 
 def stub(source: str) -> str:
@@ -167,13 +184,17 @@ def verify(
     sandbox: bool = True,
     jobs: int = 2,
     only: str = "",
+    seed: int | None = None,
     deadline_s: float = 1800.0,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> Report:
-    """Grade all subjects; those that the deadline leaves ungraded count as not ok."""
+    """Grade all subjects, or with a seed their share; what the deadline leaves out is not ok."""
     started = time.monotonic()
     report = Report(plan.name)
-    wanted = [subject for subject in subjects(plan) if only in f"{subject.kind}/{subject.name}"]
+    every = subjects(plan)
+    caught = {(each.module, each.fails) for each in every if each.kind == "wrong"}
+    every = every if seed is None else share(every, seed)
+    wanted = [subject for subject in every if only in f"{subject.kind}/{subject.name}"]
 
     def one(subject: Subject) -> Finding:
         begun = time.monotonic()
@@ -191,6 +212,11 @@ def verify(
                 about=subject.fails,
             )
         finding = judge(subject, record)
+        if subject.kind == "reference" and finding.ok:
+            names = [test["name"] for test in record["tests"]]
+            idle = [name for name in names if (subject.module, name) not in caught]
+            finding.ok = not idle
+            finding.sentence = f"no wrong submission says that it fails {idle[0]}" if idle else ""
         finding.seconds = round(time.monotonic() - begun, 2)
         return finding
 
@@ -246,12 +272,19 @@ def main(words: Sequence[str] | None = None) -> int:
     """The command; exit status 0 if all is as it must be, 1 if not, 2 if it can't be run."""
     parser = argparse.ArgumentParser(
         prog="autograder verify",
-        description="Grade reference, stub, mutants, alternatives and attacks against the suites.",
+        description="Grade reference, stub, wrong and right ones and attacks against the suites.",
         epilog="example: autograder verify a03_allreduce --only wrong/ring",
     )
     parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="default: all")
     parser.add_argument("--jobs", type=int, default=2, help="submissions at once")
     parser.add_argument("--only", default="", help="part of KIND/NAME, such as wrong/ring")
+    parser.add_argument(
+        "--share",
+        type=int,
+        metavar="SEED",
+        help="one wrong submission for each hidden test and a third of the right ones: "
+        "which, SEED decides",
+    )
     parser.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
     parser.add_argument("--json", type=Path, help="write all findings to this file")
     parser.add_argument("--no-red-team", action="store_true", help="leave out the attacks")
@@ -260,10 +293,15 @@ def main(words: Sequence[str] | None = None) -> int:
         action="store_true",
         help="type the line of each test's failure, and see whether it shows the same",
     )
+    parser.add_argument(
+        "--show", metavar="NAME", help="print a wrong submission: what it does, and the difference"
+    )
     parser.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
     asked = parser.parse_args(words)
     try:
         plans = [assignments.load(name) for name in asked.assignments or assignments.known()]
+        if asked.show:
+            return _show(plans, asked.show)
         best_tier(trust_submissions=asked.trust_submissions)  # refuse now, not in each finding
         if asked.lines:
             return _type_lines(plans, asked)
@@ -309,6 +347,7 @@ def _verify_and_print(plan: Assignment, asked: argparse.Namespace) -> Report:
         sandbox=not asked.trust_submissions,
         jobs=asked.jobs,
         only=asked.only,
+        seed=asked.share,
         deadline_s=asked.deadline,
         progress=progress,
     )
@@ -316,6 +355,25 @@ def _verify_and_print(plan: Assignment, asked: argparse.Namespace) -> Report:
         attack(plan, report, asked.deadline)
     print(table(report), flush=True)
     return report
+
+
+def _show(plans: Sequence[Assignment], name: str) -> int:
+    """Print a wrong submission of one of the assignments, by its name or a part of it."""
+    every = []
+    for plan in plans:
+        solution = Course.here().solution(plan.name)
+        for wrong in edits.wrong_submissions(solution, [spec.name for spec in plan.modules]):
+            every.append((solution / f"{wrong.module}.py", wrong))
+    found = [each for each in every if each[1].name == name] or [
+        each for each in every if name in each[1].name
+    ]
+    if not found:
+        near = difflib.get_close_matches(name, [wrong.name for _, wrong in every], n=3, cutoff=0.3)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise AssignmentError(f"there is no wrong submission {name!r}.{meant}")
+    for reference, wrong in found:
+        print(edits.shown(wrong, reference.read_text(encoding="utf-8")) + "\n")
+    return 0
 
 
 def _type_lines(plans: Sequence[Assignment], asked: argparse.Namespace) -> int:

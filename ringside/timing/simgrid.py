@@ -39,7 +39,7 @@ Without contention the makespans of all forms agree to rounding (1e-6 is asserte
 plain form then differs: 66 of 88 random traces are within 5 %, the others within 29 %; the
 double tree of assignment 03, which sends many messages between the same ranks, by up to 44 %; an
 all-to-all whose ranks all begin with rank 0 takes 1.7 to 1.9 times as long here, because the ports
-of the others stand idle. These are figures of ``pytest -s tests/test_simgrid.py``.
+of the others stand idle. These are figures of ``pytest -s tests/ringside/timing/test_simgrid.py``.
 
 Source: SimGrid 3.32, documentation of "SMPI: Replaying a trace" and "Configuring SimGrid".
 """

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from autograder.verify import edits
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slurm
 
@@ -89,10 +91,9 @@ def test_a_class_is_graded_on_nodes_and_here_to_the_same_results(
     slurm: Any, shared_folder: Path
 ) -> None:
     solution = ROOT / "solutions" / "a03_allreduce"
-    wrong = ROOT / "solutions" / "a03_allreduce" / "wrong"
     students = {
         "anna": ("cost", (solution / "cost.py").read_text()),
-        "ben": ("cost", (wrong / "cost__fixed_threshold.py").read_text()),
+        "ben": ("cost", edits.one(solution, "cost__fixed_threshold").source),
         "cleo": ("star", HANGS),
     }
     for student, (module, text) in students.items():

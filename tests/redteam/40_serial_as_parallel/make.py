@@ -1,13 +1,12 @@
-"""The mutant that works through all samples on every rank, and reduces what it has all the same."""
+"""The wrong submission that works through all samples on every rank, and reduces what it has all the same."""
 
-import shutil
-from pathlib import Path
+from autograder.course.course import Course
+from autograder.verify import edits
 
-import autograder
-
-WRONG = Path(autograder.__file__).parent / "mutants" / "a04_data_parallel" / "wrong"
+SOLUTION = Course.here().solution("a04_data_parallel")
 
 
 def make(target, release, outside):
     target.mkdir()
-    shutil.copyfile(WRONG / "step__all_samples_on_every_rank.py", target / "step.py")
+    wrong = edits.one(SOLUTION, "step__all_samples_on_every_rank")
+    (target / "step.py").write_text(wrong.source)

@@ -1,0 +1,302 @@
+"""Wrong submissions as edits of the reference: a few lines each, many in one file.
+
+``solutions/<assignment>/wrong/ring.diff`` holds those of ``ring.py``::
+
+    === sends_one_step_too_few
+    The loop ends one step early, so that every rank lacks one shard.
+    fails: test_values
+    @@ reduce_scatter
+         for step in range(
+    -        world_size - 1
+    +        world_size - 2
+         ):
+
+An edit has a name, a sentence, the test that must fail, and its changes. A change names the
+function or class that it is in (or nothing: the whole file), then shows lines as ``diff`` does:
+kept, removed and added ones. ``@@ replace NAME`` gives a whole definition anew, ``@@ add`` adds
+lines at the end of the file.
+
+An edit applies to the *bare* reference: without docstrings, comments and blank lines. So what is
+said about the code can change, and no edit breaks. Where the code of a reference changes, an edit
+whose lines are not found, or are found twice, is an error that names it.
+
+What is wholly different stands as a file of its own, ``wrong/ring__NAME.py``, whose first two lines
+say the same: ``# fails: TEST``, then the sentence as a docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import io
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autograder.course.assignment import AssignmentError
+
+_DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Lines that give way to others.
+
+    Attributes:
+        place: dotted name of the definition that they are in; empty for the whole file.
+        before: lines of the bare reference, kept and removed ones; none: the whole definition,
+            or without a place the end of the file.
+        after: what stands there instead, kept and added lines.
+    """
+
+    place: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong submission of one module."""
+
+    module: str
+    name: str  # with the module before it: "ring__sends_one_step_too_few"
+    sentence: str
+    fails: str  # the test that must fail
+    source: str
+    changes: tuple[Change, ...] = field(default=(), repr=False)  # none: a file of its own
+
+
+def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
+    """All wrong submissions of the modules of an assignment, by module and name.
+
+    Args:
+        solution: the assignment's folder in ``solutions/``.
+
+    Raises:
+        AssignmentError: a file can't be read as what it should be, or an edit does not apply.
+    """
+    found: list[Wrong] = []
+    for module in modules:
+        edits = solution / "wrong" / f"{module}.diff"
+        if edits.is_file():
+            found += _edited(edits, solution / f"{module}.py")
+    for path in sorted((solution / "wrong").glob("*.py")):
+        if path.stem.partition("__")[0] in modules:
+            found.append(_whole(path))
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise AssignmentError(f"{solution / 'wrong'}: there are two wrong ones named {name!r}.")
+    return sorted(found, key=lambda each: (each.module, each.name))
+
+
+def of_no_module(solution: Path, modules: Sequence[str]) -> list[Path]:
+    """Files among the wrong submissions that belong to none of the modules."""
+    files = sorted((solution / "wrong").iterdir()) if (solution / "wrong").is_dir() else []
+    kinds = {".py", ".diff"}
+    return [
+        path
+        for path in files
+        if path.suffix in kinds and path.stem.partition("__")[0] not in modules
+    ]
+
+
+def one(solution: Path, name: str) -> Wrong:
+    """The wrong submission of this name, such as ``"ring__send_cycle"``.
+
+    Raises:
+        AssignmentError: there is none.
+    """
+    module = name.partition("__")[0]
+    for each in wrong_submissions(solution, [module]):
+        if each.name == name:
+            return each
+    raise AssignmentError(f"{solution / 'wrong'} has no wrong submission {name!r}.")
+
+
+def shown(wrong: Wrong, reference: str) -> str:
+    """What a person reads of it: the sentence, the test, and the difference to the reference."""
+    lines = difflib.unified_diff(
+        bare(reference), bare(wrong.source), f"{wrong.module}.py", wrong.name, lineterm="", n=3
+    )
+    return "\n".join([f"{wrong.name}: {wrong.sentence}", f"fails: {wrong.fails}", *lines])
+
+
+# Reading
+
+
+def _edited(path: Path, reference: Path) -> Iterator[Wrong]:
+    lines = bare(reference.read_text(encoding="utf-8"))
+    for number, name, text in _entries(path):
+        place = f"{path}:{number}: {name}"
+        sentence, fails, changes = _parsed(place, text)
+        source = lines
+        for change in changes:
+            source = applied(source, change, place)
+        try:
+            ast.parse(content := "\n".join(source) + "\n")
+        except SyntaxError as error:
+            raise AssignmentError(
+                f"{place}: what comes of the edit is no Python: {error}"
+            ) from None
+        if source == lines:
+            raise AssignmentError(f"{place}: the edit changes nothing.")
+        yield Wrong(path.stem, f"{path.stem}__{name}", sentence, fails, content, tuple(changes))
+
+
+def _entries(path: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """The edits of a file: line number, name, and the lines below."""
+    start, name, text = 0, "", list[str]()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("=== "):
+            if name:
+                yield start, name, text
+            start, name, text = number, line[4:].strip(), []
+        elif name:
+            text.append(line)
+        elif line.strip():
+            raise AssignmentError(f"{path}:{number}: an edit begins with '=== NAME', not {line!r}.")
+    if name:
+        yield start, name, text
+
+
+def _parsed(place: str, text: Sequence[str]) -> tuple[str, str, list[Change]]:
+    said: list[str] = []
+    fails = ""
+    changes: list[Change] = []
+    at: str | None = None
+    before: list[str] = []
+    after: list[str] = []
+
+    def end() -> None:
+        if at is None:
+            return
+        whole = at.startswith("replace ") or at == "add"
+        if (whole and before) or not (whole or before):
+            raise AssignmentError(
+                f"{place}: '@@ {at}' must show lines of the reference, kept (' ') or removed "
+                "('-'); '@@ replace NAME' and '@@ add' must show none."
+            )
+        name = "" if at == "add" else at.removeprefix("replace ").strip()
+        changes.append(Change(name, tuple(before), tuple(after)))
+
+    for line in text:
+        if line.startswith("@@"):
+            end()
+            at, before, after = line[2:].strip(), [], []
+        elif at is None and line.startswith("fails:"):
+            fails = line.removeprefix("fails:").strip()
+        elif at is None:
+            said.append(line.strip())
+        elif line.startswith("-"):
+            before.append(line[1:])
+        elif line.startswith("+"):
+            after.append(line[1:])
+        elif line.startswith(" "):
+            before.append(line[1:])
+            after.append(line[1:])
+        elif line.strip():
+            raise AssignmentError(f"{place}: a line of a change begins with ' ', - or +: {line!r}.")
+    end()
+    sentence = " ".join(filter(None, said))
+    for what, there in (("sentence", sentence), ("'fails: TEST'", fails), ("change", changes)):
+        if not there:
+            raise AssignmentError(f"{place}: the edit has no {what}.")
+    return sentence, fails, changes
+
+
+def _whole(path: Path) -> Wrong:
+    module = path.stem.partition("__")[0]
+    source = path.read_text(encoding="utf-8")
+    first = source.partition("\n")[0]
+    if not first.startswith("# fails:"):
+        raise AssignmentError(f"{path}: its first line must be '# fails: TEST'.")
+    try:
+        sentence = ast.get_docstring(ast.parse(source)) or ""
+    except SyntaxError:  # a submission may be that, too
+        sentence = ""
+    return Wrong(module, path.stem, sentence, first.removeprefix("# fails:").strip(), source)
+
+
+# Applying
+
+
+def applied(lines: Sequence[str], change: Change, place: str = "") -> list[str]:
+    """The bare lines after a change.
+
+    Raises:
+        AssignmentError: there is no such definition, or not one place with these lines in it.
+    """
+    start, end = _extent(lines, change.place, place)
+    if not change.before and not change.place:
+        return [*lines, *change.after]
+    if not change.before:
+        return [*lines[:start], *change.after, *lines[end:]]
+    size = len(change.before)
+    starts = [
+        at for at in range(start, end - size + 1) if tuple(lines[at : at + size]) == change.before
+    ]
+    if len(starts) != 1:
+        where = f" in {change.place}" if change.place else ""
+        first = next((x for x in change.before if x not in lines[start:end]), change.before[0])
+        problem = "stand in more than one place" if starts else "are not there"
+        raise AssignmentError(
+            f"{place}: the lines of the edit {problem}{where} of the reference: {first.strip()!r}. "
+            "Write the edit anew for the reference as it is now."
+        )
+    return [*lines[: starts[0]], *change.after, *lines[starts[0] + size :]]
+
+
+def _extent(lines: Sequence[str], name: str, place: str) -> tuple[int, int]:
+    """First line and the one after the last of a definition, decorators included."""
+    if not name:
+        return 0, len(lines)
+    inside: list[ast.stmt] = ast.parse("\n".join(lines)).body
+    node: ast.stmt | None = None
+    for part in name.split("."):
+        node = next((n for n in inside if isinstance(n, _DEFINITIONS) and n.name == part), None)
+        if not isinstance(node, _DEFINITIONS):
+            raise AssignmentError(f"{place}: the reference has no definition {name!r}.")
+        inside = node.body
+    assert isinstance(node, _DEFINITIONS) and node.end_lineno is not None
+    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    return first - 1, node.end_lineno
+
+
+def bare(source: str) -> list[str]:
+    """The lines of code: without docstrings, comments and blank lines."""
+    lines = source.splitlines()
+    dropped: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, (ast.Module, *_DEFINITIONS)):
+            continue
+        alone = len(node.body) == 1 and not isinstance(node, ast.Module)
+        if ast.get_docstring(node, clean=False) is not None and not alone:
+            said = node.body[0]
+            dropped |= set(range(said.lineno, (said.end_lineno or said.lineno) + 1))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    kept = _inside_strings(source)  # a blank line in there belongs to the string
+    return [
+        line.rstrip() if number not in kept else line
+        for number, line in enumerate(lines, 1)
+        if number not in dropped and (line.strip() or number in kept)
+    ]
+
+
+def _inside_strings(source: str) -> set[int]:
+    """Numbers of lines that begin or go on inside a string of several lines."""
+    found: set[int] = set()
+    begun = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        kind = tokenize.tok_name[token.type]  # Python 3.12 cuts f-strings into several tokens
+        if kind == "FSTRING_START":
+            begun = token.start[0]
+        if kind in ("STRING", "FSTRING_END"):
+            first = begun if kind == "FSTRING_END" else token.start[0]
+            if first != token.end[0]:
+                found |= set(range(first, token.end[0] + 1))
+    return found

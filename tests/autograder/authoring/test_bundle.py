@@ -1,0 +1,219 @@
+"""The students' tree holds nothing hidden, and the check would find it if it did."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from autograder.authoring import bundle
+from autograder.authoring.build import BuildError
+from autograder.commands import cli
+from autograder.course import assignment as plans
+from autograder.course.course import Course
+from ringside import output_folder
+from ringside.commands.cli import main as ringside
+from ringside.output_folder import FolderError
+from tests.autograder.conftest import KIT, NAME
+
+REAL = Course(kit=KIT, root=KIT)
+BUILT = all(REAL.release(name).is_dir() for name in plans.known(REAL))
+
+
+@pytest.fixture(scope="module")
+def students(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not BUILT:
+        pytest.skip("assignments/ is not built")
+    return bundle.make(REAL, tmp_path_factory.mktemp("bundle") / "students")
+
+
+def test_the_real_tree_holds_no_solution_and_no_hidden_line(students: Path) -> None:
+    folder = students
+    assert bundle.leaks(REAL, folder) == []
+    assert not (folder / "autograder").exists() and not (folder / "solutions").exists()
+    assert not list(folder.rglob("__pycache__"))
+    assert not list(folder.rglob("new_assignment*")) and not list(folder.rglob("report.html.j2"))
+    templates = (KIT / "autograder" / "templates" / "new_assignment").rglob("*.py")
+    students = {path.read_text() for path in folder.rglob("*.py")}
+    assert not {path.read_text() for path in templates} & students
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    assert list(project["project"]["scripts"]) == ["ringside"]
+    assert project["tool"]["setuptools"]["packages"]["find"]["include"] == ["ringside*"]
+    assert "autograder" not in (folder / "README.md").read_text()
+    assert (folder / "ringside" / "cluster" / "machines").is_dir()
+    packed = bundle.pack(folder)
+    first = packed.read_bytes()
+    assert bundle.pack(folder).read_bytes() == first
+    with zipfile.ZipFile(packed) as archive:
+        assert "students/pyproject.toml" in archive.namelist()
+
+
+@pytest.mark.skipif(not BUILT, reason="assignments/ is not built")
+@pytest.mark.parametrize("kind", ["text", "notebook", "suite"])
+def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
+    name = plans.known(REAL)[0]
+    module = next(iter(plans.load(name, REAL).modules)).filename
+    solution = (REAL.solution(name) / module).read_text()
+    region = max(bundle.solution_regions(solution), key=len)  # a run has two lines or more
+    if kind == "notebook":
+        text = json.dumps({"cells": [{"source": [f"{line}\n" for line in region]}]}, indent=1)
+    elif kind == "text":
+        text = "\n".join(line.strip() for line in region)
+    else:
+        text = (REAL.hidden(name) / f"test_{module}").read_text()
+    (tmp_path / "slip.txt").write_text(text)
+    found = bundle.leaks(REAL, tmp_path)
+    assert found and found[0].startswith("slip.txt: ")
+
+
+def test_a_tree_with_a_leak_is_not_made(course: Course, tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    for name in ("solutions", "assignments"):
+        (kit / name).mkdir(parents=True)
+        (kit / name / NAME).symlink_to(course.kit / name / NAME)
+    module = kit / "lectures" / "slip.py"
+    module.parent.mkdir()
+    other = Course(kit=kit, root=kit)
+    (kit / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    module.write_text("nothing\n")
+    assert (bundle.make(other, tmp_path / "out") / "lectures" / "slip.py").is_file()
+    (kit / "solutions" / NAME).unlink()
+    (kit / "solutions" / NAME).mkdir()
+    for path in (course.kit / "solutions" / NAME).iterdir():
+        (kit / "solutions" / NAME / path.name).write_bytes(path.read_bytes())
+    long = "### BEGIN SOLUTION\n    first = one_step(comm)\n    return first + second\n"
+    (kit / "solutions" / NAME / "one.py").write_text(long + "    ### END SOLUTION\n")
+    module.write_text(
+        "def mine(comm):\n    first = one_step(comm)  # so\n    return first + second\n"
+    )
+    with pytest.raises(BuildError, match=r"lectures/slip\.py: .*one_step"):
+        bundle.make(other, tmp_path / "out")
+    assert (tmp_path / "out" / "lectures" / "slip.py").read_text() == "nothing\n"  # the old tree
+
+
+# -- what may be replaced ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kit(toy_kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    """A small clone, with what nobody can make again in it; commands run there."""
+    folder = tmp_path / "home" / "kit"
+    shutil.copytree(toy_kit, folder)
+    (folder / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    for name in (".git/HEAD", "build/gradebook.db", "lectures/01.md", "ringside/x.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("precious")
+    monkeypatch.setenv("RINGSIDE_KIT", str(folder))
+    monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path / "course"))
+    monkeypatch.setenv("HOME", str(folder.parent))
+    monkeypatch.chdir(folder)
+    return Course.here()
+
+
+@pytest.mark.parametrize("command", ["bundle", "demo"])
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("to", [".", "..", "/", "build", "lectures", "foreign", "pyproject.toml"])
+def test_no_command_removes_the_clone_the_home_or_a_foreign_folder(
+    kit: Course, command: str, marked: bool, to: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (kit.kit / "foreign").mkdir()
+    (kit.kit / "foreign" / "pyproject.toml").write_text('[project]\nname = "mine"\n')
+    if marked:  # even the mark of a tree that was made there doesn't open the home and the kit
+        for place in (kit.kit, kit.kit.parent):
+            output_folder._write_mark(place, f"autograder {command}", None)
+    before = output_folder.contents(kit.kit.parent)
+    assert cli.main([command, "--to", to]) == 2
+    said = capsys.readouterr().err
+    assert re.search("never replaces|did not make|is not a folder|name another folder", said), said
+    assert output_folder.contents(kit.kit.parent) == before
+
+
+def test_the_courses_root_is_never_replaced(kit: Course) -> None:
+    kit.root.mkdir()
+    output_folder._write_mark(kit.root, bundle.COMMAND, None)
+    with pytest.raises(FolderError, match=r"never replaces .*/course: name a new folder"):
+        bundle.make(kit, kit.root)
+
+
+def test_a_tree_that_can_not_be_made_leaves_the_old_one(
+    kit: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = bundle.make(kit, Path("out"))
+    before = output_folder.contents(folder)
+    (kit.kit / "lectures" / "01.md").write_text("newer")
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle, "leaks", lambda *_: ["lectures/01.md: a line"])
+        with pytest.raises(BuildError, match="Hidden lines"):
+            bundle.make(kit, folder)
+    assert output_folder.contents(folder) == before
+    bundle.make(kit, folder)
+    assert (folder / "lectures" / "01.md").read_text() == "newer"
+    assert not list(kit.kit.glob(".out*"))
+
+
+def test_a_tree_in_which_somebody_works_is_left_alone(kit: Course) -> None:
+    folder = bundle.make(kit, Path("out"))
+    (folder / "README.md").write_text("ours")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref: x")
+    with pytest.raises(FolderError, match=r"did not make: \.git/HEAD, README\.md \(changed\)\."):
+        bundle.make(kit, folder)
+    assert (folder / "README.md").read_text() == "ours"
+
+
+def test_a_zip_that_the_command_did_not_make_is_left_alone(
+    kit: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bundle", "--to", "v1.2", "--zip"]) == 0
+    assert cli.main(["bundle", "--to", "v1.2", "--zip"]) == 0
+    packed = Path("v1.2.zip")
+    with zipfile.ZipFile(packed, "a") as archive:
+        archive.writestr("notes.txt", "mine")
+    for mine in (packed.read_bytes(), b"no zip at all"):
+        packed.write_bytes(mine)
+        capsys.readouterr()
+        assert cli.main(["bundle", "--to", "v1.2", "--zip"]) == 2
+        assert "`autograder bundle` did not make" in capsys.readouterr().err
+        assert packed.read_bytes() == mine
+
+
+# -- what students get ---------------------------------------------------------------------------
+
+
+def test_start_here_names_what_is_there_and_the_makefile_has_what_it_names(
+    students: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (students / "README.md").read_text()
+    assert page.startswith("# Start here\n") and len(page.split()) <= 400
+    assert "{{" not in page and "autograder" not in page
+    targets = set(re.findall(r"^([a-z]+):", (students / "Makefile").read_text(), re.MULTILINE))
+    assert targets == set(re.findall(r"(?:^|`)make ([a-z]+)", page, re.MULTILINE))
+    for target in targets:
+        command = ["make", "--dry-run", target]
+        done = subprocess.run(command, cwd=students, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    commands = set(re.findall(r"(?:^|`)ringside ([a-z]+)", page, re.MULTILINE))
+    assert {"check", "handin", "launch", "run", "site"} == commands
+    for name in commands:
+        with pytest.raises(SystemExit, match="0"):
+            ringside([name, "--help"])
+    paths = {*re.findall(r"\]\(([^)]+)\)", page), *re.findall(r"cd (assignments/\S+)", page)}
+    assert len(paths) == 3
+    assert not [path for path in paths if not (students / path).exists()]
+    folder, notebook = re.findall(r"cd (assignments/\S+)\njupyter lab (\S+)", page)[0]
+    [module] = re.findall(r"%%writefile (\w+)\.py", page)
+    assert f'"%%writefile {module}.py\\n"' in (students / folder / notebook).read_text()
+    assert f"ringside check {module} " in page
+
+
+def test_the_zip_holds_what_links_lead_to(students: Path) -> None:
+    with zipfile.ZipFile(bundle.pack(students)) as archive:
+        names = set(archive.namelist())
+    assert "students/ringside/cluster/sites/generic.toml" in names
+    assert "students/.ringside-made" not in names

@@ -1,0 +1,458 @@
+"""Grading a folder of modules: points, sentences, what is the student's fault and what is ours."""
+
+import hashlib
+import importlib
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from autograder.course import assignment as assignments
+from autograder.course.limits import Limits
+from autograder.grade import grading
+from autograder.grade.grading import grade_modules, run_suite, staged
+from autograder.imports import imports_package
+from autograder.suite.calls import Mpi, Ranks
+from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
+from autograder.suite.reality import RanksEnded, RealityError, RealRun
+from autograder.verify import edits, verify
+from ringside import Machine, Session
+from ringside.checking import (
+    Case,
+    Verdict,
+    assert_array,
+    assert_makespan,
+    assert_sum,
+    award,
+    buffered,
+    long_wire,
+    one_line,
+)
+from ringside.checking import verify as check
+from ringside.errors import DeadlineError, RunError
+
+KIT = Path(__file__).resolve().parents[3]
+SOLUTION = KIT / "solutions" / "a03_allreduce"
+PLAN = assignments.load("a03_allreduce")
+MODULES = [spec.name for spec in PLAN.modules]
+
+
+def grade(tmp_path, source, module, **options):
+    """The record of one module's source, without a sandbox."""
+    (tmp_path / f"{module}.py").write_text(source, encoding="utf-8")
+    with staged(PLAN, tmp_path) as stage:
+        return run_suite(PLAN, module, stage, secret="s", sandbox=False, **options)
+
+
+def by_name(record):
+    assert record["error"] is None
+    return {test["name"]: test for test in record["tests"]}
+
+
+def points_of(module):
+    """What each test of a suite is worth."""
+    suite = importlib.import_module(f"solutions.a03_allreduce.hidden.test_{module}")
+    tests = {name: test for name, test in vars(suite).items() if name.startswith("test_")}
+    marks = {name: test.pytestmark[0] for name, test in tests.items()}
+    return {name: (mark.args[0], mark.kwargs["kind"]) for name, mark in marks.items()}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_suite_is_worth_100_points(module):
+    assert sum(number for number, _ in points_of(module).values()) == 100
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_hidden_kind_of_assertion_has_a_public_test(module):
+    public = (SOLUTION / "test_public.py").read_text(encoding="utf-8")
+    of_all = set(re.findall(r'@each\(\d+, "(\w+)"(?:, ALL)?\)', public))
+    of_module = set(re.findall(rf'points\(\d+, "(\w+)", "{module}"\)', public))
+    of_some = set(re.findall(r'@each\(\d+, "(\w+)", \(?\*?TARGETS', public))
+    known = of_module if module == "cost" else of_all | of_module | of_some
+    assert {kind for _, kind in points_of(module).values()} <= known
+
+
+def test_mutants_are_many_and_name_tests_that_exist():
+    subjects = verify.subjects(PLAN)
+    wrong = [each for each in subjects if each.kind == "wrong"]
+    assert len(wrong) >= 30
+    assert len([each for each in subjects if each.kind == "right"]) >= 12
+    for each in wrong:
+        assert each.fails in points_of(each.module), each.name
+
+
+def test_reference_star_gets_full_marks_and_counts_stand_beside_the_bound(tmp_path):
+    record = grade(tmp_path, (SOLUTION / "star.py").read_text(encoding="utf-8"), "star")
+    tests = by_name(record)
+    assert sum(test["earned"] for test in tests.values()) == 100
+    first = record["counts"][0]
+    assert first["case"] == "all_reduce on 4 ranks, n = 37, float64"
+    assert first["sent_bytes"] == first["allowed"]["sent_bytes"] == [3 * 296, 296, 296, 296]
+    assert "<svg" in record["timeline_svg"]
+    # Tests that look at the same runs have used the same worlds.
+    for name in ("test_bytes_per_rank", "test_messages_go_through_rank_0"):
+        assert tests[name]["world_sizes"] == [2, 3, 4, 5, 6, 7, 8, 12, 17, 36]
+    assert tests["test_real_mpi"]["world_sizes"] == [3, 4]
+
+
+def test_the_same_module_gives_the_same_record_but_for_real_seconds(tmp_path):
+    source = edits.one(SOLUTION, "star__only_master_gets_the_sum").source
+    records = [grade(tmp_path, source, "star") for _ in range(2)]
+    for record in records:
+        for test in record["tests"]:
+            test.pop("seconds")
+    assert records[0] == records[1]
+
+
+def test_a_failure_says_what_is_wrong_and_how_to_see_it(tmp_path):
+    source = edits.one(SOLUTION, "star__only_master_gets_the_sum").source
+    tests = by_name(grade(tmp_path, source, "star"))
+    failed = tests["test_sum_on_2_4_and_8_ranks"]
+    assert failed["earned"] == 0
+    assert re.fullmatch(
+        r"all_reduce on 2 ranks, n = 1, int64: rank 1's result is wrong in 1 of 1 elements: "
+        r"element 0 is \S+; it must be \S+\. The wrong element is rank 1's own part alone\.",
+        failed["message"],
+    )
+    start = "ringside run star.py:all_reduce --ranks 2 --machine eager_threshold_bytes=65536"
+    line = rf"{start} -- --n 1 --dtype int64 --drawn \d+"
+    assert re.fullmatch(line, failed["reproduce"])
+    # Wrong values earn nothing for sending little.
+    assert all(tests[name]["earned"] == 0 for name in tests if "bytes" in name or "time" in name)
+
+
+def test_a_cycle_of_sends_is_told_from_wrong_values(tmp_path):
+    source = edits.one(SOLUTION, "ring__send_cycle").source
+    tests = by_name(grade(tmp_path, source, "ring"))
+    assert tests["test_sum_on_2_4_and_8_ranks"]["earned"] == 5
+    failed = tests["test_sends_may_wait_for_their_receives"]
+    assert "works only while messages stay below 65536 bytes" in failed["message"]
+    assert "rank 0  Send(dest=1, tag=0)" in failed["detail"]
+
+
+def test_the_stub_earns_nothing_and_says_so(tmp_path):
+    source = verify.stub((SOLUTION / "star.py").read_text(encoding="utf-8"))
+    assert "comm.Recv" not in source
+    tests = by_name(grade(tmp_path, source, "star"))
+    assert all(test["earned"] == 0 for test in tests.values())
+    assert "raised NotImplementedError" in tests["test_bytes_per_rank"]["message"]
+
+
+def test_a_module_that_cannot_be_imported_earns_nothing(tmp_path):
+    tests = by_name(grade(tmp_path, "def all_reduce(comm, x)\n    return x\n", "star"))
+    assert all(test["earned"] == 0 for test in tests.values())
+    assert "SyntaxError" in tests["test_bytes_per_rank"]["message"]
+
+
+def test_a_hang_costs_its_time_once(tmp_path):
+    source = "def all_reduce(comm, x):\n    while True:\n        pass\n"
+    record = grade(tmp_path, source, "star", limits=Limits(call_timeout_s=0.5))
+    tests = by_name(record)
+    assert all(test["earned"] == 0 for test in tests.values())
+    assert sum(test["seconds"] for test in tests.values()) < 6
+    last = tests["test_time_with_long_vectors"]["message"]
+    assert last == "not run: an earlier call did not end (star:all_reduce on 2 ranks)."
+
+
+def test_text_of_a_students_exception_is_one_short_line(tmp_path):
+    source = 'def all_reduce(comm, x):\n    raise ValueError("a\\x1b[2J\\n" * 1000)\n'
+    tests = by_name(grade(tmp_path, source, "star"))
+    message = tests["test_bytes_per_rank"]["message"]
+    assert message.isprintable()
+    assert len(message) < 400
+
+
+def test_missing_modules_score_nothing_and_say_so(tmp_path):
+    (tmp_path / "cost.py").write_bytes((SOLUTION / "cost.py").read_bytes())
+    report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False)
+    assert report["error"] is None
+    assert report["modules"]["cost"]["score"] == 100
+    assert report["modules"]["ring"]["score"] == 0
+    (test,) = report["modules"]["ring"]["tests"]
+    assert test["message"].startswith("ring.py is not there")
+    json.dumps(report, allow_nan=False)
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path):
+    (tmp_path / "cost.py").symlink_to(SOLUTION / "cost.py")
+    report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False, modules=["cost"])
+    assert report["modules"]["cost"]["score"] == 0
+
+
+def test_a_suite_that_breaks_is_our_fault_and_no_zero(tmp_path, monkeypatch):
+    monkeypatch.setattr("autograder.grade.grading.PYTEST_INI", tmp_path / "nowhere")
+    (tmp_path / "cost.py").write_bytes((SOLUTION / "cost.py").read_bytes())
+    report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False, modules=["cost"])
+    assert "left no record" in report["error"]
+
+
+def test_judge_wants_the_named_test_to_fail():
+    subject = verify.Subject("wrong", "ring", "ring__x", "", fails="test_a")
+    tests = [
+        {"name": "test_a", "kind": "values", "points": 60, "earned": 60, "message": ""},
+        {"name": "test_b", "kind": "safety", "points": 40, "earned": 0, "message": "hangs."},
+    ]
+    finding = verify.judge(subject, {"tests": tests, "error": None})
+    assert not finding.ok
+    assert finding.sentence == "passes test_a; fails test_b"
+    assert not finding.killed_by_values
+    tests[0]["earned"] = 0
+    assert verify.judge(subject, {"tests": tests, "error": None}).ok
+    assert not verify.judge(subject, {"tests": tests, "error": "a fault of ours"}).ok
+
+
+def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    made = []
+
+    def run(rng):
+        made.append(rng.integers(1 << 40))
+        return ranks.call("m:f", 2, (1,))
+
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, SuiteRecord("m"), job)
+        first = ranks.once("a", run)
+        assert ranks.world_sizes == {2}
+        ranks.world_sizes = {3}
+        assert ranks.once("a", run) is first
+        assert ranks.world_sizes == {2, 3}
+        ranks.once("b", run)
+    assert made == [job.rng("a").integers(1 << 40), job.rng("b").integers(1 << 40)]
+
+
+def test_every_strike_is_tried_twice_and_after_the_last_nothing_is_run(tmp_path):
+    asked = []
+
+    class Hangs:
+        def call(self, target, world_size, args, *, timeout_s, **options):
+            asked.append((target, timeout_s))
+            unknown = {"cpu_s": [None] * world_size, "num_flops": lambda: [0.0] * world_size}
+            error, nothing = DeadlineError(timeout_s, ()), SimpleNamespace(ops=[])
+            return SimpleNamespace(error=error, world_size=world_size, recording=nothing, **unknown)
+
+    bounds = {"strikes": 2, "call_timeout_s": 3.0, "call_retry_factor": 4.0}
+    job = SuiteJob("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)
+    ranks = Ranks(Hangs(), SuiteRecord("m"), job)
+    for name in ("m:f", "m:g"):
+        ranks.call(name, 2, ())
+    with pytest.raises(Verdict, match=r"an earlier call did not end \(m:f on 2 ranks\)"):
+        ranks.call("m:h", 2, ())
+    assert asked == [("m:f", 3.0), ("m:f", 12.0), ("m:g", 3.0), ("m:g", 12.0)]
+
+
+# -- the checks that public and hidden tests share -------------------------------------------------
+
+
+def test_a_verdict_carries_sentence_fraction_and_line():
+    case = Case("ring:all_reduce", 5, 11, "float32", {"num_chunks": 3})
+    assert str(case) == "all_reduce on 5 ranks, n = 11, float32, num_chunks = 3"
+    line = "ringside run ring.py:all_reduce --ranks 5 -- --n 11 --dtype float32 --num-chunks 3"
+    assert case.reproduce == line
+    with pytest.raises(Verdict, match="it is wrong") as caught:
+        check(False, "it is wrong", reproduce=line)
+    assert caught.value.fraction == 0
+    assert line in str(caught.value)
+    with pytest.raises(Verdict) as caught:
+        award(0.5, "half")
+    assert caught.value.fraction == 0.5
+    award(1.0, "all")
+
+
+def test_the_line_of_a_case_names_machine_and_seed_where_they_matter(tmp_path):
+    (tmp_path / "ring.py").write_text(
+        "from mpi4py import MPI\n\ndef all_reduce(comm, x):\n"
+        "    comm.Sendrecv(x, 1 - comm.rank, recvbuf=x.copy(), source=1 - comm.rank)\n"
+        "    return x\n"
+    )
+    case = Case("ring:all_reduce", 2, 3)
+    vectors = [np.arange(3.0), np.ones(3)]
+    with Session(tmp_path) as session:
+        slow = session.call("ring:all_reduce", 2, case.arguments(vectors), machine=long_wire())
+        drawn = session.call(
+            "ring:all_reduce", 2, case.arguments(vectors), machine=buffered(), seed=2
+        )
+    start = "ringside run ring.py:all_reduce --ranks 2"
+    with pytest.raises(Verdict) as caught:
+        assert_makespan(slow, 1e-9, case)
+    machine = "name=long wire,beta_s_per_byte=1e-08"  # its other numbers are the textbook's
+    check = "--check time=1e-09,1.05,1.5"
+    assert caught.value.reproduce == f"{start} --machine '{machine}' {check} -- --n 3"
+    assert Machine.load(machine).beta_s_per_byte == long_wire().beta_s_per_byte
+    with pytest.raises(Verdict) as caught:
+        assert_sum(drawn, vectors, case)
+    assert caught.value.reproduce == (
+        f"{start} --machine eager_threshold_bytes=65536 --seed 2 -- --n 3"
+    )
+
+
+def test_integers_are_compared_exactly_and_floats_by_what_rounding_allows():
+    case = Case("ring:all_reduce", 2, 1)
+    big = np.array([2**60 + 1])
+    with pytest.raises(Verdict, match="it must be 1152921504606846977"):
+        assert_array(big - 1, big, None, case, "rank 0's result")
+    one = np.array([1.0])
+    assert_array(one + 1e-15, one, one, case, "rank 0's result")
+    for wrong in (one + 1e-14, np.array([np.nan])):
+        with pytest.raises(Verdict, match="wrong in 1 of 1 elements"):
+            assert_array(wrong, one, one, case, "rank 0's result")
+    with pytest.raises(Verdict, match="has dtype float64; it must be float32"):
+        assert_array(one, one.astype("float32"), None, case, "rank 0's result")
+    with pytest.raises(Verdict, match="is None; it must be a NumPy array"):
+        assert_array(None, one, None, case, "rank 0's result")
+
+
+def test_inputs_differ_between_ranks_and_fill_an_int64():
+    vectors = Case("ring:all_reduce", 4, 50, "int64").vectors(np.random.default_rng(1))
+    assert len({vector.tobytes() for vector in vectors}) == 4
+    assert max(int(np.abs(vector).max()) for vector in vectors) > 2**53
+    assert abs(sum(vector.astype(object) for vector in vectors)).max() < 2**63
+
+
+def test_makespan_is_full_half_or_none(tmp_path):
+    (tmp_path / "pair.py").write_text(
+        "import numpy as np\n"
+        "def swap(comm, x):\n"
+        "    y = np.empty_like(x)\n"
+        "    comm.Sendrecv(x, 1 - comm.rank, recvbuf=y, source=1 - comm.rank)\n"
+        "    return y\n"
+    )
+    machine = Machine("m", alpha_s=1e-6, beta_s_per_byte=1e-9)
+    with Session(tmp_path) as session:
+        result = session.call("pair:swap", 2, [(np.zeros(125),)] * 2, machine=machine)
+    case = Case("pair:swap", 2, 125)
+    assert_makespan(result, 2e-6, case)  # alpha + 1000 bytes
+    for bound_s, fraction in ((1.5e-6, 0.5), (1e-6, 0.0)):
+        with pytest.raises(Verdict, match=r"took 2.0 µs, \d\.\d\d times") as caught:
+            assert_makespan(result, bound_s, case)
+        assert caught.value.fraction == fraction
+
+
+def test_one_line_makes_student_text_harmless():
+    assert one_line("a\nb\x00\x1b[31m\tc") == "a b [31m c"
+    assert len(one_line("x" * 1000)) == 160
+
+
+def test_calls_that_dawdle_are_no_longer_made(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import time\ndef f(comm, x):\n    time.sleep(0.1)\n    return x\n"
+    )
+    limits = asdict(Limits(calls_s=0.05))
+    job = SuiteJob(
+        "m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits
+    )
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, SuiteRecord("m"), job)
+        assert ranks.call("m:f", 1, (1,)).values == [1]
+        with pytest.raises(Verdict, match=r"not run: earlier calls took 0\.05 s"):
+            ranks.call("m:f", 1, (1,))
+
+
+def test_calls_that_do_endlessly_much_are_no_longer_made(tmp_path):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    comm.Barrier()\n    return x\n")
+    limits = asdict(Limits(calls_operations=3))
+    job = SuiteJob(
+        "m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits
+    )
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, SuiteRecord("m"), job)
+        assert ranks.call("m:f", 2, (1,)).values == [1, 1]
+        with pytest.raises(Verdict, match="not run: earlier calls made more than 3 operations"):
+            ranks.call("m:f", 2, (1,))
+
+
+def test_inputs_are_others_where_a_module_that_is_imported_is_another(tmp_path):
+    plan = assignments.load("a03_allreduce")
+
+    def of(**texts):
+        for name in ("ring", "star", "tree"):
+            (tmp_path / f"{name}.py").write_text(texts.get(name, ""))
+        return grading._hash("ring", grading._sources(plan, "ring", tmp_path))
+
+    alone = of(ring="from star import f")
+    assert alone != of(ring="from star import f", star="raise ValueError(x)")
+    assert alone == of(ring="from star import f", tree="raise ValueError(x)")
+    assert of(ring="x = 1") == of(ring="x = 1", star="y") == hashlib.sha256(b"x = 1").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("reference", "again", "kind"),
+    [
+        ([None], RanksEnded("ended"), Verdict),
+        ([None], [None], RealityError),  # the second time it answers: nobody can tell
+        (RanksEnded("ended"), RanksEnded("ended"), RealityError),
+        ([RunError("it fails")], RanksEnded("ended"), RealityError),
+    ],
+)
+def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
+    tmp_path, reference, again, kind
+):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+
+    class Real:
+        launcher = "mpiexec"
+
+        def __init__(self, answers):
+            self.answers = answers
+
+        def of(self, folder):
+            return Real([reference])
+
+        def call_all(self, calls, before_retry=None):
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return [RealRun([1, 2], error) for error in answer]
+
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, SuiteRecord("m"), job)
+        mpi = Mpi(Real([RanksEnded("ended"), again]), ranks, tmp_path)
+        with pytest.raises(kind, match="ended"):
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])
+
+
+@pytest.mark.parametrize("earned", [0.0, 5.0])
+def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_path, earned):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+
+    class Hanging:
+        launcher = "mpiexec"
+
+        def call_all(self, calls, before_retry):
+            raise RealityError("mpiexec did not end")
+
+    record = SuiteRecord("m", tests=[TestRecord("test_sum", "values", 5.0, earned)])
+    with Session(tmp_path) as session:
+        mpi = Mpi(Hanging(), Ranks(session, record, job), tmp_path)
+        kind = Verdict if earned < 5 else RealityError  # ours, where nothing else is wrong
+        with pytest.raises(kind, match="mpiexec did not end"):
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])
+
+
+def test_torch_may_be_imported_where_it_is_not_needed(tmp_path):
+    text = (SOLUTION / "star.py").read_text()
+    (tmp_path / "star.py").write_text(text.replace("import numpy", "import torch\nimport numpy", 1))
+    assert "import torch" in (tmp_path / "star.py").read_text()
+    report = grade_modules("a03_allreduce", tmp_path, secret="s", modules=["star"])
+    assert report["modules"]["star"]["score"] == 100, report["modules"]["star"]["tests"]
+
+
+@pytest.mark.parametrize(
+    ("text", "imports"),
+    [
+        (b"import torch", True),
+        (b"def f():\n    from torch.nn import Linear\n", True),
+        (b'"""\nimport torch\n"""', False),
+        (b"import torchvision, torch_geometric", False),
+        (b"from . import torch", False),
+        (b"import torch as t; def", False),
+    ],
+)
+def test_import_statements_are_found(text, imports):
+    assert imports_package(text, "torch") is imports

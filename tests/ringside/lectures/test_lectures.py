@@ -1,0 +1,449 @@
+"""The lectures: notebooks belong to their texts, run from the students' tree, say what is so."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringside import lectures
+from ringside.lectures.__main__ import main as command
+
+ROOT = Path(__file__).resolve().parents[3]
+ALL = lectures.find(ROOT / "lectures")
+nbformat = importlib.import_module("nbformat")
+
+WHOLE = (
+    """# %% [markdown] tags=["aims"]
+# # Lecture 0: A small lecture
+#
+# After it you can
+#
+# - one
+# - two
+# - three
+
+# %% [markdown] tags=["prerequisites"]
+# Nothing.
+
+# %% [markdown] tags=["problem"]
+# ## 1. A problem
+
+# %% [markdown] tags=["derivation", "limits"]
+# $$1 + 1 = 2$$
+
+# %% tags=["ranks", "figure", "systems"]
+assert ringside.run("one.py:one", 2).values == [1, 1]
+
+# %% [markdown] tags=["systems"]
+# They say 3 [2].
+
+# %% [markdown] tags=["corrected"]
+# > **Corrected.** It is 2, not 3 [1].
+
+"""
+    + "".join(
+        f"""# %% [markdown] tags=["question"]
+# **Question {number}.** How much?
+#
+# <details><summary>Answer</summary>
+#
+# Two.
+# </details>
+
+# %%
+assert 1 + 1 == 2
+
+"""
+        for number in range(1, 6)
+    )
+    + """# %% [markdown] tags=["reading"]
+# ## References
+#
+# 1. One. 2020.
+# 2. Two. 2021.
+#
+# Read next: [1].
+"""
+)
+
+TINY = """# %% [markdown] slideshow={"slide_type": "slide"}
+# # A small lecture
+
+# %%
+import random
+print(random.random() < 2)
+print(object())
+
+# %% slideshow={"slide_type": "skip"}
+1 + 1
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A tree with one short lecture and a kit of one module."""
+    (tmp_path / "lectures" / "data").mkdir(parents=True)
+    (tmp_path / "ringside").mkdir()
+    (tmp_path / "ringside" / "__init__.py").write_text("def run():\n    import ringside.engine\n")
+    (tmp_path / "ringside" / "engine.py").write_text("speed = 1\n")
+    (tmp_path / "ringside" / "cli.py").write_text("words = 1\n")
+    source = tmp_path / "lectures" / "00_tiny.py"
+    source.write_text(TINY)
+    return lectures.Lecture(source)
+
+
+def each(items):
+    return pytest.mark.parametrize("lecture", items, ids=[item.name for item in items])
+
+
+def prose_and_code(lecture):
+    """Yield each prose cell with all code above it; an answer's check stands right below it."""
+    cells = lectures.read(lecture).cells
+    code = ""
+    for cell, following in zip(cells, [*cells[1:], None], strict=True):
+        if cell.cell_type == "code":
+            code += cell.source + "\n"
+        elif "<details>" in cell.source:
+            checks = [one.source for one in cells[cells.index(following) :][:2]]
+            yield cell.source, code + "\n".join(checks)
+        else:
+            yield cell.source, code
+
+
+# The builder
+
+
+def test_two_builds_of_the_same_text_are_the_same_file(tiny):
+    assert lectures.build(tiny)
+    first = tiny.notebook.read_bytes()
+    assert lectures.build(tiny, force=True)
+    assert tiny.notebook.read_bytes() == first
+    assert b"True" in first and b" at 0x" not in first
+
+
+def test_a_notebook_that_belongs_to_its_text_is_not_built_again(tiny):
+    assert lectures.problems(tiny) == ["there is no executed notebook."]
+    lectures.build(tiny)
+    assert lectures.problems(tiny) == []
+    assert not lectures.build(tiny)
+
+
+def test_check_finds_what_changed(tiny):
+    lectures.build(tiny)
+    tree = tiny.source.parent.parent
+
+    (tree / "ringside" / "cli.py").write_text("words = 2\n")  # no cell's output depends on it
+    assert lectures.problems(tiny) == []
+
+    engine = tree / "ringside" / "engine.py"
+    engine.write_text(f'"""What it does."""\n\n{engine.read_text()}  # why\n')
+    assert lectures.problems(tiny) == []
+
+    engine.write_text("speed = 2\n")
+    assert lectures.problems(tiny) == [
+        "the kit, a machine file or the data have changed since it was executed."
+    ]
+    tiny.source.write_text(TINY.replace("1 + 1", "1 + 2"))
+    assert "its cells differ from the text's." in lectures.problems(tiny)
+
+
+def test_the_kits_modules_are_found_by_following_imports():
+    names = {path.relative_to(ROOT / "ringside").as_posix() for path in lectures.loaded(ROOT)}
+    loaded = {"timing/engine.py", "network/network.py", "network/codec.py", "draw/svg.py"}
+    assert loaded | {"mpi/comm.py"} <= names
+    never = {"commands/cli.py", "doctor/this_machine.py", "launch/launch.py"}
+    assert names.isdisjoint(never | {"checking/pytest_plugin.py"})
+
+
+def test_a_lecture_depends_on_what_its_text_names():
+    def names(text):
+        paths = lectures.loaded(ROOT, lectures.named(text))
+        return {path.relative_to(ROOT / "ringside").as_posix() for path in paths}
+
+    assert "validation/row.py" not in names("import ringside\nringside.run('ring.py', 4)\n")
+    assert "validation/row.py" in names("from ringside.validation import load\n")
+    assert "timing/perfetto.py" in names("import ringside.timing.perfetto as p\n")
+    assert "timing/widen.py" in names("from ringside.timing import widen\n")
+    assert "pytorch/front.py" in names("# %%writefile it.py\n# import torch.distributed as dist\n")
+
+
+def test_a_comment_and_a_docstring_are_not_code(tmp_path):
+    path = tmp_path / "it.py"
+    path.write_text('"""Of two\nlines."""\n\nA = "# no comment"  # one\n\n\ndef f():\n    "It."\n')
+    assert lectures.content(path) == b'A = "# no comment"\ndef f():'
+
+
+def test_a_cell_that_raises_is_named_and_nothing_is_written(tiny, capsys):
+    tiny.source.write_text(TINY.replace("1 + 1", "1 / 0"))
+    folder = str(tiny.source.parent)
+    assert command(["build", "--folder", folder]) == 1
+    assert re.search(r"cell 2 \('1 / 0'\)[\s\S]*ZeroDivisionError", capsys.readouterr().err)
+    assert not tiny.notebook.exists()
+
+
+def lacks(tiny, text, has_picture=True):
+    """What a lecture of this text lacks, if the cell of its figure shows a picture."""
+    tiny.source.write_text(text)
+    executed = lectures.read(tiny)
+    picture = nbformat.v4.new_output("display_data", {"image/png": ""})
+    executed.cells[4]["outputs"] = [picture] if has_picture else []
+    return lectures.missing(lectures.read(tiny), executed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("# - three\n", "", 'cell 0 (aims) has no "you can"'),
+        ('["prerequisites"]', '["limits"]', "no cell has the tag 'prerequisites'."),
+        ("# ## 1. A problem", "# A problem", "cell 2 (problem) opens no section"),
+        ("# $$1 + 1 = 2$$", "# $1 + 1 = 2$", "cell 3 (derivation) has no formula"),
+        ("ringside.run(", "other.run(", "cell 4 (ranks) runs nothing on ranks."),
+        ("They say 3 [2].", "They say 3.", "cell 5 (systems) cites no reference, [n]."),
+        ("> **Corrected.**", "Not so:", "cell 6 (corrected) has neither a table"),
+        ("Question 3.", "Question 4.", "cell 11 does not begin with **Question 3.**"),
+        ("# Two.\n# </details>", "# Two.", "cell 7 has no answer in <details>"),
+        ("assert 1 + 1", "1 + 1", "nothing below question 5 (cell 15) asserts"),
+        ("# 2. Two. 2021.\n", "", "cited but not listed: [2]."),
+        ("They say 3 [2].", "They say 3 [1].", "listed but not cited: [2]."),
+        ("# ## 1.", "# # 1.", "the first cell, and it alone, begins with the title"),
+    ],
+)
+def test_what_a_lecture_lacks_is_named(tiny, old, new, words):
+    assert lacks(tiny, WHOLE) == []
+    assert any(one.startswith(words) for one in lacks(tiny, WHOLE.replace(old, new)))
+
+
+def test_a_lecture_without_its_figure_is_not_whole(tiny):
+    assert lacks(tiny, WHOLE, has_picture=False) == ["cell 4 (figure) shows no picture."]
+
+
+def test_an_unknown_lecture_is_our_error(tiny, capsys):
+    assert command(["build", "99", "--folder", str(tiny.source.parent)]) == 2
+    assert "no lecture '99'" in capsys.readouterr().err
+
+
+def test_a_table_has_numbers_text_and_gaps(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("# where it is from\nlayer,nbytes,time_s\nfc,8,0.5\nconv,16,\n")
+    table = lectures.table(path)
+    assert table["layer"].tolist() == ["fc", "conv"]
+    assert table["nbytes"].tolist() == [8, 16] and table["nbytes"].dtype == int
+    np.testing.assert_array_equal(table["time_s"], [0.5, np.nan])
+
+
+# Sliders
+
+
+class Bar:
+    """Stands in for a timeline: something with a makespan, drawn as SVG."""
+
+    def __init__(self, makespan_s):
+        self.makespan_s = makespan_s
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What `explore` publishes, with timelines written as their makespan and the axis' end."""
+    published = []
+    monkeypatch.setattr(
+        "IPython.core.display_functions.publish_display_data", lambda data: published.append(data)
+    )
+    monkeypatch.setattr(
+        "ringside.draw.timeline_svg", lambda one, until_s: f"<i>{one.makespan_s} of {until_s:g}</i>"
+    )
+    return published
+
+
+def test_pictures_of_every_combination_wait_behind_the_sliders(shown):
+    lectures.explore(
+        lambda ranks, nbytes, alpha: Bar(ranks * nbytes + alpha),
+        alt="{ranks} ranks, {nbytes} bytes, {alpha} s",
+        same_scale=["ranks"],
+        ranks=lectures.Knob([2, 4], start=4),
+        nbytes=lectures.Knob([10, 1000], unit="bytes"),
+        alpha=lectures.Knob([0, 7], live=True, label="latency"),
+    )
+    [data] = shown
+    pictures = re.findall(r"<div( hidden)?><i>(.*?)</i></div>", data["text/html"])
+    assert pictures == [
+        (" hidden", "20 of 40"),  # the last slider turns fastest
+        (" hidden", "2000 of 4000"),
+        ("", "40 of 40"),
+        (" hidden", "4000 of 4000"),
+    ]
+    assert re.findall(r'max="(\d+)" value="(\d+)".*?data-stops="(.*?)"', data["text/html"]) == [
+        ("1", "1", "2|4"),
+        ("1", "0", "10 bytes|1,000 bytes"),
+    ]
+    assert "<span>latency 0</span>" in data["text/html"]
+    assert data["text/plain"] == "4 ranks, 10 bytes, 0 s"
+    assert "application/vnd.jupyter.widget-view+json" in data
+
+
+def test_figures_are_closed_as_they_are_drawn(shown):
+    pyplot = importlib.import_module("matplotlib.pyplot")
+    open_before = []
+
+    def picture(n):
+        open_before.append(len(pyplot.get_fignums()))
+        figure, axes = pyplot.subplots(figsize=(1, 1))
+        return axes if n else figure
+
+    lectures.explore(picture, alt="{n} & more", n=lectures.Knob([0, 1, 2]))
+    assert open_before == [0, 0, 0, 0]  # the last one is the live picture
+    assert pyplot.get_fignums() == []
+    assert re.findall('<img alt="(.*?)"', shown[0]["text/html"]) == [
+        f"{n} &amp; more" for n in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"n": lectures.Knob([1])}, "n has 1 values: a slider needs at least 2."),
+        ({"n": lectures.Knob([1, 2], start=3)}, "n starts at 3, which is not among its values."),
+        ({"n": lectures.Knob(range(7)), "m": lectures.Knob(range(7))}, "49 pictures would be"),
+    ],
+)
+def test_knobs_that_cannot_be_turned_are_refused(shown, knobs, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        lectures.explore(lambda **_: Bar(1), alt="", **knobs)
+    assert shown == []
+
+
+# Every lecture
+
+
+@each(ALL)
+def test_the_notebook_belongs_to_the_text(lecture):
+    assert lectures.problems(lecture) == [], "run: python -m ringside.lectures build"
+
+
+@each(ALL)
+@pytest.mark.slow
+def test_it_runs_from_the_students_tree_with_the_same_outputs(lecture, tmp_path):
+    """Only what students have is there: no solutions, no autograder, no other copy of the kit."""
+    leave_out = shutil.ignore_patterns("__pycache__", "*.ipynb")
+    for part in ("ringside", "lectures", "cluster"):
+        shutil.copytree(ROOT / part, tmp_path / part, symlinks=True, ignore=leave_out)
+    done = subprocess.run(
+        [sys.executable, "-m", "ringside.lectures", "build", lecture.name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    fresh = nbformat.read(tmp_path / "lectures" / lecture.notebook.name, as_version=4)
+    stored = nbformat.read(lecture.notebook, as_version=4)
+    for number, (new, old) in enumerate(zip(fresh.cells, stored.cells, strict=True)):
+        assert words(new) == words(old), f"cell {number}:\n{new.source}"
+
+
+def words(cell):
+    """What a cell printed and returned as text; pictures may differ with the drawing library."""
+    texts = []
+    for output in cell.get("outputs", []):
+        texts.append(output.get("text", "") or output.get("data", {}).get("text/plain", ""))
+    return texts
+
+
+@each(ALL)
+def test_cells_are_short_and_every_cell_has_a_slide_type(lecture):
+    kinds = {"slide", "subslide", "fragment", "skip", "notes", "-"}
+    for cell in lectures.read(lecture).cells:
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert cell.metadata.get("slideshow", {}).get("slide_type") in kinds, cell.source
+        if cell.cell_type == "code":
+            assert len(lines) <= LONGEST_CELL, f"{len(lines)} lines:\n{cell.source}"
+
+
+LONGEST_CELL = 17  # the magic and the imports among them
+
+
+@each(ALL)
+def test_it_has_the_parts_that_every_lecture_has(lecture):
+    """CONTRIBUTING.md lists them."""
+    executed = nbformat.read(lecture.notebook, as_version=4)
+    assert lectures.missing(lectures.read(lecture), executed) == []
+
+
+@each(ALL)
+def test_lectures_import_ringside_alone(lecture):
+    ours = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"ringside"}
+    imported = re.findall(r"^\s*(?:from|import) (\w+)", lecture.source.read_text(), flags=re.M)
+    assert ours.isdisjoint(imported)
+
+
+@each(ALL)
+def test_words_are_those_of_the_style(lecture):
+    for prose, _ in prose_and_code(lecture):
+        found = re.search(r"\b(simply|just|obviously|trivially)\b|!(?!\[)", prose, flags=re.I)
+        assert not found, f"{found.group()!r} in:\n{prose}"
+        assert not re.search("[\U0001f300-\U0001faff\u2600-\u27bf]", prose), prose
+
+
+@each(ALL)
+def test_every_figure_has_a_description(lecture):
+    for cell in nbformat.read(lecture.notebook, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                assert len(output.metadata["image/png"]["alt"]) > 40, cell.source
+            if "ringside-explore" in output.get("data", {}).get("text/html", ""):
+                assert len(output.data["text/plain"]) > 40, cell.source
+
+
+NUMBER = re.compile(r"(?<![\w.\[])\d[\d,]*(?:\.\d+)?(?![\w\]])")
+NOT_CLAIMS = [
+    r"```.*?```",
+    r"\$\$.*?\$\$",
+    r"\$[^$]*\$",
+    r"`[^`]*`",
+    r"\*Predict.*?\*(?!\*)",
+    r"NCCL [\d.]+",
+    r"^.*<details>",
+]
+
+
+def claims(prose):
+    """Yield the numbers that a text states as facts: not formulas, code, years, set tasks."""
+    if prose.startswith("## References"):
+        return
+    for pattern in NOT_CLAIMS:
+        prose = re.sub(pattern, " ", prose, flags=re.S)
+    for number in NUMBER.findall(prose):
+        number = number.rstrip(",")
+        value = float(number.replace(",", ""))
+        if "." in number or (value > 16 and not 1980 <= value <= 2030):
+            yield number
+
+
+def is_asserted(number, code):
+    """Whether an assertion holds the number; 74 % is asserted as 0.74."""
+    assertions = "\n".join(re.findall(r"assert.*(?:\n +.*|\n\))*", code)).replace("_", "")
+    plain = number.replace(",", "")
+    forms = {plain, f"{float(plain) / 100:g}", f"{float(plain) / 100:.2f}"}
+    return any(re.search(rf"(?<![\d.]){re.escape(form)}", assertions) for form in forms)
+
+
+@each(ALL)
+def test_every_number_in_prose_is_asserted_above(lecture):
+    for prose, code in prose_and_code(lecture):
+        for number in claims(prose):
+            assert is_asserted(number, code), f"{number} is not asserted above:\n{prose}"
+
+
+def test_no_lecture_refers_to_one_that_is_not_there():
+    there = {int(lecture.name[:2]) for lecture in ALL}
+    for lecture in ALL:
+        text = (ROOT / "lectures" / f"{lecture.name}.py").read_text(encoding="utf-8")
+        named = re.findall(r"[Ll]ectures?\s+(\d+)(?:\s+(?:to|and)\s+(\d+))?", text)
+        assert {int(one) for pair in named for one in pair if one} <= there, lecture.name
