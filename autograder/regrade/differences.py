@@ -34,13 +34,13 @@ from autograder.submission.late import Late
 from autograder.terminal import printable
 from ringside.units import format_count
 
-__all__ = ["Change", "Differences", "compare", "show", "write"]
+__all__ = ["PointsChange", "Differences", "compare", "show", "write"]
 
 _SAME = 5e-4  # of a point: scores are rounded to four places
 
 
 @dataclass(frozen=True)
-class Change:
+class PointsChange:
     """A grade cell that is worth something else now.
 
     Attributes:
@@ -59,7 +59,7 @@ class Change:
 class Differences:
     """A class before and after."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[PointsChange] = field(default_factory=list)
     same: list[str] = field(default_factory=list)  # students
     new: list[str] = field(default_factory=list)  # not in the gradebook yet
     failed: list[Outcome] = field(default_factory=list)  # by our fault
@@ -96,7 +96,7 @@ def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Di
     return found
 
 
-def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[Change]:
+def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[PointsChange]:
     weights = {module.name: module.weight for module in plan.modules}
     changes = []
     for name in dict.fromkeys([*after.parts, *before.parts]):
@@ -109,11 +109,15 @@ def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[
                 reasons.insert(0, "another notebook was handed in since")
             if not reasons:
                 reasons = ["no test changed: it weighs other points now"]
-            changes.append(Change(after.student, name, old.points, new.points, tuple(reasons)))
+            changes.append(
+                PointsChange(after.student, name, old.points, new.points, tuple(reasons))
+            )
     return changes
 
 
-def _of_lateness(before: GradeRecord, after: GradeRecord, account: Late | None) -> list[Change]:
+def _of_lateness(
+    before: GradeRecord, after: GradeRecord, account: Late | None
+) -> list[PointsChange]:
     """What an extension or a receipt has changed since; points are of modules and runs."""
     old, new = before.late_percent, after.late_percent or 0.0
     if old is None or old == new:
@@ -124,7 +128,7 @@ def _of_lateness(before: GradeRecord, after: GradeRecord, account: Late | None) 
     )
     told = account.sentence if account else "It is not late any more."
     reason = f"{old:g} % of the score, now {new:g} %. {told}"
-    return [Change(after.student, "lateness", was, now, (reason,))]
+    return [PointsChange(after.student, "lateness", was, now, (reason,))]
 
 
 def _reasons(old: GradedPart, new: GradedPart, scale: float) -> list[str]:
@@ -161,7 +165,7 @@ def show(screen: Console, plan: Assignment, found: Differences) -> None:
     screen.print("; ".join(counts) + ".")
 
 
-def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
+def _table(plan: Assignment, changes: Sequence[PointsChange]) -> Table:
     table = Table(title=f"{plan.title}: a regrade", title_justify="left", header_style="bold")
     table.add_column("student", no_wrap=True)
     table.add_column("module", no_wrap=True)

@@ -98,7 +98,7 @@ class Ranks:
             self.tally.add(result, stated=states_work)
             if not isinstance(result.error, DeadlineError):
                 return result
-        first = args[0][0] if args and args[0] else None  # supplied trials are told what to call
+        first = args[0][0] if args and args[0] else None  # supplied callers are told what to call
         named = first if isinstance(first, str) and ":" in first else target
         self._struck.append(f"{named} on {format_count(world_size, 'rank')}")
         return result
