@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 
 from autograder import terminal
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 
+NAME = "build"
+ABOUT = "make assignments/ from solutions/"
 
-def add_to(command: Commands) -> None:
-    sub = command("build", run, "make assignments/ from solutions/")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all, if none is named")
     sub.add_argument("--check", action="store_true", help="change nothing; status 1 if stale")
 

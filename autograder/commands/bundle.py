@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from autograder.commands.options import Commands
 from autograder.course.course import Course
 
+NAME = "bundle"
+ABOUT = "make the students' tree, without solutions and autograder"
 
-def add_to(command: Commands) -> None:
-    sub = command("bundle", run, "make the students' tree, without solutions and autograder")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")
     sub.add_argument("--zip", action="store_true", help="pack it too")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autograder.commands import (
     build,
@@ -23,7 +23,6 @@ from autograder.commands import (
     regrade,
     report,
 )
-from autograder.commands.options import Action
 from autograder.grade.faults import FAULTS
 
 EXAMPLES = """examples:
@@ -78,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
-    action: Action = options.action
+    action: Callable[[argparse.Namespace], int] = options.action
     if arguments[0] not in KEEPS:
         return action(options)
     before = os.umask(0o077)  # what is written of a class is nobody else's to read
@@ -108,13 +107,13 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, action: Action, text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        sub.set_defaults(action=action)
-        return sub
-
     for each in COMMANDS:
-        each.add_to(command)
+        text = each.ABOUT
+        sub = commands.add_parser(
+            each.NAME, help=text, description=text[0].upper() + text[1:] + "."
+        )
+        each.add_options(sub)
+        sub.set_defaults(action=each.run)
     commands.add_parser("verify", help="the suites against what they must catch (verify --help)")
     commands.add_parser("lectures", help="execute the lectures whose source changed")
     return top

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from autograder import terminal
 from autograder.commands import options as shared
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 
+NAME = "collect"
+ABOUT = "put a platform's download where nbgrader looks"
 
-def add_to(command: Commands) -> None:
-    sub = command("collect", run, "put a platform's download where nbgrader looks")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument(
         "paths",

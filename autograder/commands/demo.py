@@ -6,12 +6,13 @@ import argparse
 from pathlib import Path
 
 from autograder import terminal
-from autograder.commands.options import Commands
 from autograder.grade import pipeline
 
+NAME = "demo"
+ABOUT = "grade a whole class through nbgrader: table, feedback, CSV"
 
-def add_to(command: Commands) -> None:
-    sub = command("demo", run, "grade a whole class through nbgrader: table, feedback, CSV")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/demo")
     sub.add_argument("--jobs", type=int, default=pipeline.cores(), metavar="N")
 

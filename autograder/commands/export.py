@@ -7,13 +7,14 @@ from pathlib import Path
 
 from autograder import exports
 from autograder.commands import options as shared
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 
+NAME = "export"
+ABOUT = "marks for Canvas, Moodle or Gradescope, or a CSV"
 
-def add_to(command: Commands) -> None:
-    sub = command("export", run, "marks for Canvas, Moodle or Gradescope, or a CSV")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     sub.add_argument("--to", choices=exports.KINDS, required=True, help="for which platform")

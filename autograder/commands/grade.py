@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from autograder import terminal
 from autograder.commands import options as shared
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
@@ -21,8 +20,11 @@ if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
 
 
-def add_to(command: Commands) -> None:
-    sub = command("grade", run, "grade notebooks, folders of modules, or a submitted tree")
+NAME = "grade"
+ABOUT = "grade notebooks, folders of modules, or a submitted tree"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
     sub.add_argument(
         "paths",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 
-from autograder.commands.options import Commands
 from autograder.course.course import Course
 
+NAME = "new-assignment"
+ABOUT = "make an assignment that builds, verifies and grades, to be changed"
 
-def add_to(command: Commands) -> None:
-    sub = command(
-        "new-assignment", run, "make an assignment that builds, verifies and grades, to be changed"
-    )
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("name", metavar="NAME", help="like a14_prefix")
     sub.add_argument("--torch", action="store_true", help="its module is of torch.distributed")
 

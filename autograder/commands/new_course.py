@@ -6,13 +6,14 @@ import argparse
 import os
 from pathlib import Path
 
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 
+NAME = "new-course"
+ABOUT = "make a course's folder outside the kit"
 
-def add_to(command: Commands) -> None:
-    sub = command("new-course", run, "make a course's folder outside the kit")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
 
 

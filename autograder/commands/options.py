@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,9 +15,6 @@ from autograder.submission.finding import PathError
 
 if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
-
-Action = Callable[[argparse.Namespace], int]
-Commands = Callable[[str, Action, str], argparse.ArgumentParser]  # (name, action, what it does)
 
 
 def add_worksheet(sub: argparse.ArgumentParser) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from autograder import terminal
 from autograder.commands import options as shared
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
@@ -18,8 +17,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def add_to(command: Commands) -> None:
-    sub = command("regrade", run, "show whose points a mended suite changes, and write them")
+NAME = "regrade"
+ABOUT = "show whose points a mended suite changes, and write them"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("students", nargs="*", metavar="STUDENT", help="default: the whole class")
     group = sub.add_mutually_exclusive_group()

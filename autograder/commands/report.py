@@ -7,14 +7,15 @@ from pathlib import Path
 
 from autograder import terminal
 from autograder.commands import options as shared
-from autograder.commands.options import Commands
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.storage import file_to_write
 
+NAME = "report"
+ABOUT = "scores, failed tests, similar submissions of a class"
 
-def add_to(command: Commands) -> None:
-    sub = command("report", run, "scores, failed tests, similar submissions of a class")
+
+def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
     shared.add_worksheet(sub)
