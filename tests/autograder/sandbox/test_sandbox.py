@@ -700,7 +700,7 @@ def test_under_an_mpiexec_that_hands_nothing_over_ranks_import_for_themselves(tm
     (tmp_path / "mpiexec").write_text('#!/bin/sh\nshift 2\nunset PMI_FD\nexec "$@"\n')
     (tmp_path / "mpiexec").chmod(0o755)
     for name in ("nursery", "stand_in"):
-        shutil.copy(KIT / "autograder" / f"mpi_{name}.py", tmp_path / f"{name}.py")
+        shutil.copy(KIT / "autograder" / "real_ranks" / f"mpi_{name}.py", tmp_path / f"{name}.py")
     (tmp_path / "driver.py").write_text(
         "import os, sys\n"
         "print(os.environ['RINGSIDE_JOB_WORLD'], os.environ['RINGSIDE_JOB_PIPE'], 'numpy' in "
