@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import bounce_call, collect_call, exchange_call, mean_call, ping_call, where_call
-from places import line
+from where_table import line
 
 from ringside import Machine
 from ringside.checking import (
@@ -30,12 +30,9 @@ from ringside.checking import (
     long_wire,
     rendezvous,
 )
+from ringside.checking.points import points
 
 QUIET = rendezvous().with_(poll_s=1e-10)  # to look at the clock takes next to no time
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def own_messages(result, case):
@@ -108,7 +105,7 @@ def test_who_comes_late_is_waited_for_first(ranks):
     case = ping_call(2, 100, 2)
     ping(ranks, case, 2)  # what is wrong without a delay is not told as if the delay did it
     arguments = [("ping:ping", 1, 1e-3, 100, 2, 1)] * 2
-    result = ranks.call("trials:late", 2, arguments, machine=QUIET)
+    result = ranks.call("callers:late", 2, arguments, machine=QUIET)
     assert_ran(result, case)
     try:
         is_time(result.values[0], ALPHA_S + 100 * BETA, case)
@@ -124,7 +121,7 @@ def test_input_of_bounce_stays(ranks, rng):
     if any(result.aliased):
         raise case.fail("the result must be a new array.")
     vectors = case.vectors(rng)
-    result = ranks.call("trials:again", 2, [(case.target, x, 2) for x in vectors], machine=QUIET)
+    result = ranks.call("callers:again", 2, [(case.target, x, 2) for x in vectors], machine=QUIET)
     assert_ran(result, case)
     what = "rank 0's result, looked at after a second call,"
     assert_array(result.values[0], vectors[0], None, case, what)
@@ -194,7 +191,7 @@ MEASURED = [1.1e-6, 0.9e-6, 1.2e-6, 1.5e-6, 5.5e-6, 3.1e-5, 2.8e-4, 1.9e-3]
 
 def answer(ranks, function, *call):
     """What a function of fit.py gives, computed inside a rank."""
-    result = ranks.call("trials:answers", 1, [(f"fit:{function}", [call])])
+    result = ranks.call("callers:answers", 1, [(f"fit:{function}", [call])])
     assert_ran(result, Case(f"fit:{function}", 1, 0))
     value, raised, changed = result.values[0][0]
     shown = f"{function}({', '.join(map(repr, call))})"

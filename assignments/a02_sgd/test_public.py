@@ -11,21 +11,17 @@ from itertools import pairwise
 import digits
 import networks
 import numpy as np
-import pytest
 from scipy.signal import correlate
 from scipy.special import log_softmax
 
 from ringside.checking import Case, Verdict, assert_ran
+from ringside.checking.points import points
 
 WIDTHS = (6, 5, 4)
 
 
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
-
-
 def called(ranks, driver, target, *arguments):
-    """What a function of ``trials.py`` returns, called in the process of your module."""
+    """What a function of ``callers.py`` returns, called in the process of your module."""
     return ended(ranks.call(driver, 1, [arguments]), target).values[0]
 
 
@@ -44,7 +40,7 @@ def ask(ranks, target, *calls):
     """Your function's results."""
     results = []
     for call, (result, raised) in zip(
-        calls, called(ranks, "trials:answers", target, target, list(calls)), strict=True
+        calls, called(ranks, "callers:answers", target, target, list(calls)), strict=True
     ):
         if raised:
             raise complain(target, call, f"{raised}.")
@@ -58,12 +54,14 @@ def complain(target, call, sentence):
         f"{len(a)} arrays" if isinstance(a, list) else repr(a)
         for a in call
     )  # fmt: skip
-    line = f'python -c "import trials; trials.show({", ".join([repr(target), *map(told, call)])})"'
+    line = (
+        f'python -c "import callers; callers.show({", ".join([repr(target), *map(told, call)])})"'
+    )
     return Verdict(f"{target.partition(':')[2]}({given}): {sentence}", reproduce=line * bool(call))
 
 
 def told(argument):
-    """An argument as ``trials.show`` reads it."""
+    """An argument as ``callers.show`` reads it."""
     if isinstance(argument, list):
         return f"[{', '.join(map(told, argument))}]"
     if not isinstance(argument, np.ndarray):
@@ -156,7 +154,7 @@ def trained(params, batches, lr, momentum):
 
 def looked_at(ranks, target, call, right, strided=False, tolerance=1e-10):
     """Right with arguments that can't be written to, and the result is new."""
-    (seen,) = called(ranks, "trials:looked_at", target, target, [call], strided)
+    (seen,) = called(ranks, "callers:looked_at", target, target, [call], strided)
     (result, raised), complaint = seen
     if raised or complaint:
         raise complain(target, call, f"{raised or complaint}.")
@@ -165,7 +163,7 @@ def looked_at(ranks, target, call, right, strided=False, tolerance=1e-10):
 
 def measured(ranks, target, call, right, tolerance=1e-10):
     """Lines of your file that ran, and the most memory in use."""
-    result, lines, peak, kept, foreign = called(ranks, "trials:measured", target, target, call)
+    result, lines, peak, kept, foreign = called(ranks, "callers:measured", target, target, call)
     same(target, call, result, right, tolerance)
     if foreign:
         raise complain(target, call, f"your file imports {foreign[0]}; NumPy alone may help it.")
@@ -210,7 +208,7 @@ def test_gradients_are_those_of_finite_differences(ranks, rng):
 
 @points(10, "values", "sgd")
 def test_mini_batches(ranks):
-    found, moved = called(ranks, "trials:epochs", "sgd:minibatches", [(50, 8, 1, 2)])
+    found, moved = called(ranks, "callers:epochs", "sgd:minibatches", [(50, 8, 1, 2)])
     line = (
         'python -c "import numpy, sgd; print(sgd.minibatches(50, 8, numpy.random.default_rng()))"'
     )
@@ -380,7 +378,7 @@ def test_images_stay_as_they_are(ranks, rng):
 
 
 def tell(thing):
-    """A layer or network as ``trials.counted`` reads it."""
+    """A layer or network as ``callers.counted`` reads it."""
     if isinstance(thing, networks.Network):
         return ("network", thing.name, thing.input_shape, tuple(map(tell, thing.layers)))
     return ("layer", type(thing).__name__, vars(thing))
@@ -397,7 +395,7 @@ MACHINE = (
 def count(ranks, function, *cases):
     """Compare results of ``account.py``; returns the most memory that a call used."""
     calls = [call for call, _ in cases]
-    found, peak = called(ranks, "trials:counted", f"account:{function}", function, calls)
+    found, peak = called(ranks, "callers:counted", f"account:{function}", function, calls)
     for (_, right), (result, raised) in zip(cases, found, strict=True):
         if raised:
             raise Verdict(f"{function}: {raised}.")
@@ -464,7 +462,7 @@ def test_nothing_is_made(ranks):
 
 
 def torch_call(ranks, driver, target, *arguments):
-    result = ended(ranks.call(f"trials_torch:{driver}", 1, [arguments]), target)
+    result = ended(ranks.call(f"callers_torch:{driver}", 1, [arguments]), target)
     return result.values[0], result.num_flops()[0]
 
 

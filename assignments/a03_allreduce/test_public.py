@@ -37,6 +37,7 @@ from ringside.checking import (
     short_wire,
     total,
 )
+from ringside.checking.points import points
 
 OPTIONS = {"tree:all_reduce": {"num_chunks": 3}}
 TARGETS = (
@@ -47,12 +48,8 @@ TARGETS = (
     "recursive:halving_doubling",
     "tree:all_reduce",
 )
-TORCH = "trials_torch:all_reduce"  # calls ring_torch.py, and returns what its tensor holds then
+TORCH = "callers_torch:all_reduce"  # calls ring_torch.py, and returns what its tensor holds then
 ALL = (*TARGETS, TORCH)
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def each(number, kind, targets=TARGETS):
@@ -117,10 +114,10 @@ def test_dtype_is_kept(ranks, rng, target):
 def test_strided_and_read_only_input(ranks, rng, target):
     asked = case(target, 3, 7)
     vectors = asked.vectors(rng)
-    # trials.py builds the longer array inside the rank, and looks at it after the call.
+    # callers.py builds the longer array inside the rank, and looks at it after the call.
     arguments = [(target, 2, *each) for each in asked.arguments(vectors)]
-    result = ranks.call("trials:strided", 3, arguments, machine=buffered())
-    asked = asked.called_by("trials:strided --stride 2").seen_in(result)
+    result = ranks.call("callers:strided", 3, arguments, machine=buffered())
+    asked = asked.called_by("callers:strided --stride 2").seen_in(result)
     assert_ran(result, asked)
     for rank, value in enumerate(result.values):
         examples.check_strided(asked, rank, value, (total(vectors), magnitude(vectors), vectors))
@@ -139,8 +136,8 @@ def test_second_call_is_independent(ranks, rng, target):
     arguments = [
         (target, a, b, *asked.options.values()) for a, b in zip(first, second, strict=True)
     ]
-    result = ranks.call("trials:twice", 3, arguments, machine=buffered())
-    asked = asked.called_by("trials:twice", 2).seen_in(result)
+    result = ranks.call("callers:twice", 3, arguments, machine=buffered())
+    asked = asked.called_by("callers:twice", 2).seen_in(result)
     assert_ran(result, asked)
     rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
     for rank, value in enumerate(result.values):
@@ -151,8 +148,8 @@ REAL_CALL = """
 import sys
 import numpy as np
 from mpi4py import MPI
+from ringside.checking import find
 from ringside.real.watch import watched
-from trials import find
 comm = watched(MPI.COMM_WORLD, 20.0)
 x = np.arange(11.0) * (comm.Get_rank() + 1)
 wanted = np.arange(11.0) * sum(range(1, comm.Get_size() + 1))
@@ -198,10 +195,10 @@ def test_all_gather_puts_shards_in_order(ranks, rng):
 
 @points(5, "values", "ring_torch")
 def test_tensor_with_gaps(ranks, rng):
-    asked = Case("ring_torch:all_reduce", 3, 7).called_by("trials_torch:strided --stride 2")
+    asked = Case("ring_torch:all_reduce", 3, 7).called_by("callers_torch:strided --stride 2")
     vectors = asked.vectors(rng)
     arguments = [(2, x) for x in vectors]
-    result = ranks.call("trials_torch:strided", 3, arguments, machine=buffered())
+    result = ranks.call("callers_torch:strided", 3, arguments, machine=buffered())
     assert_ran(result, asked)
     for rank, value in enumerate(result.values):
         right = total(vectors), magnitude(vectors), vectors
@@ -210,10 +207,10 @@ def test_tensor_with_gaps(ranks, rng):
 
 @points(5, "values", "ring_torch")
 def test_second_sum_of_tensors(ranks, rng):
-    asked = Case("ring_torch:all_reduce", 3, 6).called_by("trials_torch:twice", 2)
+    asked = Case("ring_torch:all_reduce", 3, 6).called_by("callers_torch:twice", 2)
     first, second = asked.vectors(rng), asked.vectors(rng)
     arguments = list(zip(first, second, strict=True))
-    result = ranks.call("trials_torch:twice", 3, arguments, machine=buffered())
+    result = ranks.call("callers_torch:twice", 3, arguments, machine=buffered())
     assert_ran(result, asked)
     rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
     for rank, value in enumerate(result.values):
@@ -224,7 +221,7 @@ def test_second_sum_of_tensors(ranks, rng):
 def test_real_gloo(ranks, rng):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, rng, case(TORCH, 3, 11), values_only=True)
-    words = ["-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"]
+    words = ["-c", "import sys, callers_torch; sys.exit(callers_torch.try_gloo(3))"]
     assert_real_run([sys.executable, *words], Path(__file__).parent, "on gloo")
 
 
@@ -317,7 +314,7 @@ def test_tree_bytes(ranks, rng):
 @points(10, "schedule", "tree")
 def test_double_tree_on_six_ranks(ranks):
     line = typed("tree", "double_tree(6)")
-    result = ranks.call("trials:trees", 1, [("tree:double_tree", [6])])
+    result = ranks.call("callers:trees", 1, [("tree:double_tree", [6])])
     if result.error is not None:
         raise Verdict(f"double_tree(6): {result.error}", reproduce=line)
     trees = [list(tree) for tree in result.values[0][0]]
@@ -422,7 +419,7 @@ FORMULAS = (
 
 def ask(ranks, function, calls):
     """Call a function of cost.py for ``(nbytes, world_size, alpha_s, beta_s_per_byte)`` each."""
-    result = ranks.call("trials:formulas", 1, [(f"cost:{function}", calls)])
+    result = ranks.call("callers:formulas", 1, [(f"cost:{function}", calls)])
     nbytes, world_size, *_ = calls[0]
     call = f"{function}({nbytes}, {world_size}, Machine.load('textbook'))"
     if result.error is not None:

@@ -25,22 +25,19 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.points import points
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 
 WIDTHS = (12, 9, 5)
 BROADCAST = "step:broadcast_parameters"
-TORCH_BROADCAST = "trials_torch:broadcast_parameters"  # calls step_torch.py, returns what is then
+TORCH_BROADCAST = "callers_torch:broadcast_parameters"  # calls step_torch.py, returns what is then
 STEPS = {
     "step": "step:train_step",
     "accumulate": "accumulate:accumulated_step",
-    "step_torch": "trials_torch:train_step",
+    "step_torch": "callers_torch:train_step",
 }
 LR, MOMENTUM = 0.2, 0.8
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def each(step_points, accumulate_points, torch_points, kind):
@@ -134,7 +131,7 @@ def run(ranks, problem, *, loss=False, **options):
 
 def shards(ranks, world_size, calls):
     """Every rank's shard of each ``(n, epoch, seed)``."""
-    result = ranks.call("trials:shards", world_size, [(calls,)] * world_size)
+    result = ranks.call("callers:shards", world_size, [(calls,)] * world_size)
     assert_ran(result, Case("shard:shard", world_size, calls[0][0]))
     return result, [[own[0][k] for own in result.values] for k in range(len(calls))]
 
@@ -252,7 +249,7 @@ def test_float32_and_deeper_networks(ranks, rng, module):
 def test_inputs_stay_as_they_were(ranks, rng, module):
     problem = Problem(rng, module, [4, 5])
     arguments = [(problem.case.target, *problem.arguments(rank)) for rank in range(2)]
-    result = ranks.call("trials:looked_at", 2, arguments, machine=buffered())
+    result = ranks.call("callers:looked_at", 2, arguments, machine=buffered())
     assert_ran(result, problem.case)
     for rank, ((params, _, _), changed, shared, fixed) in enumerate(result.values):
         same(problem.case, params, problem.serial()[0], f"rank {rank}'s parameter")
@@ -280,7 +277,7 @@ def test_training_on_digits(ranks, rng):
          [(parts[0][rank], parts[1][rank]), (parts[2][rank], parts[3][rank])], [0.3, 0.2], 0.9)
         for rank in range(3)
     ]  # fmt: skip
-    result = ranks.call("trials:training", 3, arguments, machine=buffered())
+    result = ranks.call("callers:training", 3, arguments, machine=buffered())
     assert_ran(result, case)
     velocity = [np.zeros_like(p) for p in params]
     for k, lr in ((0, 0.3), (2, 0.2)):
@@ -322,7 +319,7 @@ def test_frozen_parameters_and_old_gradients(ranks, rng):
         (problem.params, problem.velocity, [problem.batch(rank)], [LR], MOMENTUM, (0,), True)
         for rank in range(2)
     ]
-    result = ranks.call("trials_torch:steps", 2, arguments, machine=buffered())
+    result = ranks.call("callers_torch:steps", 2, arguments, machine=buffered())
     assert_ran(result, problem.case)
     wanted = [problem.params[0], *problem.serial()[0][1:]]
     for rank, (params, _, _) in enumerate(result.values):
@@ -333,7 +330,7 @@ def test_frozen_parameters_and_old_gradients(ranks, rng):
 @points(10, "reality", "step_torch")
 def test_real_gloo(ranks, rng):
     run(ranks, Problem(rng, "step_torch", [4, 1, 3]))
-    words = ["-c", "import sys, trials_torch; sys.exit(trials_torch.try_gloo(3))"]
+    words = ["-c", "import sys, callers_torch; sys.exit(callers_torch.try_gloo(3))"]
     assert_real_run([sys.executable, *words], Path(__file__).parent, "on gloo")
 
 
@@ -427,7 +424,7 @@ def test_time_on_8_ranks(ranks, rng, module):
 
 def ask(ranks, function, calls):
     """The values of a function of warmup.py, for a list of argument tuples."""
-    result = ranks.call("trials:evaluated", 1, [(f"warmup:{function}", calls)])
+    result = ranks.call("callers:evaluated", 1, [(f"warmup:{function}", calls)])
     assert_ran(result, Case(f"warmup:{function}", 1, 0))
     return result.values[0]
 

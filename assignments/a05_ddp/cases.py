@@ -26,7 +26,7 @@ def average_call(world_size, lengths, buckets, dtype="float64"):
     return Call(
         "buckets:average", world_size, sum(lengths), dtype,
         about=f"gradients of {_listed(lengths)} elements, buckets {_listed(buckets)}, {dtype}",
-        line=f"ringside run trials.py:try_average --ranks {world_size} -- {words}",
+        line=f"ringside run callers.py:try_average --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def fusion_call(world_size, lengths, threshold_bytes, dtype="float64"):
     return Call(
         "buckets:fusion_cycle", world_size, sum(lengths), dtype,
         about=f"gradients of {_listed(lengths)} elements, at most {threshold_bytes} bytes, {dtype}",
-        line=f"ringside run trials.py:try_fusion --ranks {world_size} -- {words}",
+        line=f"ringside run callers.py:try_fusion --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 
@@ -47,12 +47,12 @@ def step_call(world_size, widths, buckets, dtype="float64"):
     return Call(
         "overlap:backward", world_size, elements, dtype,
         about=f"layers of widths {_listed(widths)}, buckets {_listed(buckets)}, {dtype}",
-        line=f"ringside run trials.py:try_step --ranks {world_size} -- {words}",
+        line=f"ringside run callers.py:try_step --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 
 def ddp_call(world_size, network, bucket_bytes, steps=1, about="", microbatches=1, nested=False):
-    """``ddp_torch.DDP`` around one of the networks of ``networks.py``."""
+    """``ddp_torch.DDP`` around one of the networks of ``model_torch.py``."""
     words = f"--network {network} --bucket-bytes {bucket_bytes} --steps {steps}"
     words += f" --microbatches {microbatches}" if microbatches > 1 else ""
     words += " --nested True" if nested else ""
@@ -66,7 +66,7 @@ def ddp_call(world_size, network, bucket_bytes, steps=1, about="", microbatches=
     return Call(
         "ddp_torch:DDP", world_size, 0,
         about=", ".join(filter(None, told)),
-        line=f"ringside run torch_trials.py:try_ddp --ranks {world_size} -- {words}",
+        line=f"ringside run callers_torch.py:try_ddp --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 

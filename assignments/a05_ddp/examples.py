@@ -1,13 +1,13 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
     ringside run overlap.py:measured_step --ranks 4 -- --n 256 --bucket-bytes 600000
-    ringside run torch_trials.py:measured_ddp --ranks 4 -- --n 256 --bucket-bytes 600000
+    ringside run callers_torch.py:measured_ddp --ranks 4 -- --n 256 --bucket-bytes 600000
 
 Layers of widths n -> n -> n -> n -> n; each rank has another batch of 16 samples.
 """
 
+import callers
 import numpy as np
-import trials
 from cases import greedy
 from model import Model, loss_gradient, random_parameters
 
@@ -18,9 +18,9 @@ LAYERS, BATCH = 4, 16
 MEASURED = ("measured_step", "measured_ddp")
 OPTIONS = {"bucket_bytes"}
 INSTEAD = {  # these make gradients and a model, and try the function on them
-    "buckets.py:average": "trials.py:try_average -- --lengths '[3, 5]' --buckets '[[1], [0]]'",
-    "buckets.py:fusion_cycle": "trials.py:try_fusion -- --lengths '[3, 5]' --threshold-bytes 64",
-    "overlap.py:backward": "trials.py:try_step -- --widths '[4, 6, 3]' --buckets '[[3, 2, 1, 0]]'",
+    "buckets.py:average": "callers.py:try_average -- --lengths '[3, 5]' --buckets '[[1], [0]]'",
+    "buckets.py:fusion_cycle": "callers.py:try_fusion -- --lengths '[3, 5]' --threshold-bytes 64",
+    "overlap.py:backward": "callers.py:try_step -- --widths '[4, 6, 3]' --buckets '[[3, 2, 1, 0]]'",
 }
 
 
@@ -61,7 +61,7 @@ def _batch(rank, options):
 
 
 def check(case, function, rank, value, options):
-    """Raise a verdict where what a function of ``trials.py`` gave back on a rank is not right."""
+    """Raise a verdict where what a function of ``callers.py`` gave back on a rank is not right."""
     others, p = options.others, case.world_size
     if function == "try_average":
         inside = {index for bucket in others["buckets"] for index in bucket}
@@ -72,7 +72,7 @@ def check(case, function, rank, value, options):
         assert_agreed(agreed, rank, list(range(n))[::-1][: max(n - 1, 0)], case)
         assert_means(gradients, rank, _samples(p, options), set(agreed), case)
     elif function == "try_step":
-        params, batches = trials.sample_step(others["widths"], p, options.dtype)
+        params, batches = callers.sample_step(others["widths"], p, options.dtype)
         right = trained(params, batches)
         compare(value, right, options.dtype, case, f"rank {rank}'s gradient")
     else:
@@ -82,7 +82,7 @@ def check(case, function, rank, value, options):
 
 def _samples(world_size, options):
     return [
-        trials.sample(rank, options.others["lengths"], options.dtype) for rank in range(world_size)
+        callers.sample(rank, options.others["lengths"], options.dtype) for rank in range(world_size)
     ]
 
 

@@ -2,14 +2,13 @@
 
 The hidden suite asks the same kinds of questions, with other sizes, world sizes, values, machines
 and communicators. A ``Call`` is what a verdict names; ``ranks.call`` runs something on simulated
-ranks, through ``trials.py`` and ``torch_trials.py`` where it must be looked at from inside.
+ranks, through ``callers.py`` and ``callers_torch.py`` where it must be looked at from inside.
 """
 
 import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 from cases import average_call, ddp_call, drawn, fusion_call, greedy, ring_s, step_call
 from model import Model, loss_gradient, random_parameters
 
@@ -24,11 +23,8 @@ from ringside.checking import (
     assert_requests_complete,
     rendezvous,
 )
+from ringside.checking.points import points
 from ringside.trace import Kind
-
-
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
 
 
 def typed(module, call):
@@ -38,7 +34,7 @@ def typed(module, call):
 
 def ask(ranks, target, calls):
     """Call a function that needs no ranks, inside one: per call ``(result, exception's type)``."""
-    result = ranks.call("trials:several", 1, [(target, calls)])
+    result = ranks.call("callers:several", 1, [(target, calls)])
     result.raise_for_error()
     return [(plain(value), error) for value, error, _ in result.values[0]]
 
@@ -149,7 +145,7 @@ def test_as_few_buckets_as_the_caps_allow(ranks):
 def test_pack_and_unpack_are_opposites(ranks, rng):
     for strided in (False, True):
         arrays = drawn(SHAPES, rng)
-        result = ranks.call("trials:packed", 1, [(arrays, strided)])
+        result = ranks.call("callers:packed", 1, [(arrays, strided)])
         result.raise_for_error()
         flat, shared, changed, doubled, refused, spoilt = result.values[0]
         right = np.concatenate([array.reshape(-1) for array in arrays])
@@ -167,7 +163,7 @@ def averaged(ranks, rng, p, buckets, shapes=SHAPES, **options):
     call = average_call(p, [int(np.prod(shape)) for shape in shapes], buckets)
     world_size = options.pop("world_size", p)
     arguments = [("average", own, (buckets,), False) for own in contributions]
-    result = ranks.call("trials:averaged", world_size, arguments, **options)
+    result = ranks.call("callers:averaged", world_size, arguments, **options)
     check_means(result, contributions, {i for b in buckets for i in b}, call)
     return call, result
 
@@ -192,7 +188,7 @@ def fused(ranks, rng, p, ready, threshold, **options):
         ("fusion_cycle", own, (np.array(mine), threshold), False)
         for own, mine in zip(contributions, ready, strict=True)
     ]
-    result = ranks.call("trials:averaged", p, arguments, **options)
+    result = ranks.call("callers:averaged", p, arguments, **options)
     assert_ran(result, call)
     if any(value[0] != agreed for value in result.values):
         found = [value[0] for value in result.values]
@@ -272,7 +268,7 @@ def test_one_flat_buffer_at_a_time(ranks, rng):
     contributions = [drawn([(2000,)] * 8, rng) for _ in range(2)]
     buckets = [[7, 6], [5, 4], [3, 2], [1, 0]]
     call = average_call(2, [2000] * 8, buckets)
-    result = ranks.call("trials:average_memory", 2, [(own, buckets) for own in contributions])
+    result = ranks.call("callers:average_memory", 2, [(own, buckets) for own in contributions])
     assert_ran(result, call)
     for gradients, held in result.values:
         near(gradients[7], (contributions[0][7] + contributions[1][7]) / 2, call, "gradient 7")
@@ -308,7 +304,7 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
     ]
     world_size = options.pop("world_size", p)
     arguments = [(params, own, buckets, lr, work) for own in batches]
-    result = ranks.call("trials:overlapped", world_size, arguments, **options)
+    result = ranks.call("callers:overlapped", world_size, arguments, **options)
     assert_ran(result, call)
     model = Model([np.array(each) for each in params])
     for of_rank in zip(*batches, strict=True):
@@ -431,7 +427,7 @@ def test_gradients_are_not_copied(ranks, rng):
     buckets = greedy([param.nbytes for param in params], 60_000)
     call = step_call(2, (60,) * 5, buckets)
     batch = tuple(rng.standard_normal((2, 3, 60)))
-    result = ranks.call("trials:overlap_memory", 2, [(params, batch, buckets)] * 2)
+    result = ranks.call("callers:overlap_memory", 2, [(params, batch, buckets)] * 2)
     assert_ran(result, call)
     model = Model(params)
     model.backward(loss_gradient(model.forward(batch[0]), batch[1]))
@@ -496,9 +492,9 @@ def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
     numbers = NUMBERS | {"bucket_bytes": cap}
     world_size = options.pop("world_size", p)
     arguments = [(spec, params[rank], [], steps[rank], numbers) for rank in range(p)]
-    result = ranks.call("torch_trials:train", world_size, arguments, **options)
+    result = ranks.call("callers_torch:train", world_size, arguments, **options)
     assert_ran(result, call)
-    serial = ranks.call("torch_trials:serial", 1, [(spec, params[0], [], steps, numbers)])
+    serial = ranks.call("callers_torch:serial", 1, [(spec, params[0], [], steps, numbers)])
     right = serial.raise_for_error().values[0]
     for rank, value in enumerate(result.values):
         all_near(value["begin"], params[0], call, f"at the begin rank {rank}'s parameter")
@@ -544,7 +540,7 @@ def test_buffers_are_rank_0s_in_each_forward(ranks, rng):
         steps = [[(x, x, [0])] for x in batches[rank]]
         own = [np.full(6, float(rank)), np.array(5 * rank)]
         arguments.append((spec, params, own, steps, NUMBERS | {"bucket_bytes": 400}))
-    result = ranks.call("torch_trials:train", 2, arguments)
+    result = ranks.call("callers_torch:train", 2, arguments)
     assert_ran(result, call)
     after_first = 0.1 * batches[0][0].mean(axis=0)  # of rank 0, on both ranks
     for rank, value in enumerate(result.values):

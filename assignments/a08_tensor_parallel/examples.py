@@ -1,12 +1,12 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
-    ringside run trials.py:column_layer --ranks 3 -- --n 5 --widths 4,7     x (5, 4), W (4, 7)
-    ringside run trials.py:mlp_layer --ranks 3 -- --n 5 --widths 4,7        d = 4, h = 7
-    ringside run trials.py:attention_layer --ranks 3 -- --n 2 --widths 6,5,4,3
+    ringside run callers.py:column_layer --ranks 3 -- --n 5 --widths 4,7     x (5, 4), W (4, 7)
+    ringside run callers.py:mlp_layer --ranks 3 -- --n 5 --widths 4,7        d = 4, h = 7
+    ringside run callers.py:attention_layer --ranks 3 -- --n 2 --widths 6,5,4,3
                                                   d = 6, 5 heads of 4, sequences of 3
-    ringside run trials.py:loss_layer --ranks 3 -- --n 5 --widths 11        11 words
+    ringside run callers.py:loss_layer --ranks 3 -- --n 5 --widths 11        11 words
     ringside run mlp.py:measured_layer --ranks 4 -- --n 256 --widths 512,2048
-    ringside run trials_torch.py:measured_pair --ranks 4 -- --n 256 --widths 512,2048
+    ringside run callers_torch.py:measured_pair --ranks 4 -- --n 256 --widths 512,2048
 
 ``n`` is the number of samples, B.
 """
@@ -25,7 +25,7 @@ from shards import shard_bounds
 OPTIONS = {"widths", "target", "order", "second_n", "second_widths", "last_first", "bound"}
 UNSAID = OPTIONS - {"widths", "target"}
 INSTEAD = {  # a layer's forward and backward pass, one after the other
-    f"{module}.py:{prefix}{way}": f"trials.py:{layer}"
+    f"{module}.py:{prefix}{way}": f"callers.py:{layer}"
     for module, prefix, layer in (
         ("linear", "column_", "column_layer"),
         ("linear", "row_", "row_layer"),
@@ -57,7 +57,7 @@ def arguments(function, world_size, rank, options):
         return layer, options.others.get("order", "C"), *own
     if function == "memory":
         return layer.removesuffix("_layer"), own[:-1], own[-1]
-    if function in TRIALS:
+    if function in CALLERS:
         second = parts(layer, _whole(layer, options, 1), world_size, rank)
         more = [bool(options.others.get("last_first"))] if function == "interleaved" else []
         return layer, own, second, *more
@@ -85,7 +85,7 @@ def _whole(function, options, which=0):
 
 # -- what came back --------------------------------------------------------------------------------
 
-TRIALS = ("twice", "updated", "interleaved")  # two layers
+CALLERS = ("twice", "updated", "interleaved")  # two layers
 GRADS = tuple(f"gradient of {name}" for name in ("gamma", "beta", "W1", "b1", "W2", "b2"))
 NAMES = {
     "column_layer": ("Y", "gradient of X", "gradient of W", "gradient of b"),
@@ -112,7 +112,9 @@ def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not as it must be."""
     if case.function not in NAMES:
         return False
-    wholes = [_whole(case.function, options, which) for which in (0, 1)[: 1 + (function in TRIALS)]]
+    wholes = [
+        _whole(case.function, options, which) for which in (0, 1)[: 1 + (function in CALLERS)]
+    ]
     if function == case.function:
         assert_arrays(value, wholes[0], case, rank, f"rank {rank}'s")
     elif function == "looked_at":
@@ -154,7 +156,7 @@ def assert_arrays(got, whole, case, rank, whose):
 
 
 def check_looked_at(case, rank, value, whole, order):
-    """What ``trials.looked_at`` gave back on a rank."""
+    """What ``callers.looked_at`` gave back on a rank."""
     value, changed, shared, fixed = value
     stored = " that lie by columns" if order == "F" else ""
     kind = "arrays" if rank % 2 else "read-only arrays"
@@ -168,7 +170,7 @@ def check_looked_at(case, rank, value, whole, order):
 
 
 def check_memory(case, rank, value, whole, bound):
-    """What ``trials.memory`` gave back on a rank."""
+    """What ``callers.memory`` gave back on a rank."""
     held, value = value
     assert_arrays(value, whole, case, rank, f"rank {rank}'s")
     if held > bound:
@@ -179,7 +181,7 @@ def check_memory(case, rank, value, whole, bound):
 
 
 def check_twice(case, rank, value, first, second):
-    """What ``trials.twice`` gave back on a rank."""
+    """What ``callers.twice`` gave back on a rank."""
     then, now, late = value
     assert_arrays(then, first, case, rank, f"rank {rank}'s first")
     assert_arrays(now, first, case, rank, f"looked at after a second call, rank {rank}'s first")
@@ -187,20 +189,20 @@ def check_twice(case, rank, value, first, second):
 
 
 def check_updated(case, rank, value, second):
-    """What ``trials.updated`` gave back on a rank."""
+    """What ``callers.updated`` gave back on a rank."""
     whose = f"called again, with new values in the same arrays, rank {rank}'s"
     assert_arrays(value, second, case, rank, whose)
 
 
 def check_interleaved(case, rank, value, first, second, last_first):
-    """What ``trials.interleaved`` gave back on a rank."""
+    """What ``callers.interleaved`` gave back on a rank."""
     for place, (name, whole) in enumerate((("first", first), ("second", second))):
         whose = f"{in_flight(last_first)}, rank {rank}'s {name}"
         assert_arrays(value[place], whole, case, rank, whose)
 
 
 def in_flight(last_first):
-    """How a sentence on ``trials.interleaved`` begins."""
+    """How a sentence on ``callers.interleaved`` begins."""
     order = "the later one's backward pass first" if last_first else "backward in their order"
     return f"of two layers in flight, {order}"
 

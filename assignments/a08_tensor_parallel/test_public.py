@@ -33,6 +33,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.points import points
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 
@@ -62,10 +63,6 @@ ODD = {
 }  # fmt: skip
 
 
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
-
-
 def for_layers(kind, **worth):
     """The same test for several layers, with what it is worth for each."""
     return pytest.mark.parametrize(
@@ -84,7 +81,7 @@ class Problem:
         self.layer, self.world_size, self.widths = layer, world_size, widths
         self.whole = examples.drawn(layer, n, widths, rng, dtype)
         shown = {"widths": ",".join(str(width) for width in widths)}
-        self.case = Case(f"trials:{layer}", world_size, n, dtype, shown)
+        self.case = Case(f"callers:{layer}", world_size, n, dtype, shown)
 
     def arguments(self):
         """One tuple per rank."""
@@ -152,7 +149,7 @@ def test_ranks_without_a_part_and_float32(ranks, rng, layer):
 def test_what_is_given_stays_as_it_was(ranks, rng, layer):
     problem = Problem(rng, layer, 3, 4, EVEN[layer])
     arguments = [(layer, "C", *each) for each in problem.arguments()]
-    result = ranks.call("trials:looked_at", 3, arguments, machine=buffered())
+    result = ranks.call("callers:looked_at", 3, arguments, machine=buffered())
     assert_ran(result, problem.case)
     problem.check([value[0] for value in result.values])
     if any(changed or shared or fixed for _, changed, shared, fixed in result.values):
@@ -163,7 +160,7 @@ def test_what_is_given_stays_as_it_was(ranks, rng, layer):
 def test_two_calls_and_equal_copies(ranks, rng, layer):
     first, second = Problem(rng, layer, 4, 3, EVEN[layer]), Problem(rng, layer, 4, 2, ODD[layer])
     arguments = [(layer, *both) for both in zip(first.arguments(), second.arguments(), strict=True)]
-    result = ranks.call("trials:twice", 4, arguments, machine=buffered())
+    result = ranks.call("callers:twice", 4, arguments, machine=buffered())
     assert_ran(result, first.case)
     first.check([tuple(early) for _, early, _ in result.values])
     second.check([late for _, _, late in result.values])
@@ -175,7 +172,7 @@ def test_two_calls_and_equal_copies(ranks, rng, layer):
 
 def check_shard(ranks, target, layer, whole, own, *more):
     """A part for each of three ranks, in memory of its own."""
-    result = ranks.call("trials:shards", 1, [(target, [(*whole, *more, 3)])])
+    result = ranks.call("callers:shards", 1, [(target, [(*whole, *more, 3)])])
     assert_ran(result, Case(target, 1, 0))
     for rank, (parts, shared, gaps) in enumerate(result.values[0]):
         right = own(rank)
@@ -185,7 +182,7 @@ def check_shard(ranks, target, layer, whole, own, *more):
                 f"{target} of rank {rank} of 3 gives shapes {[np.shape(p) for p in parts]}; they "
                 f"must be new, contiguous arrays of shapes {[p.shape for p in right]}, and hold "
                 f"its part of the whole.",
-                reproduce=f"ringside run trials.py:{layer} --ranks 3 -- --n 4",
+                reproduce=f"ringside run callers.py:{layer} --ranks 3 -- --n 4",
             )
 
 
@@ -233,7 +230,7 @@ def test_large_logits(ranks, rng):
 def test_real_mpi(ranks, rng, tmp_path, layer):
     # What fails on simulated ranks isn't tried on real ones, where a hang takes its whole time.
     run(ranks, Problem(rng, layer, 3, 4, EVEN[layer]))
-    target = f"trials.py:{layer}"
+    target = f"callers.py:{layer}"
     words = [sys.executable, "-m", "ringside", "launch", target, "--site", "local"]
     words += ["--out", str(tmp_path), "--", "--n", "4"]
     assert_real_run(words, Path(__file__).parent, f"{target} under mpiexec", 120.0)
@@ -311,7 +308,7 @@ def test_each_rank_does_its_own_products(ranks, rng, layer):
 def test_memory_of_the_forward_pass(ranks, rng):
     problem = Problem(rng, "mlp_layer", 8, 64, (8, 1024))
     arguments = [("mlp", (x, own), grad_y) for x, own, grad_y in problem.arguments()]
-    result = ranks.call("trials:memory", 8, arguments, machine=buffered())
+    result = ranks.call("callers:memory", 8, arguments, machine=buffered())
     assert_ran(result, problem.case)
     problem.check([value for _, value in result.values])
     allowed = 8 * (4 * 64 * 128 + 6 * 64 * 8) + 65536
@@ -355,7 +352,7 @@ def test_time_on_8_ranks(ranks, rng, layer):
 
 def ask(ranks, function, call):
     """The value of a function of cost.py."""
-    result = ranks.call("trials:evaluated", 1, [(f"cost:{function}", [call])])
+    result = ranks.call("callers:evaluated", 1, [(f"cost:{function}", [call])])
     assert_ran(result, Case(f"cost:{function}", 1, 0))
     value = result.values[0][0]
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
@@ -440,7 +437,7 @@ def operate(ranks, rng, target, p, shape, how="plain"):
     dys = [rng.standard_normal(after) for _ in range(p)]
     call = operator_call(target, p, shape, how=how)
     given = [(target, x, dy, how) for x, dy in zip(xs, dys, strict=True)]
-    result = ranks.call("trials_torch:operator", p, given)
+    result = ranks.call("callers_torch:operator", p, given)
     assert_ran(result, call)
     if how == "sum":
         dys = [np.ones_like(dy) for dy in dys]
@@ -479,11 +476,11 @@ def trained_pair(ranks, rng, p, rows, widths, steps=1, needs="all", **more):
     shapes = [(*lead, width) for width in widths[::2]] * steps
     drawn = [rng.standard_normal(shape).astype(call.dtype) for shape in shapes]
     given = list(zip(drawn[::2], drawn[1::2], strict=True))
-    serial = ranks.call("trials_torch:serial_pair", 1, [(params, given)])
+    serial = ranks.call("callers_torch:serial_pair", 1, [(params, given)])
     zs, dxs, whole = serial.raise_for_error().values[0]
     arguments = [(params, given, needs, more.pop("measure", False))] * p
     world_size = more.pop("world_size", p)
-    result = ranks.call("trials_torch:pair", world_size, arguments, **more)
+    result = ranks.call("callers_torch:pair", world_size, arguments, **more)
     assert_ran(result, call)
     for rank, value in enumerate(result.values):
         if not value["registered"]:
@@ -583,13 +580,13 @@ def test_layers_on_rows_and_columns_of_a_grid(ranks, rng):
     pairs = [pair_params(rng, widths) for widths in ((3, 4, 5), (5, 6, 2))]
     x, dz = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
     call = pair_call(4, 4, (3, 4, 5), about="then 5, 6, 2 on another group")
-    result = ranks.call("trials_torch:two_groups", 4, [(pairs, x, dz)] * 4)
+    result = ranks.call("callers_torch:two_groups", 4, [(pairs, x, dz)] * 4)
     assert_ran(result, call)
-    alone = ranks.call("trials_torch:serial_pair", 1, [(pairs[0], [(x, np.zeros((4, 5)))])])
+    alone = ranks.call("callers_torch:serial_pair", 1, [(pairs[0], [(x, np.zeros((4, 5)))])])
     middle = alone.raise_for_error().values[0][0][0]
-    alone = ranks.call("trials_torch:serial_pair", 1, [(pairs[1], [(middle, dz)])])
+    alone = ranks.call("callers_torch:serial_pair", 1, [(pairs[1], [(middle, dz)])])
     (z,), (back,), _ = alone.raise_for_error().values[0]
-    alone = ranks.call("trials_torch:serial_pair", 1, [(pairs[0], [(x, back)])])
+    alone = ranks.call("callers_torch:serial_pair", 1, [(pairs[0], [(x, back)])])
     (dx,) = alone.raise_for_error().values[0][1]
     for rank, value in enumerate(result.values):
         assert_near(value[0], z, call, f"rank {rank}'s result")
@@ -642,7 +639,7 @@ def trained_block(ranks, rng, p, positions, widths, rate=0.0, steps=1, names=WHO
         (*rng.standard_normal((2, positions, widths[0])).astype(dtype), 100 + step)
         for step in range(steps)
     ]
-    serial = ranks.call("trials_torch:serial_block", 1, [(params, rate, whole, training)])
+    serial = ranks.call("callers_torch:serial_block", 1, [(params, rate, whole, training)])
     zs, dxs, gradients = serial.raise_for_error().values[0]
     own = [[] for _ in range(p)]
     for x, dz, seed in whole:
@@ -651,7 +648,7 @@ def trained_block(ranks, rng, p, positions, widths, rate=0.0, steps=1, names=WHO
     backward, measure = more.pop("backward", True), more.pop("measure", False)
     world_size = more.pop("world_size", p)
     given = [(params, rate, own[rank], training, backward, measure) for rank in range(p)]
-    result = ranks.call("trials_torch:block", world_size, given, **more)
+    result = ranks.call("callers_torch:block", world_size, given, **more)
     assert_ran(result, call)
     for rank, value in enumerate(result.values):
         if not value["registered"]:
@@ -739,7 +736,7 @@ def test_norm_and_dropout_keep_own_positions_only(ranks, rng):
     call = block_call(p, positions, (d, h), 0.1)
     params, x = block_params(rng, (d, h)), rng.standard_normal((p, positions // p, d))
     given = [(params, 0.1, x[rank], 5) for rank in range(p)]
-    result = ranks.call("trials_torch:kept_for_backward", p, given)
+    result = ranks.call("callers_torch:kept_for_backward", p, given)
     assert_ran(result, call)
     most = 8 * positions * d + positions // p * 8 * (6 * d + 4 * h) + 16 * 1024
     for rank, told in enumerate(result.memory):

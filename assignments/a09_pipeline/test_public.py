@@ -9,30 +9,26 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import replayed
 from actions import parse
+from callers import sample
+from callers_torch import torch_sample
 from cases import stage_call, torch_call
 from model import Piece, loss_gradient
 from model import loss as loss_of
-from torch_trials import torch_sample
-from trials import sample
 
 from ringside import Machine, checking
 from ringside import replay as replay_trace
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, rendezvous
+from ringside.checking.points import points
 from ringside.trace import Kind
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 
 
-def points(number, kind, module):
-    return pytest.mark.points(number, kind=kind, module=module)
-
-
 def ask(ranks, through, target, calls):
     """Call a function that needs no ranks, inside one: per call ``(result, error)``."""
-    result = ranks.call(f"trials:{through}", 1, [(target, calls)])
+    result = ranks.call(f"callers:{through}", 1, [(target, calls)])
     return result.raise_for_error().values[0]
 
 
@@ -202,7 +198,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
         )
         for stage in range(p)
     ]
-    result = ranks.call(f"trials:{through}", options.pop("world_size", p), arguments, **options)
+    result = ranks.call(f"callers:{through}", options.pop("world_size", p), arguments, **options)
     checking.assert_ran(result, call)
     pieces = [Piece(own, number) for number, own in enumerate(params)]
     x, target, kept = np.concatenate(inputs), np.concatenate(targets), []
@@ -262,8 +258,8 @@ from model import random_parameters
 import examples, stage
 comm = watched(MPI.COMM_WORLD, 20.0)
 words = ["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"][comm.Get_rank()]
-from torch_trials import torch_sample
-from trials import sample
+from callers_torch import torch_sample
+from callers import sample
 params, inputs, targets = sample(3, [2, 1, 2])
 rank = comm.Get_rank()
 mine = stage.measured_step(
@@ -427,7 +423,7 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
         ends = (inputs if stage == 0 else None, targets if stage == p - 1 else None)
         arguments.append((spec, own, words[stage], list(batch_sizes), *ends, recompute))
     size = options.pop("world_size", p)
-    result = ranks.call(f"torch_trials:{through}", size, arguments, **options)
+    result = ranks.call(f"callers_torch:{through}", size, arguments, **options)
     checking.assert_ran(result, call)
     if dropout:
         return call, result

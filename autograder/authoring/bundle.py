@@ -2,8 +2,8 @@
 
 Taken are ringside/, cluster/, assignments/, lectures/ and the files that install them; README and
 Makefile are the students' own (templates/students), and pyproject.toml loses what names the
-autograder. `leaks` looks for every run of solution lines, and for every run of hidden-suite lines,
-in every file of the tree.
+autograder. `leaks` looks for every run of solution lines, of hidden-suite lines and of lines of
+answers.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.jso
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
+ANSWERS = "answers.md"  # of an assignment: to its prompts, and rubrics
 
 
 COMMAND = "autograder bundle"
@@ -163,6 +164,9 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
             for run in _runs(_code(_read(path).splitlines())):
                 if run not in public:  # imports and fixtures are the same in public tests
                     yield f"solutions/{name}/hidden/{path.name}", run
+        answers = _read(course.solution(name) / ANSWERS)
+        for run in _runs(_code(answers.splitlines())):
+            yield f"solutions/{name}/{ANSWERS}", run
 
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:

@@ -1,6 +1,6 @@
 """Whose fault it is that a test could not read what came back from the ranks.
 
-Suites call supplied files inside the ranks (``trials.py``), and take their answers apart as those
+Suites call supplied files inside the ranks (``callers.py``), and take their answers apart as those
 files make them: ``for value, error in answers``. A module can put functions of its own in their
 place, and what a test then meets is an exception that looks like a fault of the grader's. So the
 same calls are made of the reference: where its answers have another form, the submission's fault

@@ -39,6 +39,7 @@ from ringside.checking.assertions import (
     verify,
     with_waiting_sends,
 )
+from ringside.checking.callers import find
 
 __all__ = [
     "Call",
@@ -64,6 +65,7 @@ __all__ = [
     "buffered",
     "contrasted",
     "cut",
+    "find",
     "long_wire",
     "magnitude",
     "members_of_world",

@@ -81,7 +81,7 @@ class Case:
     where: str = ""  # options of `ringside run` beside the ranks, such as "--seed 1"
     ranks: str = ""  # those that make comm of a part of the world: "--ranks 5 --members 4,2"
     drawn: list[int] = field(default_factory=list, compare=False, repr=False)  # seeds of vectors
-    through: str = ""  # a supplied function that calls the target: "trials:strided --stride 2"
+    through: str = ""  # a supplied function that calls the target: "callers:strided --stride 2"
     num_drawn: int = 1  # so many of the last seeds are of the call
     said: str = ""  # what sentences call it, where its line runs less
 
@@ -169,7 +169,7 @@ class Case:
         return dataclasses.replace(self, where=" ".join([*words, *options]))
 
     def called_by(self, supplied: str, num_drawn: int = 1) -> Case:
-        """This case where a supplied function calls the target, such as ``trials:twice``.
+        """This case where a supplied function calls the target, such as ``callers:twice``.
 
         Args:
             num_drawn: how many vectors are drawn for a rank's call.

@@ -19,7 +19,7 @@ makes: ``function(result, case, value)`` for ``--check NAME=VALUE``.
 A function that takes objects which only a rank can make, a model or a process group's hook, can't
 be tried out like that. ``INSTEAD``, if it is there, names the supplied function that makes them::
 
-    INSTEAD = {"step_torch.py:train_step": "trials_torch.py:train_step"}
+    INSTEAD = {"step_torch.py:train_step": "callers_torch.py:train_step"}
 """
 
 from __future__ import annotations

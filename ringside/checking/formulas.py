@@ -1,6 +1,6 @@
 """Functions that need no ranks, such as closed forms: asked inside one, since they are a student's.
 
-values = evaluated(ranks, "trials:formulas", "cost:ring_s", calls, shown)
+values = evaluated(ranks, "callers:formulas", "cost:ring_s", calls, shown)
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ def one_of(calls: Sequence[Any], first: str) -> str:
 
 def answered(
     ranks: Any,
-    trial: str,
+    caller: str,
     target: str,
     calls: Sequence[Any],
     shown: Callable[[Any], tuple[str, str]],
 ) -> Any:
-    """What a trial of a function that needs no ranks gives.
+    """What a function of ``callers.py`` returns that calls a function without ranks.
 
     Args:
         ranks: the fixture.
-        trial: an assignment's function that takes ``comm``, ``target`` and ``calls``, and makes
+        caller: an assignment's function that takes ``comm``, ``target`` and ``calls``, and makes
             the calls one after another.
         shown: how a sentence names a call, and the line that makes it.
 
     Raises:
         Verdict: a call raised, and is named; or they did not end.
     """
-    result = ranks.call(trial, 1, [(target, calls)])
+    result = ranks.call(caller, 1, [(target, calls)])
     about, line = shown(calls[0])
     about = one_of(calls, about)
     if isinstance(result.error, RankError):
 
         def raises(count: int) -> bool:
-            return ranks.call(trial, 1, [(target, calls[:count])]).error is not None
+            return ranks.call(caller, 1, [(target, calls[:count])]).error is not None
 
         # The last call of the shortest list that raises, found in a few runs.
         first = bisect.bisect_left(range(1, len(calls)), True, key=raises)
@@ -64,7 +64,7 @@ def answered(
 
 def evaluated(
     ranks: Any,
-    trial: str,
+    caller: str,
     target: str,
     calls: Sequence[Any],
     shown: Callable[[Any], tuple[str, str]],
@@ -74,7 +74,7 @@ def evaluated(
     Raises:
         Verdict: a call raised, or not all of them were answered.
     """
-    values = answered(ranks, trial, target, calls, shown)
+    values = answered(ranks, caller, target, calls, shown)
     if not isinstance(values, list) or len(values) != len(calls):
         function = target.partition(":")[2]
         raise Verdict(f"{function} did not answer all of {len(calls)} calls.")

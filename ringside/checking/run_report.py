@@ -37,7 +37,7 @@ def verdict(
 
 
 def case(target: Target, world_size: int, options: inputs.Options) -> Case:
-    """What a sentence about the run begins with; ``--target`` says what a trial is about."""
+    """What a sentence about the run begins with; ``--target`` says what a caller calls."""
     named, others = f"{target.file.removesuffix('.py')}:{target.function}", dict(options.others)
     for name in getattr(examples.beside(target.folder / target.file), "UNSAID", ()):
         others.pop(name, None)

@@ -9,13 +9,13 @@ import os
 import re
 
 import numpy as np
-from places import line
+from where_table import line
 
 from ringside.checking import assert_array, award, one_line
 from ringside.checking.inputs import vectors
 from ringside.trace import Kind
 
-TRIALS = ("late", "busy", "again")  # functions of trials.py
+CALLERS = ("late", "busy", "again")  # functions of callers.py
 OPTIONS = {
     "nbytes", "repetitions", "partner", "lengths", "equal", "rows", "visible", "target", "who",
     "seconds", "other",
@@ -26,7 +26,7 @@ NEAR = 0.01  # of a measured time: a poll takes a little
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
     others = options.others
-    if function in TRIALS:
+    if function in CALLERS:
         target = str(others.get("target", "ping:ping"))
         own = arguments(target.partition(":")[2], world_size, rank, options)
         own = own or (vectors(world_size, options)[rank],)
@@ -106,7 +106,7 @@ def _visible(rank, others):
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not as it must be."""
     name, p = case.function, case.world_size
-    if function not in (*TRIALS, name):
+    if function not in (*CALLERS, name):
         return False
     if name in ("ping", "bounce", "collect", "where"):
         assert_none_elsewhere([None] * rank + [value], case, 0 if p > 1 or name[0] in "cw" else -1)
@@ -123,7 +123,7 @@ def check(case, function, rank, value, options):
     return name in ("ping", "where")
 
 
-LATER = "called twice (trials.again), the first result is wrong after the second call: "
+LATER = "called twice (callers.again), the first result is wrong after the second call: "
 
 
 def number(value):
@@ -220,7 +220,7 @@ def _plain(value):
 
 
 def assert_busy_trip(result, case, nbytes, repetitions):
-    """Rank 0 returned the mean, of trips of which one takes longer (``trials.busy``)."""
+    """Rank 0 returned the mean, of trips of which one takes longer (``callers.busy``)."""
     right_s = (result.makespan_s / 2 - trip_s(result.machine, nbytes)) / repetitions
     case = case.seen_in(result).asking(f"busy_trip={nbytes}:{repetitions}")
     assert_time(result.values[0], right_s, case)

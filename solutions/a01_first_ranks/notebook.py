@@ -31,8 +31,8 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
 # docstring, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
-# are `broken.py` (three programs for you to mend), `places.py` (one line),
-# `first_job.py`, and `examples.py`, `trials.py` and `cases.py` (how your functions are tried out).
+# are `broken.py` (three programs for you to mend), `where_table.py` (one line),
+# `first_job.py`, and `examples.py`, `callers.py` and `cases.py` (how your functions are tried out).
 #
 # You work in this notebook: each `%%writefile` cell is one module. Run it, and the file is written.
 # Or edit the files; `ringside check` and `ringside handin` compare the two and offer to bring them

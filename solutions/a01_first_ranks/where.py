@@ -10,7 +10,7 @@ many a slow job, and many a failed one.
 """
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -1,7 +1,7 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
     ringside run sgd.py:measured_step --ranks 2 -- --n 256 --width 512
-    ringside run trials_torch.py:measured_step --ranks 1 -- --n 256 --width 512
+    ringside run callers_torch.py:measured_step --ranks 1 -- --n 256 --width 512
 
 A network 64 -> width -> width -> 10; every rank has n samples of its own, drawn at random.
 """
@@ -11,7 +11,7 @@ import numpy as np
 CLASSES, PIXELS, WIDTH = 10, 64, 1024
 LR, MOMENTUM = 0.1, 0.9
 OPTIONS = {"width"}
-INSTEAD = {"sgd_torch.py:train_step": "trials_torch.py:measured_step"}
+INSTEAD = {"sgd_torch.py:train_step": "callers_torch.py:measured_step"}
 
 
 def arguments(function, world_size, rank, options):

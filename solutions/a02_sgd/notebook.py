@@ -481,7 +481,7 @@ assert difference.max() < 1e-9 and share > 0.97
 # takes this machine, without `--gpus-per-node` its processor):
 #
 # ```
-# ringside launch trials_torch.py:measured_step --site zaratan --gpus-per-node 1 -- --n 8192
+# ringside launch callers_torch.py:measured_step --site zaratan --gpus-per-node 1 -- --n 8192
 # ```
 #
 # From the next unit on, many processes work on one network. What you have written here, each of

@@ -1,8 +1,8 @@
 """Inputs for trying functions out: supplied. ``ringside run`` takes them from here.
 
-    ringside run trials.py:strided --ranks 3 -- --target ring:all_reduce --stride 2 --n 7
-    ringside run trials.py:twice --ranks 3 -- --target tree:all_reduce --n 6 --num-chunks 3
-    ringside run trials_torch.py:strided --ranks 3 -- --target ring_torch:all_reduce --n 7
+    ringside run callers.py:strided --ranks 3 -- --target ring:all_reduce --stride 2 --n 7
+    ringside run callers.py:twice --ranks 3 -- --target tree:all_reduce --n 6 --num-chunks 3
+    ringside run callers_torch.py:strided --ranks 3 -- --target ring_torch:all_reduce --n 7
 
 Your own functions need nothing from here: ``ringside run ring.py:all_reduce``. What came back is
 compared here, too, by the tests and by ``ringside run``.
@@ -19,12 +19,12 @@ from ringside.checking.inputs import scale as scale_of
 from ringside.checking.inputs import vectors
 
 OPTIONS = {"target", "stride", "num_chunks"}
-TRIALS = ("strided", "twice", "special", "returned")
+CALLERS = ("strided", "twice", "special", "returned")
 
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
-    if function not in TRIALS:
+    if function not in CALLERS:
         return None
     others = options.others
     target = others.get("target", "ring:all_reduce")
@@ -32,7 +32,7 @@ def arguments(function, world_size, rank, options):
     rest = [others["num_chunks"]] if "num_chunks" in others else []
     if function == "special":
         first = (specials(vectors(world_size, options), options.drawn[0])[rank],)
-    asked = [] if "_torch:" in target else [target]  # trials_torch.py calls no other
+    asked = [] if "_torch:" in target else [target]  # callers_torch.py calls no other
     if function == "strided":
         return (*asked, others.get("stride", 2), *first, *rest)
     if function == "twice":
@@ -46,7 +46,7 @@ def expected(function, world_size, rank, options):
 
 
 def check(case, function, rank, value, options):
-    """Raise a verdict where what a function of ``trials.py`` gave back is not as it must be."""
+    """Raise a verdict where what a function of ``callers.py`` gave back is not as it must be."""
     if function == "returned":
         check_returned(case, rank, value)
     if function == "special":
@@ -72,7 +72,7 @@ def _assert_right(value, right, case, what):
 
 
 def check_strided(case, rank, value, right):
-    """What ``trials.strided`` gave back on a rank; ``right`` is as in ``_assert_right``."""
+    """What ``callers.strided`` gave back on a rank; ``right`` is as in ``_assert_right``."""
     returned, shared, changed = value
     _assert_right(
         returned, right, case, f"rank {rank}'s result for every other element of an array"
@@ -107,7 +107,7 @@ def check_special(case, rank, value, right):
 
 
 def check_returned(case, rank, value):
-    """What ``trials_torch.returned`` gave back on a rank."""
+    """What ``callers_torch.returned`` gave back on a rank."""
     if value:
         raise case.fail(
             f"rank {rank}'s call returned something; it must put the sum into x and return None."
@@ -115,7 +115,7 @@ def check_returned(case, rank, value):
 
 
 def check_twice(case, rank, value, first, second):
-    """What ``trials.twice`` gave back on a rank."""
+    """What ``callers.twice`` gave back on a rank."""
     then, now, late, shared, fixed = value
     _check_three(case, f"rank {rank}'s", ("result",) * 3, (then, now, late), first, second)
     if shared:
@@ -128,7 +128,7 @@ def check_twice(case, rank, value, first, second):
 
 
 def check_torch_strided(case, rank, value, right):
-    """What ``trials_torch.strided`` gave back on a rank."""
+    """What ``callers_torch.strided`` gave back on a rank."""
     returned, changed = value
     what = f"rank {rank}'s x, elements with gaps between them of a longer tensor,"
     _assert_right(returned, right, case, what)
@@ -140,7 +140,7 @@ def check_torch_strided(case, rank, value, right):
 
 
 def check_torch_twice(case, rank, value, first, second):
-    """What ``trials_torch.twice`` gave back on a rank."""
+    """What ``callers_torch.twice`` gave back on a rank."""
     _check_three(case, f"rank {rank}'s", ("x",) * 3, value, first, second)
 
 

@@ -276,7 +276,7 @@ for size in sizes:
 
 # %%
 gradients = [(np.full(100_000, rank + 1.0, np.float32),) for rank in range(P)]
-torch_run = ringside.run("trials_torch.py:all_reduce", P, gradients)
+torch_run = ringside.run("callers_torch.py:all_reduce", P, gradients)
 print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {torch_run.sent_bytes()}")
 torch_run.timeline
 
@@ -324,7 +324,7 @@ torch_run.timeline
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch trials_torch.py:all_reduce --site zaratan --gpus-per-node 4 --out gpus \
+# ringside launch callers_torch.py:all_reduce --site zaratan --gpus-per-node 4 --out gpus \
 #     -- --n 1000 --n 10000000
 # ```
 

@@ -14,14 +14,14 @@ from ringside.trace import Kind
 WIDTHS = (64, 128, 64, 10)
 LR, MOMENTUM = 0.1, 0.9
 STEPS = ("train_step", "accumulated_step")
-TRIALS = ("steps", "looked_at", "twice")  # functions of trials.py, and of trials_torch.py
+CALLERS = ("steps", "looked_at", "twice")  # functions of callers.py, and of callers_torch.py
 OPTIONS = {
     "sizes", "widths", "microbatches", "target", "shares", "frozen", "stale", "second_shares",
     "second_widths", "inside",
 }  # fmt: skip
 UNSAID = OPTIONS - {"sizes", "widths", "microbatches", "target"}
 INSTEAD = {  # models and optimizers are made on the ranks
-    f"step_torch.py:{name}": f"trials_torch.py:{name}"
+    f"step_torch.py:{name}": f"callers_torch.py:{name}"
     for name in ("train_step", "broadcast_parameters")
 }
 
@@ -29,10 +29,10 @@ INSTEAD = {  # models and optimizers are made on the ranks
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
     target = str(options.others.get("target", ""))
-    if function in TRIALS and target.endswith(":broadcast_parameters"):
+    if function in CALLERS and target.endswith(":broadcast_parameters"):
         return target, _starts(world_size, options)[rank]
-    if function in TRIALS:
-        return _arguments_of_trial(function, target, rank, options)
+    if function in CALLERS:
+        return _arguments_of_caller(function, target, rank, options)
     if function == "broadcast_parameters" and "frozen" in options.others:
         inside = bool(options.others.get("inside"))
         return _starts(world_size, options)[rank], options.others["frozen"], inside
@@ -77,12 +77,12 @@ def _starts(world_size, options):
     ]
 
 
-def _arguments_of_trial(function, target, rank, options):
+def _arguments_of_caller(function, target, rank, options):
     training = _drawn(target, options)
     if function == "steps":
         batches = [training.batch(step, rank) for step in range(len(training.lrs))]
         given = (training.params, training.velocity, batches, training.lrs, training.momentum)
-        if "_torch:" in target:  # trials_torch.py calls no other module
+        if "_torch:" in target:  # callers_torch.py calls no other module
             return (*given, training.frozen, bool(options.others.get("stale")))
         return (target, *given)
     if function == "looked_at":
@@ -210,13 +210,13 @@ def _drawn(target, options, which=0):
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not as it must be."""
     target = str(options.others.get("target", ""))
-    if function in TRIALS and target.endswith(":broadcast_parameters"):
+    if function in CALLERS and target.endswith(":broadcast_parameters"):
         check_broadcast(case, rank, value)
         return True
     if function == "broadcast_parameters":
         assert_start(case, rank, value, _starts(case.world_size, options)[0])
         return True
-    if function not in TRIALS:
+    if function not in CALLERS:
         return False
     training = _drawn(target, options)
     if function == "steps":
@@ -283,7 +283,7 @@ def assert_start(case, rank, value, params):
 
 
 def check_broadcast(case, rank, value):
-    """What ``trials.looked_at`` gave back on a rank for a broadcast."""
+    """What ``callers.looked_at`` gave back on a rank for a broadcast."""
     _, changed, shared, fixed = value
     if changed or shared or fixed:
         raise case.fail(
@@ -293,7 +293,7 @@ def check_broadcast(case, rank, value):
 
 
 def check_looked_at(case, rank, value, training):
-    """What ``trials.looked_at`` gave back on a rank for a step."""
+    """What ``callers.looked_at`` gave back on a rank for a step."""
     result, changed, shared, fixed = value
     assert_steps(case, rank, result, training.serial(1))
     if changed:
@@ -305,7 +305,7 @@ def check_looked_at(case, rank, value, training):
 
 
 def check_twice(case, rank, value, first, second):
-    """What ``trials.twice`` gave back on a rank."""
+    """What ``callers.twice`` gave back on a rank."""
     then, now, late = value
     for what, got, training in (
         (f"rank {rank}'s first", then, first),

@@ -34,7 +34,7 @@
 # the split of work, safety, and time on a modelled cluster. All that the hidden suite asks
 # stands in the module's docstring, and the public tests in `test_public.py` ask for the same
 # kinds of things. Supplied are `model.py` (a network with an explicit backward pass; its matrix
-# products count as work on the modelled machine), `network.py` (the same one in torch),
+# products count as work on the modelled machine), `model_torch.py` (the same one in torch),
 # `digits.py` (the data) and `train.py` (the loop round your modules). Read `model.py` first: it is
 # one page.
 #
@@ -269,7 +269,9 @@ plt.show()
 # small ones too.
 
 # %%
-torch_run = ringside.run("trials_torch.py:train_step", 4, step_arguments(64, 4), machine=slow_cores)
+torch_run = ringside.run(
+    "callers_torch.py:train_step", 4, step_arguments(64, 4), machine=slow_cores
+)
 for mine, torchs in zip(step_run.values[0][0], torch_run.values[0][0], strict=True):
     assert abs(mine - torchs).max() < 1e-12
 print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(torch_run)}")
@@ -424,7 +426,7 @@ for batch_size in (512, len(x)):
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch trials_torch.py:train_step --site zaratan --gpus-per-node 4 --out gpus \
+# ringside launch callers_torch.py:train_step --site zaratan --gpus-per-node 4 --out gpus \
 #     -- --n 512 --n 32768
 # ```
 

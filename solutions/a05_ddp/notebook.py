@@ -36,8 +36,9 @@
 # and when, and the rest for safety, memory and speed in virtual time. All that the hidden suite
 # asks stands in the module's docstring, and the public tests in `test_public.py` ask for the same
 # kinds of things. Supplied are `model.py` (layers with an explicit backward pass, which declare
-# their floating-point operations, so that virtual time passes for them), `networks.py` (the same
-# for torch) and `trials.py` and `torch_trials.py` (how the tests call you).
+# their floating-point operations, so that virtual time passes for them), `model_torch.py` (the same
+# for torch) and `callers.py` and `callers_torch.py` (how the tests call your
+# functions).
 #
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
@@ -140,7 +141,7 @@ for rank in range(P):
     gradients = [np.full(1000 * (k + 1), float(rank)) for k in range(6)]
     ready = np.array([k not in late[rank] for k in range(6)])
     arguments.append(("fusion_cycle", gradients, (ready, 50_000), False))
-fusion_run = ringside.run("trials.py:averaged", P, arguments)
+fusion_run = ringside.run("callers.py:averaged", P, arguments)
 print("averaged:", fusion_run.values[0][0])
 print("all-reduces of", [record.nbytes for record in fusion_run.collectives], "bytes")
 
@@ -176,7 +177,7 @@ batches = [tuple(rng.standard_normal((2, BATCH, WIDTHS[0]))) for rng in rngs]
 def step(buckets, world_size=P, machine=cluster, work=WORK):
     """One step of overlap.py on simulated ranks."""
     arguments = [(params, [batches[r % P]], buckets, None, work) for r in range(world_size)]
-    return ringside.run("trials.py:overlapped", world_size, arguments, machine=machine)
+    return ringside.run("callers.py:overlapped", world_size, arguments, machine=machine)
 
 
 one_bucket = step([list(range(len(sizes)))[::-1]])
@@ -348,7 +349,7 @@ for rank, path in enumerate(paths):
     initial = [rng.standard_normal(shape) / 6 for shape in shapes]
     x, target = rng.standard_normal((2, 4, 32))
     arguments.append((spec, initial, [], [[(x, target, path)]], options))
-ddp_run = ringside.run("torch_trials.py:train", 4, arguments)
+ddp_run = ringside.run("callers_torch.py:train", 4, arguments)
 ends = [value["params"] for value in ddp_run.values]
 for other in ends[1:]:
     assert all(np.array_equal(a, b) for a, b in zip(ends[0], other, strict=True))
@@ -387,7 +388,7 @@ ddp_run.timeline
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch torch_trials.py:measured_ddp --site zaratan --gpus-per-node 4 --out gpus \
+# ringside launch callers_torch.py:measured_ddp --site zaratan --gpus-per-node 4 --out gpus \
 #     -- --n 512
 # ```
 

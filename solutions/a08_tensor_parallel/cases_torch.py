@@ -21,7 +21,7 @@ class Call(checking.Call):
 
 
 def operator_call(target, world_size, shape, dtype="float64", how="plain"):
-    """One of the four operators; ``how`` as for ``trials_torch.operator``."""
+    """One of the four operators; ``how`` as for ``callers_torch.operator``."""
     module, _, name = target.partition(":")
     shown = " x ".join(map(str, shape))
     more = {"plain": "", "beside": ", which is used elsewhere too"}.get(how, f", {how}")
@@ -29,7 +29,7 @@ def operator_call(target, world_size, shape, dtype="float64", how="plain"):
     return Call(
         f"{module}:{name}", world_size, shape[0], dtype,
         about=f"x of {shown}{more}",
-        line=f"ringside run trials_torch.py:try_operator --ranks {world_size} -- {words}",
+        line=f"ringside run callers_torch.py:try_operator --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def pair_call(world_size, rows, widths, dtype="float64", about=""):
     return Call(
         "linear_torch:ColumnLinear+RowLinear", world_size, rows, dtype,
         about=f"{rows} rows, {more}",
-        line=f"ringside run trials_torch.py:try_pair --ranks {world_size} -- {words}",
+        line=f"ringside run callers_torch.py:try_pair --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def block_call(world_size, positions, widths, rate=0.0, dtype="float64", about="
     return Call(
         "sequence_torch:SequenceBlock", world_size, positions, dtype,
         about=f"T = {positions}, {more}",
-        line=f"ringside run trials_torch.py:try_block --ranks {world_size} -- {words}",
+        line=f"ringside run callers_torch.py:try_block --ranks {world_size} -- {words}",
     )  # fmt: skip
 
 

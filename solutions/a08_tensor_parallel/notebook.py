@@ -59,7 +59,7 @@ def run(layer, p, n, widths, machine="textbook", seed=0):
     """Forward and backward of a layer on p ranks: n samples, random weights."""
     whole = examples.drawn(layer, n, widths, np.random.default_rng(seed))
     arguments = [examples.parts(layer, whole, p, rank) for rank in range(p)]
-    return ringside.run(f"trials.py:{layer}", p, arguments, machine=machine)
+    return ringside.run(f"callers.py:{layer}", p, arguments, machine=machine)
 
 
 # %% [markdown]
@@ -260,7 +260,7 @@ from cases_torch import pair_params
 
 pair = pair_params(np.random.default_rng(0), (32, 128, 32))
 x, dz = np.random.default_rng(1).standard_normal((2, 64, 32))
-torch_run = ringside.run("trials_torch.py:pair", 4, [(pair, [(x, dz)])] * 4, machine=slow_cores)
+torch_run = ringside.run("callers_torch.py:pair", 4, [(pair, [(x, dz)])] * 4, machine=slow_cores)
 assert sent_as_ring(torch_run) == sent_as_ring(mlp_run)
 print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(torch_run)}")
 torch_run.timeline
@@ -482,7 +482,7 @@ plt.show()
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch trials_torch.py:measured_pair --site zaratan --gpus-per-node 4 --out gpus \
+# ringside launch callers_torch.py:measured_pair --site zaratan --gpus-per-node 4 --out gpus \
 #     -- --n 512 --n 2048
 # ```
 

@@ -35,7 +35,7 @@ def stage_call(name, words, batch_sizes, num_chunks=1, dtype="float64"):
     return Call(
         "stage:run", len(words), sum(batch_sizes), dtype,
         about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}, {dtype}",
-        line=f"ringside run trials.py:try_stage --ranks {len(words)} -- --schedules "
+        line=f"ringside run callers.py:try_stage --ranks {len(words)} -- --schedules "
         f'"{shown}" --batch-sizes "{list(batch_sizes)}"{options}',
     )  # fmt: skip
 
@@ -52,7 +52,7 @@ def torch_call(name, words, batch_sizes, num_chunks=1, recompute=False, dropout=
     return Call(
         "pipeline_torch:run", len(words), sum(batch_sizes), "float64",
         about=f"{name}, microbatches of {_listed(batch_sizes)} samples{chunks}{again}",
-        line=f"ringside run torch_trials.py:try_pipeline --ranks {len(words)} -- --schedules "
+        line=f"ringside run callers_torch.py:try_pipeline --ranks {len(words)} -- --schedules "
         f'"{shown}" --batch-sizes "{list(batch_sizes)}"{options}',
     )  # fmt: skip
 

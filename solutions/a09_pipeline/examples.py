@@ -1,7 +1,7 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
     ringside run stage.py:measured_step --ranks 4 -- --n 256 --schedule gpipe --microbatches 16
-    ringside run torch_trials.py:measured_pipeline --ranks 4 -- --n 256 --microbatches 16
+    ringside run callers_torch.py:measured_pipeline --ranks 4 -- --n 256 --microbatches 16
 
 Each stage has two layers n -> n -> n, each microbatch 32 samples; the actions are those of your
 ``schedule.py``.
@@ -9,9 +9,9 @@ Each stage has two layers n -> n -> n, each microbatch 32 samples; the actions a
 
 from dataclasses import replace
 
+import callers
 import numpy as np
 import schedule
-import trials
 from actions import Backward, Forward, parse, text
 from model import Piece, loss_gradient, random_parameters
 
@@ -23,7 +23,7 @@ MEASURED = ("measured_step", "measured_pipeline")
 OPTIONS = {"schedule", "microbatches"}
 INSTEAD = {
     "stage.py:run": "stage.py:measured_step",
-    "pipeline_torch.py:run": "torch_trials.py:measured_pipeline",
+    "pipeline_torch.py:run": "callers_torch.py:measured_pipeline",
 }
 
 
@@ -85,12 +85,12 @@ FULL, HALF = 1.02, 1.5
 
 
 def check(case, function, rank, value, options):
-    """Raise a verdict where what ``trials.try_stage`` gave back on a stage is not right."""
+    """Raise a verdict where what ``callers.try_stage`` gave back on a stage is not right."""
     if function != "try_stage":
         return False
     others = options.others
     dtype, chunks = others.get("precision", "float64"), others.get("chunks", 1)
-    drawn = trials.sample(
+    drawn = callers.sample(
         case.world_size * chunks, others["batch_sizes"], dtype, others.get("widths", (5, 7, 4))
     )
     check_values(value, rank, serial(*drawn), replace(case, dtype=dtype))

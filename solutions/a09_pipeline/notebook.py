@@ -34,8 +34,8 @@
 # docstring, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
 # are `actions.py` (what a stage can do), `model.py` (pieces of a network, with an explicit
 # backward pass that takes virtual time), `replayed.py` (what a schedule does, without a stage that
-# runs it) and `trials.py` (how the tests call you). Read `actions.py` and `model.py` first: each is
-# a page.
+# runs it) and `callers.py` (how the tests call your functions). Read `actions.py` and `model.py`
+# first: each is a page.
 #
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
@@ -205,7 +205,7 @@ else:  # F0 B0 F1 B1
 # wire on which a message takes an eighth of a forward pass.
 
 # %%
-from trials import sample
+from callers import sample
 
 wire = Machine("wire", alpha_s=1e-5, beta_s_per_byte=1e-8)
 COSTS = (1e-4, 2e-4)  # a whole stage
@@ -222,7 +222,7 @@ def step(name, v=1, count=M, machine=wire, rows=8):
         y = targets if rank == S - 1 else None
         costs = tuple(cost / v for cost in COSTS)
         arguments.append((own, text(mine[rank]), [rows] * count, x, y, costs))
-    return ringside.run("trials.py:stepped", S, arguments, machine=machine)
+    return ringside.run("callers.py:stepped", S, arguments, machine=machine)
 
 
 gpipe_run = step("gpipe")
@@ -281,7 +281,7 @@ for name in ("gpipe", "one_f_one_b"):
     for rank, mine in enumerate(lists(name, S, M)):
         x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
         arguments.append(([params[rank]], text(mine), [ROWS] * M, x, y))
-    measured = ringside.run("trials.py:step_memory", S, arguments)
+    measured = ringside.run("callers.py:step_memory", S, arguments)
     peaks[name] = [value["peak"] / saved for value in measured.values]
 fig, axes = plt.subplots(figsize=(6.5, 3.4))
 for shift, (name, values) in zip((-0.2, 0.2), peaks.items(), strict=True):
@@ -375,7 +375,7 @@ assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 # {{check pipeline_torch}}
 
 # %%
-from torch_trials import torch_sample
+from callers_torch import torch_sample
 
 params, inputs, targets = torch_sample(S, [ROWS] * M, (8, 512, 8))
 spec = {"widths": [(8, 512, 8)], "costs": (1e-3, 2e-3), "dropout": 0.0}
@@ -388,7 +388,7 @@ def torch_step(name, recompute):
         x, y = inputs if rank == 0 else None, targets if rank == S - 1 else None
         own = [params[rank]]
         arguments.append((spec, own, text(mine), [ROWS] * M, x, y, recompute))
-    return ringside.run("torch_trials.py:step_memory", S, arguments)
+    return ringside.run("callers_torch.py:step_memory", S, arguments)
 
 
 runs = {(name, again): torch_step(name, again)
@@ -425,7 +425,7 @@ runs["gpipe", True].timeline
 # its record in a folder of its own: the one to hand in is that of the module above.
 #
 # ```
-# ringside launch torch_trials.py:measured_pipeline --site zaratan --gpus-per-node 4 --out gpus \
+# ringside launch callers_torch.py:measured_pipeline --site zaratan --gpus-per-node 4 --out gpus \
 #     -- --n 1024
 # ```
 

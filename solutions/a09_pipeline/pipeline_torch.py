@@ -28,7 +28,7 @@ Rules:
 import torch
 import torch.distributed as dist
 from actions import Forward
-from networks import loss_of
+from model_torch import loss_of
 
 
 def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompute=False):
@@ -36,7 +36,7 @@ def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompu
 
     Args:
         group: the stages, in order; S of them.
-        modules: this stage's pieces (``networks.Piece``), one a chunk; as many on all ranks.
+        modules: this stage's pieces (``model_torch.Piece``), one a chunk; as many on all ranks.
             Their parameters' ``grad`` is None.
         actions: what this stage does, in this order (``actions.py``).
         batch_sizes: samples of each microbatch, on all ranks; at least one each. They may differ.

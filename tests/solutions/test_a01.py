@@ -15,8 +15,8 @@ from ringside.checking import public_tests
 from ringside.commands import cli
 from ringside.errors import DeadlockError, RankError
 from solutions.a01_first_ranks import cases, fit
-from solutions.a01_first_ranks.hidden import oracle, trial
-from solutions.a01_first_ranks.places import line
+from solutions.a01_first_ranks.hidden import oracle, runs
+from solutions.a01_first_ranks.where_table import line
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a01_first_ranks"
 EAGER = Machine.load("textbook").with_(eager_threshold_bytes=4096)
@@ -109,11 +109,11 @@ def test_places_follow_the_machine(session):
     "case",
     [
         cases.ping_call(2, 100, 2),
-        cases.bounce_call(3, 7, 2, 2, "int64").on(trial.EAGER),
+        cases.bounce_call(3, 7, 2, 2, "int64").on(runs.EAGER),
         cases.exchange_call(3, 5),
         cases.mean_call((3, 0, 2)),
         cases.collect_call(3, 2, 4),
-        cases.where_call(3, "0,1").on(trial.RENDEZVOUS.with_(ranks_per_node=2)),
+        cases.where_call(3, "0,1").on(runs.RENDEZVOUS.with_(ranks_per_node=2)),
     ],
     ids=lambda case: case.function,
 )

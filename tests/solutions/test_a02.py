@@ -183,7 +183,7 @@ def test_digits_are_learned_alike_in_numpy_and_torch():
     velocity = [np.zeros_like(p) for p in params]
     with Session(SOLUTION) as session:
         args = (params, velocity, pairs, 0.1, 0.9)
-        (value,) = session.call("trials_torch:steps", 1, [args]).raise_for_error().values
+        (value,) = session.call("callers_torch:steps", 1, [args]).raise_for_error().values
     np.testing.assert_allclose(value[2], losses[:20], rtol=0, atol=1e-10)
     early, _ = sgd.train(params, x, y, batches[:20], 0.1, 0.9)
     for mine, other in zip(early, value[0], strict=True):
@@ -196,9 +196,9 @@ def test_digits_are_learned_alike_in_numpy_and_torch():
 
 def test_show_draws_inputs_and_compares(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(SOLUTION))
-    for name in ("trials", *MODULES[:2]):
+    for name in ("callers", *MODULES[:2]):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    show = runpy.run_path(str(SOLUTION / "trials.py"))["show"]
+    show = runpy.run_path(str(SOLUTION / "callers.py"))["show"]
     show("conv:conv_forward", [2, 3, 7, 5], [4, 3, 3, 2], [4], 2, 1)
     assert "off from SciPy's correlation by at most" in capsys.readouterr().out
     show("conv:conv_forward", "uint8 2 3 7 5", [4, 3, 3, 2], [4])
@@ -207,7 +207,7 @@ def test_show_draws_inputs_and_compares(monkeypatch, capsys):
     last = [line for line in capsys.readouterr().out.splitlines() if "finite differences" in line]
     assert len(last) == 2
     assert all(float(line.split()[-1]) < 1e-6 for line in last)
-    for name in ("trials", *MODULES[:2]):
+    for name in ("callers", *MODULES[:2]):
         sys.modules.pop(name, None)
 
 
@@ -215,7 +215,7 @@ def test_examples_find_a_wrong_step(tmp_path, capsys):
     for path in SOLUTION.glob("*.py"):
         shutil.copy(path, tmp_path)
     words = ["--ranks", "2", "--", "--n", "8", "--width", "32"]
-    for file in ("trials_torch.py", "sgd.py"):
+    for file in ("callers_torch.py", "sgd.py"):
         assert cli.main(["run", f"{tmp_path}/{file}:measured_step", *words]) == 0
         assert "values: right" in capsys.readouterr().out
     source = (tmp_path / "sgd.py").read_text()

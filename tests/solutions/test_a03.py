@@ -47,7 +47,7 @@ def case(target, world_size, n, dtype="float64"):
 
 def trees(session, world_sizes):
     """What double_tree gives for each world size."""
-    result = session.call("trials:trees", 1, [("tree:double_tree", list(world_sizes))])
+    result = session.call("callers:trees", 1, [("tree:double_tree", list(world_sizes))])
     return dict(zip(world_sizes, result.raise_for_error().values[0], strict=True))
 
 
@@ -243,7 +243,7 @@ def test_wildcards_posted_together_are_all_answered(tmp_path, world_size):
 
 
 def test_the_call_of_a_formula_that_raises_is_named_with_a_line_that_runs(tmp_path):
-    for name in ("trials.py", "shards.py"):
+    for name in ("callers.py", "shards.py"):
         shutil.copy(SOLUTION / name, tmp_path)
     (tmp_path / "cost.py").write_text(
         "def ring_s(nbytes, world_size, machine):\n"

@@ -12,7 +12,7 @@ from ringside.commands import cli
 from ringside.errors import TraceError
 from ringside.timing.widen import widen
 from solutions.a04_data_parallel import digits, model
-from solutions.a04_data_parallel.hidden import oracle, trial
+from solutions.a04_data_parallel.hidden import oracle, runs
 
 SOLUTION = Path(__file__).resolve().parents[2] / "solutions" / "a04_data_parallel"
 MODULES = ("shard", "step", "step_torch", "warmup", "accumulate")
@@ -95,19 +95,19 @@ def test_an_epoch_of_digits_is_the_serial_one(session, world_size):
 def test_accumulated_step_is_the_step_of_the_whole_batch(session, world_size):
     rng = np.random.default_rng(world_size)
     shares = [tuple(range(rank % 4)) for rank in range(1, world_size + 1)]
-    asked = trial.training(rng, trial.ACCUMULATE, [shares, shares])
+    asked = runs.training(rng, runs.ACCUMULATE, [shares, shares])
     args = [asked.arguments(rank) for rank in range(world_size)]
-    result = session.call("trials:steps", world_size, args).raise_for_error()
-    trial.assert_trained(result, asked, loss=True)
+    result = session.call("callers:steps", world_size, args).raise_for_error()
+    runs.assert_trained(result, asked, loss=True)
     allowed = 2 * oracle.step_bytes(asked.params, world_size)
     assert max(sent_as_ring(result)) <= allowed
 
 
 def test_step_takes_the_time_of_its_bound(session):
-    asked = trial.training(np.random.default_rng(0), trial.STEP, [[16] * 8], (64, 32, 10))
+    asked = runs.training(np.random.default_rng(0), runs.STEP, [[16] * 8], (64, 32, 10))
     args = [asked.arguments(rank) for rank in range(8)]
-    result = session.call("trials:steps", 8, args, machine=trial.cluster()).raise_for_error()
-    bound_s = oracle.step_seconds(asked.params, 16, 8, trial.cluster())
+    result = session.call("callers:steps", 8, args, machine=runs.cluster()).raise_for_error()
+    bound_s = oracle.step_seconds(asked.params, 16, 8, runs.cluster())
     assert 0.98 * bound_s < result.makespan_s < 1.001 * bound_s
 
 

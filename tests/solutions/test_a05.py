@@ -20,7 +20,7 @@ from solutions.a05_ddp.cases import (
     ring_s,
     step_call,
 )
-from solutions.a05_ddp.hidden import oracle, replicas
+from solutions.a05_ddp.hidden import oracle, oracle_torch
 from solutions.a05_ddp.model import random_parameters
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def step(session, rng, p, buckets, machine, work=1.0):
     params = random_parameters(WIDTHS, rng)
     batches = [[tuple(rng.standard_normal((2, BATCH, 24)))] for _ in range(p)]
     arguments = [(params, own, buckets, 0.1, work) for own in batches]
-    result = session.call("trials:overlapped", p, arguments, machine=machine).raise_for_error()
+    result = session.call("callers:overlapped", p, arguments, machine=machine).raise_for_error()
     return params, batches, result
 
 
@@ -78,7 +78,7 @@ def test_finish_s_and_assign_buckets_agree_with_the_suites_own(session):
         ready_s = np.cumsum(rng.random(len(sizes)))[::-1].tolist()
         ends.append((ready_s, 20 * float(rng.random()), buckets, rng.random(len(buckets)).tolist()))
     for target, calls in (("buckets:assign_buckets", cuts), ("overlap:finish_s", ends)):
-        result = session.call("trials:several", 1, [(target, calls)]).raise_for_error()
+        result = session.call("callers:several", 1, [(target, calls)]).raise_for_error()
         for call, (value, error, changed) in zip(calls, result.values[0], strict=True):
             assert error is None and not changed
             if target == "buckets:assign_buckets":
@@ -90,7 +90,7 @@ def test_finish_s_and_assign_buckets_agree_with_the_suites_own(session):
 def test_the_ring_of_a_bucket_is_the_networks(session):
     machine = Machine.load("textbook")
     arguments = [("average", [np.ones(700)], ([[0]],), False)] * 7
-    result = session.call("trials:averaged", 7, arguments, machine=machine).raise_for_error()
+    result = session.call("callers:averaged", 7, arguments, machine=machine).raise_for_error()
     assert result.makespan_s == pytest.approx(ring_s(5600, 7, machine), rel=1e-12)
 
 
@@ -100,7 +100,7 @@ import numpy as np
 import torch.distributed as dist
 from ringside.network.codec import decode, encode
 from ringside.pytorch.tensors import from_arrays, to_arrays
-from torch_trials import train
+from callers_torch import train
 
 rank, store, path = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -115,7 +115,7 @@ def test_ddp_trains_alike_on_the_network_and_on_gloo(session, tmp_path):
     from ringside.network import codec
 
     spec = {"width": 5, "num_layers": 4, "tied": [(0, 2)], "frozen": [1], "buffers": True}
-    net = replicas.Replica(spec)
+    net = oracle_torch.Replica(spec)
     rng = np.random.default_rng(11)
     paths = [[[0, 1, 2, 3]] * 2, [[3, 0]] * 2]  # rank 1 uses other layers, in another order
     options = {"bucket_bytes": 250, "lr": 0.2, "momentum": 0.5, "set_to_none": True}
@@ -134,10 +134,10 @@ def test_ddp_trains_alike_on_the_network_and_on_gloo(session, tmp_path):
         )
         for rank in range(2)
     ]
-    ours = session.call("torch_trials:train", 2, arguments).raise_for_error()
+    ours = session.call("callers_torch:train", 2, arguments).raise_for_error()
     for rank in ranks:  # what it left is compared, whatever gloo's threads do at its end
         rank.wait(timeout=120)
-    wanted = replicas.train(
+    wanted = oracle_torch.train(
         spec, arguments[0][1], arguments[0][2], [a[3] for a in arguments], options
     )
     for rank in range(2):

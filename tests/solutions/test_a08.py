@@ -12,7 +12,7 @@ from ringside.checking.ring_bytes import sent_as_ring
 from ringside.commands import cli
 from ringside.timing.widen import widen
 from solutions.a08_tensor_parallel import cost
-from solutions.a08_tensor_parallel.hidden import oracle, trial
+from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTION = ROOT / "solutions" / "a08_tensor_parallel"
@@ -80,29 +80,29 @@ def test_the_whole_layers_are_torchs(layer):
 @pytest.mark.parametrize("layer", WIDTHS)
 def test_a_cut_layer_is_the_whole_one(session, layer):
     for world_size in (1, 3, 4):
-        asked = trial.draw(np.random.default_rng(1), layer, world_size, 4, WIDTHS[layer])
+        asked = runs.draw(np.random.default_rng(1), layer, world_size, 4, WIDTHS[layer])
         result = called(session, asked)
-        trial.assert_right(result, asked)
+        runs.assert_right(result, asked)
         assert sum(result.num_flops()) == pytest.approx(
-            sum(called(session, trial.draw(np.random.default_rng(1), layer, 1, 4, WIDTHS[layer]))
+            sum(called(session, runs.draw(np.random.default_rng(1), layer, 1, 4, WIDTHS[layer]))
                 .num_flops())
         )  # fmt: skip
 
 
 def test_a_wrong_result_is_not_right(session):
-    asked = trial.draw(np.random.default_rng(1), "mlp_layer", 2, 4, (5, 7))
+    asked = runs.draw(np.random.default_rng(1), "mlp_layer", 2, 4, (5, 7))
     result = called(session, asked)
     for index in range(8):
         result.values[1][index].flat[0] += 1e-9
         name = oracle.LAYERS.NAMES["mlp_layer"][index]
         with pytest.raises(AssertionError, match=f"rank 1's {name} is"):
-            trial.assert_right(result, asked)
+            runs.assert_right(result, asked)
         result.values[1][index].flat[0] -= 1e-9
 
 
 def test_two_mlps_send_what_layers_in_pairs_do(session):
     for p, n, d, h in ((2, 3, 4, 5), (3, 5, 7, 8), (4, 6, 5, 3)):
-        asked = trial.draw(np.random.default_rng(1), "mlp_layer", p, n, (d, h))
+        asked = runs.draw(np.random.default_rng(1), "mlp_layer", p, n, (d, h))
         sent = round(sum(sent_as_ring(called(session, asked))))
         two, one = (cost.paired_bytes((d, h) * k + (d,), n, p) for k in (2, 1))
         assert sent == two - one
@@ -131,8 +131,8 @@ def test_a_layer_in_miniature_takes_the_time_of_the_large_one():
 def test_a_stretched_layer_takes_the_time_of_a_run(session):
     machine = oracle.in_miniature(Machine.load("zaratan"), 2048, 4096, 32, 16)
     rng = np.random.default_rng(1)
-    few = called(session, trial.draw(rng, "mlp_layer", 4, 32, (16, 16)), machine)
-    many = called(session, trial.draw(rng, "mlp_layer", 16, 32, (16, 64)), machine)
+    few = called(session, runs.draw(rng, "mlp_layer", 4, 32, (16, 16)), machine)
+    many = called(session, runs.draw(rng, "mlp_layer", 16, 32, (16, 64)), machine)
     assert replay(widen(few.trace, 16), machine).makespan_s == many.makespan_s
 
 
@@ -140,7 +140,7 @@ def test_examples_find_a_wrong_mlp(tmp_path, capsys):
     for path in SOLUTION.glob("*.py"):
         shutil.copy(path, tmp_path)
     words = ["--ranks", "3", "--", "--n", "4", "--widths", "5,7"]
-    for function in ("trials.py:mlp_layer", "mlp.py:measured_layer"):
+    for function in ("callers.py:mlp_layer", "mlp.py:measured_layer"):
         assert cli.main(["run", f"{tmp_path}/{function}", *words]) == 0
         assert "values: right" in capsys.readouterr().out
     source = (tmp_path / "mlp.py").read_text()

@@ -15,7 +15,7 @@ from ringside.validation.pipelines import gpipe_s
 from solutions.a09_pipeline import bubble, replayed
 from solutions.a09_pipeline.actions import Backward, Forward, parse, text
 from solutions.a09_pipeline.cases import stage_call, torch_call
-from solutions.a09_pipeline.hidden import oracle, trial
+from solutions.a09_pipeline.hidden import oracle, runs
 from solutions.a09_pipeline.model import random_parameters
 
 SOLUTION = assignment.Course.here().kit / "solutions" / "a09_pipeline"
@@ -47,7 +47,7 @@ def asked(session, function, cases):
         def call(self, *arguments):
             return session.call(*arguments)
 
-    return trial.asked(Ranks(), function, cases)
+    return runs.asked(Ranks(), function, cases)
 
 
 def test_the_reference_draws_what_is_drawn_by_hand_and_what_the_oracle_has(session):
@@ -59,7 +59,7 @@ def test_the_reference_draws_what_is_drawn_by_hand_and_what_the_oracle_has(sessi
         ("interleaved", [(4, 8, 2), (3, 6, 3)]),
     ):
         for case, lists in zip(cases, asked(session, function, cases), strict=True):
-            assert lists == trial.lists_of(getattr(oracle, function), *case)
+            assert lists == runs.lists_of(getattr(oracle, function), *case)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_replay_of_stages_that_wait_for_ever_is_refused_too():
 def test_time_messages_and_what_is_in_flight_have_their_closed_forms():
     for s, m in itertools.product((1, 2, 3, 4, 7), (1, 2, 5, 8)):
         for name in ("gpipe", "one_f_one_b"):
-            lists = trial.lists_of(getattr(oracle, name), s, m)
+            lists = runs.lists_of(getattr(oracle, name), s, m)
             line = replayed.timeline(lists, 1, 1.0, 2.0)
             assert line.makespan_s == bubble.makespan_s(s, m, 1.0, 2.0) == (m + s - 1) * 3
             assert len(line.messages) == bubble.num_messages(s, m) == 2 * m * (s - 1)
@@ -101,14 +101,14 @@ def test_time_messages_and_what_is_in_flight_have_their_closed_forms():
 def test_latency_costs_1f1b_more_than_gpipe():
     slow = Machine("slow", alpha_s=0.5, beta_s_per_byte=0.0)
     takes = [
-        replayed.timeline(trial.lists_of(each, 4, 8), 1, 1.0, 2.0, 8, slow).makespan_s
+        replayed.timeline(runs.lists_of(each, 4, 8), 1, 1.0, 2.0, 8, slow).makespan_s
         for each in (oracle.gpipe, oracle.one_f_one_b)
     ]
     assert takes == [36.0, 41.0]
     assert bubble.gpipe_s(4, 8, 1.0, 2.0, 0.5) == 36.0
 
 
-def stepped(session, lists, count, machine=None, target="trials:stepped", width=6):
+def stepped(session, lists, count, machine=None, target="callers:stepped", width=6):
     p = len(lists)
     rng = np.random.default_rng(4)
     params = [random_parameters((width, 3, width), rng) for _ in range(p)]
@@ -131,7 +131,7 @@ def stepped(session, lists, count, machine=None, target="trials:stepped", width=
 def test_a_run_takes_what_the_replay_of_its_schedule_takes(session):
     machine = Machine("wire", alpha_s=1e-4, beta_s_per_byte=5e-6)
     for name in ("gpipe", "one_f_one_b", "zero_bubble"):
-        lists = trial.lists_of(getattr(oracle, name), 4, 6)
+        lists = runs.lists_of(getattr(oracle, name), 4, 6)
         result, (loss, gradients) = stepped(session, lists, 6, machine)
         result.raise_for_error()
         assert result.values[-1]["loss"] == pytest.approx(loss)
@@ -151,18 +151,18 @@ def test_a_send_cycle_in_the_steady_state_is_named(tmp_path):
     blocking = edits.one(SOLUTION, "stage__blocking_sends_and_receives")
     (tmp_path / "stage.py").write_text(blocking.source)
     with Session(tmp_path) as wrong:
-        flush = trial.lists_of(oracle.one_f_one_b, 3, 4)
+        flush = runs.lists_of(oracle.one_f_one_b, 3, 4)
         result, _ = stepped(wrong, flush, 4)
         assert isinstance(result.error, DeadlockError)
         assert "The waits form the cycle" in str(result.error)
-        result, _ = stepped(wrong, trial.lists_of(oracle.gpipe, 3, 4), 4)
+        result, _ = stepped(wrong, runs.lists_of(oracle.gpipe, 3, 4), 4)
         assert result.error is None  # GPipe runs with blocking sends
 
 
 @pytest.mark.parametrize(("name", "chunks"), [("one_f_one_b", 1), ("interleaved", 2)])
 def test_the_line_of_a_verdict_runs_what_it_is_about(name, chunks, monkeypatch, capsys):
     more = (chunks,) if name == "interleaved" else ()
-    words = [text(each) for each in trial.lists_of(getattr(oracle, name), 2, 2, *more)]
+    words = [text(each) for each in runs.lists_of(getattr(oracle, name), 2, 2, *more)]
     case = stage_call(name, words, [2, 1], chunks, "float32").on(replayed.FREE, "--seed 1")
     command, *arguments = shlex.split(case.reproduce)
     assert command == "ringside"
@@ -179,7 +179,7 @@ def test_the_line_of_a_verdict_runs_what_it_is_about(name, chunks, monkeypatch, 
 def test_the_line_of_a_torch_verdict_runs_what_it_is_about(
     options, second, says, monkeypatch, capsys
 ):
-    words = [text(each) for each in trial.lists_of(oracle.gpipe, 2, 2)]
+    words = [text(each) for each in runs.lists_of(oracle.gpipe, 2, 2)]
     case = torch_call("gpipe", words, [2, 1], **options)
     monkeypatch.chdir(SOLUTION)
     assert cli.main(shlex.split((case.second() if second else case).reproduce)[1:]) == 0

@@ -10,7 +10,7 @@ from ringside.checking import Case, assert_array, assert_values, one_line
 from ringside.session.session import Result
 from ringside.timing.machine import Machine
 from solutions.a01_first_ranks import cases
-from solutions.a01_first_ranks.hidden.trial import Asked, examples
+from solutions.a01_first_ranks.hidden.runs import Asked, examples
 
 trip_s, assert_time, number = examples.trip_s, examples.assert_time, examples.number
 assert_none_elsewhere = examples.assert_none_elsewhere

@@ -3,21 +3,19 @@
 import math
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, Verdict, assert_ran, one_line
+from ringside.checking.points import points_of
 from ringside.validation.row import load
 from solutions.a01_first_ranks import fit as reference
-from solutions.a01_first_ranks.hidden.trial import number
+from solutions.a01_first_ranks.hidden.runs import number
 
 MACHINES = ((1e-6, 1e-9), (2.7e-6, 8e-11), (5e-5, 1e-8), (1e-3, 2e-10))
 GRID = [0, 1, *(2**k for k in range(1, 23, 2))]
 # Between two nodes of a cloud: OSU micro-benchmarks.
 CLOUD = {int(size): us for size, us in load("osu_gke")[1]["latency_us"].items()}
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="fit")
+points = points_of("fit")
 
 
 def times(sizes, alpha_s, beta, noise=0.0, rng=None):
@@ -37,7 +35,7 @@ def rounded(values):
 def ask(ranks, function, calls):
     """Evaluate a function of fit.py inside a rank, for a list of calls."""
     target = f"fit:{function}"
-    result = ranks.call("trials:answers", 1, [(target, calls)])
+    result = ranks.call("callers:answers", 1, [(target, calls)])
     assert_ran(result, Case(target, 1, 0))
     return result.values[0]
 

@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from ringside.checking import (
     Verdict,
@@ -13,9 +12,10 @@ from ringside.checking import (
     assert_requests_complete,
     long_wire,
 )
+from ringside.checking.points import points_of
 from solutions.a01_first_ranks.cases import collect_call, exchange_call, mean_call
-from solutions.a01_first_ranks.hidden import oracle, trial
-from solutions.a01_first_ranks.hidden.trial import examples
+from solutions.a01_first_ranks.hidden import oracle, runs
+from solutions.a01_first_ranks.hidden.runs import examples
 
 EXCHANGES = ((2, 5), (3, 3001), (4, 0), (5, 33), (12, 700), (17, 4))
 LENGTHS = (
@@ -28,24 +28,22 @@ COLLECTS = (
 NUMBERS, CALLS = 3, 4  # of a collective; in all
 LABEL_BYTES = 64  # of whatever comes with a number
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="mend")
+points = points_of("mend")
 
 
 def exchanged(ranks, shape):
     case = exchange_call(*shape)
-    return case, trial.seen(ranks, case, oracle.exchange)
+    return case, runs.seen(ranks, case, oracle.exchange)
 
 
 def averaged(ranks, lengths):
     case = mean_call(lengths)
-    return case, trial.seen(ranks, case, lambda rng, _: oracle.mean(rng, lengths))
+    return case, runs.seen(ranks, case, lambda rng, _: oracle.mean(rng, lengths))
 
 
 def collected(ranks, shape):
     case = collect_call(*shape)
-    return case, trial.seen(ranks, case, lambda rng, _: oracle.collect(rng, *shape))
+    return case, runs.seen(ranks, case, lambda rng, _: oracle.collect(rng, *shape))
 
 
 @points(9, "values")
@@ -53,7 +51,7 @@ def test_exchange(ranks, rng):
     for shape in EXCHANGES:
         exchanged(ranks, shape)
     for shape in ((1, 4), (8, 2003), (7, 1)):
-        trial.run(ranks, oracle.exchange(rng, exchange_call(*shape)))
+        runs.run(ranks, oracle.exchange(rng, exchange_call(*shape)))
 
 
 @points(11, "values")
@@ -61,9 +59,9 @@ def test_mean_and_deviation(ranks, rng):
     for lengths in LENGTHS:
         averaged(ranks, lengths)
     for lengths in ((5,), (0, 0, 1), (1, 1), (30, 0, 1, 2, 3, 0, 7, 500)):
-        trial.run(ranks, oracle.mean(rng, lengths))
+        runs.run(ranks, oracle.mean(rng, lengths))
     for lengths in LENGTHS:
-        trial.run(ranks, oracle.mean_of_equal(rng, lengths))
+        runs.run(ranks, oracle.mean_of_equal(rng, lengths))
 
 
 @points(13, "values")
@@ -71,9 +69,9 @@ def test_collect(ranks, rng):
     for shape in COLLECTS:
         collected(ranks, shape)
     for shape in ((1, 3, 2), (3, 0, 2), (3, 2, 0), (8, 2, 5)):
-        trial.run(ranks, oracle.collect(rng, *shape))
-    for seed in trial.LATENCY_SEEDS:
-        trial.run(ranks, oracle.collect(rng, 6, 3, 2), seed=seed)
+        runs.run(ranks, oracle.collect(rng, *shape))
+    for seed in runs.LATENCY_SEEDS:
+        runs.run(ranks, oracle.collect(rng, 6, 3, 2), seed=seed)
 
 
 @points(4, "values")
@@ -84,13 +82,13 @@ def test_inputs_stay_and_results_are_new(ranks, rng):
             assert_inputs_kept(result, case)
             examples.assert_new(result, case)
 
-    trial.of_each(
+    runs.of_each(
         lambda: check(exchanged, *EXCHANGES[:2], (1, 4)),
         lambda: check(averaged, LENGTHS[3]),
         lambda: check(collected, *COLLECTS, (1, 3, 2)),
     )
     asked = [oracle.exchange(rng, exchange_call(3, 4)), oracle.collect(rng, 3, 2, 4)]
-    trial.check_again(ranks, asked)
+    runs.check_again(ranks, asked)
 
 
 @points(5, "reality")
@@ -100,14 +98,14 @@ def test_real_mpi(mpi, rng):
         oracle.mean(rng, (4, 0, 7)),
         oracle.collect(rng, 3, 5, 20),
     ]
-    trial.check_real_mpi(mpi, asked)
+    runs.check_real_mpi(mpi, asked)
 
 
 @points(8, "communication")
 def test_exchange_sends_to_the_next_rank_only(ranks):
     for p, n in EXCHANGES:
         case, result = exchanged(ranks, (p, n))
-        trial.assert_only_messages(result, case)
+        runs.assert_only_messages(result, case)
         allowed = np.zeros((p, p), int)
         for rank in range(p):
             allowed[rank, (rank + 1) % p] = case.nbytes
@@ -127,7 +125,7 @@ def test_mean_and_deviation_by_few_numbers(ranks):
 def test_collect_sends_to_rank_0_only(ranks):
     for p, rows, width in COLLECTS:
         case, result = collected(ranks, (p, rows, width))
-        trial.assert_only_messages(result, case)
+        runs.assert_only_messages(result, case)
         allowed = np.zeros((p, p), int)
         allowed[1:, 0] = 8 * rows * width
         assert_pairs(result, allowed, case)
@@ -141,13 +139,13 @@ def test_given_communicator_is_used(ranks, rng):
         oracle.mean(rng, (3, 0, 2)),
         oracle.collect(rng, 3, 2, 4),
     ]
-    trial.check_members(ranks, rng, asked)
+    runs.check_members(ranks, rng, asked)
 
 
 @points(5, "safety")
 def test_exchange_and_collect_in_any_order(ranks, rng):
     asked = [oracle.exchange(rng, exchange_call(5, 20)), oracle.collect(rng, 4, 5, 3)]
-    trial.check_any_order(ranks, asked)
+    runs.check_any_order(ranks, asked)
 
 
 @points(5, "safety")
@@ -157,7 +155,7 @@ def test_nothing_hangs_where_sends_do_not_wait(ranks, rng):
         oracle.mean(rng, (2, 0, 8)),
         oracle.collect(rng, 3, 4, 4),
     )
-    trial.of_each(*(partial(trial.run, ranks, each, machine=trial.EAGER) for each in asked))
+    runs.of_each(*(partial(runs.run, ranks, each, machine=runs.EAGER) for each in asked))
 
 
 @points(8, "safety")
@@ -165,10 +163,10 @@ def test_what_is_started_ends(ranks):
     def check(run, shapes):
         for shape in shapes:
             case, result = run(ranks, shape)
-            assert_requests_complete(result, case, trial.STARTED)
+            assert_requests_complete(result, case, runs.STARTED)
             examples.assert_received(result, case)
 
-    trial.of_each(
+    runs.of_each(
         lambda: check(exchanged, EXCHANGES),
         lambda: check(averaged, LENGTHS),
         lambda: check(collected, COLLECTS),
@@ -180,7 +178,7 @@ def test_exchange_takes_no_longer_on_more_ranks(ranks, rng):
     partly = None
     for p in (7, 12):
         case = exchange_call(p, 1250)
-        result = trial.run(ranks, oracle.exchange(rng, case), machine=long_wire())
+        result = runs.run(ranks, oracle.exchange(rng, case), machine=long_wire())
         limit_s = 3 * oracle.trip_s(long_wire(), case.nbytes)
         try:
             examples.assert_at_most(result, case, limit_s)
@@ -196,7 +194,7 @@ def test_exchange_takes_no_longer_on_more_ranks(ranks, rng):
 def test_collect_takes_one_row_after_the_other(ranks, rng):
     for p, rows in ((6, 4), (3, 16)):
         case = collect_call(p, rows, 400)
-        machine = trial.RENDEZVOUS
-        result = trial.run(ranks, oracle.collect(rng, p, rows, 400), machine=machine)
+        machine = runs.RENDEZVOUS
+        result = runs.run(ranks, oracle.collect(rng, p, rows, 400), machine=machine)
         bound_s = (p - 1) * rows * oracle.trip_s(machine, 3200)
         assert_makespan(result, bound_s, case)

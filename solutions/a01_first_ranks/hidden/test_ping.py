@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from ringside.checking import (
     Verdict,
@@ -14,10 +13,11 @@ from ringside.checking import (
     long_wire,
     short_wire,
 )
+from ringside.checking.points import points_of
 from ringside.timing.machine import Machine
 from solutions.a01_first_ranks.cases import bounce_call, ping_call
-from solutions.a01_first_ranks.hidden import oracle, trial
-from solutions.a01_first_ranks.hidden.trial import EAGER, RENDEZVOUS, examples
+from solutions.a01_first_ranks.hidden import oracle, runs
+from solutions.a01_first_ranks.hidden.runs import EAGER, RENDEZVOUS, examples
 
 PAIRS = Machine.load("textbook").with_(
     name="pairs",
@@ -31,9 +31,7 @@ SHAPES = (
     (2, 1, 33, 1), (3, 1, 8, 4), (3, 2, 0, 2), (5, 3, 1000, 3), (12, 11, 5, 2), (18, 7, 3000, 1),
 )  # fmt: skip
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="ping")
+points = points_of("ping")
 
 
 def bounced(ranks, shape, dtype="float64"):
@@ -41,14 +39,14 @@ def bounced(ranks, shape, dtype="float64"):
     world_size, partner, n, repetitions = shape
     case = bounce_call(world_size, n, repetitions, partner, dtype)
     ask = lambda rng, case: oracle.bounce(rng, case, repetitions, partner)  # noqa: E731
-    return case, trial.seen(ranks, case, ask)
+    return case, runs.seen(ranks, case, ask)
 
 
 def pinged(ranks, shape):
     """The shared run of a ``ping``."""
     world_size, partner, nbytes, repetitions = shape
     case = ping_call(world_size, nbytes, repetitions, partner)
-    return case, trial.seen(ranks, case, lambda _, case: oracle.ping(case, repetitions, partner))
+    return case, runs.seen(ranks, case, lambda _, case: oracle.ping(case, repetitions, partner))
 
 
 def of_both(ranks, check, more=()):
@@ -71,7 +69,7 @@ def of_both(ranks, check, more=()):
             case, result = pinged(ranks, shape)
             check(case, result, partner, repetitions + 1, nbytes)
 
-    trial.of_each(bounces, pings)
+    runs.of_each(bounces, pings)
 
 
 @points(9, "values")
@@ -82,10 +80,10 @@ def test_what_was_sent_comes_back(ranks, rng):
         bounced(ranks, (3, 2, 7, 3), dtype)
     for p, n in ((2, 2003), (8, 1)):
         case = bounce_call(p, n, 2, p - 1)
-        trial.run(ranks, oracle.bounce(rng, case, 2, p - 1), machine=EAGER)
+        runs.run(ranks, oracle.bounce(rng, case, 2, p - 1), machine=EAGER)
     named = oracle.bounce(rng, bounce_call(3, 4, 2), 2)
     unnamed = replace(named, arguments=[given[:2] for given in named.arguments])
-    result = trial.run(ranks, unnamed)
+    result = runs.run(ranks, unnamed)
     for source, dest in ((0, 1), (1, 0)):  # partner is rank 1 where none is named
         examples.assert_count(result, named.case, source, dest, 2)
 
@@ -96,7 +94,7 @@ def test_time_of_a_message(ranks):
         pinged(ranks, shape)
     for p, nbytes, repetitions in ((2, 0, 1), (2, 10**6, 2), (4, 8192, 5)):
         call = oracle.ping(ping_call(p, nbytes, repetitions), repetitions)
-        trial.run(ranks, call, machine=EAGER)
+        runs.run(ranks, call, machine=EAGER)
 
 
 @points(4, "values")
@@ -105,17 +103,17 @@ def test_mean_where_one_trip_takes_longer(ranks):
     nbytes, repetitions, other, members = 2000, 12, 15_000, [2, 0, 1]
     trip_s = oracle.trip_s(EAGER, nbytes)
     case = ping_call(3, nbytes, repetitions).among(members, 3)
-    trial.run(ranks, oracle.ping(case, repetitions), machine=EAGER, members=members)
+    runs.run(ranks, oracle.ping(case, repetitions), machine=EAGER, members=members)
     arguments = [("ping:ping", 2.5 * trip_s, other, nbytes, repetitions, 1)] * 3
-    result = ranks.call("trials:busy", 3, arguments, machine=EAGER, members=members)
-    case = case.called_by(f"trials:busy --seconds {2.5 * trip_s} --other {other}")
+    result = ranks.call("callers:busy", 3, arguments, machine=EAGER, members=members)
+    case = case.called_by(f"callers:busy --seconds {2.5 * trip_s} --other {other}")
     assert_ran(result, case.seen_in(result))
     try:
         examples.assert_busy_trip(result, case, nbytes, repetitions)
     except Verdict as verdict:
         raise Verdict(
             f"{verdict.sentence} Comm holds ranks {members} of the world here, and one round trip "
-            "takes longer than the others (trials.busy).",
+            "takes longer than the others (callers.busy).",
             reproduce=verdict.reproduce,
         ) from None
 
@@ -129,23 +127,23 @@ def test_time_on_other_machines(ranks, rng):
         (long, 2, 1), (short_wire(), 3, 2), (drawn, 2, 1), (PAIRS, 4, 1), (PAIRS, 4, 3),
     ):  # fmt: skip
         call = oracle.ping(ping_call(p, 3000, 3, partner), 3, partner)
-        trial.run(ranks, call, machine=machine)
+        runs.run(ranks, call, machine=machine)
 
 
 @points(9, "values")
 def test_who_comes_late_is_waited_for_first(ranks):
     for p, partner, who, nbytes in ((2, 1, 1, 100), (3, 2, 2, 0), (2, 1, 0, 100)):
         case = ping_call(p, nbytes, 2, partner)
-        trial.run(ranks, oracle.ping(case, 2, partner))
+        runs.run(ranks, oracle.ping(case, 2, partner))
         arguments = [("ping:ping", who, 1e-3, nbytes, 2, partner)] * p
-        result = ranks.call("trials:late", p, arguments, machine=RENDEZVOUS)
-        case = case.called_by(f"trials:late --who {who} --seconds 0.001")
+        result = ranks.call("callers:late", p, arguments, machine=RENDEZVOUS)
+        case = case.called_by(f"callers:late --who {who} --seconds 0.001")
         assert_ran(result, case.seen_in(result))
         try:
             examples.assert_trip(result, case, nbytes, 2, partner)
         except Verdict as verdict:
             raise Verdict(
-                f"{verdict.sentence} Rank {who} came 1 ms late (trials.late).",
+                f"{verdict.sentence} Rank {who} came 1 ms late (callers.late).",
                 reproduce=verdict.reproduce,
             ) from None
 
@@ -156,7 +154,7 @@ def test_inputs_stay_and_results_are_new(ranks, rng):
         case, result = bounced(ranks, shape)
         assert_inputs_kept(result, case)
         examples.assert_new(result, case)
-    trial.check_again(ranks, [oracle.bounce(rng, bounce_call(2, 5, 2), 2)])
+    runs.check_again(ranks, [oracle.bounce(rng, bounce_call(2, 5, 2), 2)])
 
 
 @points(5, "reality")
@@ -165,7 +163,7 @@ def test_real_mpi(mpi, rng):
         oracle.bounce(rng, bounce_call(3, 50, 4, 2), 4, 2),
         oracle.ping(ping_call(3, 1000, 10), 10),
     ]
-    trial.check_real_mpi(mpi, asked)
+    runs.check_real_mpi(mpi, asked)
 
 
 @points(11, "communication")
@@ -194,7 +192,7 @@ def test_bytes_of_the_messages(ranks):
 @points(4, "communication")
 def test_others_are_left_alone(ranks):
     def check(case, result, partner, trips, nbytes):
-        trial.assert_only_messages(result, case)
+        runs.assert_only_messages(result, case)
         for rank in set(range(case.world_size)) - {0, partner}:
             examples.assert_left_alone(result, case, rank, partner)
 
@@ -204,15 +202,15 @@ def test_others_are_left_alone(ranks):
 @points(3, "communication")
 def test_one_rank_has_nobody_to_talk_to(ranks):
     def alone(case, ask):
-        result = trial.seen(ranks, case, ask)
-        trial.assert_only_messages(result, case)
+        result = runs.seen(ranks, case, ask)
+        runs.assert_only_messages(result, case)
         examples.assert_alone(result, case)
 
     # What does nothing at all earns nothing here.
     bounced(ranks, SHAPES[0])
     pinged(ranks, SHAPES[0])
     bounce, ping = bounce_call(1, 5, 2), ping_call(1, 5, 2)
-    trial.of_each(
+    runs.of_each(
         lambda: alone(bounce, lambda rng, case: oracle.bounce(rng, case, 2)),
         lambda: alone(ping, lambda _, case: oracle.ping(case, 2)),
     )
@@ -226,7 +224,7 @@ def test_given_communicator_is_used(ranks, rng):
         oracle.bounce(rng, bounce_call(1, 4, 2), 2),
         oracle.ping(ping_call(1, 100, 2), 2),
     ]
-    trial.check_members(ranks, rng, asked)
+    runs.check_members(ranks, rng, asked)
 
 
 @points(6, "safety")
@@ -240,7 +238,7 @@ def test_messages_may_be_slow(ranks, rng):
         oracle.bounce(rng, bounce_call(3, 9, 2, 2), 2, 2),
         oracle.ping(ping_call(3, 100, 2, 2), 2, 2),
     ]
-    trial.check_any_order(ranks, asked)
+    runs.check_any_order(ranks, asked)
 
 
 @points(8, "schedule")
@@ -251,7 +249,7 @@ def test_messages_follow_one_another(ranks, rng):
     # Where sends don't wait, who sends ahead of time is faster.
     def eager(p, partner, n, trips):
         case = bounce_call(p, n, trips, partner).on(EAGER)
-        result = trial.run(ranks, oracle.bounce(rng, case, trips, partner), machine=EAGER)
+        result = runs.run(ranks, oracle.bounce(rng, case, trips, partner), machine=EAGER)
         return case, result, partner, trips, case.nbytes
 
     of_both(ranks, check, [lambda: eager(2, 1, 100, 4), lambda: eager(3, 2, 1000, 2)])

@@ -1,12 +1,11 @@
 """where.py: the place of every rank, on machines with nodes of several sizes."""
 
-import pytest
-
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_requests_complete, buffered, rendezvous
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call
-from solutions.a01_first_ranks.hidden import oracle, trial
-from solutions.a01_first_ranks.hidden.trial import examples
+from solutions.a01_first_ranks.hidden import oracle, runs
+from solutions.a01_first_ranks.hidden.runs import examples
 
 UUIDS = "GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2b,GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2c"
 LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", UUIDS, "0,1,2,3,4,5,6,7")
@@ -14,9 +13,7 @@ LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", UUIDS, "0,
 SHAPES = ((4, 2), (8, 3), (3, 8), (6, 1), (17, 2, UUIDS))
 CALLS, MESSAGES, NBYTES = 4, 4, 1000
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="where")
+points = points_of("where")
 
 
 def nodes_of(ranks_per_node, machine=None):
@@ -40,7 +37,7 @@ def seen(ranks, world_size, ranks_per_node, visible="0,1,2,3"):
 
     result = ranks.once(name, run)
     case = call.case.on(machine)
-    trial.assert_ran(result, case)
+    runs.assert_ran(result, case)
     call.check(result, case)
     return case, result
 
@@ -50,7 +47,7 @@ def test_host_and_local_rank(ranks):
     for p, ranks_per_node in ((2, 1), (4, 2), (5, 2), (8, 3), (3, 8), (7, 4)):
         seen(ranks, p, ranks_per_node)
     machine = nodes_of(2)
-    trial.run(ranks, asked(1, machine), machine=machine)
+    runs.run(ranks, asked(1, machine), machine=machine)
 
 
 @points(15, "values")
@@ -62,7 +59,7 @@ def test_ranks_of_a_host_need_not_be_neighbours(ranks, rng):
             members.reverse()
         call = asked(p, machine, "0,1,2")
         try:
-            trial.run(ranks, call, machine=machine, members=members, world_size=6)
+            runs.run(ranks, call, machine=machine, members=members, world_size=6)
         except AssertionError as verdict:
             if verdict.sentence.startswith("not run"):
                 raise
@@ -80,7 +77,7 @@ def test_gpu_of_each_rank(ranks, rng):
     for _ in range(2):
         mixed = [LISTS[int(k)] for k in rng.integers(len(LISTS), size=6)]
         machine = nodes_of(3)
-        trial.run(ranks, asked(6, machine, mixed), machine=machine)
+        runs.run(ranks, asked(6, machine, mixed), machine=machine)
 
 
 @points(12, "values")
@@ -96,7 +93,7 @@ def test_rank_0_alone_prints(ranks):
 def test_real_mpi(mpi):
     visible = ["0,1", None, "0,1"]
     call = oracle.where_on_one_host(where_call(3, visible), visible)
-    trial.check_real_mpi(mpi, [call])
+    runs.check_real_mpi(mpi, [call])
 
 
 @points(10, "communication")
@@ -118,7 +115,7 @@ def test_messages_may_arrive_in_any_order(ranks):
     for seed in LATENCY_SEEDS:
         machine = nodes_of(2, buffered())
         call = asked(5, machine, ["0,1", "2,3", None, "5", "6,7"])
-        trial.run(ranks, call, machine=machine, seed=seed)
+        runs.run(ranks, call, machine=machine, seed=seed)
 
 
 @points(5, "safety")

@@ -1,7 +1,7 @@
 """Every rank finds out by itself, with a heading above the table."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -2,7 +2,7 @@
 
 import numpy as np
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -1,7 +1,7 @@
 """No split: rank 0 counts the names that it has seen."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -3,7 +3,7 @@
 import sys
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -1,7 +1,7 @@
 """Point to point, whoever comes first; lists for tuples."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -1,7 +1,7 @@
 """Split by the place of the host's name; an exclusive scan counts."""
 
 from mpi4py import MPI
-from places import line
+from where_table import line
 
 
 def where(comm, visible):

@@ -1,25 +1,23 @@
 """account.py: parameters, bytes, FLOPs and roofline times."""
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import Verdict, one_line
+from ringside.checking.points import points_of
 from solutions.a02_sgd import networks
-from solutions.a02_sgd.hidden import oracle, trial
+from solutions.a02_sgd.hidden import oracle, runs
 
 MOST_BYTES = 2**20
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="account")
+points = points_of("account")
 
 
 # -- networks and machines, as they travel ---------------------------------------------------------
 
 
 def tell(thing):
-    """A layer, a network or a machine as ``trials.counted`` reads it."""
+    """A layer, a network or a machine as ``callers.counted`` reads it."""
     if isinstance(thing, networks.Network):
         return (
             "network",
@@ -116,7 +114,7 @@ def fail(function, call, sentence):
 def counted(ranks, function, calls):
     """The result of each call, and the most memory of one; none may raise."""
     target, line = f"account:{function}", fail(function, calls[0], "").reproduce
-    found, peak = trial.driven(ranks, "trials:counted", target, function, calls, line=line)
+    found, peak = runs.driven(ranks, "callers:counted", target, function, calls, line=line)
     results = []
     for call, (result, raised) in zip(calls, found, strict=True):
         if raised:

@@ -1,16 +1,14 @@
 """conv.py: Toeplitz matrices, im2col, the convolution forward and backward."""
 
 import numpy as np
-import pytest
 
-from solutions.a02_sgd.hidden import oracle, trial
+from ringside.checking.points import points_of
+from solutions.a02_sgd.hidden import oracle, runs
 
 FORWARD, BACKWARD = "conv:conv_forward", "conv:conv_backward"
 IM2COL, TOEPLITZ = "conv:im2col", "conv:toeplitz"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="conv")
+points = points_of("conv")
 
 
 def numbers(rng, shape, dtype="float64"):
@@ -28,7 +26,7 @@ def forward(rng, *shapes, **options):
     """A call of ``conv_forward``, and what it must give."""
     x, w, stride, pad = images(rng, *shapes, **options)
     call = (x, w, numbers(rng, len(w), w.dtype), stride, pad)
-    return call, trial.as_dtype(oracle.conv_forward(*call), w.dtype)
+    return call, runs.as_dtype(oracle.conv_forward(*call), w.dtype)
 
 
 def backward(rng, *shapes, **options):
@@ -36,12 +34,12 @@ def backward(rng, *shapes, **options):
     x, w, stride, pad = images(rng, *shapes, **options)
     out = [oracle.length(n, k, stride, pad) for n, k in zip(x.shape[2:], w.shape[2:], strict=True)]
     call = (numbers(rng, (len(x), len(w), *out), w.dtype), x, w, stride, pad)
-    return call, trial.as_dtype(oracle.conv_backward(*call), w.dtype)
+    return call, runs.as_dtype(oracle.conv_backward(*call), w.dtype)
 
 
 def check_all(ranks, target, made):
     calls, rights = zip(*made, strict=True)
-    trial.check(ranks, target, calls, rights)
+    runs.check(ranks, target, calls, rights)
 
 
 def without_options(made):
@@ -79,7 +77,7 @@ def test_toeplitz_of_2_by_2_kernels(ranks, rng):
         (rng.integers(1, 9, size=(2, 2)).astype("float32"), (3, 3)),
         (rng.standard_normal((2, 2)), (4, 4)),
     ]
-    trial.check(ranks, TOEPLITZ, calls, [oracle.toeplitz(*call) for call in calls])
+    runs.check(ranks, TOEPLITZ, calls, [oracle.toeplitz(*call) for call in calls])
 
 
 @points(6, "values")
@@ -90,7 +88,7 @@ def test_toeplitz_of_other_shapes(ranks, rng):
             ((2, 3), (4, 5)), ((3, 1), (3, 4)), ((1, 1), (2, 3)), ((3, 4), (3, 4)), ((1, 2), (5, 2))
         )
     ]  # fmt: skip
-    trial.check(ranks, TOEPLITZ, calls, [oracle.toeplitz(*call) for call in calls])
+    runs.check(ranks, TOEPLITZ, calls, [oracle.toeplitz(*call) for call in calls])
 
 
 @points(6, "values")
@@ -99,14 +97,14 @@ def test_im2col(ranks, rng):
     calls += [
         (numbers(rng, (2, 2, 4, 3), dtype), (2, 2)) for dtype in ("uint8", "float32", "int64")
     ]
-    trial.check(ranks, IM2COL, calls, [oracle.im2col(*call) for call in calls])
+    runs.check(ranks, IM2COL, calls, [oracle.im2col(*call) for call in calls])
 
 
 @points(6, "values")
 def test_im2col_with_stride_and_padding(ranks, rng):
     calls = [(numbers(rng, x), w[2:], stride, pad) for x, w, stride, pad in STRIDED]
     calls += [(numbers(rng, (1, 2, 4, 3), "uint8"), (3, 2), 2, 1)]
-    trial.check(ranks, IM2COL, calls, [oracle.im2col(*call) for call in calls])
+    runs.check(ranks, IM2COL, calls, [oracle.im2col(*call) for call in calls])
 
 
 @points(9, "values")
@@ -153,14 +151,14 @@ BUSY = ((2, 8, 12, 12), (16, 8, 5, 5), 1, 0)  # 128 windows of 200 numbers, 3200
 def test_no_loop_over_single_products(ranks, rng):
     rule = "200 for each of 128 windows, so NumPy must do the products"
     call, right = forward(rng, *BUSY)
-    trial.check_lines(ranks, FORWARD, call, right, 25_600, rule)
+    runs.check_lines(ranks, FORWARD, call, right, 25_600, rule)
     columns = (call[0], (5, 5), 1, 0)
-    trial.check_lines(ranks, IM2COL, columns, oracle.im2col(*columns), 25_600, rule)
+    runs.check_lines(ranks, IM2COL, columns, oracle.im2col(*columns), 25_600, rule)
     call, right = backward(rng, *BUSY)
-    trial.check_lines(ranks, BACKWARD, call, right, 25_600, rule)
+    runs.check_lines(ranks, BACKWARD, call, right, 25_600, rule)
     matrix = (rng.standard_normal((3, 4)), (20, 20))
     rule = "200 for each of 306 windows, so no loop over all elements of the matrix"
-    trial.check_lines(ranks, TOEPLITZ, matrix, oracle.toeplitz(*matrix), 61_200, rule)
+    runs.check_lines(ranks, TOEPLITZ, matrix, oracle.toeplitz(*matrix), 61_200, rule)
 
 
 def im2col_bytes(x, w, y):
@@ -178,7 +176,7 @@ def test_memory_of_the_forward_pass(ranks, rng):
     ):
         call, right = forward(rng, *shapes, dtype=dtype)
         nbytes = im2col_bytes(call[0], call[1], right)
-        trial.check_peak(ranks, FORWARD, call, right, 4, nbytes)
+        runs.check_peak(ranks, FORWARD, call, right, 4, nbytes)
 
 
 @points(6, "memory")
@@ -186,7 +184,7 @@ def test_memory_of_the_backward_pass(ranks, rng):
     for shapes in (((2, 4, 14, 13), (12, 4, 5, 5), 1, 2), WIDE_APART):
         call, right = backward(rng, *shapes)
         nbytes = im2col_bytes(call[1], call[2], call[0])
-        trial.check_peak(ranks, BACKWARD, call, right, 6, nbytes)
+        runs.check_peak(ranks, BACKWARD, call, right, 6, nbytes)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -209,12 +207,12 @@ def of_each(rng):
 def test_inputs_stay_and_results_are_new(ranks, rng):
     for target, made in of_each(rng):
         calls, rights = zip(*made, strict=True)
-        trial.check_second_call(ranks, target, calls[0], calls[-1], (rights[0], rights[-1]))
-        trial.check_kept(ranks, target, calls, rights)
+        runs.check_second_call(ranks, target, calls[0], calls[-1], (rights[0], rights[-1]))
+        runs.check_kept(ranks, target, calls, rights)
 
 
 @points(4, "safety")
 def test_any_layout_in_memory(ranks, rng):
     for target, made in of_each(rng):
         calls, rights = zip(*made, strict=True)
-        trial.check_kept(ranks, target, calls, rights, strided=True)
+        runs.check_kept(ranks, target, calls, rights, strided=True)

@@ -3,17 +3,15 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from ringside.checking import Verdict, one_line
+from ringside.checking.points import points_of
 from solutions.a02_sgd import digits
-from solutions.a02_sgd.hidden import oracle, trial
+from solutions.a02_sgd.hidden import oracle, runs
 
 TARGET = "sgd:loss_and_gradients"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sgd")
+points = points_of("sgd")
 
 
 def network(rng, widths, dtype="float64"):
@@ -34,7 +32,7 @@ def asked(rng, widths, num_samples, dtype="float64"):
     """A call of ``loss_and_gradients``, and what it must give."""
     params = network(rng, widths, dtype)
     x, y = samples(rng, widths, num_samples, dtype)
-    return (params, x, y), trial.as_dtype(oracle.loss_and_gradients(params, x, y), dtype)
+    return (params, x, y), runs.as_dtype(oracle.loss_and_gradients(params, x, y), dtype)
 
 
 def pixels(rng, num_samples, dtype, most=16):
@@ -52,7 +50,7 @@ def test_linear(ranks, rng):
         x, W = rng.standard_normal((num_samples, d_in)), rng.standard_normal((d_in, d_out))
         calls.append((x, W, rng.standard_normal(d_out)))
     rights = [np.einsum("ni,io->no", x, W) + b for x, W, b in calls]
-    trial.check(ranks, "sgd:linear", calls, rights)
+    runs.check(ranks, "sgd:linear", calls, rights)
 
 
 @points(7, "values")
@@ -61,7 +59,7 @@ def test_linear_backward(ranks, rng):
     for num_samples, d_in, d_out in ((6, 4, 3), (1, 4, 3), (3, 1, 5), (2, 7, 1), (4, 4, 4)):
         dy, x = rng.standard_normal((num_samples, d_out)), rng.standard_normal((num_samples, d_in))
         calls.append((dy, x, rng.standard_normal((d_in, d_out))))
-    trial.check(
+    runs.check(
         ranks, "sgd:linear_backward", calls, [oracle.linear_backward(*call) for call in calls]
     )
 
@@ -70,17 +68,17 @@ def test_linear_backward(ranks, rng):
 def test_relu_and_its_gradient(ranks, rng):
     zs = [rng.integers(-2, 3, size=shape).astype("float64") for shape in ((5, 4), (1, 9), (7,))]
     zs += [rng.standard_normal((4, 6)), np.array([[0.0, -0.0, 1e-300, -1e-300]])]
-    trial.check(ranks, "sgd:relu", [(z,) for z in zs], [z.clip(0) for z in zs])
+    runs.check(ranks, "sgd:relu", [(z,) for z in zs], [z.clip(0) for z in zs])
     calls = [(rng.standard_normal(z.shape), z) for z in zs]
     rights = [da * (np.sign(z) > 0) for da, z in calls]
     line = (
         'python -c "import numpy as n, sgd; '
         'print(sgd.relu_backward(n.ones(3), n.array([-1.0, 0.0, 1.0])))"'
     )
-    trial.check(ranks, "sgd:relu_backward", calls, rights, line=line)
+    runs.check(ranks, "sgd:relu_backward", calls, rights, line=line)
     da, z = rng.standard_normal((2, 3, 4)).astype("float32")
-    trial.check(ranks, "sgd:relu", [(z,)], [z.clip(0)])
-    trial.check(ranks, "sgd:relu_backward", [(da, z)], [da * (z > 0)])
+    runs.check(ranks, "sgd:relu", [(z,)], [z.clip(0)])
+    runs.check(ranks, "sgd:relu_backward", [(da, z)], [da * (z > 0)])
 
 
 @points(7, "values")
@@ -92,8 +90,8 @@ def test_cross_entropy(ranks, rng):
     calls.append((rng.standard_normal((4, 6)), np.array([1, 0, 1, 2])))  # no class 3, 4, 5
     calls.append((rng.standard_normal((5, 3)).astype("float32"), rng.integers(3, size=5)))
     rights = [oracle.cross_entropy(*call) for call in calls]
-    rights = [trial.as_dtype(right, c[0].dtype) for right, c in zip(rights, calls, strict=True)]
-    trial.check(ranks, "sgd:cross_entropy", calls, rights)
+    rights = [runs.as_dtype(right, c[0].dtype) for right, c in zip(rights, calls, strict=True)]
+    runs.check(ranks, "sgd:cross_entropy", calls, rights)
 
 
 @points(5, "values")
@@ -105,13 +103,13 @@ def test_cross_entropy_of_large_scores(ranks, rng):
     # Where all scores are near 10,000, a float32 may be off by more than a small loss allows.
     for dtype, chosen in (("float64", calls), ("float32", calls[:3])):
         typed = [(scores.astype(dtype), y) for scores, y in chosen]
-        rights = [trial.as_dtype(oracle.cross_entropy(*call), dtype) for call in typed]
+        rights = [runs.as_dtype(oracle.cross_entropy(*call), dtype) for call in typed]
         what = "with scores as large as 10000 the result"
         line = (
             'python -c "import numpy as n, sgd; '
             f'print(sgd.cross_entropy(n.array([[1e4, 0, -1e4]], n.{dtype}), n.array([1])))"'
         )
-        trial.check(ranks, "sgd:cross_entropy", typed, rights, what, line)
+        runs.check(ranks, "sgd:cross_entropy", typed, rights, what, line)
 
 
 @points(12, "values")
@@ -119,11 +117,11 @@ def test_gradients_of_a_network(ranks, rng):
     cases = [((6, 5, 4), 7), ((6, 4), 5), ((5, 9, 3, 8, 4), 6), ((6, 5, 4), 1), ((3, 2), 1)]
     cases += [((4, 4, 4, 4), 9), ((1, 3, 1, 2), 4)]
     calls, rights = zip(*(asked(rng, *case) for case in cases), strict=True)
-    trial.check(ranks, TARGET, calls, rights)
+    runs.check(ranks, TARGET, calls, rights)
     (W1, b1, *others), x, y = calls[0]
     call = ([0 * W1, 0 * b1, *others], x, y)
     what = "where W1 and b1 are 0, so that ReLU gets nothing but 0, the result"
-    trial.check(ranks, TARGET, [call], [oracle.loss_and_gradients(*call)], what)
+    runs.check(ranks, TARGET, [call], [oracle.loss_and_gradients(*call)], what)
 
 
 @points(6, "values")
@@ -136,23 +134,23 @@ def test_float32_and_integers(ranks, rng):
         params = network(rng, (12, 6, 5), dtype)
         x, y = pixels(rng, 7, samples_of), rng.integers(5, size=7)
         calls.append((params, x, y))
-        rights.append(trial.as_dtype(oracle.loss_and_gradients(params, x, y), dtype))
-    trial.check(ranks, TARGET, calls, rights)
+        rights.append(runs.as_dtype(oracle.loss_and_gradients(params, x, y), dtype))
+    runs.check(ranks, TARGET, calls, rights)
     W, b = network(rng, (12, 3), "float32")
     for whole in ("uint8", "int32"):
         x = pixels(rng, 4, whole, most=255)
-        right = trial.as_dtype(x.astype("float64") @ W.astype("float64") + b, "float32")
-        trial.check(ranks, "sgd:linear", [(x, W, b)], [right])
+        right = runs.as_dtype(x.astype("float64") @ W.astype("float64") + b, "float32")
+        runs.check(ranks, "sgd:linear", [(x, W, b)], [right])
     for samples_of in ("uint8", "int64", "float64"):
         x, dy = pixels(rng, 4, samples_of, most=255), rng.standard_normal((4, 3)).astype("float32")
         gradients = oracle.linear_backward(*(array.astype("float64") for array in (dy, x, W)))
-        right = trial.as_dtype(gradients, "float32")
-        trial.check(ranks, "sgd:linear_backward", [(dy, x, W)], [right])
+        right = runs.as_dtype(gradients, "float32")
+        runs.check(ranks, "sgd:linear_backward", [(dy, x, W)], [right])
 
 
 def epochs(ranks, calls):
     """For each ``(n, batch_size, seed, times)`` some epochs, whose batches are as they must be."""
-    found, moved = trial.driven(ranks, "trials:epochs", "sgd:minibatches", list(calls))
+    found, moved = runs.driven(ranks, "callers:epochs", "sgd:minibatches", list(calls))
     orders = []
     for (n, batch_size, seed, _), answers in zip(calls, found, strict=True):
         line = (
@@ -243,8 +241,8 @@ def test_one_update(ranks, rng):
         lr, momentum = float(rng.uniform(0.05, 0.5)), float(rng.uniform(0.3, 0.95))
         for call in ((w, v, g, lr, momentum), (w, v, g, lr, 0.0)):
             calls.append(call)
-            rights.append(trial.as_dtype(oracle.sgd_step(*call), dtype))
-    trial.check(ranks, "sgd:sgd_step", calls, rights)
+            rights.append(runs.as_dtype(oracle.sgd_step(*call), dtype))
+    runs.check(ranks, "sgd:sgd_step", calls, rights)
 
 
 @points(6, "values")
@@ -264,8 +262,8 @@ def test_training_on_real_data(ranks, rng):
         call = (params, own, y[chosen], batches, lr, 0.8)
         after, _, losses = oracle.training(*call)
         calls.append(call)
-        rights.append((trial.as_dtype(after, dtype), losses))
-    trial.check(ranks, "sgd:train", calls, rights)
+        rights.append((runs.as_dtype(after, dtype), losses))
+    runs.check(ranks, "sgd:train", calls, rights)
 
 
 # -- work and memory -------------------------------------------------------------------------------
@@ -277,7 +275,7 @@ def test_no_loop_over_samples(ranks, rng):
         call, right = asked(rng, widths, num_samples)
         layers = len(widths) - 1
         rule = f"100 for each of {layers} layers, whatever the number of samples"
-        trial.check_lines(ranks, TARGET, call, right, 100 * layers, rule)
+        runs.check_lines(ranks, TARGET, call, right, 100 * layers, rule)
 
 
 @points(8, "memory")
@@ -285,7 +283,7 @@ def test_no_gradient_for_each_sample(ranks, rng):
     widths, num_samples = (48, 64, 64, 10), 256
     call, right = asked(rng, widths, num_samples)
     numbers = num_samples * sum(widths) + sum(p.size for p in call[0])
-    trial.check_peak(ranks, TARGET, call, right, 6, 8 * numbers)
+    runs.check_peak(ranks, TARGET, call, right, 6, 8 * numbers)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -294,42 +292,42 @@ def test_no_gradient_for_each_sample(ranks, rng):
 @points(8, "safety")
 def test_inputs_stay_and_results_are_new(ranks, rng):
     call, right = asked(rng, (5, 4, 3), 6)
-    trial.check_kept(ranks, TARGET, [call], [right])
+    runs.check_kept(ranks, TARGET, [call], [right])
     x, W, b = rng.standard_normal((4, 3)), rng.standard_normal((3, 5)), rng.standard_normal(5)
     dy = rng.standard_normal((4, 5))
-    trial.check_kept(ranks, "sgd:linear", [(x, W, b)], [x @ W + b])
+    runs.check_kept(ranks, "sgd:linear", [(x, W, b)], [x @ W + b])
     calls = [(dy, x, W), (dy[:1], x[:1], W)]
-    trial.check_kept(
+    runs.check_kept(
         ranks, "sgd:linear_backward", calls, [oracle.linear_backward(*call) for call in calls]
     )
-    trial.check_kept(ranks, "sgd:relu", [(x,), (abs(x),)], [x.clip(0), abs(x)])
-    trial.check_kept(ranks, "sgd:relu_backward", [(x, x), (x, abs(x))], [x * (x > 0), x.copy()])
+    runs.check_kept(ranks, "sgd:relu", [(x,), (abs(x),)], [x.clip(0), abs(x)])
+    runs.check_kept(ranks, "sgd:relu_backward", [(x, x), (x, abs(x))], [x * (x > 0), x.copy()])
     scores, y = rng.standard_normal((4, 3)), rng.integers(3, size=4)
-    trial.check_kept(ranks, "sgd:cross_entropy", [(scores, y)], [oracle.cross_entropy(scores, y)])
+    runs.check_kept(ranks, "sgd:cross_entropy", [(scores, y)], [oracle.cross_entropy(scores, y)])
     w, v, g = (network(rng, (3, 2)) for _ in range(3))
     calls = [(w, v, g, lr, momentum) for lr, momentum in ((0.1, 0.5), (0.1, 0.0), (0.0, 0.5))]
-    trial.check_kept(ranks, "sgd:sgd_step", calls, [oracle.sgd_step(*call) for call in calls])
+    runs.check_kept(ranks, "sgd:sgd_step", calls, [oracle.sgd_step(*call) for call in calls])
     batches = [np.array([0, 2]), np.array([1, 3, 4])]
     given = (*call, batches, 0.2, 0.7)
     after, _, losses = oracle.training(*given)
-    trial.check_kept(ranks, "sgd:train", [given], [(after, losses)])
+    runs.check_kept(ranks, "sgd:train", [given], [(after, losses)])
 
 
 @points(3, "safety")
 def test_second_call_knows_nothing_of_the_first(ranks, rng):
     (first, right), (second, other) = asked(rng, (5, 4, 3), 6), asked(rng, (5, 4, 3), 6)
-    trial.check_second_call(ranks, TARGET, first, second, (right, other))
+    runs.check_second_call(ranks, TARGET, first, second, (right, other))
     (x, W, b), (z, V, c) = ((x, *params[:2]) for params, x, _ in (first, second))
-    trial.check_second_call(ranks, "sgd:linear", (x, W, b), (z, V, c), (x @ W + b, z @ V + c))
+    runs.check_second_call(ranks, "sgd:linear", (x, W, b), (z, V, c), (x @ W + b, z @ V + c))
     calls = [(x @ W, x, W), (z @ V, z, V)]
     rights = [oracle.linear_backward(*call) for call in calls]
-    trial.check_second_call(ranks, "sgd:linear_backward", *calls, rights)
+    runs.check_second_call(ranks, "sgd:linear_backward", *calls, rights)
     calls = [(*call, [np.arange(3), np.arange(3, 6)], 0.2, 0.9) for call in (first, second)]
     rights = []
     for call in calls:
         after, _, losses = oracle.training(*call)
         rights.append((after, losses))
-    trial.check_second_call(ranks, "sgd:train", *calls, rights)
+    runs.check_second_call(ranks, "sgd:train", *calls, rights)
 
 
 @points(3, "safety")

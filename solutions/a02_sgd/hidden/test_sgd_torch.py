@@ -3,18 +3,16 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
 from ringside.checking import Verdict
+from ringside.checking.points import points_of
 from solutions.a02_sgd import digits
-from solutions.a02_sgd.hidden import oracle, trial
+from solutions.a02_sgd.hidden import oracle, runs
 
 STEP, EVALUATE, MODEL = "sgd_torch:train_step", "sgd_torch:evaluate", "sgd_torch:from_numpy"
 SMALL, DEEP, FLAT, SQUARE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (6, 6, 6)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sgd_torch")
+points = points_of("sgd_torch")
 
 
 def network(rng, widths, dtype="float64"):
@@ -34,7 +32,7 @@ def samples(rng, widths, count, dtype="float64"):
     return x, rng.integers(widths[-1], size=count)
 
 
-LINE = 'python -c "import trials_torch; trials_torch.show([12, 9, 5], [6, 3])"'
+LINE = 'python -c "import callers_torch; callers_torch.show([12, 9, 5], [6, 3])"'
 
 
 def fail(sentence):
@@ -42,16 +40,16 @@ def fail(sentence):
 
 
 def call(ranks, driver, target, *arguments):
-    """What a function of ``trials_torch.py`` returns on one rank, and the run itself."""
-    result = ranks.call(f"trials_torch:{driver}", 1, [arguments])
-    trial.ran(result, target, (), LINE)
+    """What a function of ``callers_torch.py`` returns on one rank, and the run itself."""
+    result = ranks.call(f"callers_torch:{driver}", 1, [arguments])
+    runs.ran(result, target, (), LINE)
     return result.values[0], result
 
 
 def same(got, right, what, dtype="float64"):
     """Arrays, numbers, or lists of them, within the docstring's tolerance."""
-    given, right = (np.zeros(0, dtype),), trial.as_dtype(right, dtype)
-    trial.compare("", given, got, right, what, LINE)
+    given, right = (np.zeros(0, dtype),), runs.as_dtype(right, dtype)
+    runs.compare("", given, got, right, what, LINE)
 
 
 # -- the model -------------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 import math
 from functools import partial
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import Verdict, one_line
 from ringside.checking.formulas import evaluated
+from ringside.checking.points import points_of
 from solutions.a03_allreduce import cost as reference
 
 NAMES = ("star", "sharded_server", "ring", "recursive_doubling", "halving_doubling")
@@ -15,9 +14,7 @@ POWERS_OF_TWO = (2, 4, 8, 16, 64, 1024)
 OTHER_SIZES = (3, 5, 6, 7, 12, 48, 100)
 MACHINES = ((1e-6, 1e-9), (2.5e-5, 8e-11), (1e-3, 1e-8), (0.0, 1e-9), (1e-6, 0.0))
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="cost")
+points = points_of("cost")
 
 
 def sizes(world_size):
@@ -27,7 +24,7 @@ def sizes(world_size):
 
 
 def ask(ranks, function, calls):
-    return evaluated(ranks, "trials:formulas", f"cost:{function}", calls, partial(shown, function))
+    return evaluated(ranks, "callers:formulas", f"cost:{function}", calls, partial(shown, function))
 
 
 def shown(function, call):

@@ -16,8 +16,8 @@ from ringside.checking import (
     short_wire,
     total,
 )
-from solutions.a03_allreduce.hidden import oracle, trial
-from solutions.a03_allreduce.hidden.shared import SharedTests
+from solutions.a03_allreduce.hidden import oracle, runs
+from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 from solutions.a03_allreduce.shards import shard_bounds
 
 TARGET = "ring:all_reduce"
@@ -87,7 +87,7 @@ def seen_half(ranks, case):
 def halves(target):
     """Cases of a half that tests share."""
     more = ((4, 40), (5, 23), (6, 5003), (7, 11))
-    return [Case(target, p, n) for p, n in more] + trial.sweep(target, None, (2, 3, 5, 8))
+    return [Case(target, p, n) for p, n in more] + runs.sweep(target, None, (2, 3, 5, 8))
 
 
 def check_half(ranks, rng, target):
@@ -119,13 +119,13 @@ def test_all_gather_puts_shards_in_order(ranks, rng):
     check_half(ranks, rng, GATHER)
 
 
-test_sum_on_2_4_and_8_ranks = shared.sums(5, trial.POWERS_OF_TWO)
-test_sum_on_3_5_6_and_7_ranks = shared.sums(5, trial.OTHER_SIZES)
+test_sum_on_2_4_and_8_ranks = shared.sums(5, runs.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(5, runs.OTHER_SIZES)
 
 
 @points(5, "values")
 def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
-    trial.check_dtypes(ranks, rng, TARGET)
+    runs.check_dtypes(ranks, rng, TARGET)
     for world_size in (1, 2, 5):
         for dtype in ("float32", "int64"):
             half(ranks, rng, Case(SCATTER, world_size, 13, dtype))
@@ -134,24 +134,24 @@ def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
 
 @points(3, "values")
 def test_strided_and_read_only_input(ranks, rng):
-    trial.check_strided(ranks, rng, trial.assorted(TARGET, (1, 2, 5), (11,)), trial.summed)
-    trial.check_strided(ranks, rng, trial.assorted(SCATTER, (1, 4), (11,)), scattered)
-    trial.check_strided(ranks, rng, trial.assorted(GATHER, (1, 4), (11,)), gathered)
+    runs.check_strided(ranks, rng, runs.assorted(TARGET, (1, 2, 5), (11,)), runs.summed)
+    runs.check_strided(ranks, rng, runs.assorted(SCATTER, (1, 4), (11,)), scattered)
+    runs.check_strided(ranks, rng, runs.assorted(GATHER, (1, 4), (11,)), gathered)
 
 
 @points(3, "values")
 def test_input_stays_as_it_was(ranks, rng):
-    trial.check_inputs_kept(ranks, rng, trial.assorted(TARGET, (1, 2, 4, 5), (13,)))
+    runs.check_inputs_kept(ranks, rng, runs.assorted(TARGET, (1, 2, 4, 5), (13,)))
     for target in (SCATTER, GATHER):
-        for case in trial.assorted(target, (1, 4, 5), (13,)):
+        for case in runs.assorted(target, (1, 4, 5), (13,)):
             assert_inputs_kept(half(ranks, rng, case), case)
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
-    trial.check_second_call(ranks, rng, trial.assorted(TARGET, (1, 2, 4, 5), (9, 0)))
-    trial.check_second_call(ranks, rng, trial.assorted(SCATTER, (1, 4), (9,)), scattered)
-    trial.check_second_call(ranks, rng, trial.assorted(GATHER, (1, 4), (9,)), gathered)
+    runs.check_second_call(ranks, rng, runs.assorted(TARGET, (1, 2, 4, 5), (9, 0)))
+    runs.check_second_call(ranks, rng, runs.assorted(SCATTER, (1, 4), (9,)), scattered)
+    runs.check_second_call(ranks, rng, runs.assorted(GATHER, (1, 4), (9,)), gathered)
 
 
 test_real_mpi = shared.real_mpi(5)
@@ -160,9 +160,9 @@ test_real_mpi = shared.real_mpi(5)
 @points(10, "communication")
 def test_bytes_per_rank(ranks, rng):
     sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003))
-    cases = [Case(TARGET, p, n) for p, n in sizes] + trial.everywhere(TARGET)
+    cases = [Case(TARGET, p, n) for p, n in sizes] + runs.everywhere(TARGET)
     for case in cases:
-        result = trial.seen(ranks, case)
+        result = runs.seen(ranks, case)
         allowed = oracle.ring_bytes(case, rounds=2)
         ranks.record(case, result, {"sent_bytes": allowed})
         assert_bytes(result, allowed, case)
@@ -179,8 +179,8 @@ def test_bytes_of_each_half(ranks, rng):
 @points(7, "communication")
 def test_messages_go_to_neighbours_only(ranks, rng):
     rule = "a rank talks to its two neighbours only"
-    for case in (Case(TARGET, 5, 203), Case(TARGET, 6, 5003), *trial.everywhere(TARGET)):
-        assert_peers(trial.seen(ranks, case), neighbours(case.world_size), case, rule)
+    for case in (Case(TARGET, 5, 203), Case(TARGET, 6, 5003), *runs.everywhere(TARGET)):
+        assert_peers(runs.seen(ranks, case), neighbours(case.world_size), case, rule)
     for target in (SCATTER, GATHER):
         for case in halves(target):
             assert_peers(seen_half(ranks, case), neighbours(case.world_size), case, rule)
@@ -188,16 +188,16 @@ def test_messages_go_to_neighbours_only(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, rng, trial.of_each_dtype(TARGET))
+    runs.check_given_communicator(ranks, rng, runs.of_each_dtype(TARGET))
     for target in (SCATTER, GATHER):
         cases = [Case(target, 3, 11), Case(target, 4, 203), Case(target, 4, 8)]
-        trial.check_given_communicator(ranks, rng, cases, half)
+        runs.check_given_communicator(ranks, rng, cases, half)
 
 
 @points(4, "communication")
 def test_only_point_to_point_calls(ranks, rng):
-    trial.check_point_to_point(
-        ranks, rng, [Case(TARGET, 1, 10), Case(TARGET, 3, 0), *trial.everywhere(TARGET)]
+    runs.check_point_to_point(
+        ranks, rng, [Case(TARGET, 1, 10), Case(TARGET, 3, 0), *runs.everywhere(TARGET)]
     )
     for target in (SCATTER, GATHER):
         for case in (Case(target, 1, 11), *halves(target)):
@@ -206,28 +206,28 @@ def test_only_point_to_point_calls(ranks, rng):
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_rendezvous(ranks, rng, trial.slow(TARGET))
+    runs.check_rendezvous(ranks, rng, runs.slow(TARGET))
     for target in (SCATTER, GATHER):
         cases = [Case(target, p, n) for p in (2, 3, 4, 5) for n in (2, 40)]
-        trial.check_rendezvous(ranks, rng, cases, half)
+        runs.check_rendezvous(ranks, rng, cases, half)
 
 
 @points(5, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, rng, trial.shuffled(TARGET))
+    runs.check_any_order(ranks, rng, runs.shuffled(TARGET))
     for target in (SCATTER, GATHER):
-        trial.check_any_order(ranks, rng, [Case(target, 4, 21), Case(target, 5, 40)], half)
+        runs.check_any_order(ranks, rng, [Case(target, 4, 21), Case(target, 5, 40)], half)
 
 
 @points(10, "speed")
 def test_time_with_long_vectors(ranks, rng):
     cases = [Case(TARGET, p, 1250 * p) for p in (7, 8, 12, 33)]
     bound_s = partial(oracle.seconds, "ring")
-    trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)
 
 
 @points(5, "speed")
 def test_time_with_short_vectors(ranks, rng):
     cases = [Case(TARGET, p, 4 * p) for p in (5, 8, 12, 33)]
     bound_s = partial(oracle.seconds, "ring")
-    trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
+    runs.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)

@@ -17,10 +17,10 @@ from ringside.checking import (
     total,
 )
 from solutions.a03_allreduce import examples
-from solutions.a03_allreduce.hidden import oracle, trial
-from solutions.a03_allreduce.hidden.shared import SharedTests
+from solutions.a03_allreduce.hidden import oracle, runs
+from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 
-TARGET = "trials_torch:all_reduce"
+TARGET = "callers_torch:all_reduce"
 MODULE = "ring_torch:all_reduce"
 
 shared = SharedTests("ring_torch", [TARGET])
@@ -31,8 +31,8 @@ def neighbours(world_size):
     return [{(r - 1) % world_size, (r + 1) % world_size} for r in range(world_size)]
 
 
-test_sum_on_2_4_and_8_ranks = shared.sums(12, trial.POWERS_OF_TWO)
-test_sum_on_3_5_6_and_7_ranks = shared.sums(12, trial.OTHER_SIZES)
+test_sum_on_2_4_and_8_ranks = shared.sums(12, runs.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(12, runs.OTHER_SIZES)
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
 
 
@@ -43,16 +43,16 @@ def test_tensor_with_gaps(ranks, rng):
             case = Case(MODULE, world_size, 11)
             vectors = case.vectors(rng)
             arguments = [(stride, x) for x in vectors]
-            result = ranks.call("trials_torch:strided", world_size, arguments, machine=buffered())
-            case = case.called_by(f"trials_torch:strided --stride {stride}").seen_in(result)
+            result = ranks.call("callers_torch:strided", world_size, arguments, machine=buffered())
+            case = case.called_by(f"callers_torch:strided --stride {stride}").seen_in(result)
             assert_ran(result, case)
             for rank, value in enumerate(result.values):
                 right = total(vectors), magnitude(vectors), vectors
                 examples.check_torch_strided(case, rank, value, right)
     case = Case(MODULE, 2, 11)
     arguments = case.arguments(case.vectors(rng))
-    result = ranks.call("trials_torch:returned", 2, arguments, machine=buffered())
-    case = case.called_by("trials_torch:returned").seen_in(result)
+    result = ranks.call("callers_torch:returned", 2, arguments, machine=buffered())
+    case = case.called_by("callers_torch:returned").seen_in(result)
     assert_ran(result, case)
     for rank, value in enumerate(result.values):
         examples.check_returned(case, rank, value)
@@ -63,8 +63,8 @@ def test_second_call_is_independent(ranks, rng):
     for case in (Case(MODULE, p, n) for p in (1, 2, 4, 5) for n in (9, 0)):
         first, second = case.vectors(rng), case.vectors(rng)
         arguments = list(zip(first, second, strict=True))
-        result = ranks.call("trials_torch:twice", case.world_size, arguments, machine=buffered())
-        seen = case.called_by("trials_torch:twice", 2).seen_in(result)
+        result = ranks.call("callers_torch:twice", case.world_size, arguments, machine=buffered())
+        seen = case.called_by("callers_torch:twice", 2).seen_in(result)
         assert_ran(result, seen)
         rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
         for rank, value in enumerate(result.values):
@@ -73,7 +73,7 @@ def test_second_call_is_independent(ranks, rng):
 
 @points(5, "reality")
 def test_real_gloo(gloo, rng):
-    cases = [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, trial.LARGE)]
+    cases = [Case(TARGET, p, n) for p in (4, 3) for n in (1, 11, runs.LARGE)]
     inputs = [case.vectors(rng) for case in cases]
     calls = [
         (case.target, case.world_size, case.arguments(vectors))
@@ -89,9 +89,9 @@ def test_real_gloo(gloo, rng):
 @points(13, "communication")
 def test_bytes_per_rank(ranks, rng):
     sizes = ((4, 64), (5, 203), (8, 9), (2, 7), (6, 5003), (17, 77))
-    cases = [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET)
+    cases = [Case(TARGET, p, n) for p, n in sizes] + runs.sweep(TARGET)
     for case in cases:
-        result = trial.seen(ranks, case)
+        result = runs.seen(ranks, case)
         allowed = oracle.ring_bytes(case, rounds=2)
         ranks.record(case, result, {"sent_bytes": allowed})
         assert_bytes(result, allowed, case)
@@ -102,8 +102,8 @@ def test_bytes_per_rank(ranks, rng):
 def test_messages_go_to_neighbours_only(ranks, rng):
     rule = "a rank talks to its two neighbours only"
     sizes = ((5, 203), (6, 5003), (17, 77))
-    for case in [Case(TARGET, p, n) for p, n in sizes] + trial.sweep(TARGET):
-        assert_peers(trial.seen(ranks, case), neighbours(case.world_size), case, rule)
+    for case in [Case(TARGET, p, n) for p, n in sizes] + runs.sweep(TARGET):
+        assert_peers(runs.seen(ranks, case), neighbours(case.world_size), case, rule)
 
 
 test_given_group_is_used = shared.given_communicator(4)
@@ -111,8 +111,8 @@ test_given_group_is_used = shared.given_communicator(4)
 
 @points(4, "communication")
 def test_only_point_to_point_calls(ranks, rng):
-    for case in (Case(TARGET, 1, 10), Case(TARGET, 3, 0), *trial.sweep(TARGET)):
-        if trial.seen(ranks, case).comm_calls:
+    for case in (Case(TARGET, 1, 10), Case(TARGET, 3, 0), *runs.sweep(TARGET)):
+        if runs.seen(ranks, case).comm_calls:
             raise case.fail("a group was made; only calls with the given group are allowed.")
 
 
@@ -124,11 +124,11 @@ test_messages_may_arrive_in_any_order = shared.any_order(5)
 def test_time_with_long_vectors(ranks, rng):
     cases = [Case(TARGET, p, 1250 * p) for p in (7, 8, 12)]
     bound_s = partial(oracle.seconds, "ring")
-    trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)
 
 
 @points(5, "speed")
 def test_time_with_short_vectors(ranks, rng):
     cases = [Case(TARGET, p, 4 * p) for p in (5, 8, 12)]
     bound_s = partial(oracle.seconds, "ring")
-    trial.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
+    runs.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)

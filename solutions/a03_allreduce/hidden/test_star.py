@@ -9,17 +9,17 @@ from ringside.checking import (
     assert_peers,
     long_wire,
 )
-from solutions.a03_allreduce.hidden import oracle, trial
-from solutions.a03_allreduce.hidden.shared import SharedTests
+from solutions.a03_allreduce.hidden import oracle, runs
+from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 
 TARGET = "star:all_reduce"
-CASES = [Case(TARGET, p, n) for p, n in ((4, 37), (3, 64), (5, 5003))] + trial.everywhere(TARGET)
+CASES = [Case(TARGET, p, n) for p, n in ((4, 37), (3, 64), (5, 5003))] + runs.everywhere(TARGET)
 
 shared = SharedTests("star", [TARGET])
 points = shared.points
 
-test_sum_on_2_4_and_8_ranks = shared.sums(11, trial.POWERS_OF_TWO)
-test_sum_on_3_5_6_and_7_ranks = shared.sums(11, trial.OTHER_SIZES)
+test_sum_on_2_4_and_8_ranks = shared.sums(11, runs.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(11, runs.OTHER_SIZES)
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
 test_strided_and_read_only_input = shared.strided(4)
 test_input_stays_as_it_was = shared.inputs_kept(4)
@@ -30,7 +30,7 @@ test_real_mpi = shared.real_mpi(5)
 @points(12, "communication")
 def test_bytes_per_rank(ranks, rng):
     for case in CASES:
-        result = trial.seen(ranks, case)
+        result = runs.seen(ranks, case)
         ranks.record(case, result, {"sent_bytes": oracle.star_bytes(case)})
         assert_bytes(result, oracle.star_bytes(case), case)
         limit = [64 * (case.world_size - 1)] + [64] * (case.world_size - 1)
@@ -40,7 +40,7 @@ def test_bytes_per_rank(ranks, rng):
 @points(8, "communication")
 def test_messages_go_through_rank_0(ranks, rng):
     for case in CASES:
-        result = trial.seen(ranks, case)
+        result = runs.seen(ranks, case)
         others = set(range(1, case.world_size))
         allowed = [others] + [{0}] * (case.world_size - 1)
         rule = "ranks other than 0 exchange messages with rank 0 only"
@@ -57,4 +57,4 @@ test_messages_may_arrive_in_any_order = shared.any_order(5)
 def test_time_with_long_vectors(ranks, rng):
     cases = [Case(TARGET, p, 1250) for p in (7, 8, 12, 33)]
     bound_s = partial(oracle.seconds, "star")
-    trial.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)

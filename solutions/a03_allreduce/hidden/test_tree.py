@@ -14,8 +14,8 @@ from ringside.checking import (
     one_line,
 )
 from ringside.checking.formulas import evaluated, plain
-from solutions.a03_allreduce.hidden import oracle, trial
-from solutions.a03_allreduce.hidden.shared import SharedTests
+from solutions.a03_allreduce.hidden import oracle, runs
+from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 
 TARGET = "tree:all_reduce"
 CHUNKS = {"num_chunks": 3}
@@ -30,7 +30,7 @@ def case(world_size, n, num_chunks=3, dtype="float64"):
 
 def double_trees(ranks, world_sizes):
     """The student's trees for these world sizes, as ``{p: (parents1, parents2)}``."""
-    answers = evaluated(ranks, "trials:trees", "tree:double_tree", list(world_sizes), shown)
+    answers = evaluated(ranks, "callers:trees", "tree:double_tree", list(world_sizes), shown)
     return {p: parents(p, answer) for p, answer in zip(world_sizes, answers, strict=True)}
 
 
@@ -121,8 +121,8 @@ def test_no_rank_has_children_in_both_trees(ranks, rng):
             )
 
 
-test_sum_on_2_4_and_8_ranks = shared.sums(9, trial.POWERS_OF_TWO)
-test_sum_on_3_5_6_and_7_ranks = shared.sums(9, trial.OTHER_SIZES)
+test_sum_on_2_4_and_8_ranks = shared.sums(9, runs.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(9, runs.OTHER_SIZES)
 
 
 @points(7, "values")
@@ -130,7 +130,7 @@ def test_any_number_of_chunks(ranks, rng):
     for p in (2, 6):
         for num_chunks in (1, 2, 7, 17):
             for n in (0, 1, 24):
-                trial.reduced(ranks, rng, case(p, n, num_chunks), values_only=True)
+                runs.reduced(ranks, rng, case(p, n, num_chunks), values_only=True)
 
 
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(5)
@@ -142,8 +142,8 @@ test_real_mpi = shared.real_mpi(4)
 
 @points(6, "communication")
 def test_bytes_per_rank(ranks, rng):
-    for each in (case(4, 64), case(7, 203), case(6, 5003), *trial.everywhere(TARGET, CHUNKS)):
-        result = trial.seen(ranks, each)
+    for each in (case(4, 64), case(7, 203), case(6, 5003), *runs.everywhere(TARGET, CHUNKS)):
+        result = runs.seen(ranks, each)
         allowed = [(2 * each.n + 2) * oracle.itemsize(each)] * each.world_size
         ranks.record(each, result, {"sent_bytes": allowed})
         assert_bytes(result, allowed, each)
@@ -156,7 +156,7 @@ def test_bytes_per_rank(ranks, rng):
 def test_messages_go_along_the_trees(ranks, rng):
     rule = "messages go along the edges of double_tree only"
     more = [case(4, 64, 4), case(7, 203, 2), case(8, 30, 1), case(2, 30, 1), case(6, 5003)]
-    for each in (*more, *trial.everywhere(TARGET, CHUNKS)):
+    for each in (*more, *runs.everywhere(TARGET, CHUNKS)):
         p = each.world_size
         neighbours = [set() for _ in range(p)]
         edges = [0] * p
@@ -167,7 +167,7 @@ def test_messages_go_along_the_trees(ranks, rng):
                     neighbours[parent].add(rank)
                     edges[rank] += 1
                     edges[parent] += 1
-        result = trial.seen(ranks, each)
+        result = runs.seen(ranks, each)
         assert_peers(result, neighbours, each, rule)
         limit = 2 * each.options["num_chunks"]
         assert_messages(result, [limit * count for count in edges], each)
@@ -182,4 +182,4 @@ test_messages_may_arrive_in_any_order = shared.any_order(3)
 @points(14, "speed")
 def test_time_with_long_vectors(ranks, rng):
     cases = [case(p, 40_000, num_chunks=16) for p in (7, 8, 12)]
-    trial.check_makespans(ranks, rng, cases, long_wire(), oracle.tree_seconds)
+    runs.check_makespans(ranks, rng, cases, long_wire(), oracle.tree_seconds)

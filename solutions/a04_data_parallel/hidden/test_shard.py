@@ -1,19 +1,17 @@
 """shard.py: one order an epoch, dealt out."""
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, Verdict, assert_ran
 from ringside.checking.formulas import Asked, one_of
+from ringside.checking.points import points_of
 
 TARGET = "shard:shard"
 SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
 LARGE, MEDIUM = 1000, 50
 FACTORS = (*range(1, 300), *(10**k for k in range(3, 8)), *(2**k for k in range(9, 21)), 997, 1009)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="shard")
+points = points_of("shard")
 
 
 def fail(sentence, n, world_size, rank, epoch, seed):
@@ -24,7 +22,7 @@ def fail(sentence, n, world_size, rank, epoch, seed):
 
 def shards(ranks, world_size, calls):
     """For each ``(n, epoch, seed)`` every rank's shard, each from a process of its own."""
-    result = ranks.call("trials:shards", world_size, [(list(calls),)] * world_size)
+    result = ranks.call("callers:shards", world_size, [(list(calls),)] * world_size)
     n, epoch, seed = calls[0]
     first = f"shard({n}, {world_size}, rank, {epoch}, {seed})"
     line = f'python -c "from shard import shard; print({first.replace("rank", "0")})"'
@@ -216,7 +214,7 @@ def test_result_belongs_to_the_caller(ranks, rng):
     seed = draw(rng)[0]
     for world_size in (2, 3):
         covered(ranks, world_size, [(64, 1, seed)])
-        result = ranks.call("trials:shards_again", world_size, [(64, 1, seed)] * world_size)
+        result = ranks.call("callers:shards_again", world_size, [(64, 1, seed)] * world_size)
         assert_ran(result, Case(TARGET, world_size, 64))
         for rank, (then, again) in enumerate(result.values):
             if not np.array_equal(then, again):

@@ -3,23 +3,21 @@
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, assert_ran, buffered
+from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from solutions.a04_data_parallel import digits
-from solutions.a04_data_parallel.hidden import oracle, trial
+from solutions.a04_data_parallel.hidden import oracle, runs
 
 BROADCAST = "step:broadcast_parameters"
-STEP = trial.STEP
+STEP = runs.STEP
+
+points = points_of("step")
 
 
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="step")
-
-
-def step(rng, *shares, widths=trial.SMALL, dtype="float64"):
-    return trial.training(rng, STEP, shares, widths, dtype)
+def step(rng, *shares, widths=runs.SMALL, dtype="float64"):
+    return runs.training(rng, STEP, shares, widths, dtype)
 
 
 @dataclass
@@ -30,7 +28,7 @@ class Start:
     params: list
 
 
-def start(rng, world_size, widths=trial.SMALL, dtype="float64"):
+def start(rng, world_size, widths=runs.SMALL, dtype="float64"):
     options = {"widths": ",".join(map(str, widths))}
     case = Case(BROADCAST, world_size, 0, dtype, options)
     case.drawn.append(int(rng.integers(2**31)))
@@ -61,20 +59,20 @@ def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=No
 @points(4, "values")
 def test_parameters_of_rank_0_on_every_rank(ranks, rng):
     for world_size, widths, dtype in (
-        (2, trial.SMALL, "float64"),
-        (5, trial.DEEP, "float32"),
-        (1, trial.SMALL, "float64"),
-        (8, trial.FLAT, "float64"),
+        (2, runs.SMALL, "float64"),
+        (5, runs.DEEP, "float32"),
+        (1, runs.SMALL, "float64"),
+        (8, runs.FLAT, "float64"),
     ):
         asked = start(rng, world_size, widths, dtype)
         broadcast(ranks, asked)
         result = ranks.call(
-            "trials:looked_at",
+            "callers:looked_at",
             world_size,
             [(BROADCAST, params) for params in asked.params],
             machine=buffered(),
         )
-        case = asked.case.called_by("trials:looked_at").seen_in(result)
+        case = asked.case.called_by("callers:looked_at").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
             oracle.STEPS.check_broadcast(case, rank, value)
@@ -82,19 +80,19 @@ def test_parameters_of_rank_0_on_every_rank(ranks, rng):
 
 @points(7, "values")
 def test_one_step_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_values(ranks, [step(rng, [b] * p) for p, b in ((2, 6), (4, 3), (8, 1))])
+    runs.check_values(ranks, [step(rng, [b] * p) for p, b in ((2, 6), (4, 3), (8, 1))])
 
 
 @points(6, "values")
 def test_unequal_numbers_of_samples(ranks, rng):
     shares = ([5, 2], [1, 9, 4], [7, 1, 1, 2, 3], [1, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3, 2])
-    trial.check_values(ranks, [step(rng, each) for each in shares])
+    runs.check_values(ranks, [step(rng, each) for each in shares])
 
 
 @points(4, "values")
 def test_ranks_without_samples(ranks, rng):
     shares = ([0, 4], [3, 0, 1], [0, 0, 0, 2], [0, 5, 0, 0, 1])
-    trial.check_values(ranks, [step(rng, each) for each in shares])
+    runs.check_values(ranks, [step(rng, each) for each in shares])
 
 
 @points(6, "values")
@@ -104,51 +102,51 @@ def test_velocity_over_several_steps(ranks, rng):
         step(rng, [5, 0, 2, 1, 1], [1, 2, 3, 0, 4], [2, 2, 2, 2, 1], [1, 0, 0, 0, 0]),
         step(rng, [6], [3]),
     ]
-    trial.check_values(ranks, asked)
+    runs.check_values(ranks, asked)
 
 
 @points(4, "values")
 def test_any_network(ranks, rng):
-    asked = [step(rng, [3, 5, 2], widths=trial.DEEP), step(rng, [2, 1], widths=trial.FLAT)]
-    trial.check_values(ranks, asked)
+    asked = [step(rng, [3, 5, 2], widths=runs.DEEP), step(rng, [2, 1], widths=runs.FLAT)]
+    runs.check_values(ranks, asked)
 
 
 @points(4, "values")
 def test_loss_is_the_mean_over_all_samples(ranks, rng):
     asked = [step(rng, [1, 6, 2], [4, 0, 1]), step(rng, [5, 2]), step(rng, [0, 1, 7, 3])]
-    trial.check_values(ranks, asked, loss=True)
+    runs.check_values(ranks, asked, loss=True)
 
 
 @points(3, "values")
 def test_dtype_is_kept(ranks, rng):
     asked = [step(rng, [3, 1, 4], [2, 2, 0], dtype="float32"), step(rng, [4, 4], dtype="float32")]
-    trial.check_values(ranks, asked)
+    runs.check_values(ranks, asked)
 
 
 @points(4, "values")
 def test_copies_stay_equal(ranks, rng):
-    asked = [step(rng, *[[3, 1, 2, 4]] * 4), step(rng, *[[5, 2, 0, 1, 3]] * 3, widths=trial.DEEP)]
-    trial.check_equal_replicas(ranks, asked)
+    asked = [step(rng, *[[3, 1, 2, 4]] * 4), step(rng, *[[5, 2, 0, 1, 3]] * 3, widths=runs.DEEP)]
+    runs.check_equal_replicas(ranks, asked)
 
 
 @points(3, "values")
 def test_inputs_stay_as_they_were(ranks, rng):
-    trial.check_inputs_kept(ranks, [step(rng, [2, 3]), step(rng, [1, 4, 0, 2])])
+    runs.check_inputs_kept(ranks, [step(rng, [2, 3]), step(rng, [1, 4, 0, 2])])
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
     pairs = [
         (step(rng, [2, 3]), step(rng, [4, 1])),
-        (step(rng, [1, 2, 2]), step(rng, [3, 1, 2], widths=trial.DEEP)),
+        (step(rng, [1, 2, 2]), step(rng, [3, 1, 2], widths=runs.DEEP)),
     ]
-    trial.check_second_call(ranks, pairs)
+    runs.check_second_call(ranks, pairs)
 
 
 @points(5, "reality")
 def test_digits_under_real_mpi(ranks, mpi, rng):
     asked = step(rng, [20, 9, 0], [11, 30, 7], widths=(64, 16, 10))
-    trial.trained(ranks, asked)
+    runs.trained(ranks, asked)
     x, y = digits.load()[0]
     chosen = iter(rng.permutation(len(x)))
     for shares, batches in zip(asked.shares, asked.drawn.batches, strict=True):
@@ -156,7 +154,7 @@ def test_digits_under_real_mpi(ranks, mpi, rng):
             mine = [next(chosen) for _ in range(b)]
             batches[rank] = [(x[mine], y[mine])]
     asked.drawn.velocity = [np.zeros_like(v) for v in asked.drawn.velocity]
-    trial.check_real_mpi(mpi, [asked], "trials:steps")
+    runs.check_real_mpi(mpi, [asked], "callers:steps")
 
 
 # -- communication ---------------------------------------------------------------------------------
@@ -169,18 +167,18 @@ def test_bytes_per_rank(ranks, rng):
         step(rng, [1] * 8, widths=(20, 30, 10)),
         step(rng, [1, 2, 0] * 4, widths=(16, 25, 6)),
         step(rng, [1, 2, 0] * 6, widths=(16, 25, 6)),
-        step(rng, [5, 2, 3], widths=trial.WIDE),
-        step(rng, [40, 60, 5], widths=trial.DEEP, dtype="float32"),
+        step(rng, [5, 2, 3], widths=runs.WIDE),
+        step(rng, [40, 60, 5], widths=runs.DEEP, dtype="float32"),
         step(rng, [9, 2], widths=(30, 40, 5), dtype="float32"),
         *(step(rng, list(range(p)), widths=(16, 25, 6)) for p in (2, 5, 6, 7)),
     ]
-    trial.check_bytes(ranks, asked)
+    runs.check_bytes(ranks, asked)
 
 
 @points(3, "communication")
 def test_bytes_of_the_broadcast(ranks, rng):
     for world_size in (2, 3, 4, 7, 8, 12, 18):
-        asked = start(rng, world_size, widths=trial.WIDE if world_size == 4 else (20, 30, 10))
+        asked = start(rng, world_size, widths=runs.WIDE if world_size == 4 else (20, 30, 10))
         result, case = broadcast(ranks, asked), asked.case
         nbytes = sum(p.nbytes for p in asked.params[0])
         allowed = [0] + [nbytes] * (world_size - 1)
@@ -201,18 +199,18 @@ def test_bytes_of_the_broadcast(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, [step(rng, [4, 1, 2]), step(rng, [2, 3])])
-    trial.check_given_communicator(ranks, [start(rng, 3), start(rng, 2)], broadcast)
+    runs.check_given_communicator(ranks, [step(rng, [4, 1, 2]), step(rng, [2, 3])])
+    runs.check_given_communicator(ranks, [start(rng, 3), start(rng, 2)], broadcast)
 
 
 @points(10, "schedule")
 def test_each_rank_works_on_its_own_samples(ranks, rng):
     asked = [
         step(rng, [3, 5], [6, 1]),
-        step(rng, [4, 0, 2, 1], widths=trial.DEEP),
+        step(rng, [4, 0, 2, 1], widths=runs.DEEP),
         step(rng, [1, 2, 3, 4, 5, 6, 7, 8]),
     ]
-    trial.check_work(ranks, asked)
+    runs.check_work(ranks, asked)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -221,14 +219,14 @@ def test_each_rank_works_on_its_own_samples(ranks, rng):
 @points(4, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
     asked = [step(rng, [2] * p, [1] * p) for p in range(2, 9)]
-    trial.check_rendezvous(ranks, asked)
-    trial.check_rendezvous(ranks, [start(rng, p) for p in (2, 3, 4, 7)], broadcast)
+    runs.check_rendezvous(ranks, asked)
+    runs.check_rendezvous(ranks, [start(rng, p) for p in (2, 3, 4, 7)], broadcast)
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, [step(rng, [2, 1, 3, 1], [1, 1, 0, 2]), step(rng, [1, 4, 2])])
-    trial.check_any_order(ranks, [start(rng, 4)], broadcast)
+    runs.check_any_order(ranks, [step(rng, [2, 1, 3, 1], [1, 1, 0, 2]), step(rng, [1, 4, 2])])
+    runs.check_any_order(ranks, [start(rng, 4)], broadcast)
 
 
 # -- speed -----------------------------------------------------------------------------------------
@@ -237,11 +235,11 @@ def test_messages_may_arrive_in_any_order(ranks, rng):
 @points(5, "speed")
 def test_time_on_32_ranks(ranks, rng):
     # First on few ranks: what is wrong there need not be tried on many.
-    trial.trained(ranks, step(rng, [4, 2, 3]))
-    trial.check_makespan(ranks, step(rng, [32] * 32, widths=(64, 128, 10)))
+    runs.trained(ranks, step(rng, [4, 2, 3]))
+    runs.check_makespan(ranks, step(rng, [32] * 32, widths=(64, 128, 10)))
 
 
 @points(7, "speed")
 def test_time_on_512_ranks(ranks, rng):
     asked = step(rng, [32] * 8, widths=(64, 128, 10))
-    trial.check_stretched_makespan(ranks, asked, 512)
+    runs.check_stretched_makespan(ranks, asked, 512)

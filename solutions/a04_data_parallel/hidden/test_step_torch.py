@@ -3,8 +3,6 @@
 import dataclasses
 from dataclasses import dataclass
 
-import pytest
-
 from ringside.checking import (
     Case,
     Verdict,
@@ -13,22 +11,21 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
 from solutions.a04_data_parallel import digits
-from solutions.a04_data_parallel.hidden import oracle, trial
+from solutions.a04_data_parallel.hidden import oracle, runs
 
-BROADCAST = "trials_torch:broadcast_parameters"
-STEP = "trials_torch:train_step"
-STEPS = "trials_torch:steps"
+BROADCAST = "callers_torch:broadcast_parameters"
+STEP = "callers_torch:train_step"
+STEPS = "callers_torch:steps"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="step_torch")
+points = points_of("step_torch")
 
 
-def step(rng, *shares, widths=trial.SMALL, dtype="float64", frozen=(), stale=False):
-    return trial.training(rng, STEP, shares, widths, dtype, frozen, stale)
+def step(rng, *shares, widths=runs.SMALL, dtype="float64", frozen=(), stale=False):
+    return runs.training(rng, STEP, shares, widths, dtype, frozen, stale)
 
 
 @dataclass
@@ -39,7 +36,7 @@ class Start:
     params: list
 
 
-def start(rng, world_size, widths=trial.SMALL, dtype="float64"):
+def start(rng, world_size, widths=runs.SMALL, dtype="float64"):
     case = Case(BROADCAST, world_size, 0, dtype, {"widths": ",".join(map(str, widths))})
     case.drawn.append(int(rng.integers(2**31)))
     return Start(case, oracle.STEPS.starts(world_size, widths, dtype, case.drawn[0]))
@@ -71,28 +68,28 @@ def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=No
 @points(4, "values")
 def test_parameters_of_place_0_on_every_rank(ranks, rng):
     for world_size, widths, dtype in (
-        (2, trial.SMALL, "float64"),
-        (5, trial.DEEP, "float32"),
-        (8, trial.FLAT, "float64"),
+        (2, runs.SMALL, "float64"),
+        (5, runs.DEEP, "float32"),
+        (8, runs.FLAT, "float64"),
     ):
         broadcast(ranks, start(rng, world_size, widths, dtype))
 
 
 @points(8, "values")
 def test_one_step_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_values(ranks, [step(rng, [b] * p) for p, b in ((2, 6), (4, 3), (8, 1))])
+    runs.check_values(ranks, [step(rng, [b] * p) for p, b in ((2, 6), (4, 3), (8, 1))])
 
 
 @points(6, "values")
 def test_unequal_numbers_of_samples(ranks, rng):
     shares = ([5, 2], [1, 9, 4], [7, 1, 1, 2, 3], [1, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3, 2])
-    trial.check_values(ranks, [step(rng, each) for each in shares])
+    runs.check_values(ranks, [step(rng, each) for each in shares])
 
 
 @points(5, "values")
 def test_ranks_without_samples(ranks, rng):
     shares = ([0, 4], [3, 0, 1], [0, 5, 0, 0, 1])
-    trial.check_values(ranks, [step(rng, each) for each in shares])
+    runs.check_values(ranks, [step(rng, each) for each in shares])
 
 
 @points(5, "values")
@@ -102,22 +99,22 @@ def test_velocity_over_several_steps(ranks, rng):
         step(rng, [5, 0, 2, 1, 1], [1, 2, 3, 0, 4], [2, 2, 2, 2, 1], [1, 0, 0, 0, 0]),
         step(rng, [6], [3]),
     ]
-    trial.check_equal_replicas(ranks, asked)
+    runs.check_equal_replicas(ranks, asked)
 
 
 @points(4, "values")
 def test_loss_is_the_mean_over_all_samples(ranks, rng):
     asked = [step(rng, [1, 6, 2], [4, 0, 1]), step(rng, [5, 2])]
-    trial.check_values(ranks, asked, loss=True)
+    runs.check_values(ranks, asked, loss=True)
 
 
 @points(4, "values")
 def test_frozen_parameters_stay(ranks, rng):
     for asked in (
         step(rng, [3, 1], [2, 2], frozen=(0, 1)),
-        step(rng, [2, 0, 4], [1, 1, 1], widths=trial.DEEP, frozen=(3, 4)),
+        step(rng, [2, 0, 4], [1, 1, 1], widths=runs.DEEP, frozen=(3, 4)),
     ):
-        result = trial.trained(ranks, asked)
+        result = runs.trained(ranks, asked)
         case = asked.case.seen_in(result)
         for rank, value in enumerate(result.values):
             oracle.STEPS.assert_frozen(case, rank, value, asked.drawn)
@@ -125,7 +122,7 @@ def test_frozen_parameters_stay(ranks, rng):
 
 @points(2, "values")
 def test_old_gradients_count_for_nothing(ranks, rng):
-    trial.check_values(
+    runs.check_values(
         ranks,
         [
             step(rng, [3, 2], stale=True),
@@ -138,17 +135,17 @@ def test_old_gradients_count_for_nothing(ranks, rng):
 @points(2, "values")
 def test_any_network_and_dtype(ranks, rng):
     asked = [
-        step(rng, [3, 5, 2], widths=trial.DEEP, dtype="float32"),
-        step(rng, [2, 1], widths=trial.FLAT),
+        step(rng, [3, 5, 2], widths=runs.DEEP, dtype="float32"),
+        step(rng, [2, 1], widths=runs.FLAT),
     ]
-    trial.check_values(ranks, asked)
+    runs.check_values(ranks, asked)
     other = step(rng, [2, 3], [1, 2])
     arguments = [other.arguments(rank)[:5] for rank in range(2)]
-    result = ranks.call("trials_torch:steps_of_another", 2, arguments, machine=buffered())
+    result = ranks.call("callers_torch:steps_of_another", 2, arguments, machine=buffered())
     assert_ran(result, other.case)
     calls = [value[3] for value in result.values]
     values = [value[:3] for value in result.values]
-    trial.assert_trained(dataclasses.replace(result, values=values), other)
+    runs.assert_trained(dataclasses.replace(result, values=values), other)
     if calls != [2, 2]:
         raise other.case.fail(
             f"2 steps called optimizer.step() {calls[0]} times on rank 0, {calls[1]} times on "
@@ -166,10 +163,10 @@ def test_digits_on_gloo(ranks, gloo, rng):
             mine = [next(chosen) for _ in range(b)]
             batches[rank] = [(x[mine], y[mine])]
     # Sends wait on gloo too: what hangs here isn't tried there, where it takes its whole time.
-    trial.trained(ranks, asked, machine=rendezvous())
+    runs.trained(ranks, asked, machine=rendezvous())
     (result,) = gloo.call_all([(STEPS, 3, [asked.arguments(rank) for rank in range(3)])])
     try:
-        trial.assert_trained(result, asked)
+        runs.assert_trained(result, asked)
     except Verdict as verdict:
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 
@@ -181,20 +178,20 @@ def test_digits_on_gloo(ranks, gloo, rng):
 def test_bytes_per_rank(ranks, rng):
     asked = [
         step(rng, [4, 3, 1, 2], [2, 2, 2, 2], widths=(20, 30, 10)),
-        step(rng, [40, 60, 5], widths=trial.DEEP, dtype="float32"),
+        step(rng, [40, 60, 5], widths=runs.DEEP, dtype="float32"),
         step(rng, [9, 2], widths=(30, 40, 5), dtype="float32", frozen=(0,)),
         *(step(rng, list(range(p)), widths=(16, 25, 6)) for p in (2, 5, 8)),
         step(rng, [1, 2, 0] * 4, widths=(16, 25, 6)),
         step(rng, [1, 2, 0] * 6, widths=(16, 25, 6)),
-        step(rng, [5, 2, 3], widths=trial.WIDE),
+        step(rng, [5, 2, 3], widths=runs.WIDE),
     ]
-    trial.check_bytes(ranks, asked)
+    runs.check_bytes(ranks, asked)
 
 
 @points(3, "communication")
 def test_bytes_of_the_broadcast(ranks, rng):
     for world_size in (2, 3, 5, 8, 12, 18):
-        asked = start(rng, world_size, widths=trial.WIDE if world_size == 3 else (20, 30, 10))
+        asked = start(rng, world_size, widths=runs.WIDE if world_size == 3 else (20, 30, 10))
         result, case = broadcast(ranks, asked), asked.case
         nbytes = sum(p.nbytes for p in asked.params[0])
         # Counted as a ring, the library's broadcast comes by the source once more.
@@ -215,14 +212,14 @@ def test_bytes_of_the_broadcast(ranks, rng):
 
 @points(7, "communication")
 def test_given_group_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, [step(rng, [4, 1, 2]), step(rng, [2, 3])])
-    trial.check_given_communicator(ranks, [start(rng, 3), start(rng, 2)], broadcast)
+    runs.check_given_communicator(ranks, [step(rng, [4, 1, 2]), step(rng, [2, 3])])
+    runs.check_given_communicator(ranks, [start(rng, 3), start(rng, 2)], broadcast)
 
 
 @points(8, "schedule")
 def test_each_rank_works_on_its_own_samples(ranks, rng):
-    asked = [step(rng, [3, 5], [6, 1]), step(rng, [4, 0, 2, 1], widths=trial.DEEP)]
-    trial.check_work(ranks, asked)
+    asked = [step(rng, [3, 5], [6, 1]), step(rng, [4, 0, 2, 1], widths=runs.DEEP)]
+    runs.check_work(ranks, asked)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -230,16 +227,16 @@ def test_each_rank_works_on_its_own_samples(ranks, rng):
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_rendezvous(ranks, [step(rng, [2] * p) for p in (2, 3, 4, 7)])
-    trial.check_rendezvous(ranks, [start(rng, p) for p in (2, 5)], broadcast)
+    runs.check_rendezvous(ranks, [step(rng, [2] * p) for p in (2, 3, 4, 7)])
+    runs.check_rendezvous(ranks, [start(rng, p) for p in (2, 5)], broadcast)
 
 
 @points(5, "safety")
 def test_any_order_and_everything_waited_for(ranks, rng):
     asked = step(rng, [2, 1, 3, 1], [1, 1, 0, 2])
-    trial.check_any_order(ranks, [asked])
-    trial.check_any_order(ranks, [start(rng, 3)], broadcast)
-    assert_requests_complete(trial.trained(ranks, asked), asked.case, [Kind.COLLECTIVE])
+    runs.check_any_order(ranks, [asked])
+    runs.check_any_order(ranks, [start(rng, 3)], broadcast)
+    assert_requests_complete(runs.trained(ranks, asked), asked.case, [Kind.COLLECTIVE])
 
 
 # -- speed -----------------------------------------------------------------------------------------
@@ -247,10 +244,10 @@ def test_any_order_and_everything_waited_for(ranks, rng):
 
 @points(7, "speed")
 def test_time_on_8_ranks(ranks, rng):
-    trial.check_makespan(ranks, step(rng, [32] * 8, widths=(64, 128, 10)))
+    runs.check_makespan(ranks, step(rng, [32] * 8, widths=(64, 128, 10)))
 
 
 @points(8, "speed")
 def test_time_on_512_ranks(ranks, rng):
     asked = step(rng, [32] * 8, widths=(64, 128, 10))
-    trial.check_stretched_makespan(ranks, asked, 512)
+    runs.check_stretched_makespan(ranks, asked, 512)

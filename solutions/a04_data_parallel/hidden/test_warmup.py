@@ -4,14 +4,12 @@ import math
 from functools import partial
 
 import numpy as np
-import pytest
 
 from ringside.checking import Verdict
 from ringside.checking.formulas import answered
+from ringside.checking.points import points_of
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="warmup")
+points = points_of("warmup")
 
 
 def right_lr(step, base_lr, k, warmup_steps, milestones=(), decay=0.1):
@@ -44,7 +42,7 @@ def shown(function, call):
 def ask(ranks, function, calls):
     """Evaluate a function on one rank, for a list of argument tuples."""
     told = partial(shown, function)
-    return answered(ranks, "trials:evaluated", f"warmup:{function}", list(calls), told)
+    return answered(ranks, "callers:evaluated", f"warmup:{function}", list(calls), told)
 
 
 def number(value):

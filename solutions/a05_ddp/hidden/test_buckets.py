@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -14,17 +13,16 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from solutions.a05_ddp.cases import average_call, drawn, fusion_call, ring_s
-from solutions.a05_ddp.hidden import oracle, trial
-from solutions.a05_ddp.hidden.trial import examples
+from solutions.a05_ddp.hidden import oracle, runs
+from solutions.a05_ddp.hidden.runs import examples
 
 ASSIGN = "buckets:assign_buckets"
 SHAPES = [(3, 4), (4,), (4, 5), (5,), (), (0, 3), (2, 3, 2), (1,)]
 WIDE = [*SHAPES[:7], (300, 210)]
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="buckets")
+points = points_of("buckets")
 
 
 # -- assign_buckets --------------------------------------------------------------------------------
@@ -56,9 +54,9 @@ def sizes_and_caps(rng):
 def assigned(ranks, calls, *, kept=False):
     """The buckets for each call, after a look whether they are a partition in reverse order."""
     found = []
-    answers = trial.answers(ranks, ASSIGN, calls, kept=kept)
+    answers = runs.answers(ranks, ASSIGN, calls, kept=kept)
     for call, (value, error) in zip(calls, answers, strict=True):
-        shown, line = f"assign_buckets{call!r}", trial.typed(ASSIGN, call)
+        shown, line = f"assign_buckets{call!r}", runs.typed(ASSIGN, call)
         if error:
             raise Verdict(f"{shown} raised {error}.", reproduce=line)
         lists = isinstance(value, list) and all(isinstance(each, list) for each in value)
@@ -85,7 +83,7 @@ def check_caps(call, buckets):
             raise Verdict(
                 f"assign_buckets{call!r}: bucket {number} has {len(bucket)} parameters of "
                 f"{filled} bytes together; at most {allowed} are allowed.",
-                reproduce=trial.typed(ASSIGN, call),
+                reproduce=runs.typed(ASSIGN, call),
             )
 
 
@@ -94,7 +92,7 @@ def check_count(call, buckets):
     if len(buckets) > fewest:
         raise Verdict(
             f"assign_buckets{call!r} makes {len(buckets)} buckets; {fewest} are enough.",
-            reproduce=trial.typed(ASSIGN, call),
+            reproduce=runs.typed(ASSIGN, call),
         )
 
 
@@ -122,11 +120,11 @@ def test_first_bucket_has_a_cap_of_its_own(ranks, rng):
 @points(2, "values")
 def test_caps_below_one_are_refused(ranks):
     calls = [([8, 8], 0), ([8, 8], -5), ([8, 8], 8, 0), ([], 0)]
-    for call, (_, error) in zip(calls, trial.answers(ranks, ASSIGN, calls), strict=True):
+    for call, (_, error) in zip(calls, runs.answers(ranks, ASSIGN, calls), strict=True):
         if error != "ValueError":
             raise Verdict(
                 f"assign_buckets{call!r} raised {error or 'nothing'}; it must be ValueError.",
-                reproduce=trial.typed(ASSIGN, call),
+                reproduce=runs.typed(ASSIGN, call),
             )
 
 
@@ -145,7 +143,7 @@ def packed(ranks, rng, dtype, strided, shapes=SHAPES):
     """One run of pack and unpack; checks the elements, and returns what was seen."""
     arrays = drawn(shapes, rng, dtype)
     case = average_call(1, [array.size for array in arrays], [], dtype)
-    result = ranks.call("trials:packed", 1, [(arrays, strided)])
+    result = ranks.call("callers:packed", 1, [(arrays, strided)])
     assert_ran(result, case)
     flat, shared, changed, doubled, refused, spoilt = result.values[0]
     of = f"of shapes {', '.join(map(str, shapes))}{', not contiguous' if strided else ''}"
@@ -190,7 +188,7 @@ def averaged(ranks, rng, p, shapes, buckets, dtype="float64", *, strided=False, 
     case = average_call(p, [int(np.prod(shape)) for shape in shapes], buckets, dtype)
     world_size = options.pop("world_size", p)
     arguments = [("average", own, (buckets,), strided) for own in contributions]
-    result = ranks.call("trials:averaged", world_size, arguments, **options)
+    result = ranks.call("callers:averaged", world_size, arguments, **options)
     inside = {index for bucket in buckets for index in bucket}
     check_means(result, contributions, inside, case)
     return case, result
@@ -243,7 +241,7 @@ def fused(ranks, rng, p, shapes, ready, threshold, dtype="float64", *, strided=F
         ("fusion_cycle", own, (np.array(mine, dtype=bool), threshold), strided)
         for own, mine in zip(contributions, ready, strict=True)
     ]
-    result = ranks.call("trials:averaged", world_size, arguments, **options)
+    result = ranks.call("callers:averaged", world_size, arguments, **options)
     assert_ran(result, case)
     case = case.seen_in(result)
     for rank, value in enumerate(result.values):
@@ -284,7 +282,7 @@ def test_real_mpi(mpi, ranks, rng):
     for function, given, _ in calls:
         arguments = [given or (np.array(own), 100) for own in ready]
         own = zip(contributions, arguments, strict=True)
-        jobs.append(("trials:averaged", p, [(function, a, more, False) for a, more in own]))
+        jobs.append(("callers:averaged", p, [(function, a, more, False) for a, more in own]))
     for (function, given, inside), result in zip(calls, mpi.call_all(jobs), strict=True):
         case = average_call(p, [int(np.prod(shape)) for shape in SHAPES], given or buckets)
         try:
@@ -304,7 +302,7 @@ def test_one_all_reduce_a_bucket(ranks, rng):
                 elements = [sum(int(np.prod(shapes[i])) for i in each) for each in buckets]
                 nbytes = [unit * each for each in elements]
                 ranks.record(case, result, {"all_reduce_bytes": nbytes})
-                trial.check_all_reduces(result, nbytes, case)
+                runs.check_all_reduces(result, nbytes, case)
 
 
 @points(8, "communication")
@@ -319,9 +317,9 @@ def test_fusion_agrees_once_and_fuses(ranks, rng):
             sizes = [unit * int(np.prod(shapes[index])) for index in agreed[::-1]]
             buckets = oracle.assign(sizes, threshold)
             nbytes = [sum(sizes[place] for place in bucket) for bucket in buckets]
-            trial.check_all_reduces(result, nbytes, case, free=(8 * n,))
+            runs.check_all_reduces(result, nbytes, case, free=(8 * n,))
     case, result, _ = fused(ranks, rng, 2, [], [[], []], 100)
-    trial.check_all_reduces(result, [], case)
+    runs.check_all_reduces(result, [], case)
 
 
 @points(5, "communication")
@@ -341,11 +339,11 @@ def test_ranks_may_be_ready_in_any_order(ranks, rng):
     for seed in LATENCY_SEEDS:
         ready = [[bool((rank + seed) % n != index) for index in range(n)] for rank in range(4)]
         case, result, _ = fused(ranks, rng, 4, SHAPES, ready, 64, machine=rendezvous(), seed=seed)
-        trial.check_requests(result, case)
+        runs.check_requests(result, case)
         case, result = averaged(
             ranks, rng, 4, SHAPES, some_buckets(SHAPES, 4), machine=rendezvous(), seed=seed
         )
-        trial.check_requests(result, case)
+        runs.check_requests(result, case)
 
 
 @points(5, "memory")
@@ -354,12 +352,12 @@ def test_one_flat_buffer_at_a_time(ranks, rng):
     buckets = some_buckets(shapes, 6)
     contributions = [drawn(shapes, rng) for _ in range(2)]
     case = average_call(2, [2000] * 12, buckets)
-    result = ranks.call("trials:average_memory", 2, [(own, buckets) for own in contributions])
+    result = ranks.call("callers:average_memory", 2, [(own, buckets) for own in contributions])
     assert_ran(result, case)
     means = oracle.mean(contributions)
     longest = 2 * 2000 * 8
     for rank, (gradients, held) in enumerate(result.values):
-        trial.check_arrays(gradients, means, [abs(m) + 1 for m in means], case, "gradient")
+        runs.check_arrays(gradients, means, [abs(m) + 1 for m in means], case, "gradient")
         if held > 2 * longest + 8192:
             raise case.fail(
                 f"rank {rank} held {held} bytes beside the gradients when an all-reduce began; "

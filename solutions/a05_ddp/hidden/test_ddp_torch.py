@@ -1,7 +1,6 @@
 """ddp_torch.py: hooks, buckets in reverse order, and the same launches on every rank."""
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -12,9 +11,10 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import ddp_call, greedy, ring_s
-from solutions.a05_ddp.hidden import oracle, replicas, trial
+from solutions.a05_ddp.hidden import oracle, oracle_torch, runs
 
 WIDTH, BATCH = 6, 3
 SIZES = (8 * WIDTH * WIDTH, 8 * WIDTH)  # of a weight and a bias
@@ -22,9 +22,7 @@ CAPS = (1, 400, 1 << 20)
 TAKES_S = 1e-6
 TOLD = ("tied", "frozen", "buffers", "dtype")  # of a network, by verdicts
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="ddp_torch")
+points = points_of("ddp_torch")
 
 
 def spec_of(num_layers=4, **more):
@@ -42,7 +40,7 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     paths = straight(p, spec["num_layers"], 2) if paths is None else paths
     options = {"bucket_bytes": cap, "lr": 0.2, "momentum": 0.5, "set_to_none": True}
     options |= more.pop("options", {})
-    net = replicas.Replica(spec)
+    net = oracle_torch.Replica(spec)
     width = spec["width"]
     scale = 1 / np.sqrt(width)
     dtype = spec.get("dtype", "float64")
@@ -67,9 +65,9 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     )  # fmt: skip
     world_size = more.pop("world_size", p)
     arguments = [(spec, params[r], buffers[r], steps[r], options) for r in range(p)]
-    result = ranks.call("torch_trials:train", world_size, arguments, **more)
+    result = ranks.call("callers_torch:train", world_size, arguments, **more)
     assert_ran(result, case)
-    wanted = replicas.train(spec, params[0], buffers[0], steps, options)
+    wanted = oracle_torch.train(spec, params[0], buffers[0], steps, options)
     wanted = cast(wanted, dtype)
     for rank, value in enumerate(result.values):
         compare(value["begin"], params[0], case, f"after the constructor, rank {rank}'s parameter")
@@ -110,7 +108,7 @@ def compare(values, expected, case, what):
         for each in expected
     ]
     expected = [np.asarray(each) for each in expected]
-    trial.check_arrays(values, expected, scales, case, what)
+    runs.check_arrays(values, expected, scales, case, what)
 
 
 def compare_gradients(values, expected, case, what):
@@ -210,7 +208,7 @@ def test_real_gloo(gloo, rng):
 
 def check_evaluation(ranks, rng, spec):
     """In evaluation mode every rank keeps its own buffers, and nothing is communicated."""
-    net = replicas.Replica(spec)
+    net = oracle_torch.Replica(spec)
     path = [0, 1, 2]
     case = ddp_call(2, "plain", 400, 0, "in evaluation mode")
     arguments, expected = [], []
@@ -223,7 +221,7 @@ def check_evaluation(ranks, rng, spec):
         for layer in path:
             y = np.tanh(y @ params[net.place[layer][0]].T + params[net.place[layer][1]])
         expected.append([y, *buffers])
-    result = ranks.call("torch_trials:evaluated", 2, arguments)
+    result = ranks.call("callers_torch:evaluated", 2, arguments)
     assert_ran(result, case)
     for rank, (output, buffers) in enumerate(result.values):
         compare([output, *buffers], expected[rank], case, f"rank {rank}'s output and buffers:")
@@ -239,7 +237,7 @@ def reduced(result, case, members=None):
     found = []
     for place in range(case.world_size):
         rank = place if members is None else members[place]
-        ops = trial.collectives(result, rank)
+        ops = runs.collectives(result, rank)
         others = {str(op.detail[0]) for op in ops} - {"allreduce", "bcast"}
         if others:
             raise case.fail(
@@ -305,7 +303,7 @@ def test_nothing_is_sent_in_no_sync(ranks, rng):
         case, result, net = trained(ranks, rng, 2, spec, straight(2, layers, 2, microbatches=3))
         for rank, nbytes in enumerate(reduced(result, case)):
             check_buckets(nbytes, net, 400, 2, case, rank)
-            ops = trial.collectives(result, rank)
+            ops = runs.collectives(result, rank)
             count = sum(op.detail[0] == "bcast" for op in ops)
             buffers = len(net.buffers())
             most = len(net.shapes) + buffers + buffers * forwards
@@ -389,13 +387,13 @@ def test_launches_in_one_order_whatever_is_ready_first(ranks, rng):
         )
         for rank, nbytes in enumerate(reduced(result, case)):
             check_buckets(nbytes, net, cap, 2, case, rank)
-        trial.check_requests(result, case)
+        runs.check_requests(result, case)
 
 
 @points(6, "memory")
 def test_gradients_exist_once(ranks, rng):
     spec = {"width": 64, "num_layers": 8, "backward_s": TAKES_S}
-    net = replicas.Replica(spec)
+    net = oracle_torch.Replica(spec)
     nbytes = sum(8 * int(np.prod(shape)) for shape in net.shapes)
     case, result, _ = trained(ranks, rng, 2, spec, straight(2, 8, 2), cap=70_000)
     allowed = nbytes + nbytes // 4 + (1 << 16)

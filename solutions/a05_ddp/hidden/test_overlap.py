@@ -5,7 +5,6 @@ import itertools
 import math
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -17,10 +16,11 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import greedy, ring_s, step_call
-from solutions.a05_ddp.hidden import oracle, trial
-from solutions.a05_ddp.hidden.trial import examples
+from solutions.a05_ddp.hidden import oracle, runs
+from solutions.a05_ddp.hidden.runs import examples
 from solutions.a05_ddp.model import random_parameters
 
 BATCH = 3
@@ -28,9 +28,7 @@ WIDTHS = (5, 4, 6, 3)
 FOUR_LAYERS = (24,) * 5
 SHUFFLED = [[5, 0], [2], [1, 4], [3]]  # the second bucket is full before the first
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="overlap")
+points = points_of("overlap")
 
 
 def cut(widths, bucket_bytes, dtype="float64"):
@@ -68,7 +66,7 @@ def stepped(
     world_size = options.pop("world_size", p)
     arguments = [(params, own, buckets, lr, work) for own in per_rank]
     scaled = bool(np.any(np.asarray(work) != 1.0))
-    result = ranks.call("trials:overlapped", world_size, arguments, states_work=scaled, **options)
+    result = ranks.call("callers:overlapped", world_size, arguments, states_work=scaled, **options)
     assert_ran(result, case)
     seen = case.seen_in(result)
     exact = [np.asarray(each, "float64") for each in params]
@@ -172,7 +170,7 @@ def test_finish_time(ranks, rng):
         bucket_s = (2 * rng.random(len(buckets))).tolist()
         calls.append((ready_s, ready_s[0] + float(rng.random()), buckets, bucket_s))
     target = "overlap:finish_s"
-    answers = trial.answers(ranks, target, calls, kept=True)
+    answers = runs.answers(ranks, target, calls, kept=True)
     for call, (value, error) in zip(calls, answers, strict=True):
         right_s = oracle.finish_s(*call)
         good = isinstance(value, int | float) and math.isclose(value, right_s, rel_tol=1e-9)
@@ -180,7 +178,7 @@ def test_finish_time(ranks, rng):
             said = error or value
             raise Verdict(
                 f"finish_s{call!r} is {said}; it must be {right_s:.6g}.",
-                reproduce=trial.typed(target, call),
+                reproduce=runs.typed(target, call),
             )
 
 
@@ -192,7 +190,7 @@ def test_real_mpi(mpi, ranks, rng):
         [(rng.standard_normal((BATCH, WIDTHS[0])), rng.standard_normal((BATCH, WIDTHS[-1])))] * 2
         for _ in range(p)
     ]
-    jobs = [("trials:overlapped", p, [(params, own, buckets, lr) for own in per_rank])]
+    jobs = [("callers:overlapped", p, [(params, own, buckets, lr) for own in per_rank])]
     case = step_call(p, WIDTHS, buckets)
     (result,) = mpi.call_all(jobs)
     wanted = oracle.train(params, per_rank, lr)
@@ -221,7 +219,7 @@ def test_one_all_reduce_a_bucket(ranks, rng):
                 case, result, params, _ = stepped(ranks, rng, p, widths, buckets, dtype)
                 nbytes = bucket_nbytes(params, buckets)
                 ranks.record(case, result, {"all_reduce_bytes": nbytes})
-                trial.check_all_reduces(result, nbytes, case)
+                runs.check_all_reduces(result, nbytes, case)
 
 
 @points(4, "communication")
@@ -235,7 +233,7 @@ def test_all_reduces_begin_before_the_next_layer(ranks, rng):
         for bucket_bytes in (1, 200, 5000, 10**6):
             buckets = cut(widths, bucket_bytes)
             case, result, params, _ = stepped(ranks, rng, p, widths, buckets)
-            trial.check_all_reduces(result, bucket_nbytes(params, buckets), case)
+            runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
             examples.assert_launches(result, case, widths, buckets)
 
 
@@ -244,7 +242,7 @@ def test_launches_follow_the_order_of_buckets(ranks, rng):
     for p in (2, 5):
         for buckets in (SHUFFLED, [[0], [1], [2], [3], [4], [5]], [[3, 5], [4], [0], [1, 2]]):
             case, result, params, _ = stepped(ranks, rng, p, buckets=buckets)
-            trial.check_all_reduces(result, bucket_nbytes(params, buckets), case)
+            runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
             examples.assert_launches(result, case, WIDTHS, buckets)
 
 
@@ -255,7 +253,7 @@ def test_gradients_are_not_copied(ranks, rng):
     buckets = cut(widths, 60_000)
     batch = [(rng.standard_normal((BATCH, 60)), rng.standard_normal((BATCH, 60))) for _ in range(2)]
     case = step_call(2, widths, buckets)
-    result = ranks.call("trials:overlap_memory", 2, [(params, own, buckets) for own in batch])
+    result = ranks.call("callers:overlap_memory", 2, [(params, own, buckets) for own in batch])
     assert_ran(result, case)
     wanted = oracle.train(params, [[own] for own in batch], None)
     nbytes = sum(param.nbytes for param in params)
@@ -274,7 +272,7 @@ def test_all_reduces_may_be_slow_and_are_waited_for(ranks, rng):
         case, result, _params, _buckets = stepped(
             ranks, rng, 4, steps=2, lr=0.1, machine=rendezvous(), seed=seed
         )
-        trial.check_requests(result, case)
+        runs.check_requests(result, case)
 
 
 def waiting(result):

@@ -1,42 +1,39 @@
 """attention.py: whole heads on each rank, and two all-reduces."""
 
-import pytest
-
 from ringside import Machine
-from solutions.a08_tensor_parallel.hidden import oracle, trial
+from ringside.checking.points import points_of
+from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 ATTENTION = "attention_layer"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="attention")
+points = points_of("attention")
 
 
 def cases(rng, sizes, dtype="float64"):
     """Layers for ``(ranks, samples, (d, heads, head_dim, length))``."""
-    return [trial.draw(rng, ATTENTION, *size, dtype) for size in sizes]
+    return [runs.draw(rng, ATTENTION, *size, dtype) for size in sizes]
 
 
 @points(14, "values")
 def test_forward_and_backward_on_2_4_and_8_ranks(ranks, rng):
     sizes = [(2, 3, (5, 2, 3, 4)), (4, 2, (6, 8, 2, 3)), (8, 1, (7, 8, 3, 5))]
-    trial.check_values(ranks, cases(rng, sizes))
+    runs.check_values(ranks, cases(rng, sizes))
 
 
 @points(9, "values")
 def test_heads_that_no_rank_number_divides(ranks, rng):
     sizes = [(3, 2, (5, 7, 2, 3)), (5, 1, (6, 6, 3, 4)), (1, 2, (3, 5, 1, 2)), (2, 2, (4, 3, 4, 1))]
-    trial.check_values(ranks, cases(rng, sizes))
+    runs.check_values(ranks, cases(rng, sizes))
 
 
 @points(3, "values")
 def test_ranks_without_heads_and_no_samples(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(4, 2, (5, 3, 2, 3)), (3, 0, (4, 5, 2, 3))]))
+    runs.check_values(ranks, cases(rng, [(4, 2, (5, 3, 2, 3)), (3, 0, (4, 5, 2, 3))]))
 
 
 @points(3, "values")
 def test_dtype_is_kept(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(3, 2, (7, 4, 2, 3))], "float32"))
+    runs.check_values(ranks, cases(rng, [(3, 2, (7, 4, 2, 3))], "float32"))
 
 
 @points(6, "values")
@@ -53,12 +50,12 @@ def test_parts_of_the_parameters(ranks, rng):
         params, head_dim, p = call
         return oracle.LAYERS.parts(ATTENTION, (None, params, head_dim, None), p, rank)[1]
 
-    trial.check_shards(ranks, "attention:shard", calls, wanted)
+    runs.check_shards(ranks, "attention:shard", calls, wanted)
 
 
 @points(3, "values")
 def test_inputs_stay_as_they_were(ranks, rng):
-    trial.check_inputs_kept(ranks, cases(rng, [(2, 2, (5, 3, 2, 3)), (3, 2, (4, 6, 2, 2))]))
+    runs.check_inputs_kept(ranks, cases(rng, [(2, 2, (5, 3, 2, 3)), (3, 2, (4, 6, 2, 2))]))
 
 
 @points(4, "values")
@@ -67,18 +64,18 @@ def test_second_call_is_independent(ranks, rng):
         (2, [(2, (5, 4, 2, 3)), (1, (3, 3, 1, 2))]),
         (3, [(2, (4, 3, 2, 2)), (2, (4, 3, 2, 2))]),
     ):
-        pair = tuple(trial.draw(rng, ATTENTION, p, *size) for size in sizes)
-        trial.check_second_call(ranks, [pair])
+        pair = tuple(runs.draw(rng, ATTENTION, p, *size) for size in sizes)
+        runs.check_second_call(ranks, [pair])
 
 
 @points(5, "reality")
 def test_real_mpi(ranks, mpi, rng):
-    trial.check_real_mpi(mpi, cases(rng, [(3, 2, (7, 4, 3, 4)), (3, 3, (40, 9, 8, 16))]))
+    runs.check_real_mpi(mpi, cases(rng, [(3, 2, (7, 4, 3, 4)), (3, 3, (40, 9, 8, 16))]))
 
 
 @points(5, "values")
 def test_replicated_results_are_alike(ranks, rng):
-    trial.check_alike(ranks, cases(rng, [(4, 2, (9, 5, 2, 3)), (5, 1, (20, 5, 2, 2))]))
+    runs.check_alike(ranks, cases(rng, [(4, 2, (9, 5, 2, 3)), (5, 1, (20, 5, 2, 2))]))
 
 
 def allowed(asked):
@@ -101,12 +98,12 @@ def test_bytes_of_two_all_reduces(ranks, rng):
         (18, 6, (8, 36, 4, 6)),
         (3, 4, (240, 90, 8, 6)),
     ]
-    trial.check_bytes(ranks, cases(rng, sizes) + cases(rng, sizes[:1], "float32"), allowed)
+    runs.check_bytes(ranks, cases(rng, sizes) + cases(rng, sizes[:1], "float32"), allowed)
 
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, cases(rng, [(3, 2, (5, 4, 2, 3)), (2, 1, (6, 2, 3, 2))]))
+    runs.check_given_communicator(ranks, cases(rng, [(3, 2, (5, 4, 2, 3)), (2, 1, (6, 2, 3, 2))]))
 
 
 @points(6, "schedule")
@@ -117,19 +114,19 @@ def test_each_rank_computes_its_own_heads(ranks, rng):
         products = 4 * d * head_dim * length + 2 * length * length * head_dim
         return 6 * asked.case.n * own * products
 
-    trial.check_work(
+    runs.check_work(
         ranks, cases(rng, [(2, 2, (6, 4, 3, 5)), (4, 1, (5, 7, 2, 3))]), share, spare=1 / 3
     )
 
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_safety(ranks, cases(rng, [(p, 2, (6, 5, 2, 2)) for p in (2, 3, 4, 5)]))
+    runs.check_safety(ranks, cases(rng, [(p, 2, (6, 5, 2, 2)) for p in (2, 3, 4, 5)]))
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, cases(rng, [(4, 2, (6, 5, 2, 2))]))
+    runs.check_any_order(ranks, cases(rng, [(4, 2, (6, 5, 2, 2))]))
 
 
 def timed(ranks, rng, p, wide=None):
@@ -137,12 +134,12 @@ def timed(ranks, rng, p, wide=None):
     n, length, d, many = 16, 8, 16, wide or p
     machine = oracle.in_miniature(Machine.load("zaratan"), 2048, 4096, n * length, d)
     heads = 64 * p // many
-    asked = trial.draw(rng, ATTENTION, p, n, (d, heads, 1, length))
+    asked = runs.draw(rng, ATTENTION, p, n, (d, heads, 1, length))
     products = n * length * (4 * d + 2 * length) * heads / p
     moved = ("allreduce", 8 * n * length * d)
     # Four products forward, eight backward, each started once.
     steps = [*[("compute", products / 2)] * 4, moved, *[("compute", products / 2)] * 8, moved]
-    trial.check_makespan(ranks, asked, machine, steps, 6 * products * p, wide, spare=1 / 3)
+    runs.check_makespan(ranks, asked, machine, steps, 6 * products * p, wide, spare=1 / 3)
 
 
 @points(4, "speed")

@@ -4,10 +4,10 @@ import math
 from functools import partial
 
 import numpy as np
-import pytest
 
 from ringside.checking import Case, Verdict, assert_ran, buffered, one_line
 from ringside.checking.formulas import evaluated, plain
+from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import sent_as_ring
 from solutions.a08_tensor_parallel import cost as reference
 
@@ -18,9 +18,7 @@ NETWORKS = [
 ]  # fmt: skip
 SIZES = (1, 2, 3, 5, 8, 12, 64, 1000)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="cost")
+points = points_of("cost")
 
 
 def drawn(rng, layers=None):
@@ -30,7 +28,9 @@ def drawn(rng, layers=None):
 
 
 def ask(ranks, function, calls):
-    return evaluated(ranks, "trials:evaluated", f"cost:{function}", calls, partial(shown, function))
+    return evaluated(
+        ranks, "callers:evaluated", f"cost:{function}", calls, partial(shown, function)
+    )
 
 
 def shown(function, call):

@@ -3,42 +3,40 @@
 import math
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import Verdict, assert_makespan
-from solutions.a08_tensor_parallel.hidden import oracle, trial
+from ringside.checking.points import points_of
+from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 LOSS = "loss_layer"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="cross_entropy")
+points = points_of("cross_entropy")
 
 
 def cases(rng, sizes, dtype="float64"):
     """Losses for ``(ranks, samples, V)``."""
-    return [trial.draw(rng, LOSS, p, n, (words,), dtype) for p, n, words in sizes]
+    return [runs.draw(rng, LOSS, p, n, (words,), dtype) for p, n, words in sizes]
 
 
 @points(12, "values")
 def test_losses_and_gradients_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(2, 6, 10), (4, 5, 12), (8, 7, 32)]))
+    runs.check_values(ranks, cases(rng, [(2, 6, 10), (4, 5, 12), (8, 7, 32)]))
 
 
 @points(7, "values")
 def test_vocabularies_that_no_rank_number_divides(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(3, 7, 11), (5, 12, 23), (1, 4, 5), (7, 9, 30)]))
+    runs.check_values(ranks, cases(rng, [(3, 7, 11), (5, 12, 23), (1, 4, 5), (7, 9, 30)]))
 
 
 @points(4, "values")
 def test_ranks_without_words_and_no_samples(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(4, 3, 3), (3, 0, 5), (5, 2, 1)]))
+    runs.check_values(ranks, cases(rng, [(4, 3, 3), (3, 0, 5), (5, 2, 1)]))
 
 
 @points(3, "values")
 def test_dtype_is_kept(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(3, 5, 11), (2, 4, 8)], "float32"))
+    runs.check_values(ranks, cases(rng, [(3, 5, 11), (2, 4, 8)], "float32"))
 
 
 def shifted(asked, by):
@@ -54,7 +52,7 @@ def check_shifted(ranks, asked, by):
     for each in asked:
         logits = shifted(each, by).whole[0]
         try:
-            trial.check_values(ranks, [each])
+            runs.check_values(ranks, [each])
         except Verdict as verdict:
             if verdict.sentence.startswith("not run"):
                 raise
@@ -88,24 +86,24 @@ def test_maxima_on_one_rank_only(ranks, rng):
 
 @points(3, "values")
 def test_inputs_stay_as_they_were(ranks, rng):
-    trial.check_inputs_kept(ranks, cases(rng, [(2, 4, 9), (3, 5, 6)]))
+    runs.check_inputs_kept(ranks, cases(rng, [(2, 4, 9), (3, 5, 6)]))
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
     for p, sizes in ((2, [(4, 9), (3, 6)]), (3, [(4, 8), (4, 8)])):
-        pair = tuple(trial.draw(rng, LOSS, p, n, (words,)) for n, words in sizes)
-        trial.check_second_call(ranks, [pair])
+        pair = tuple(runs.draw(rng, LOSS, p, n, (words,)) for n, words in sizes)
+        runs.check_second_call(ranks, [pair])
 
 
 @points(5, "reality")
 def test_real_mpi(ranks, mpi, rng):
-    trial.check_real_mpi(mpi, cases(rng, [(3, 5, 11), (3, 40, 500)]))
+    runs.check_real_mpi(mpi, cases(rng, [(3, 5, 11), (3, 40, 500)]))
 
 
 @points(4, "values")
 def test_losses_are_alike(ranks, rng):
-    trial.check_alike(ranks, cases(rng, [(4, 9, 19), (5, 6, 23)]))
+    runs.check_alike(ranks, cases(rng, [(4, 9, 19), (5, 6, 23)]))
 
 
 def allowed(asked):
@@ -117,27 +115,27 @@ def allowed(asked):
 def test_bytes_of_three_numbers_a_row(ranks, rng):
     sizes = [(2, 40, 60), (4, 64, 100), (8, 96, 200), (3, 60, 50), (18, 96, 400)]
     sizes += [(5, 60, 120), (12, 96, 300), (3, 300, 600)]
-    trial.check_bytes(ranks, cases(rng, sizes) + cases(rng, sizes[:1], "float32"), allowed)
+    runs.check_bytes(ranks, cases(rng, sizes) + cases(rng, sizes[:1], "float32"), allowed)
 
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, cases(rng, [(3, 4, 10), (2, 5, 7)]))
+    runs.check_given_communicator(ranks, cases(rng, [(3, 4, 10), (2, 5, 7)]))
 
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_safety(ranks, cases(rng, [(p, 6, 13) for p in (2, 3, 4, 5)]))
+    runs.check_safety(ranks, cases(rng, [(p, 6, 13) for p in (2, 3, 4, 5)]))
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, cases(rng, [(4, 5, 9)]))
+    runs.check_any_order(ranks, cases(rng, [(4, 5, 9)]))
 
 
 def timed(ranks, rng, p, machine, n):
-    asked = trial.draw(rng, LOSS, p, n, (2 * p,))
-    result = trial.run(ranks, asked, machine=machine)
+    asked = runs.draw(rng, LOSS, p, n, (2 * p,))
+    result = runs.run(ranks, asked, machine=machine)
     nbytes = 8 * n
     bound_s = oracle.makespan_s([("allreduce", nbytes)] * 3, p, machine)
     gathered_s = (p - 1) * (machine.alpha_s + nbytes * machine.beta_s_per_byte)

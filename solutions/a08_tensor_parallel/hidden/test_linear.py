@@ -1,22 +1,19 @@
 """linear.py: layers cut by columns and by rows."""
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import Case, assert_ran, buffered
-from solutions.a08_tensor_parallel.hidden import oracle, trial
+from ringside.checking.points import points_of
+from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 COLUMN, ROW = "column_layer", "row_layer"
 BOTH = (COLUMN, ROW)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="linear")
+points = points_of("linear")
 
 
 def cases(rng, layers, sizes, dtype="float64"):
     """Layers for ``(ranks, samples, (d_in, d_out))``."""
-    return [trial.draw(rng, layer, *size, dtype) for layer in layers for size in sizes]
+    return [runs.draw(rng, layer, *size, dtype) for layer in layers for size in sizes]
 
 
 EVEN = [(2, 6, (5, 8)), (4, 5, (12, 8)), (8, 3, (16, 24))]
@@ -24,28 +21,28 @@ EVEN = [(2, 6, (5, 8)), (4, 5, (12, 8)), (8, 3, (16, 24))]
 
 @points(7, "values")
 def test_columns_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_values(ranks, cases(rng, [COLUMN], EVEN))
+    runs.check_values(ranks, cases(rng, [COLUMN], EVEN))
 
 
 @points(7, "values")
 def test_rows_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_values(ranks, cases(rng, [ROW], EVEN))
+    runs.check_values(ranks, cases(rng, [ROW], EVEN))
 
 
 @points(7, "values")
 def test_any_widths_on_any_number_of_ranks(ranks, rng):
     sizes = [(3, 7, (10, 11)), (5, 4, (13, 9)), (1, 4, (3, 5)), (7, 2, (9, 17)), (2, 1, (3, 3))]
-    trial.check_values(ranks, cases(rng, BOTH, sizes))
+    runs.check_values(ranks, cases(rng, BOTH, sizes))
 
 
 @points(4, "values")
 def test_empty_parts_and_no_samples(ranks, rng):
-    trial.check_values(ranks, cases(rng, BOTH, [(4, 3, (2, 3)), (3, 0, (4, 5)), (5, 2, (1, 1))]))
+    runs.check_values(ranks, cases(rng, BOTH, [(4, 3, (2, 3)), (3, 0, (4, 5)), (5, 2, (1, 1))]))
 
 
 @points(3, "values")
 def test_dtype_is_kept(ranks, rng):
-    trial.check_values(ranks, cases(rng, BOTH, [(3, 5, (7, 6)), (2, 4, (8, 4))], "float32"))
+    runs.check_values(ranks, cases(rng, BOTH, [(3, 5, (7, 6)), (2, 4, (8, 4))], "float32"))
 
 
 @points(6, "values")
@@ -64,31 +61,31 @@ def test_parts_of_the_layer(ranks, rng):
             whole = (W[:0], W, b, b[None]) if layer == COLUMN else (W[:, :0].T, W, b, b)
             return oracle.LAYERS.parts(layer, whole, p, rank)[1:3]
 
-        trial.check_shards(ranks, f"linear:{layer.removesuffix('_layer')}_shard", calls, wanted)
+        runs.check_shards(ranks, f"linear:{layer.removesuffix('_layer')}_shard", calls, wanted)
 
 
 @points(3, "values")
 def test_inputs_stay_as_they_were(ranks, rng):
-    trial.check_inputs_kept(ranks, cases(rng, BOTH, [(2, 4, (5, 6)), (3, 5, (7, 4))]))
+    runs.check_inputs_kept(ranks, cases(rng, BOTH, [(2, 4, (5, 6)), (3, 5, (7, 4))]))
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
     for layer in BOTH:
         for p, sizes in ((2, [(4, (5, 6)), (3, (2, 5))]), (3, [(2, (4, 4)), (2, (4, 4))])):
-            trial.check_second_call(
-                ranks, [tuple(trial.draw(rng, layer, p, *size) for size in sizes)]
+            runs.check_second_call(
+                ranks, [tuple(runs.draw(rng, layer, p, *size) for size in sizes)]
             )
 
 
 @points(5, "reality")
 def test_real_mpi(ranks, mpi, rng):
-    trial.check_real_mpi(mpi, cases(rng, BOTH, [(3, 5, (7, 8)), (3, 40, (90, 100))]))
+    runs.check_real_mpi(mpi, cases(rng, BOTH, [(3, 5, (7, 8)), (3, 40, (90, 100))]))
 
 
 @points(5, "values")
 def test_whole_results_are_alike(ranks, rng):
-    trial.check_alike(ranks, cases(rng, BOTH, [(4, 6, (9, 10)), (5, 3, (20, 7))]))
+    runs.check_alike(ranks, cases(rng, BOTH, [(4, 6, (9, 10)), (5, 3, (20, 7))]))
 
 
 def allowed(asked):
@@ -109,20 +106,20 @@ ROW_SIZES = [(p, n, widths[::-1]) for p, n, widths in COLUMN_SIZES]
 @points(11, "communication")
 def test_bytes_of_columns(ranks, rng):
     asked = cases(rng, [COLUMN], COLUMN_SIZES) + cases(rng, [COLUMN], COLUMN_SIZES[:1], "float32")
-    trial.check_bytes(ranks, asked, allowed)
+    runs.check_bytes(ranks, asked, allowed)
 
 
 @points(11, "communication")
 def test_bytes_of_rows(ranks, rng):
     asked = cases(rng, [ROW], ROW_SIZES) + cases(rng, [ROW], ROW_SIZES[:1], "float32")
-    trial.check_bytes(ranks, asked, allowed)
+    runs.check_bytes(ranks, asked, allowed)
 
 
 @points(3, "communication")
 def test_silent_passes_send_nothing(ranks, rng):
     for layer, function in ((COLUMN, "column_forward"), (ROW, "row_backward")):
-        asked = trial.draw(rng, layer, 3, 4, (5, 6))
-        trial.run(ranks, asked)
+        asked = runs.draw(rng, layer, 3, 4, (5, 6))
+        runs.run(ranks, asked)
         case = Case(f"linear:{function}", 3, 4, options=asked.case.options)
         arguments = [asked.arguments(rank) for rank in range(3)]
         chosen = [args[:3] if layer == COLUMN else (*args[:2], args[3]) for args in arguments]
@@ -134,7 +131,7 @@ def test_silent_passes_send_nothing(ranks, rng):
 
 @points(3, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, cases(rng, BOTH, [(3, 4, (5, 7)), (2, 3, (6, 4))]))
+    runs.check_given_communicator(ranks, cases(rng, BOTH, [(3, 4, (5, 7)), (2, 3, (6, 4))]))
 
 
 @points(5, "schedule")
@@ -147,17 +144,17 @@ def test_each_rank_multiplies_its_own_part(ranks, rng):
             d_in = oracle.part_of(d_in, p, rank)
         return 6 * asked.case.n * d_in * d_out
 
-    trial.check_work(ranks, cases(rng, BOTH, [(2, 5, (6, 8)), (4, 3, (10, 7))]), share)
+    runs.check_work(ranks, cases(rng, BOTH, [(2, 5, (6, 8)), (4, 3, (10, 7))]), share)
 
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_safety(ranks, cases(rng, BOTH, [(2, 4, (6, 5)), (3, 4, (6, 5)), (5, 4, (6, 5))]))
+    runs.check_safety(ranks, cases(rng, BOTH, [(2, 4, (6, 5)), (3, 4, (6, 5)), (5, 4, (6, 5))]))
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, cases(rng, BOTH, [(4, 4, (6, 5))]))
+    runs.check_any_order(ranks, cases(rng, BOTH, [(4, 4, (6, 5))]))
 
 
 def timed(ranks, rng, p, wide):
@@ -167,10 +164,10 @@ def timed(ranks, rng, p, wide):
     for layer in BOTH:
         hidden = 4 * d * p // wide
         widths = (d, hidden) if layer == COLUMN else (hidden, d)
-        asked = trial.draw(rng, layer, p, n, widths)
+        asked = runs.draw(rng, layer, p, n, widths)
         flops = 2 * n * d * hidden / p
         steps = [("compute", flops)] * 3 + [("allreduce", 8 * n * d)]
-        trial.check_makespan(ranks, asked, machine, steps, 3 * flops * p, wide)
+        runs.check_makespan(ranks, asked, machine, steps, 3 * flops * p, wide)
 
 
 @points(4, "speed")

@@ -1,9 +1,9 @@
 """linear_torch.py: the operators f and g, and the layers that they make."""
 
 import numpy as np
-import pytest
 
 from ringside.checking import assert_makespan, award, microseconds
+from ringside.checking.points import points_of
 from ringside.errors import TraceError
 from ringside.timing.replay import replay
 from ringside.timing.widen import widen
@@ -15,14 +15,12 @@ from solutions.a08_tensor_parallel.cases_torch import (
     pair_params,
 )
 from solutions.a08_tensor_parallel.hidden import oracle_torch as oracle
-from solutions.a08_tensor_parallel.hidden import shared_torch as shared
+from solutions.a08_tensor_parallel.hidden import runs_torch as runs
 
 F, G = "linear_torch:copy_to_group", "linear_torch:reduce_from_group"
 SMALL, WIDE, UNEVEN, NARROW = (6, 8, 5), (40, 96, 24), (5, 7, 4), (4, 3, 6)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="linear_torch")
+points = points_of("linear_torch")
 
 
 # -- the operators ---------------------------------------------------------------------------------
@@ -42,7 +40,7 @@ EXPECTED = {F: copied, G: summed}
 def used(ranks, rng, target, p, shape=(5, 4), how="plain", dtype="float64", **where):
     call = operator_call(target, p, shape, dtype, how)
     more = {"how": how, "same": target == F, **where}
-    return call, shared.called(ranks, rng, call, EXPECTED[target], shape, **more)
+    return call, runs.called(ranks, rng, call, EXPECTED[target], shape, **more)
 
 
 @points(7, "values")
@@ -77,7 +75,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
             used(ranks, rng, target, p, how="shared")
         used(ranks, rng, target, 3, how="beside")
     call, result = trained(ranks, rng, 2, 4, SMALL)
-    shared.check_kept(result, call)
+    runs.check_kept(result, call)
 
 
 # -- the layers ------------------------------------------------------------------------------------
@@ -96,14 +94,14 @@ def trained(
         for _ in range(steps)
     ]
     arguments = [(params, given, needs, measure, how)] * p
-    result = ranks.call("trials_torch:pair", world_size or p, arguments, **where)
+    result = ranks.call("callers_torch:pair", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = [oracle.pair(params, x, dz) for x, dz in given]
     whole = [
         None if each[0] is None else sum(each) for each in zip(*(w[2] for w in wanted), strict=True)
     ]
-    for rank, value in enumerate(shared.finished(result, call)):
-        shared.check_registered(value, rank, call)
+    for rank, value in enumerate(runs.finished(result, call)):
+        runs.check_registered(value, rank, call)
         for number, (z, dx, _) in enumerate(wanted):
             assert_near(value["z"][number], z, call, f"rank {rank}'s result")
             if needs in ("all", "x", "biases"):
@@ -183,7 +181,7 @@ def test_replicas_are_equal_bit_for_bit(ranks):
 
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
-    shared.on_gloo(lambda: trained(shared.OnGloo(gloo), rng, 2, 5, UNEVEN, steps=2))
+    runs.on_gloo(lambda: trained(runs.OnGloo(gloo), rng, 2, 5, UNEVEN, steps=2))
 
 
 # -- communication ---------------------------------------------------------------------------------
@@ -204,7 +202,7 @@ def test_bytes_of_a_pair(ranks):
         if "needs" not in more:
             sent += oracle.all_reduce_bytes(p, rows, widths[0], size)
         what = "one all-reduce of the result forward, one of the gradient of x backward"
-        shared.check_bytes(ranks, result, steps * sent, call, what)
+        runs.check_bytes(ranks, result, steps * sent, call, what)
 
 
 @points(4, "communication")
@@ -212,7 +210,7 @@ def test_nothing_travels_back_to_data(ranks):
     for p, rows in ((2, 12), (4, 20)):
         call, result = seen(ranks, p, rows, SMALL, needs="weights", about="x needs no gradient")
         sent = oracle.all_reduce_bytes(p, rows, SMALL[2], 8)
-        shared.check_bytes(ranks, result, sent, call, "one all-reduce of the result")
+        runs.check_bytes(ranks, result, sent, call, "one all-reduce of the result")
 
 
 @points(3, "communication")
@@ -221,7 +219,7 @@ def test_bytes_of_the_operators(ranks, rng):
         for p, shape in ((2, (9, 8)), (4, (12, 8))):
             call, result = used(ranks, rng, target, p, shape)
             sent = oracle.all_reduce_bytes(p, *shape, 8)
-            shared.check_bytes(ranks, result, sent, call, "one all-reduce")
+            runs.check_bytes(ranks, result, sent, call, "one all-reduce")
 
 
 @points(4, "communication")
@@ -230,7 +228,7 @@ def test_given_group_is_used(ranks, rng):
         where = {} if members is None else {"members": members}
         return trained(ranks, rng, 3, 4, UNEVEN, world_size=world_size, **where)[1]
 
-    shared.check_group(rng, pair_call(3, 4, UNEVEN), run)
+    runs.check_group(rng, pair_call(3, 4, UNEVEN), run)
 
 
 @points(4, "communication")
@@ -243,8 +241,8 @@ def test_two_groups_in_one_graph(ranks, rng):
     middle, *_ = oracle.pair(pairs[0], x, np.zeros((rows, 4)))
     z, d_middle, second = oracle.pair(pairs[1], middle, dz)
     _, dx, first = oracle.pair(pairs[0], x, d_middle)
-    result = ranks.call("trials_torch:two_groups", 2 * q, [(pairs, x, dz)] * (2 * q))
-    for rank, (found_z, found_dx, gradients) in enumerate(shared.finished(result, call)):
+    result = ranks.call("callers_torch:two_groups", 2 * q, [(pairs, x, dz)] * (2 * q))
+    for rank, (found_z, found_dx, gradients) in enumerate(runs.finished(result, call)):
         assert_near(found_z, z, call, f"rank {rank}'s result")
         assert_near(found_dx, dx, call, f"rank {rank}'s gradient of x")
         wanted = []
@@ -269,7 +267,7 @@ def test_a_layer_keeps_its_parts(ranks):
                 ("the column-parallel layer", value["held"][0], own * (d_in + 1)),
                 ("the row-parallel layer", value["held"][1], own * d_out + d_out),
             ):
-                shared.check_held(held, 8 * elements, rank, layer, call)
+                runs.check_held(held, 8 * elements, rank, layer, call)
 
 
 @points(4, "safety")
@@ -277,15 +275,15 @@ def test_any_order_and_everything_waited_for(ranks, rng):
     def run(machine, seed):
         return trained(ranks, rng, 4, 6, SMALL, machine=machine, seed=seed)[1]
 
-    shared.check_any_order(run, pair_call(4, 6, SMALL))
+    runs.check_any_order(run, pair_call(4, 6, SMALL))
 
 
 BUSY = (64, 128, 64)
 
 
 def timed(ranks):
-    call, result = seen(ranks, 8, 64, BUSY, machine=shared.slow_cores())
-    shared.check_work(result, oracle.pair_flops(64, BUSY), call)
+    call, result = seen(ranks, 8, 64, BUSY, machine=runs.slow_cores())
+    runs.check_work(result, oracle.pair_flops(64, BUSY), call)
     return call, result
 
 

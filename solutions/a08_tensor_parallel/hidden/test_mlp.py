@@ -1,43 +1,40 @@
 """mlp.py: two products, cut by columns and then by rows, and two all-reduces."""
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import assert_ran, buffered
-from solutions.a08_tensor_parallel.hidden import oracle, trial
+from ringside.checking.points import points_of
+from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 MLP = "mlp_layer"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="mlp")
+points = points_of("mlp")
 
 
 def cases(rng, sizes, dtype="float64"):
     """Layers for ``(ranks, samples, (d, h))``."""
-    return [trial.draw(rng, MLP, *size, dtype) for size in sizes]
+    return [runs.draw(rng, MLP, *size, dtype) for size in sizes]
 
 
 @points(13, "values")
 def test_forward_and_backward_on_2_4_and_8_ranks(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(2, 6, (5, 8)), (4, 5, (6, 16)), (8, 3, (7, 24))]))
+    runs.check_values(ranks, cases(rng, [(2, 6, (5, 8)), (4, 5, (6, 16)), (8, 3, (7, 24))]))
 
 
 @points(7, "values")
 def test_any_width_on_any_number_of_ranks(ranks, rng):
     sizes = [(3, 7, (5, 11)), (5, 4, (6, 9)), (1, 4, (3, 5)), (7, 2, (4, 17)), (2, 1, (3, 3))]
-    trial.check_values(ranks, cases(rng, sizes))
+    runs.check_values(ranks, cases(rng, sizes))
 
 
 @points(4, "values")
 def test_empty_parts_and_no_samples(ranks, rng):
-    trial.check_values(ranks, cases(rng, [(4, 3, (5, 3)), (3, 0, (4, 5)), (5, 2, (2, 1))]))
+    runs.check_values(ranks, cases(rng, [(4, 3, (5, 3)), (3, 0, (4, 5)), (5, 2, (2, 1))]))
 
 
 @points(3, "values")
 def test_dtype_is_kept(ranks, rng):
     # With a few hidden units a rank, right ones miss the bound now and then: by cancellation.
-    trial.check_values(ranks, cases(rng, [(3, 5, (7, 48)), (2, 4, (8, 39))], "float32"))
+    runs.check_values(ranks, cases(rng, [(3, 5, (7, 48)), (2, 4, (8, 39))], "float32"))
 
 
 @points(4, "values")
@@ -54,33 +51,33 @@ def test_parts_of_the_parameters(ranks, rng):
         params, p = call
         return oracle.LAYERS.parts(MLP, (None, params, None), p, rank)[1]
 
-    trial.check_shards(ranks, "mlp:shard", calls, wanted)
+    runs.check_shards(ranks, "mlp:shard", calls, wanted)
 
 
 @points(3, "values")
 def test_inputs_stay_as_they_were(ranks, rng):
-    trial.check_inputs_kept(ranks, cases(rng, [(2, 4, (5, 6)), (3, 5, (7, 4))]))
+    runs.check_inputs_kept(ranks, cases(rng, [(2, 4, (5, 6)), (3, 5, (7, 4))]))
 
 
 @points(2, "values")
 def test_second_call_is_independent(ranks, rng):
     for p, sizes in ((2, [(4, (5, 6)), (3, (2, 5))]), (3, [(2, (4, 4)), (2, (4, 4))])):
-        trial.check_second_call(ranks, [tuple(trial.draw(rng, MLP, p, *size) for size in sizes)])
+        runs.check_second_call(ranks, [tuple(runs.draw(rng, MLP, p, *size) for size in sizes)])
 
 
 @points(3, "values")
 def test_two_forward_passes_before_their_backward_passes(ranks, rng):
-    trial.check_interleaved(ranks, *cases(rng, [(3, 4, (5, 6)), (3, 4, (5, 6))]))
+    runs.check_interleaved(ranks, *cases(rng, [(3, 4, (5, 6)), (3, 4, (5, 6))]))
 
 
 @points(5, "reality")
 def test_real_mpi(ranks, mpi, rng):
-    trial.check_real_mpi(mpi, cases(rng, [(3, 5, (7, 8)), (3, 40, (60, 100))]))
+    runs.check_real_mpi(mpi, cases(rng, [(3, 5, (7, 8)), (3, 40, (60, 100))]))
 
 
 @points(5, "values")
 def test_replicated_results_are_alike(ranks, rng):
-    trial.check_alike(ranks, cases(rng, [(4, 6, (9, 10)), (5, 3, (20, 7))]))
+    runs.check_alike(ranks, cases(rng, [(4, 6, (9, 10)), (5, 3, (20, 7))]))
 
 
 def allowed(asked):
@@ -96,12 +93,12 @@ def test_bytes_of_two_all_reduces(ranks, rng):
     sizes = [(2, 40, (24, 480)), (4, 32, (16, 400)), (8, 48, (16, 640)), (3, 60, (7, 300))]
     sizes += [(5, 50, (8, 400)), (12, 48, (8, 720)), (18, 54, (8, 900)), (3, 30, (100, 1600))]
     asked = cases(rng, sizes) + cases(rng, sizes[:1], "float32")
-    trial.check_bytes(ranks, asked, allowed)
+    runs.check_bytes(ranks, asked, allowed)
 
 
 @points(3, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    trial.check_given_communicator(ranks, cases(rng, [(3, 4, (5, 7)), (2, 3, (6, 4))]))
+    runs.check_given_communicator(ranks, cases(rng, [(3, 4, (5, 7)), (2, 3, (6, 4))]))
 
 
 @points(4, "schedule")
@@ -110,22 +107,22 @@ def test_each_rank_computes_its_own_hidden_units(ranks, rng):
         d, h = asked.widths
         return 12 * asked.case.n * d * oracle.part_of(h, asked.case.world_size, rank)
 
-    trial.check_work(ranks, cases(rng, [(2, 5, (6, 8)), (4, 3, (5, 7))]), share, spare=1 / 6)
+    runs.check_work(ranks, cases(rng, [(2, 5, (6, 8)), (4, 3, (5, 7))]), share, spare=1 / 6)
 
 
 @points(5, "memory")
 def test_what_forward_keeps(ranks, rng):
     # Many samples, where hidden units are large; and few, where weights are.
     for p, n, widths in ((2, 64, (8, 1024)), (8, 64, (8, 1024)), (2, 8, (128, 512))):
-        asked = trial.draw(rng, MLP, p, n, widths)
+        asked = runs.draw(rng, MLP, p, n, widths)
         case, (d, h) = asked.case, asked.widths
         arguments = []
         for rank in range(p):
             x, own, grad_y = asked.arguments(rank)
             arguments.append(("mlp", (x, own), grad_y))
-        result = ranks.call("trials:memory", p, arguments, machine=buffered())
+        result = ranks.call("callers:memory", p, arguments, machine=buffered())
         bound = 8 * (4 * case.n * -(-h // p) + 6 * case.n * d) + 65536
-        case = case.called_by(f"trials:memory --bound {bound}").seen_in(result)
+        case = case.called_by(f"callers:memory --bound {bound}").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
             oracle.LAYERS.check_memory(case, rank, value, asked.whole, bound)
@@ -133,23 +130,23 @@ def test_what_forward_keeps(ranks, rng):
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    trial.check_safety(ranks, cases(rng, [(p, 4, (6, 5)) for p in (2, 3, 4, 5)]))
+    runs.check_safety(ranks, cases(rng, [(p, 4, (6, 5)) for p in (2, 3, 4, 5)]))
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    trial.check_any_order(ranks, cases(rng, [(4, 4, (6, 5))]))
+    runs.check_any_order(ranks, cases(rng, [(4, 4, (6, 5))]))
 
 
 def timed(ranks, rng, p, wide=None):
     """A GPT's MLP in miniature: 2048 tokens, 4096 columns, 16384 hidden units."""
     n, d, many = 128, 16, wide or p
     machine = oracle.in_miniature(Machine.load("zaratan"), 2048, 4096, n, d)
-    asked = trial.draw(rng, MLP, p, n, (d, 4 * d * p // many))
+    asked = runs.draw(rng, MLP, p, n, (d, 4 * d * p // many))
     flops = 2 * n * d * 4 * d / many
     moved = ("allreduce", 8 * n * d)
     steps = [("compute", flops)] * 2 + [moved] + [("compute", flops)] * 4 + [moved]
-    trial.check_makespan(ranks, asked, machine, steps, 6 * flops * p, wide, spare=1 / 6)
+    runs.check_makespan(ranks, asked, machine, steps, 6 * flops * p, wide, spare=1 / 6)
 
 
 @points(4, "speed")

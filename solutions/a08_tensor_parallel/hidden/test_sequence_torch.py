@@ -1,9 +1,9 @@
 """sequence_torch.py: all-gather and reduce-scatter for f and g, and a block of both."""
 
 import numpy as np
-import pytest
 
 from ringside.checking import assert_makespan
+from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.cases_torch import (
     WHOLE_NAMES,
     assert_near,
@@ -13,16 +13,14 @@ from solutions.a08_tensor_parallel.cases_torch import (
 )
 from solutions.a08_tensor_parallel.dropout import scaled_mask
 from solutions.a08_tensor_parallel.hidden import oracle_torch as oracle
-from solutions.a08_tensor_parallel.hidden import shared_torch as shared
+from solutions.a08_tensor_parallel.hidden import runs_torch as runs
 
 GATHER = "sequence_torch:gather_sequence"
 SCATTER = "sequence_torch:reduce_scatter_sequence"
 CUTS = {"w1": 0, "b1": 0, "w2": 1}
 SMALL, WIDE = (6, 24), (20, 48)
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="sequence_torch")
+points = points_of("sequence_torch")
 
 
 # -- the operators ---------------------------------------------------------------------------------
@@ -45,7 +43,7 @@ def used(ranks, rng, target, p, own=3, rest=(4,), how="plain", dtype="float64", 
     """``own`` positions a rank."""
     shape = (own if target == GATHER else p * own, *rest)
     call = operator_call(target, p, shape, dtype, how)
-    return call, shared.called(ranks, rng, call, EXPECTED[target], shape, how=how, **where)
+    return call, runs.called(ranks, rng, call, EXPECTED[target], shape, how=how, **where)
 
 
 @points(7, "values")
@@ -79,7 +77,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
         used(ranks, rng, target, 2, how="shared")
         used(ranks, rng, target, 3, how="beside")
     call, result = trained(ranks, rng, 2, 8, SMALL)
-    shared.check_kept(result, call)
+    runs.check_kept(result, call)
 
 
 # -- the block -------------------------------------------------------------------------------------
@@ -102,14 +100,14 @@ def trained(
         own = [(*(oracle.part(each, p, rank) for each in (x, dz)), seed) for x, dz, seed in given]
         parts = own[before:], training, backward, measure, own[:before], how
         arguments.append((params, rate, *parts))
-    result = ranks.call("trials_torch:block", world_size or p, arguments, **where)
+    result = ranks.call("callers_torch:block", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = []
     for x, dz, seed in given[before:]:
         mask = scaled_mask(seed, 0, positions, widths[0], rate) if training else 1.0
         wanted.append(oracle.block(params, x, dz, mask))
-    for rank, value in enumerate(shared.finished(result, call)):
-        shared.check_registered(value, rank, call)
+    for rank, value in enumerate(runs.finished(result, call)):
+        runs.check_registered(value, rank, call)
         for number, (z, dx, _) in enumerate(wanted):
             assert_near(value["z"][number], oracle.part(z, p, rank), call, f"rank {rank}'s result")
             if backward:
@@ -172,7 +170,7 @@ def test_gradients_add_up(ranks):
 
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
-    shared.on_gloo(lambda: trained(shared.OnGloo(gloo), rng, 2, 6, SMALL, rate=0.3, steps=2))
+    runs.on_gloo(lambda: trained(runs.OnGloo(gloo), rng, 2, 6, SMALL, rate=0.3, steps=2))
 
 
 # -- communication ---------------------------------------------------------------------------------
@@ -185,7 +183,7 @@ def test_bytes_of_the_operators(ranks, rng):
             call, result = used(ranks, rng, target, p, own, (16,))
             sent = 2 * (p - 1) * own * 16 * 8
             what = "all positions once in the forward pass, once in the backward pass"
-            shared.check_bytes(ranks, result, sent, call, what)
+            runs.check_bytes(ranks, result, sent, call, what)
 
 
 @points(9, "communication")
@@ -199,11 +197,11 @@ def test_bytes_of_a_block(ranks):
         more = {"dtype": dtype, "rate": 0.1, "check": CUT_ONLY}
         call, result = seen(ranks, p, positions, WIDE, backward=False, about="forward", **more)
         what = "a gather and a reduce-scatter"
-        shared.check_bytes(ranks, result, 2 * once, call, what)
+        runs.check_bytes(ranks, result, 2 * once, call, what)
         call, result = seen(ranks, p, positions, WIDE, **more)
         rest = 3 * oracle.all_reduce_bytes(p, WIDE[0], 1, size)
         what = "two gathers or reduce-scatters forward, three backward, and three vectors"
-        shared.check_bytes(ranks, result, 5 * once + rest, call, what)
+        runs.check_bytes(ranks, result, 5 * once + rest, call, what)
 
 
 @points(6, "communication")
@@ -213,7 +211,7 @@ def test_given_group_is_used(ranks, rng):
         more = {"rate": 0.3, "world_size": world_size, **where}
         return trained(ranks, rng, 3, 6, SMALL, **more)[1]
 
-    shared.check_group(rng, block_call(3, 6, SMALL, 0.3), run)
+    runs.check_group(rng, block_call(3, 6, SMALL, 0.3), run)
 
 
 # -- memory, safety, speed -------------------------------------------------------------------------
@@ -227,12 +225,12 @@ def test_activations_of_norm_and_dropout_are_cut(ranks, rng):
     params = block_params(rng, (d, h))
     x = rng.standard_normal((positions, d))
     arguments = [(params, 0.1, oracle.part(x, p, rank), 7) for rank in range(p)]
-    result = ranks.call("trials_torch:kept_for_backward", p, arguments)
+    result = ranks.call("callers_torch:kept_for_backward", p, arguments)
     mask = scaled_mask(7, 0, positions, d, 0.1)
     z, *_ = oracle.block(params, x, np.zeros_like(x), mask)
     own = positions // p
     allowed = 8 * (positions * d + own * (6 * d + 4 * h)) + (1 << 14)
-    for rank, value in enumerate(shared.finished(result, call)):
+    for rank, value in enumerate(runs.finished(result, call)):
         assert_near(value, oracle.part(z, p, rank), call, f"rank {rank}'s result")
         live = result.memory[rank]["live"]
         kept = live["activations"] + live["communication"]
@@ -250,7 +248,7 @@ def test_a_block_keeps_its_parts(ranks):
         d, h = WIDE
         for rank, value in enumerate(result.values):
             elements = (h // p) * (2 * d + 1) + 3 * d
-            shared.check_held(value["held"], 8 * elements, rank, "the block", call)
+            runs.check_held(value["held"], 8 * elements, rank, "the block", call)
 
 
 @points(4, "safety")
@@ -258,16 +256,16 @@ def test_any_order_and_everything_waited_for(ranks, rng):
     def run(machine, seed):
         return trained(ranks, rng, 4, 8, SMALL, machine=machine, seed=seed)[1]
 
-    shared.check_any_order(run, block_call(4, 8, SMALL))
+    runs.check_any_order(run, block_call(4, 8, SMALL))
 
 
 @points(6, "speed")
 def test_time_on_8_ranks(ranks):
     p, positions, (d, h) = 8, 64, (64, 256)
-    machine = shared.slow_cores(5e-6)
+    machine = runs.slow_cores(5e-6)
     call, result = seen(ranks, p, positions, (d, h), machine=machine, about="finished")
     flops = oracle.pair_flops(positions, (d, h, d))
-    shared.check_work(result, flops, call)
+    runs.check_work(result, flops, call)
     gather_s = oracle.ring_s(machine, p, positions * d * 8, rounds=1)
     bound_s = flops / p / machine.flop_per_s + 5 * gather_s + 3 * oracle.ring_s(machine, p, d * 8)
     assert_makespan(result, bound_s, call)

@@ -3,24 +3,21 @@
 import math
 from fractions import Fraction
 
-import pytest
-
 from ringside import Machine
 from ringside.checking import Verdict
+from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
-from solutions.a09_pipeline.hidden import oracle, trial
+from solutions.a09_pipeline.hidden import oracle, runs
 
 SIZES = ((1, 1), (1, 5), (2, 1), (2, 8), (3, 4), (4, 8), (8, 3), (16, 64), (64, 512))
 SMALL = ((2, 4), (3, 6), (4, 4), (4, 8))
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="bubble")
+points = points_of("bubble")
 
 
 def check_numbers(ranks, function, calls, right):
     """The function's results are the right numbers, to 1e-9."""
-    found = trial.answers(ranks, "several", f"bubble:{function}", calls)
+    found = runs.answers(ranks, "several", f"bubble:{function}", calls)
     for call, (value, error) in zip(calls, found, strict=True):
         wanted = right(*call)
         where = f"{function}({', '.join(map(repr, call))})"
@@ -31,7 +28,7 @@ def check_numbers(ranks, function, calls, right):
         if not good:
             raise Verdict(
                 f"{where} {said}; it must be {wanted:.10g}.",
-                reproduce=trial.typed("bubble", where),
+                reproduce=runs.typed("bubble", where),
             )
 
 
@@ -40,7 +37,7 @@ def drawn(rng, count=4):
 
 
 def lists(name, *case):
-    return trial.lists_of(getattr(oracle, name), *case)
+    return runs.lists_of(getattr(oracle, name), *case)
 
 
 @points(16, "values")
@@ -136,12 +133,12 @@ def test_microbatches_in_flight(ranks, rng):
         return replayed.most_in_flight(getattr(oracle, name)(s, m, stage, *chunks))
 
     check_numbers(ranks, "in_flight", calls, right)
-    ((_, error),) = trial.answers(ranks, "several", "bubble:in_flight", [("1f1b", 2, 2, 0)])
+    ((_, error),) = runs.answers(ranks, "several", "bubble:in_flight", [("1f1b", 2, 2, 0)])
     if error != "ValueError":
         call = "in_flight('1f1b', 2, 2, 0)"
         raise Verdict(
             f"{call} must raise ValueError: there is no such schedule.",
-            reproduce=trial.typed("bubble", call),
+            reproduce=runs.typed("bubble", call),
         )
 
 

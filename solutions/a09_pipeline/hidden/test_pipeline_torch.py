@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from ringside import Machine
 from ringside.checking import (
@@ -16,18 +15,17 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import Backward, text
 from solutions.a09_pipeline.cases import torch_call
-from solutions.a09_pipeline.hidden import oracle, trial
+from solutions.a09_pipeline.hidden import oracle, runs
 
 LENGTHS = (2, 1, 3, 4, 1, 2)
 ENDS, HIDDEN = (5, 4), 7
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="pipeline_torch")
+points = points_of("pipeline_torch")
 
 
 class Model:
@@ -64,7 +62,7 @@ def called(ranks, case, model, lists, batch_sizes, num_chunks=1, recompute=False
         given = (text(actions), list(batch_sizes), x, y, recompute)
         arguments.append((spec, [model.params[k] for k in mine], *given))
     world_size = options.pop("world_size", num_stages)
-    result = ranks.call(f"torch_trials:{through}", world_size, arguments, **options)
+    result = ranks.call(f"callers_torch:{through}", world_size, arguments, **options)
     assert_ran(result, case)
     return result
 
@@ -72,7 +70,7 @@ def called(ranks, case, model, lists, batch_sizes, num_chunks=1, recompute=False
 def run(ranks, rng, name, num_stages, batch_sizes, num_chunks=1, recompute=False, **options):
     """One of our schedules, compared with the whole batch; returns case, result and lists."""
     chunks = (num_chunks,) if name == "interleaved" else ()
-    lists = options.pop("lists", None) or trial.lists_of(
+    lists = options.pop("lists", None) or runs.lists_of(
         getattr(oracle, name), num_stages, len(batch_sizes), *chunks
     )
     model = Model(rng, num_stages * num_chunks, batch_sizes, *options.pop("widths", (ENDS, HIDDEN)))
@@ -186,8 +184,8 @@ def test_recomputation_draws_the_same_numbers_again(ranks, rng):
     sizes = LENGTHS[:4]
     drawn = oracle.anything(2, len(sizes), 2, rng, halves=False)
     for name, lists, v in (
-        ("gpipe", trial.lists_of(oracle.gpipe, 2, len(sizes)), 1),
-        ("one_f_one_b", trial.lists_of(oracle.one_f_one_b, 3, len(sizes)), 1),
+        ("gpipe", runs.lists_of(oracle.gpipe, 2, len(sizes)), 1),
+        ("one_f_one_b", runs.lists_of(oracle.one_f_one_b, 3, len(sizes)), 1),
         ("a schedule drawn at random", drawn, 2),
     ):
         model = Model(rng, len(lists) * v, sizes, hidden=20)
@@ -202,7 +200,7 @@ def test_recomputation_draws_the_same_numbers_again(ranks, rng):
         )
         for stage, (first, second) in enumerate(zip(plain, again, strict=True)):
             check_same(first, second, stage, cases[True])
-            if trial.plain(first["drawn"]) != trial.plain(first["alone"]):
+            if runs.plain(first["drawn"]) != runs.plain(first["alone"]):
                 raise cases[False].fail(
                     f"stage {stage}'s generator is not where its forward passes "
                     "leave it: they are made in training mode, and nothing else seeds or uses it."
@@ -217,7 +215,7 @@ def check_same(first, second, stage, case):
             raise case.fail(f"stage {stage} has no gradient.")
         if not np.allclose(a, b, rtol=1e-10, atol=1e-12):
             raise case.fail(f"recomputation changes stage {stage}'s gradients.")
-    if trial.plain(first["drawn"]) != trial.plain(second["drawn"]):
+    if runs.plain(first["drawn"]) != runs.plain(second["drawn"]):
         raise case.fail(f"recomputation leaves stage {stage}'s random generator elsewhere.")
 
 

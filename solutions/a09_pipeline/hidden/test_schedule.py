@@ -1,10 +1,9 @@
 """schedule.py: lists of actions, run by an interpreter of ours."""
 
-import pytest
-
 from ringside import Machine
+from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
-from solutions.a09_pipeline.hidden import oracle, trial
+from solutions.a09_pipeline.hidden import oracle, runs
 
 COSTS = ((1.0, 2.0), (1.0, 1.0), (3.0, 2.0))
 USUAL = ((2, 4), (2, 5), (3, 3), (3, 8), (4, 8), (5, 7))
@@ -13,9 +12,7 @@ ONE_STAGE = ((1, 1), (1, 4))
 CHUNKS = ((2, 4, 2), (3, 3, 2), (3, 6, 3), (4, 8, 2), (2, 2, 1), (5, 5, 2))
 LARGE = ((12, 30), (16, 16))
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="schedule")
+points = points_of("schedule")
 
 
 def drawn(rng, count=2):
@@ -37,34 +34,34 @@ def of_a_pass(costs, num_chunks):
 
 @points(11, "values")
 def test_gpipe_is_complete_and_can_be_run(ranks, rng):
-    trial.asked(ranks, "gpipe", [*USUAL, *drawn(rng)])
+    runs.asked(ranks, "gpipe", [*USUAL, *drawn(rng)])
 
 
 @points(14, "values")
 def test_1f1b_is_complete_and_can_be_run(ranks, rng):
-    trial.asked(ranks, "one_f_one_b", [*USUAL, *drawn(rng)])
+    runs.asked(ranks, "one_f_one_b", [*USUAL, *drawn(rng)])
 
 
 @points(10, "values")
 def test_fewer_microbatches_than_stages_and_one_stage(ranks):
     for function in ("gpipe", "one_f_one_b"):
-        trial.asked(ranks, function, [*SHORT, *ONE_STAGE])
+        runs.asked(ranks, function, [*SHORT, *ONE_STAGE])
 
 
 @points(7, "values")
 def test_interleaved_is_complete_and_can_be_run(ranks, rng):
     p, v = int(rng.integers(2, 6)), int(rng.integers(2, 4))
-    trial.asked(ranks, "interleaved", [*CHUNKS, (p, 2 * p, v), (1, 3, 2)])
+    runs.asked(ranks, "interleaved", [*CHUNKS, (p, 2 * p, v), (1, 3, 2)])
 
 
 @points(3, "values")
 def test_interleaved_refuses_other_numbers_of_microbatches(ranks):
-    trial.asked(ranks, "interleaved", [(3, 3, 2)])
+    runs.asked(ranks, "interleaved", [(3, 3, 2)])
     calls = [(2, 3, 0, 2), (4, 2, 1, 2), (3, 7, 2, 1)]
-    found = trial.answers(ranks, "schedules", "schedule:interleaved", calls)
+    found = runs.answers(ranks, "schedules", "schedule:interleaved", calls)
     for call, (_, error) in zip(calls, found, strict=True):
         if error != "ValueError":
-            raise trial.wrong("interleaved", call, "must raise ValueError: M is no multiple of S.")
+            raise runs.wrong("interleaved", call, "must raise ValueError: M is no multiple of S.")
 
 
 # -- what is kept ----------------------------------------------------------------------------------
@@ -73,23 +70,23 @@ def test_interleaved_refuses_other_numbers_of_microbatches(ranks):
 @points(6, "schedule")
 def test_gpipes_forward_passes_come_first(ranks, rng):
     cases = [*USUAL, *SHORT, *drawn(rng)]
-    for case, lists in zip(cases, trial.asked(ranks, "gpipe", cases), strict=True):
+    for case, lists in zip(cases, runs.asked(ranks, "gpipe", cases), strict=True):
         for stage, actions in enumerate(lists):
             kinds = [replayed.kind(each) for each in actions]
             if "Forward" in kinds[case[1] :]:
-                raise trial.wrong("gpipe", (*case, stage), "has a Forward after a backward action.")
+                raise runs.wrong("gpipe", (*case, stage), "has a Forward after a backward action.")
 
 
 def check_in_flight(ranks, function, cases, allowed):
-    for case, lists in zip(cases, trial.asked(ranks, function, cases), strict=True):
+    for case, lists in zip(cases, runs.asked(ranks, function, cases), strict=True):
         for stage, actions in enumerate(lists):
             most, bound = replayed.most_in_flight(actions), allowed(stage, *case)
             if most > bound:
                 call = (*case[:2], stage, *case[2:])
-                raise trial.wrong(
+                raise runs.wrong(
                     function, call,
                     f"has {most} microbatches in flight at one time; at most {bound} are allowed.",
-                    trial.drawing([actions]).partition(": ")[2],
+                    runs.drawing([actions]).partition(": ")[2],
                 )  # fmt: skip
 
 
@@ -110,7 +107,7 @@ def test_interleaved_keeps_few_chunks_in_flight(ranks):
 @points(5, "safety")
 def test_no_stage_waits_for_ever_in_large_pipelines(ranks):
     for function in ("gpipe", "one_f_one_b"):
-        trial.asked(ranks, function, LARGE)
+        runs.asked(ranks, function, LARGE)
 
 
 # -- time ------------------------------------------------------------------------------------------
@@ -118,13 +115,13 @@ def test_no_stage_waits_for_ever_in_large_pipelines(ranks):
 
 def check_free(ranks, function, cases):
     """Messages that take no time."""
-    for case, lists in zip(cases, trial.asked(ranks, function, cases), strict=True):
+    for case, lists in zip(cases, runs.asked(ranks, function, cases), strict=True):
         num_stages, num_microbatches, *chunks = case
         num_chunks = chunks[0] if chunks else 1
         for costs in COSTS:
             bound_s = free_s(num_stages, num_microbatches, *costs, num_chunks)
             beside = f" (tf = {costs[0]:g} s, tb = {costs[1]:g} s)"
-            trial.check_time(
+            runs.check_time(
                 function, case, lists, bound_s, of_a_pass(costs, num_chunks), beside, full=1.0
             )
 
@@ -146,13 +143,13 @@ def test_time_of_interleaved_with_free_messages(ranks):
 
 def check_against_ours(ranks, function, case, costs, nbytes, machine, beside=""):
     """At most 1.02 times our own schedule, on a machine on which messages take time."""
-    (lists,) = trial.asked(ranks, function, [case])
+    (lists,) = runs.asked(ranks, function, [case])
     num_chunks = case[2] if len(case) > 2 else 1
-    ours = trial.lists_of(getattr(oracle, function), *case)
+    ours = runs.lists_of(getattr(oracle, function), *case)
     costs = of_a_pass(costs, num_chunks)
     options = {"nbytes": nbytes, "machine": machine}
     bound_s = replayed.timeline(ours, num_chunks, *costs, **options).makespan_s
-    trial.check_time(function, case, lists, bound_s, costs, beside, **options)
+    runs.check_time(function, case, lists, bound_s, costs, beside, **options)
 
 
 @points(3, "speed")

@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import pytest
 
 from ringside import Machine, replay
 from ringside.checking import (
@@ -16,23 +15,22 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
-from solutions.a09_pipeline.hidden import oracle, trial
+from solutions.a09_pipeline.hidden import oracle, runs
 
 UNEQUAL = (3, 1, 2, 4, 1, 2)
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 ENVELOPE = 1024
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="stage")
+points = points_of("stage")
 
 
 def run(ranks, rng, name, num_stages, batch_sizes, num_chunks=1, **options):
     """One of our schedules on the student's stages; returns case, result and the lists."""
     chunks = (num_chunks,) if name == "interleaved" else ()
-    lists = trial.lists_of(getattr(oracle, name), num_stages, len(batch_sizes), *chunks)
-    case, result = trial.stepped(ranks, rng, name, lists, batch_sizes, num_chunks, **options)
+    lists = runs.lists_of(getattr(oracle, name), num_stages, len(batch_sizes), *chunks)
+    case, result = runs.stepped(ranks, rng, name, lists, batch_sizes, num_chunks, **options)
     return case, result, lists
 
 
@@ -85,7 +83,7 @@ def test_float32(ranks, rng):
 def test_schedules_that_nobody_teaches(ranks, rng):
     for p, sizes, v in ((2, UNEQUAL[:4], 1), (3, UNEQUAL, 1), (2, UNEQUAL, 3), (4, UNEQUAL[:4], 2)):
         lists = oracle.anything(p, len(sizes), v, rng)
-        trial.stepped(ranks, rng, "a schedule drawn at random", lists, sizes, v, ordered=False)
+        runs.stepped(ranks, rng, "a schedule drawn at random", lists, sizes, v, ordered=False)
 
 
 @points(4, "values")
@@ -195,7 +193,7 @@ def test_passes_follow_the_list(ranks, rng):
         ("a schedule drawn at random", oracle.anything(3, 5, 1, rng)),
         ("no warm-up after stage 0", oracle.unhurried(3, 5)),
     ):
-        trial.stepped(ranks, rng, name, lists, UNEQUAL[:5])
+        runs.stepped(ranks, rng, name, lists, UNEQUAL[:5])
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -241,7 +239,7 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
         ("a schedule drawn at random", oracle.anything(3, len(UNEQUAL), 1, rng)),
     ):
         sizes = (UNEQUAL * 4)[: max(each.microbatch for each in lists[0]) + 1]
-        trial.stepped(ranks, rng, name, lists, sizes, machine=machine)
+        runs.stepped(ranks, rng, name, lists, sizes, machine=machine)
 
 
 # -- speed -----------------------------------------------------------------------------------------

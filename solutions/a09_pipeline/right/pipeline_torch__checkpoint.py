@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 import torch.utils.checkpoint
 from actions import Forward
-from networks import loss_of
+from model_torch import loss_of
 
 
 def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompute=False):

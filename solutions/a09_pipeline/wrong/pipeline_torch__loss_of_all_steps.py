@@ -4,7 +4,7 @@
 import torch
 import torch.distributed as dist
 from actions import Forward
-from networks import loss_of
+from model_torch import loss_of
 
 TOLD = [0.0]
 

@@ -54,8 +54,22 @@ def test_the_real_tree_holds_no_solution_and_no_hidden_line(students: Path) -> N
         assert "students/pyproject.toml" in archive.namelist()
 
 
+def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
+    students: Path,
+) -> None:
+    private = ("answers.md", "hidden", "wrong", "right")
+    assert not [path for path in students.rglob("*") if path.name in private]
+    given = {path.read_bytes() for path in students.rglob("*") if path.is_file()}
+    for name in plans.known(REAL):
+        for part in private:
+            place = REAL.solution(name) / part
+            files = [place] if place.is_file() else list(place.rglob("*.py"))
+            assert files, f"{name} has no {part}"
+            assert not {path.read_bytes() for path in files} & given
+
+
 @pytest.mark.skipif(not BUILT, reason="assignments/ is not built")
-@pytest.mark.parametrize("kind", ["text", "notebook", "suite"])
+@pytest.mark.parametrize("kind", ["text", "notebook", "suite", "answers"])
 def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     name = plans.known(REAL)[0]
     module = next(iter(plans.load(name, REAL).modules)).filename
@@ -65,8 +79,10 @@ def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
         text = json.dumps({"cells": [{"source": [f"{line}\n" for line in region]}]}, indent=1)
     elif kind == "text":
         text = "\n".join(line.strip() for line in region)
-    else:
+    elif kind == "suite":
         text = (REAL.hidden(name) / f"test_{module}").read_text()
+    else:
+        text = (REAL.solution(name) / bundle.ANSWERS).read_text()
     (tmp_path / "slip.txt").write_text(text)
     found = bundle.leaks(REAL, tmp_path)
     assert found and found[0].startswith("slip.txt: ")

@@ -20,7 +20,7 @@ def folder(tmp_path: Path, name: str, source: str) -> Path:
     """A folder with one supplied file."""
     path = tmp_path / name
     path.mkdir()
-    (path / "trials.py").write_text(source)
+    (path / "callers.py").write_text(source)
     return path
 
 
@@ -28,10 +28,10 @@ def folder(tmp_path: Path, name: str, source: str) -> Path:
     ("answer", "blamed"),
     [
         ("[(0.5, None)] * n", ""),  # other numbers, the same form: then the fault is ours
-        ("[1] * n", "trials:ask"),
-        ("[(1, 2, 3)] * n", "trials:ask"),
-        ("None", "trials:ask"),
-        ("1 / 0", "trials:ask"),
+        ("[1] * n", "callers:ask"),
+        ("[(1, 2, 3)] * n", "callers:ask"),
+        ("None", "callers:ask"),
+        ("1 / 0", "callers:ask"),
     ],
 )
 def test_answers_of_another_form_are_the_submissions_fault(
@@ -42,13 +42,13 @@ def test_answers_of_another_form_are_the_submissions_fault(
     job = SuiteJob("m", str(own), "", secret="s", module_hash="h", sandbox=False)
     with Session(own) as session:
         ranks = Ranks(session, SuiteRecord("m"), job)
-        ranks.once("shared", lambda rng: ranks.call("trials:ask", 1, (3,)))
+        ranks.once("shared", lambda rng: ranks.call("callers:ask", 1, (3,)))
     assert misshapen(ranks.made, reference) == blamed
 
 
 def test_memory_that_ranks_say_nothing_of_is_the_submissions_fault(tmp_path: Path) -> None:
     with Session(folder(tmp_path, "own", DRIVER)) as session:
-        told = session.call("trials:ask", 1, (3,))
+        told = session.call("callers:ask", 1, (3,))
     kinds = {"activations": 8}
     told.memory = [{"peak": 8, "peak_by_kind": kinds}]
     assert alike(told, replace(told, memory=[{"peak": 9, "peak_by_kind": {"activations": 1}}]))

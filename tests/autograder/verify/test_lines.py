@@ -203,8 +203,8 @@ def test_drawn_vectors_are_the_tests_own() -> None:
 
 
 def test_a_supplied_function_stands_in_the_line_with_what_it_calls() -> None:
-    case = Case("ring:all_reduce", 3, 7).called_by("trials:strided --stride 2")
-    line = "ringside run trials.py:strided --ranks 3 -- --target ring:all_reduce --stride 2 --n 7"
+    case = Case("ring:all_reduce", 3, 7).called_by("callers:strided --stride 2")
+    line = "ringside run callers.py:strided --ranks 3 -- --target ring:all_reduce --stride 2 --n 7"
     assert case.reproduce == line
     assert str(case) == "all_reduce on 3 ranks, n = 7, float64"
 

@@ -101,10 +101,10 @@ def test_what_is_wrong_on_some_ranks_of_the_world_is_run_again_on_them():
         if members is not None:
             fails("it is wrong.")
 
-    call = checking.Call("step:step", 3, 4, line="ringside run trials.py:try --ranks 3 -- --n 4")
+    call = checking.Call("step:step", 3, 4, line="ringside run callers.py:try --ranks 3 -- --n 4")
     there = {"members": [4, 0, 2], "world_size": 5}
     for case, line in (
-        (call, "ringside run trials.py:try --ranks 5 --members 4,0,2 -- --n 4"),
+        (call, "ringside run callers.py:try --ranks 5 --members 4,0,2 -- --n 4"),
         (
             checking.Case("ring:all_reduce", 3, 10, "float32", where="--seed 1"),
             "ringside run ring.py:all_reduce --ranks 5 --members 4,0,2 --seed 1 -- --n 10 "
@@ -144,11 +144,11 @@ def test_a_call_is_named_and_run_where_it_was_made():
     class Stage(checking.Call):
         place = "stage"
 
-    call = Call("step:step", 1, 4, about="widths 4, 6", line="ringside run trials.py:try -- --n 4")
+    call = Call("step:step", 1, 4, about="widths 4, 6", line="ringside run callers.py:try -- --n 4")
     assert str(call) == "step on 1 rank, widths 4, 6"
-    assert call.reproduce == "ringside run trials.py:try -- --n 4"
+    assert call.reproduce == "ringside run callers.py:try -- --n 4"
     there = call.on(Machine.load("textbook"), "--seed 1")
-    assert there.reproduce == "ringside run trials.py:try --seed 1 -- --n 4"
+    assert there.reproduce == "ringside run callers.py:try --seed 1 -- --n 4"
     stages = dataclasses.replace(Stage("stage:run", 2, 4, about="gpipe"), world_size=3)
     assert str(stages) == "run on 3 stages, gpipe"
 

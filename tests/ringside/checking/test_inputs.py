@@ -40,7 +40,7 @@ def test_a_default_that_is_not_asked_for_stays_before_one_that_is(tmp_path):
 
 
 def test_a_function_that_calls_twice_gets_two_vectors(tmp_path):
-    path = tmp_path / "trials.py"
+    path = tmp_path / "callers.py"
     path.write_text("def twice(group, first, second):\n    pass\n")
     first, second = arguments_of_rank(path, "twice", 2, 1, Options(n=9, dtype="int64"))
     assert first.tolist() == vector(9, "int64", rank=1).tolist()
@@ -50,7 +50,7 @@ def test_a_function_that_calls_twice_gets_two_vectors(tmp_path):
 
 EXAMPLES = """
 OPTIONS = {}
-INSTEAD = {"step_torch.py:train_step": "trials_torch.py:train_step -- --n 4"}
+INSTEAD = {"step_torch.py:train_step": "callers_torch.py:train_step -- --n 4"}
 
 def arguments(function, world_size, rank, options):
     return (1, 2) if function == "train_step" else None
@@ -64,7 +64,7 @@ def arguments(function, world_size, rank, options):
             "step_torch.py",
             "group, model, optimizer",
             r"train_step\(group, model, optimizer\) takes objects .* "
-            "`ringside run trials_torch.py:train_step -- --n 4`",
+            "`ringside run callers_torch.py:train_step -- --n 4`",
         ),
         (
             "step.py",

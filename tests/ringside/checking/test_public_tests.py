@@ -58,10 +58,10 @@ def test_of_steps(ranks):
 
 @pytest.mark.points(100, kind="values", module="cost")
 def test_a_formula(ranks):
-    result = ranks.call("trials:formula", 1)
+    result = ranks.call("callers:formula", 1)
     assert_ran(result, Case("cost:f", 1, 3))
 """
-TRIALS = """
+CALLERS = """
 def formula(comm):
     import cost
     return cost.f(4)
@@ -104,7 +104,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("ring", "star"):
         (tmp_path / f"{name}.py").write_text(RIGHT)
     (tmp_path / "cost.py").write_text("def f(p):\n    return p\n")
-    (tmp_path / "trials.py").write_text(TRIALS)
+    (tmp_path / "callers.py").write_text(CALLERS)
     (tmp_path / "test_public.py").write_text(TESTS)
     return tmp_path
 
@@ -116,7 +116,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bad = {"ring": LOOP, "star": FLOOD, "step": STEP, "cost": FORMULA}
     for name, text in bad.items():
         (folder / f"{name}.py").write_text(text)
-    (folder / "trials.py").write_text(TRIALS)
+    (folder / "callers.py").write_text(CALLERS)
     (folder / "test_public.py").write_text(TESTS)
     report = public_tests.run(folder, list(bad), timeout_s=2.0)
     alone = [dataclasses.replace(report, modules=[module]) for module in report.modules]

@@ -24,12 +24,12 @@ pytestmark = [
 ]
 
 MODULES = {
-    "sgd_torch": ("a02_sgd/trials_torch.py:measured_step", "--width 512"),
-    "ring_torch": ("a03_allreduce/trials_torch.py:all_reduce", ""),
-    "step_torch": ("a04_data_parallel/trials_torch.py:train_step", ""),
-    "ddp_torch": ("a05_ddp/torch_trials.py:measured_ddp", ""),
-    "linear_torch": ("a08_tensor_parallel/trials_torch.py:measured_pair", "--widths 64,256"),
-    "pipeline_torch": ("a09_pipeline/torch_trials.py:measured_pipeline", ""),
+    "sgd_torch": ("a02_sgd/callers_torch.py:measured_step", "--width 512"),
+    "ring_torch": ("a03_allreduce/callers_torch.py:all_reduce", ""),
+    "step_torch": ("a04_data_parallel/callers_torch.py:train_step", ""),
+    "ddp_torch": ("a05_ddp/callers_torch.py:measured_ddp", ""),
+    "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
+    "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
 }
 
 SCRIPT = """

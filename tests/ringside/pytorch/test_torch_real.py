@@ -26,10 +26,10 @@ PYTHON = (sys.executable, "-W", "ignore")
 # Target, length, and the program's own words; each is right, simulated or real.
 REFERENCES = {
     "ring_torch": ("a03_allreduce/ring_torch.py:all_reduce", 7, ""),
-    "step_torch": ("a04_data_parallel/trials_torch.py:train_step", 5, "--widths 6,5,3"),
-    "ddp_torch": ("a05_ddp/torch_trials.py:measured_ddp", 6, "--bucket-bytes 600"),
-    "linear_torch": ("a08_tensor_parallel/trials_torch.py:measured_pair", 5, "--widths 4,7"),
-    "pipeline_torch": ("a09_pipeline/torch_trials.py:measured_pipeline", 4, "--microbatches 3"),
+    "step_torch": ("a04_data_parallel/callers_torch.py:train_step", 5, "--widths 6,5,3"),
+    "ddp_torch": ("a05_ddp/callers_torch.py:measured_ddp", 6, "--bucket-bytes 600"),
+    "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
+    "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
 }
 
 RAISES = """

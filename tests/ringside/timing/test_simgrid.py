@@ -219,7 +219,7 @@ def calls(world_size: int) -> Iterator[tuple[Path, str, list[tuple[Any, ...]]]]:
     """Every function of the solutions that `ringside run` can call, with its arguments."""
     options = inputs.Options(n=300)
     for path in sorted(REFERENCE.parent.glob("*/*.py")):
-        # A deadlock to be mended, and what wants a model that only trials_torch.py makes.
+        # A deadlock to be mended, and what wants a model that only callers_torch.py makes.
         if path.stem in ("broken", "step_torch"):
             continue
         for function in inputs.functions(path):
@@ -239,7 +239,11 @@ def test_the_references_of_all_assignments_agree(tmp_path: Path) -> None:
                 assert error <= EXACT, (path, function)
                 found.add((folder.name, path.stem))
     assert len({assignment for assignment, _ in found}) >= 7
-    assert {("a05_ddp", "overlap"), ("a05_ddp", "torch_trials"), ("a09_pipeline", "stage")} <= found
+    assert {
+        ("a05_ddp", "overlap"),
+        ("a05_ddp", "callers_torch"),
+        ("a09_pipeline", "stage"),
+    } <= found
 
 
 @needs_simgrid

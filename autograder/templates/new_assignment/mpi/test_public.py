@@ -4,8 +4,6 @@ The hidden suite asks the same kinds of questions, with other sizes, world sizes
 and communicators.
 """
 
-import pytest
-
 from ringside.checking import (
     Case,
     assert_array,
@@ -22,12 +20,11 @@ from ringside.checking import (
     rendezvous,
     total,
 )
+from ringside.checking.points import points_of
 
 TARGET = "prefix:prefix_sum"
 
-
-def points(number, kind):
-    return pytest.mark.points(number, kind=kind, module="prefix")
+points = points_of("prefix")
 
 
 def run(ranks, rng, case, **options):
@@ -63,7 +60,7 @@ def test_input_stays_as_it_was(ranks, rng):
 def test_second_call_is_independent(ranks, rng):
     case = Case(TARGET, 3, 6)
     first, second = case.vectors(rng), case.vectors(rng)
-    result = ranks.call("trials:twice", 3, list(zip(first, second, strict=True)))
+    result = ranks.call("callers:twice", 3, list(zip(first, second, strict=True)))
     assert_ran(result, case)
     for rank, (then, now, late) in enumerate(result.values):
         for what, value, vectors in (

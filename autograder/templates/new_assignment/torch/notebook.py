@@ -41,4 +41,4 @@
 # Run it on 4 and on 8 ranks, and compare with `(p - 1) (alpha + bytes of x * beta)`.
 
 # %%
-# !ringside run trials_torch.py:prefix_sum --ranks 8 -- --n 1000
+# !ringside run callers_torch.py:prefix_sum --ranks 8 -- --n 1000

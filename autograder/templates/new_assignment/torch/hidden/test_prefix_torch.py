@@ -2,8 +2,6 @@
 
 import functools
 
-import pytest
-
 from ringside.checking import (
     LATENCY_SEEDS,
     Case,
@@ -25,15 +23,13 @@ from ringside.checking import (
     total,
     with_waiting_sends,
 )
+from ringside.checking.points import points_of
 
-TARGET = "trials_torch:prefix_sum"
+TARGET = "callers_torch:prefix_sum"
 SIZES = ((2, 9, "float64"), (3, 1, "int64"), (4, 3, "float32"), (5, 53, "float64"), (8, 7, "int64"))
 SWEEP = [Case(TARGET, *size) for size in SIZES]
 
-
-def points(number, kind):
-    """The mark of a test: what it is worth, and for what."""
-    return pytest.mark.points(number, kind=kind, module="prefix_torch")
+points = points_of("prefix_torch")
 
 
 def check(result, vectors, case):
@@ -92,7 +88,7 @@ def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
 
 @points(5, "values")
 def test_second_call_is_independent(ranks, rng):
-    for case in (Case("trials_torch:twice", p, 9) for p in (2, 5)):
+    for case in (Case("callers_torch:twice", p, 9) for p in (2, 5)):
         first, second = case.vectors(rng), case.vectors(rng)
         arguments = list(zip(first, second, strict=True))
         result = ranks.call(case.target, case.world_size, arguments, machine=buffered())

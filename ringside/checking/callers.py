@@ -1,0 +1,78 @@
+"""For ``callers.py``: the function of yours that a target names, and the arrays in a value.
+
+    function = find("ring:all_reduce")
+    before = [array.copy() for array in arrays_in(arguments)]
+    result = function(comm, *arguments)
+    changed = any(not np.array_equal(a, b) for a, b in zip(arrays_in(arguments), before))
+
+An assignment's supplied ``callers.py`` calls your functions inside a rank, where memory and inputs
+can be looked at. It imports what it needs for that from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def find(target: str) -> Callable[..., Any]:
+    """The function that a target such as ``"ring:all_reduce"`` names.
+
+    Raises:
+        ImportError: there is no such module, or it can't be imported.
+        AttributeError: it has no such function.
+
+    >>> find("math:sqrt")(9.0)
+    3.0
+    """
+    module, _, name = target.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def arrays_in(value: Any) -> Iterator[npt.NDArray[Any]]:
+    """The arrays in a value, in lists and tuples at any depth.
+
+    >>> [array.size for array in arrays_in((np.zeros(2), [np.zeros(3), "x"]))]
+    [2, 3]
+    """
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from arrays_in(item)
+
+
+def lists_in(value: Any) -> Iterator[list[Any]]:
+    """The lists in a value, in lists and tuples at any depth, the value itself included."""
+    if isinstance(value, list):
+        yield value
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from lists_in(item)
+
+
+def lists_differ(pairs: Iterable[tuple[list[Any], list[Any]]]) -> bool:
+    """Whether a list holds other objects than a copy that was made of it earlier.
+
+    >>> given = [np.zeros(2)]
+    >>> pairs = [(given, list(given))]
+    >>> given[0] = np.zeros(2)
+    >>> lists_differ(pairs)
+    True
+    """
+    return any(list(map(id, now)) != list(map(id, then)) for now, then in pairs)
+
+
+def copied(value: Any) -> Any:
+    """The same value with copies of its arrays, in lists and tuples at any depth."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list | tuple):
+        items = map(copied, value)
+        return list(items) if isinstance(value, list) else tuple(items)
+    return value

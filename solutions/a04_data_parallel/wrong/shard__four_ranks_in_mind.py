@@ -1,9 +1,0 @@
-# fails: test_every_sample_once_on_2_4_and_8_ranks
-"""Written for four ranks."""
-
-import numpy as np
-
-
-def shard(n, world_size, rank, epoch, seed):
-    order = np.random.default_rng([seed, epoch]).permutation(n)
-    return order[rank::4].astype(np.int64)

@@ -1,0 +1,170 @@
+"""Runs and checks that the tests of one module share.
+
+Whatever a test is about, it asks for complete schedules, or for the gradient, of its own run
+first, on two stages or more.
+"""
+
+from ringside.checking import (
+    Verdict,
+    assert_ran,
+    one_line,
+)
+from ringside.checking.formulas import evaluated, plain
+from solutions.a09_pipeline import replayed
+from solutions.a09_pipeline.actions import parse, text
+from solutions.a09_pipeline.cases import stage_call
+from solutions.a09_pipeline.hidden import oracle
+from solutions.a09_pipeline.hidden.oracle import CHECKS
+from solutions.a09_pipeline.model import random_parameters
+
+
+def typed(module, call):
+    """The line that tries out a function that needs no ranks."""
+    return f'python -c "from {module} import *; print({call})"'
+
+
+def answers(ranks, through, target, calls):
+    """Call a function inside one rank with a list of arguments: per call ``(result, error)``."""
+    module, _, function = target.partition(":")
+
+    def told(call):
+        words = shown(function, call)
+        return words, typed(module, words)
+
+    found = evaluated(ranks, f"callers:{through}", target, calls, told)
+    return [(plain(value), error) for value, error in found]
+
+
+# -- schedules ---------------------------------------------------------------------------------
+
+
+def asked(ranks, function, cases):
+    """The student's schedules, complete and legal: per case ``(S, M[, v])`` all stages' lists."""
+    calls, many = [], []
+    for num_stages, num_microbatches, *chunks in cases:
+        calls += [(num_stages, num_microbatches, stage, *chunks) for stage in range(num_stages)]
+    found = iter(answers(ranks, "schedules", f"schedule:{function}", calls))
+    for num_stages, num_microbatches, *chunks in cases:
+        lists = []
+        for stage in range(num_stages):
+            words, error = next(found)
+            call = (num_stages, num_microbatches, stage, *chunks)
+            if not isinstance(words, str):
+                said = one_line(str(error), 120)
+                what = f"raised {said}" if said.isidentifier() else f"is {said}"
+                raise wrong(function, call, f"{what}.")
+            lists.append(read(function, call, words))
+        check_legal(function, (num_stages, num_microbatches, *chunks), lists)
+        many.append(lists)
+    return many
+
+
+def read(function, call, words):
+    """A stage's list, which came as text."""
+    try:
+        return parse(words)
+    except (KeyError, ValueError, IndexError):
+        raise wrong(function, call, f"is {one_line(words, 60)!r}, not actions.") from None
+
+
+def shown(function, call):
+    return f"{function}{call}" if len(call) > 1 else f"{function}({call[0]})"
+
+
+def wrong(function, call, sentence, detail=""):
+    line = typed("schedule", f"{function}{call}")
+    return Verdict(f"{shown(function, call)} {sentence}", reproduce=line, detail=detail)
+
+
+def of_all(function, case):
+    """A case in words, and the line that shows all its lists."""
+    num_stages, num_microbatches, *chunks = case
+    more = "".join(f", {each}" for each in chunks)
+    call = f"{function}({num_stages}, {num_microbatches}, stage{more})"
+    return call, typed("schedule", f"*[{call} for stage in range({num_stages})], sep=chr(10)")
+
+
+def drawing(lists):
+    """All stages' actions, for a verdict's detail."""
+    lines = [f"stage {stage}: {text(actions)}" for stage, actions in enumerate(lists)]
+    return "\n".join(line if len(line) <= 160 else f"{line[:157]}..." for line in lines[:8])
+
+
+def check_legal(function, case, lists):
+    """Every pass of every microbatch once, and nobody waits for ever."""
+    _, num_microbatches, *chunks = case
+    num_chunks = chunks[0] if chunks else 1
+    call, line = of_all(function, case)
+    try:
+        return replayed.check(lists, num_microbatches, num_chunks)
+    except replayed.ScheduleError as error:
+        raise Verdict(f"{call}: {error}.", reproduce=line, detail=drawing(lists)) from None
+
+
+def check_time(function, case, lists, bound_s, costs, beside="", full=CHECKS.FULL, **options):
+    """Replayed, the schedules take at most so many times the bound; half the points to 1.5."""
+    num_chunks = case[2] if len(case) > 2 else 1
+    timeline = replayed.timeline(lists, num_chunks, *costs, **options)
+    call, line = of_all(function, case)
+    CHECKS.check_ratio(
+        timeline.makespan_s,
+        bound_s,
+        call,
+        line,
+        f"on machine {timeline.machine_name!r}",
+        beside,
+        full,
+    )
+
+
+# -- stages ------------------------------------------------------------------------------------
+
+
+def lists_of(function, num_stages, num_microbatches, *chunks):
+    """One of our schedules, for all stages."""
+    return [function(num_stages, num_microbatches, stage, *chunks) for stage in range(num_stages)]
+
+
+def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64", **options):
+    """One step, compared with the whole batch at once; returns case and result.
+
+    Args:
+        options: ``widths`` (in, hidden and out of a piece; what pieces hand on takes turns),
+            ``costs``, ``through`` (a function of ``callers.py``), ``ordered`` (must the passes
+            follow the lists; then what ``run`` returns is another test's matter), and those of
+            ``ranks.call``.
+    """
+    num_stages = len(lists)
+    case = stage_call(name, [text(each) for each in lists], batch_sizes, num_chunks, dtype)
+    ends, hidden = options.pop("widths", ((5, 4), 7))
+    ordered = options.pop("ordered", True)
+    through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
+    case = case.second() if through == "second_step" else case
+    if (ends, hidden) != ((5, 4), 7):
+        case = case.with_options(widths=f"{ends[0]},{hidden},{ends[1]}")
+    if costs != (1e-6, 2e-6):
+        case = case.with_options(costs=f"{costs[0]},{costs[1]}")
+    case = case.with_options(memory=1) if through == "step_memory" else case
+    pieces = num_stages * num_chunks
+    handed = [ends[piece % 2] for piece in range(pieces + 1)]
+    params = [
+        random_parameters((handed[k], hidden, handed[k + 1]), rng, dtype) for k in range(pieces)
+    ]
+    inputs = [rng.standard_normal((size, handed[0])).astype(dtype) for size in batch_sizes]
+    targets = [rng.standard_normal((size, handed[-1])).astype(dtype) for size in batch_sizes]
+    arguments = []
+    for stage, actions in enumerate(lists):
+        own = [params[chunk * num_stages + stage] for chunk in range(num_chunks)]
+        given = [text(actions), list(batch_sizes)]
+        given += [inputs if stage == 0 else None, targets if stage == num_stages - 1 else None]
+        arguments.append((own, *given, *([costs] if through == "stepped" else [])))
+    world_size = options.pop("world_size", num_stages)
+    result = ranks.call(f"callers:{through}", world_size, arguments, **options)
+    assert_ran(result, case)
+    case_there = case.seen_in(result)
+    right = oracle.serial(params, inputs, targets)
+    for stage, value in enumerate(result.values):
+        oracle.CHECKS.check_values(value, stage, right, case_there, returned=not ordered)
+    if ordered:
+        oracle.CHECKS.assert_order(result, lists, case)
+    return case, result
