@@ -7,7 +7,7 @@ has a file of this name, which takes these settings and the course's own folders
 
 import os
 
-from autograder.course.course import Course
+from autograder.course import Course
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 
@@ -35,19 +35,19 @@ c.ClearSolutions.text_stub = "*Your text here.*"
 c.ExchangeFactory.release_assignment = "autograder.nbgrader.release.RegisteringRelease"
 
 # -- collecting: the time of a submission is the server's, not the student's ---------------------
-c.ExchangeFactory.collect = "autograder.submission.receipt.ReceiptCollect"
+c.ExchangeFactory.collect = "autograder.nbgrader.collect.ReceiptCollect"
 
 # -- autograde: quarantine, rebuild, and stored results in the place of a kernel ------------------
-c.Autograde.pre_convert_hook = "autograder.nbgrader.bridge.quarantine_submission"
-c.Autograde.exporter_class = "autograder.nbgrader.bridge.RebuildExporter"
+c.Autograde.pre_convert_hook = "autograder.nbgrader.submitted.quarantine_submission"
+c.Autograde.exporter_class = "autograder.nbgrader.submitted.RebuildExporter"
 # What is sanitized is our release again, with students' sources in it: neither its metadata nor its
 # ids are theirs, so of nbgrader's own steps only the one that follows the gradebook has work to do.
 c.Autograde.sanitize_preprocessors = ["nbgrader.preprocessors.OverwriteCells"]
 c.Autograde.autograde_preprocessors = [
-    "autograder.nbgrader.bridge.WriteResults",
-    "autograder.nbgrader.bridge.SaveGrades",
+    "autograder.nbgrader.results.WriteResults",
+    "autograder.nbgrader.results.SaveGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
-    "autograder.nbgrader.bridge.SaveRecord",
+    "autograder.nbgrader.results.SaveRecord",
 ]
 
 # Five days of grace for the whole course, at most two an assignment, spent by themselves; then
@@ -60,11 +60,11 @@ c.LatePenalty.max_percent = 50.0
 c.LatePenalty.grace_s = 900.0
 
 # -- formgrader: names are text, not markup ------------------------------------------------------
-c.HTMLExporter.preprocessors = ["autograder.nbgrader.bridge.EscapeNames"]
+c.HTMLExporter.preprocessors = ["autograder.nbgrader.pages.EscapeNames"]
 
 # -- feedback: one page of ours per submission ---------------------------------------------------
-c.GenerateFeedback.exporter_class = "autograder.nbgrader.bridge.FeedbackExporter"
+c.GenerateFeedback.exporter_class = "autograder.nbgrader.pages.FeedbackExporter"
 c.GenerateFeedback.preprocessors = ["nbgrader.preprocessors.GetGrades"]
 
 # -- export: a CSV that a spreadsheet can't be made to execute -----------------------------------
-c.ExportApp.plugin_class = "autograder.nbgrader.gradebook.SafeCsvExport"
+c.ExportApp.plugin_class = "autograder.nbgrader.csv_export.SafeCsvExport"

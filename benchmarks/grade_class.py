@@ -248,7 +248,7 @@ def gradebook(each: Class) -> dict[str, float]:
     if known:
         return known
     course = each.course
-    build, book = ours("autograder.authoring.build"), ours("autograder.nbgrader.gradebook")
+    build, release = ours("autograder.authoring.build"), ours("autograder.nbgrader.release")
     plan = ours("autograder.course.assignment").load(each.assignment, course)
     for place in (course.build / "autograded", course.database, course.source(plan.name)):
         if place.is_dir():
@@ -266,7 +266,7 @@ def gradebook(each: Class) -> dict[str, float]:
     )
     (course.root / "nbgrader_config.py").write_text(config, encoding="utf-8")
     with tempfile.TemporaryDirectory() as scratch:
-        book.register(plan, course, Path(scratch))
+        release.register(plan, course, Path(scratch))
     before = each.stored()
     first = autograde(each, ["--student=s000"])
     rest = autograde(each, ["--force"])

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from autograder.array import task as array_task
+from autograder.array import node as array_node
 from autograder.array.grading_array import GradingArray
 from autograder.course.course import Course
 from autograder.sandbox import sandbox
@@ -27,7 +27,7 @@ What = Literal["again", "once more", "raised", "not again"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NextStep:
     """What is to be done with a submission that has no result, and why it has none."""
 
     what: What
@@ -96,33 +96,33 @@ class Judge:
         """The nodes that can't grade, since no sandbox works there."""
         return {str(node["host"]) for node in self.nodes.values() if "error" in node}
 
-    def verdict(self, number: int) -> Verdict:
+    def next_step(self, number: int) -> NextStep:
         """Of a submission that has no result in the store."""
         task = self.task_of[number]
         node = self.nodes.get(task, {})
         host = str(node.get("host", ""))
         found = record(self.array, number)
         if found is not None and found.get("status") == "graded":
-            return Verdict("not again", self._elsewhere(node))
+            return NextStep("not again", self._elsewhere(node))
         if found is not None:
-            return Verdict("once more", f"on {host or 'its node'}: {found.get('message', '')}")
+            return NextStep("once more", f"on {host or 'its node'}: {found.get('message', '')}")
         end = self.ends.get(task)
         if end is None or end.end == "done":
-            return Verdict("once more", f"task {task} left no record.{self._log(task)}")
+            return NextStep("once more", f"task {task} left no record.{self._log(task)}")
         where = end.look.nodes or host or "no node"
         told = f"{end.look.state}{f' {end.look.exit_code}' if end.look.exit_code else ''}"
         reason = f"task {task} of job {self.job_id} on {where}: {end.end} ({told})."
         if end.end in _CLUSTER:
-            return Verdict("again", reason)
+            return NextStep("again", reason)
         if end.end == "impossible":
-            return Verdict("raised", f"{reason} {end.meaning}")
+            return NextStep("raised", f"{reason} {end.meaning}")
         if end.end in ("cancelled", "wrong account"):
-            return Verdict("not again", reason)
+            return NextStep("not again", reason)
         if "error" in node:
-            return Verdict("once more", f"{host} has no sandbox: {node['error']}")
+            return NextStep("once more", f"{host} has no sandbox: {node['error']}")
         if node.get("began", number) != number:
-            return Verdict("again", f"{reason} It had not begun with this submission.")
-        return Verdict("once more", reason + self._log(task))
+            return NextStep("again", f"{reason} It had not begun with this submission.")
+        return NextStep("once more", reason + self._log(task))
 
     def _log(self, task: int) -> str:
         """The last lines that a task printed."""
@@ -148,15 +148,15 @@ class Judge:
 
     @cached_property
     def _key(self) -> str:
-        return array_task.key(self.course, self.array.assignment)
+        return array_node.key(self.course, self.array.assignment)
 
     def differences(self) -> Iterator[str]:
         """What nodes have otherwise than this machine, a line for each kind."""
         told = set()
         for node in self.nodes.values():
             host = node.get("host")
-            theirs = node.get("versions", array_task.versions())
-            for name, version in array_task.versions().items():
+            theirs = node.get("versions", array_node.versions())
+            for name, version in array_node.versions().items():
                 if theirs.get(name) != version:
                     told.add(
                         f"{host} has {name} {theirs.get(name) or 'not at all'}, this machine "

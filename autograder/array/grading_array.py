@@ -1,8 +1,8 @@
 """Submissions graded on a cluster: a Slurm job array, some submissions a task.
 
 What a task does is ``autograder.array.task``; which submissions are graded so, and what becomes
-of those that the cluster lost, is ``autograder.array.for_class``. In the array's folder, which all
-nodes see and only its owner may read::
+of those that the cluster lost, is ``autograder.array.cluster_class``. In the array's folder, which
+all nodes see and only its owner may read::
 
     grade.sbatch         the script; bash runs it where there is no scheduler
     tasks.json           the submissions, and which task grades which

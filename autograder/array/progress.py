@@ -14,7 +14,7 @@ from ringside.launch.endings import Look
 _EVERY_S = 10.0  # between two lines about one array, but for the first and the last
 
 
-class Progress:
+class ArrayProgress:
     """Says how far an array is, when something has changed."""
 
     def __init__(self, array: GradingArray, job_id: str, say: Callable[[str], None]) -> None:

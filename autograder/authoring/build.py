@@ -112,7 +112,7 @@ def build_all(
 
 
 def _generate(assignment: Assignment, course: Course, scratch: Path) -> tuple[Path, Path]:
-    from autograder.nbgrader.gradebook import generate_release
+    from autograder.gradebook.steps import generate_release
 
     source = scratch / "source" / assignment.name
     source.mkdir(parents=True)

@@ -7,7 +7,6 @@ under a temporary name, then renamed: all of it or nothing.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import keyword
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 from autograder import storage
 from autograder.course.assignment import NAME, AssignmentError
 from autograder.course.course import Course
-from autograder.report.feedback import TEMPLATES
+from autograder.report.rendering import TEMPLATES
 
 PLACEHOLDER = "a00_name"
 
@@ -72,17 +71,3 @@ def _filled(target: Path, template: Path, name: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def new_assignment(options: argparse.Namespace) -> int:
-    """`autograder new-assignment`"""
-    course = Course.here()
-    name = options.name
-    print(os.path.relpath(make(name, course, torch=options.torch)))
-    print(
-        "An example stands there: make it yours (CONTRIBUTING.md tells how). It works as it is:\n"
-        f"  autograder build {name}\n"
-        f"  autograder verify {name}\n"
-        f"  autograder grade {name} {os.path.relpath(course.solution(name))}"
-    )
-    return 0

@@ -11,7 +11,6 @@ It is made beside FOLDER under a temporary name, then renamed: all of it or noth
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import tempfile
@@ -30,7 +29,7 @@ CONFIGURATION = '''\
 Every nbgrader command that is run in this folder reads them, and so does `autograder`.
 """
 
-from autograder.course.course import Course
+from autograder.course import Course
 
 c = get_config()
 course = Course.here(__file__)
@@ -125,16 +124,3 @@ def _copy(plan: Assignment, course: Course) -> None:
     release.mkdir(parents=True)
     for each in source.iterdir():  # and nothing that somebody has tried there
         shutil.copyfile(built / each.name, release / each.name)
-
-
-def new_course(options: argparse.Namespace) -> int:
-    """`autograder new-course`"""
-    course = make(options.folder, Course.here().kit)
-    missing = [name for name in plans.known(course) if not (course.releases / name).is_dir()]
-    print(f"The course: {course.root}")
-    if missing:
-        print(f"Not built yet: {', '.join(missing)}. `autograder build` there makes them.")
-    if other := os.environ.get("RINGSIDE_COURSE"):
-        print(f"RINGSIDE_COURSE is set: commands work in {other}, not here, until you `unset` it.")
-    print(f"Next: cd {course.root}; README.md says what is typed there.")
-    return 0

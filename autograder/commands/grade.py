@@ -1,283 +1,167 @@
-"""``autograder grade`` and ``autograder report``: submissions in, scores out."""
+"""``autograder grade``: submissions in, scores out."""
 
 from __future__ import annotations
 
 import argparse
-import functools
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from autograder import terminal
+from autograder.commands import options as shared
 from autograder.course import assignment as plans
-from autograder.course import people
 from autograder.course.assignment import Assignment, AssignmentError
-from autograder.course.course import CONFIG, Course
-from autograder.exports import scores_csv
-from autograder.grade import pipeline, progress
-from autograder.grade.cache import Result
-from autograder.grade.outcome import Outcome
-from autograder.grade.pipeline import Submission
-from autograder.intake import intake
-from autograder.intake.moodle_worksheet import Worksheet
-from autograder.measured import for_class as measured_class
-from autograder.measured import on_site as measured_site
-from autograder.report import feedback, report
-from autograder.report import page as report_page
-from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
-from ringside.launch.sites import Site
-from ringside.trace import write_atomically
+from autograder.course.course import Course
+from autograder.storage import file_to_write, folder_to_write
+from autograder.submission.finding import PathError, Submission
 
-MAX_NOTE = 400  # characters of a note that the terminal shows
+if TYPE_CHECKING:
+    from autograder.grade.outcome import Outcome
 
 
-def grade_paths(
-    plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
-) -> list[Outcome]:
-    """Grade all submissions under `paths`, and show how far it is."""
-    return grade_submissions(plan, taken(plan, paths, options, course), options, course)
+NAME = "grade"
+ABOUT = "grade notebooks, folders of modules, or a submitted tree"
 
 
-def taken(
-    plan: Assignment, paths: Sequence[Path], options: argparse.Namespace, course: Course
-) -> list[Submission]:
-    """The submissions under `paths`; `--one-submission` is for tasks of a grading array."""
-    if getattr(options, "one_submission", False):
-        found = pipeline.find(plan, paths)
-    else:
-        roster, timezone = (getattr(options, name, None) for name in ("roster", "timezone"))
-        found = intake.take(plan, paths, course, roster=roster, timezone=timezone)
-    if not found:
-        raise pipeline.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
-    return found
-
-
-def grade_submissions(
-    plan: Assignment,
-    submissions: Sequence[Submission],
-    options: argparse.Namespace,
-    course: Course,
-    lost: Mapping[str, str] | None = None,
-) -> list[Outcome]:
-    """Grade submissions, and show how far it is.
-
-    Args:
-        lost: student -> why there is no result; then nothing is graded here, and only what the
-            store has counts.
-    """
-    if lost is None:
-        best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
-    students = [submission.student for submission in submissions]
-    for sentence in (*people.others_read(course), *people.doubts(course, plan.name, students)):
-        _say_once(sentence)
-    session = pipeline.Session(
-        plan,
-        course,
-        pipeline.suite_grader(course, trusted=options.trust_submissions)
-        if lost is None
-        else _refuse,
-        jobs=options.jobs,
-        trusted=options.trust_submissions,
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
+    sub.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="a notebook, a zip, a folder of modules; a folder of these, named after students; or "
+        "the download of Canvas, Moodle or Gradescope as it comes, a folder or a zip",
     )
-    with progress.shown() as note:
-        outcomes = session.grade(submissions, note)
-    for path in session.store.damaged:
-        print(f"autograder: {path} was damaged; it was graded again.", file=sys.stderr)
-    for outcome in outcomes:
-        if lost and outcome.student in lost:
-            outcome.message = f"The cluster did not grade it: {lost[outcome.student]}"
-    return outcomes
+    shared.add_worksheet(sub)
+    sub.add_argument(
+        "--json", type=file_to_write, metavar="FILE", help="write the results; - is stdout"
+    )
+    sub.add_argument(
+        "--feedback", type=folder_to_write, metavar="FOLDER", help="write a page per submission"
+    )
+    sub.add_argument("--csv", type=file_to_write, metavar="FILE", help="write the scores")
+    sub.add_argument(
+        "--executor",
+        choices=["local", "slurm"],
+        default="local",
+        help="where to grade: here, or first as a job array (on --site)",
+    )
+    sub.add_argument(
+        "--no-fallback",
+        action="store_true",
+        help="what --executor slurm could not grade is reported, not graded here",
+    )
+    sub.add_argument("--site", help="where --executor slurm grades, or --measured measures")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a variable of the site"
+    )
+    shared.add_grading(sub)
+    shared.add_measuring(sub)
 
 
-def collected(course: Course, plan: Assignment) -> list[Path]:
-    """Where nbgrader has put what was handed in.
+def run(options: argparse.Namespace) -> int:
+    from autograder.grade.class_grading import check_sandbox, grade_class, say_what_to_look_at
+    from autograder.intake import intake
+    from autograder.intake.moodle_worksheet import Worksheet
 
-    Raises:
-        PathError: nothing was collected.
-    """
-    if not course.submissions(plan.name):
-        where = course.root if (course.root / CONFIG).is_file() else course.kit
-        raise pipeline.PathError(
-            f"No submission of {plan.name} is collected in {course.build / 'submitted'}: "
-            f"run `nbgrader collect {plan.name}` in {where}, or name a folder of submissions."
-        )
-    return [course.build / "submitted"]
-
-
-def _refuse(assignment: str, folder: Path, module: str) -> Result:
-    raise RuntimeError("the cluster gave no result, and nothing is graded here.")
-
-
-def as_json(plan: Assignment, outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """The report of a grading, as programs read it."""
-    tiers = sorted({str(o.result["sandbox"]) for o in outcomes if o.result.get("sandbox")})
-    return {
-        "assignment": plan.name,
-        "kit_version": feedback.kit_version(),
-        "sandbox": ", ".join(tiers),
-        "submissions": [outcome.as_json(plan) for outcome in outcomes],
-    }
-
-
-def grade(options: argparse.Namespace) -> int:
-    """`autograder grade`"""
     asked = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
     if asked and not options.measured:
         raise AssignmentError(f"--{asked[0]} says how to measure: it wants --measured too.")
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    if options.executor != "slurm":
-        best_tier(trust_submissions=options.trust_submissions)  # refuse now, not in each module
+    on_cluster, trusted = options.executor == "slurm", options.trust_submissions
+    if not on_cluster:
+        check_sandbox(trusted=trusted)
     if options.roster is not None and not Worksheet.is_one(options.roster):
         Worksheet.read(options.roster)  # says what it isn't
-    submissions = taken(plan, options.paths, options, course)
-    on_cluster = options.executor == "slurm"
-    lost = _grade_on_cluster(plan, submissions, options, course) if on_cluster else None
-    outcomes = grade_submissions(plan, submissions, options, course, lost)
+    submissions = intake.take(
+        plan, options.paths, course, roster=options.roster, timezone=options.timezone
+    )
+    lost = _on_cluster(plan, submissions, course, options) if on_cluster else None
+    outcomes = grade_class(plan, submissions, course, jobs=options.jobs, trusted=trusted, lost=lost)
     if options.measured:
-        measure(plan, submissions, outcomes, options, course)
-    to_stdout = options.json is not None and str(options.json) == "-"
-    if options.json is not None:
-        text = json.dumps(as_json(plan, outcomes), indent=1, allow_nan=False) + "\n"
-        if to_stdout:
-            sys.stdout.write(text)
-        else:
-            write_atomically(options.json, text.encode())
-    if options.csv is not None:
-        scores_csv.write(options.csv, plan, outcomes)
-    if options.feedback is not None:
-        feedback.write_pages(options.feedback, plan, outcomes)
-    if not to_stdout:
-        console().print(report.scores_table(plan, outcomes))
-        if options.measured:
-            console().print(report.measured_table(plan, outcomes))
-    return _status(outcomes)
+        _measure(plan, submissions, outcomes, course, options)
+    _write(plan, outcomes, options)
+    return 0 if say_what_to_look_at(outcomes) else 2
 
 
-def measure(
+def _on_cluster(
+    plan: Assignment,
+    submissions: Sequence[Submission],
+    course: Course,
+    options: argparse.Namespace,
+) -> dict[str, str] | None:
+    from autograder.array.cluster_class import grade_on_cluster
+    from ringside.launch.sites import Site
+
+    if options.site is None:
+        raise PathError("--executor slurm needs --site; `ringside site list`.")
+    site = Site.load(options.site)
+    return grade_on_cluster(
+        plan,
+        submissions,
+        course,
+        site,
+        site.settings(options.set),
+        terminal.follow,
+        trusted=options.trust_submissions,
+        fallback=not options.no_fallback,
+    )
+
+
+def _measure(
     plan: Assignment,
     submissions: Sequence[Submission],
     outcomes: Sequence[Outcome],
-    options: argparse.Namespace,
     course: Course,
+    options: argparse.Namespace,
 ) -> None:
     """Time what the assignment names, here or on a cluster, and note it in the outcomes."""
+    from autograder.array import measured_array
+    from autograder.measured import local_class
+    from ringside.launch.sites import Site
+
     if not plan.measured:
         raise AssignmentError(f"{plan.name} has no [[measured]] entry: nothing is to be timed.")
-
-    def say(line: str) -> None:
-        print(report.printable(line), file=sys.stderr)
-
-    site = Site.load(options.site or "local")
+    site, say = Site.load(options.site or "local"), terminal.follow
+    ranks, gpus, trusted = options.ranks, bool(options.gpus), options.trust_submissions
     if site.scheduler == "none":
-        measured_class.measure_class(
-            plan,
-            outcomes,
-            course,
-            say=say,
-            trusted=options.trust_submissions,
-            ranks=options.ranks,
-            gpus=bool(options.gpus),
+        local_class.measure_class(
+            plan, outcomes, course, say=say, trusted=trusted, ranks=ranks, gpus=gpus
         )
         return
-    array = measured_site.array(
+    array = measured_array.array(
         plan,
         [submission.path for submission in submissions],
         course,
         site,
         site.settings(options.set),
         nodes=options.nodes,
-        ranks=options.ranks,
-        gpus=bool(options.gpus),
-        trusted=options.trust_submissions,
+        ranks=ranks,
+        gpus=gpus,
+        trusted=trusted,
     )
-    measured_site.measure_on_site(plan, outcomes, array, options.ranks, say)
+    measured_array.measure_on_site(plan, outcomes, array, ranks, say)
 
 
-def _grade_on_cluster(
-    plan: Assignment,
-    submissions: Sequence[Submission],
-    options: argparse.Namespace,
-    course: Course,
-) -> dict[str, str] | None:
-    """Fill the store of results on a cluster.
+def _write(plan: Assignment, outcomes: list[Outcome], options: argparse.Namespace) -> None:
+    from autograder.exports import scores_csv, scores_json
+    from autograder.report import rendering, report
+    from ringside.trace import write_atomically
 
-    Returns:
-        None: what is missing then is graded here. Else student -> why there is no result.
-    """
-    from autograder.array.for_class import ClusterClass
-
-    if options.site is None:
-        raise pipeline.PathError("--executor slurm needs --site; `ringside site list`.")
-
-    def say(line: str) -> None:
-        print(report.printable(line), file=sys.stderr, flush=True)
-
-    session = pipeline.Session(plan, course, _refuse, trusted=options.trust_submissions)
-    site = Site.load(options.site)
-    settings = site.settings(options.set)
-    lost = ClusterClass(course, site, settings, session, submissions, say).run()
-    say(f"{len(submissions) - len(lost)} of {len(submissions)} have their results.")
-    if options.no_fallback:
-        return lost
-    try:
-        best_tier(trust_submissions=options.trust_submissions)
-    except SandboxUnavailable as error:
-        if lost:
-            say(f"The others can't be graded here: {error}")
-        return lost
-    if lost:
-        say(f"{len(lost)} are graded here.")
-    return None
-
-
-def _status(outcomes: Sequence[Outcome]) -> int:
-    bad = [outcome for outcome in outcomes if outcome.status != "graded"]
-    for each in bad:
-        say(each.who, each.status, " ".join(each.message.split()))
-    for each in outcomes:
-        for note in each.intake:
-            say(each.who, note[:MAX_NOTE])
-        if each.empty:
-            notes = [note[:MAX_NOTE] for note in each.notes[:3]]
-            say(each.who, " ".join([each.empty, *notes]))
-        for flag in each.flags:
-            say(each.who, "flagged", flag)
-    return 2 if bad else 0
-
-
-@functools.cache
-def _say_once(sentence: str) -> None:
-    """What a process that grades one submission after the other says of the course."""
-    say(sentence)
-
-
-def say(*words: str) -> None:
-    print("autograder: " + ": ".join(map(report.printable, words)), file=sys.stderr)
-
-
-def console() -> Console:
-    """Standard output; as wide as the table needs when it is not a terminal."""
-    screen = Console()
-    return screen if screen.is_terminal else Console(width=140)
-
-
-def class_report(options: argparse.Namespace) -> int:
-    """`autograder report`"""
-    course = Course.here()
-    plan = plans.load(options.assignment, course)
-    outcomes = grade_paths(plan, options.paths or collected(course, plan), options, course)
-    if not options.paths:
-        from autograder.nbgrader import gradebook  # and nbgrader with it, which takes seconds
-
-        outcomes = gradebook.with_marks_by_hand(course, plan, outcomes)
-    summary = report.of_class(plan, outcomes, course)
-    report.print_report(console(), summary)
-    if options.html is not None:
-        report_page.write(options.html, summary)
-        print(f"The report as a page: {options.html}")
+    to_stdout = options.json is not None and str(options.json) == "-"
+    if to_stdout:
+        sys.stdout.write(scores_json.text(plan, outcomes))
+    elif options.json is not None:
+        write_atomically(options.json, scores_json.text(plan, outcomes).encode())
     if options.csv is not None:
         scores_csv.write(options.csv, plan, outcomes)
-    return _status(outcomes)
+    if options.feedback is not None:
+        rendering.write_pages(options.feedback, plan, outcomes)
+    if not to_stdout:
+        screen = terminal.console()
+        screen.print(report.scores_table(plan, outcomes))
+        if options.measured:
+            screen.print(report.measured_table(plan, outcomes))

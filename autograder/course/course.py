@@ -122,6 +122,15 @@ class Course:
     def feedback(self, student: str, assignment: str) -> Path:
         return self.build / "feedback" / student / assignment
 
+    def graded(self, student: str, assignment: str) -> Path:
+        """The record of what the gradebook was given."""
+        return self.build / "graded" / assignment / f"{student}.json"
+
+    @property
+    def any_graded(self) -> bool:
+        """Whether there are grades that a gradebook must hold."""
+        return any((self.build / "graded").glob("*/*.json"))
+
     def submissions(self, assignment: str) -> list[Path]:
         """The submission folders of nbgrader's tree, by student."""
         return sorted(

@@ -25,9 +25,11 @@ from autograder.course.course import CONFIG, Course
 from autograder.course.secret import PUBLIC_SECRET
 from autograder.demo.students import ASSIGNMENT, STUDENTS, Student, hand_in, source
 from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
+from autograder.nbgrader import csv_export, grades
+from autograder.nbgrader.release import register
 from autograder.sandbox.sandbox import best_tier
-from autograder.submission import receipt
+from autograder.submission import finding, receipt
 from autograder.submission.rebuild import release_notebook
 from ringside import output_folder
 
@@ -66,9 +68,9 @@ def _graded_class(course: Course, jobs: int, console: Console) -> Assignment:
     console.print(f"A class of {len(STUDENTS)} hands in {plan.name}.")
     write_class(plan, course)
     with tempfile.TemporaryDirectory(prefix="ringside-demo-") as scratch:
-        gradebook.register(plan, course, Path(scratch))
-    gradebook.set_due(course, plan.name, DUE)
-    gradebook.name_students(course, {s.name: (s.name.title(), s.family) for s in STUDENTS})
+        register(plan, course, Path(scratch))
+    database.set_due(course, plan.name, DUE)
+    database.name_students(course, {s.name: (s.name.title(), s.family) for s in STUDENTS})
     graded = time.monotonic()
     _grade(plan, course, jobs)
     console.print(f"Graded in {time.monotonic() - graded:.0f} s; results are kept by content.")
@@ -141,8 +143,8 @@ def _run_of_reference(plan: Assignment, course: Course) -> bytes | None:
 
 def _grade(plan: Assignment, course: Course, jobs: int) -> None:
     """Grade in parallel before nbgrader asks: it then finds every result in the store."""
-    session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=jobs)
-    outcomes = session.grade(pipeline.find(plan, [course.build / "submitted"]))
+    session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=jobs)
+    outcomes = session.grade(finding.find(plan, [course.build / "submitted"]))
     faults = [f"{o.student}: {o.message}" for o in outcomes if o.status == "grader_error"]
     if faults:
         raise DemoError(
@@ -183,9 +185,9 @@ def nbgrader(course: Course, words: Sequence[str], console: Console) -> None:
 
 def class_table(plan: Assignment, course: Course) -> Table:
     """The gradebook as it stands, one row per student."""
-    with gradebook.open_gradebook(course) as book:
-        rows = {str(row["student"]): row for row in gradebook.rows(book, [plan.name], [])}
-        points = {name: gradebook.cell_scores(book, plan.name, name) for name in rows}
+    with database.open_gradebook(course) as book:
+        rows = {str(row["student"]): row for row in csv_export.rows(book, [plan.name], [])}
+        points = {name: grades.cell_scores(book, plan.name, name) for name in rows}
     table = Table(title=f"{plan.title}: the gradebook", title_justify="left", header_style="bold")
     table.add_column("student")
     columns = [

@@ -19,7 +19,8 @@ from autograder.course.course import Course
 from autograder.grade import points
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import Part
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
+from autograder.nbgrader import csv_export, grades
 from autograder.report import feedback
 from autograder.safe_csv import write_csv
 from autograder.submission.late import Late
@@ -72,7 +73,7 @@ def from_outcomes(
 
 
 def _mark(plan: Assignment, outcome: Outcome, late: Late | None) -> Mark:
-    missing = "; ".join(points.missing(plan, outcome))
+    missing = "; ".join(outcome.missing(plan))
     raw = None if missing else outcome.score(plan)
     percent = late.percent if late else 0.0
     return Mark(
@@ -98,10 +99,10 @@ def from_gradebook(
         return []
     by_student = {outcome.student: outcome for outcome in outcomes}
     found = {}
-    with gradebook.open_gradebook(course) as book:
-        for row in gradebook.rows(book, [plan.name], []):
+    with database.open_gradebook(course) as book:
+        for row in csv_export.rows(book, [plan.name], []):
             student = str(row["student"])
-            outcome = gradebook.recorded(book, course, plan, student, by_student.get(student))
+            outcome = grades.recorded(book, course, plan, student, by_student.get(student))
             if outcome is not None:
                 email = str(book.find_student(student).email or "")
                 found[student] = _recorded(plan, outcome, row, late.get(student), email)
@@ -112,7 +113,7 @@ def from_gradebook(
 def _recorded(
     plan: Assignment, outcome: Outcome, row: Mapping[str, object], late: Late | None, email: str
 ) -> Mark:
-    lacks = points.missing(plan, outcome)
+    lacks = outcome.missing(plan)
     if row["raw_score"] == "" and not lacks:
         lacks = ["not autograded yet"]
     account = outcome.account(plan)

@@ -27,8 +27,8 @@ from autograder.course.course import Course
 from autograder.course.limits import Limits
 from autograder.imports import imported
 from autograder.sandbox.warm_sandbox import kinds_of
-from autograder.suite import process as suite_process
-from autograder.suite.plugin import Job
+from autograder.suite import nursery as suite_nursery
+from autograder.suite.job import SuiteJob
 
 PYTEST_INI = Path(__file__).resolve().parents[1] / "suite" / "pytest.ini"
 
@@ -55,9 +55,9 @@ def grade_modules(
         limits: what it may use; None for the assignment's.
 
     Returns:
-        ``{"modules": {name: {"score", "max_score", "tests", "flags"}}, "sandbox", "counts",
-        "timeline_svg", "error"}``; an error is ours, and then no score counts. Flags are there
-        where something doesn't fit; they are for the instructor, and change no score.
+        ``{"modules": {name: {"score", "max_score", "tests", "timeline_svg", "flags"}}, "sandbox",
+        "counts", "error"}``; an error is ours, and then no score counts. Flags are there where
+        something doesn't fit; they are for the instructor, and change no score.
     """
     plan = assignments.load(assignment)
     wanted = [spec.name for spec in plan.modules if modules is None or spec.name in set(modules)]
@@ -106,12 +106,12 @@ def run_suite(
 
     Args:
         limits: what it may use; None for the assignment's.
-        about: verification asks about one test; see ``Job``.
+        about: verification asks about one test; see ``SuiteJob``.
         warm: whether libraries may be imported before, once for all; see ``warm_sandbox``.
     """
     sources = _sources(plan, module, stage)
     with scratch.fresh("record-") as outer:
-        job = Job(
+        job = SuiteJob(
             module=module,
             folder=str(stage),
             record=str(outer / "record.json"),
@@ -120,7 +120,7 @@ def run_suite(
             sandbox=sandbox,
             limits=asdict(limits or plan.limits),
             about=about,
-            hosts=kinds_of(module, sources) if warm and sandbox else (),
+            nurseries=kinds_of(module, sources) if warm and sandbox else (),
         )
         output = _run_pytest(plan.name, job, outer)
         try:
@@ -150,13 +150,13 @@ def _hash(module: str, sources: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _run_pytest(assignment: str, job: Job, outer: Path) -> str:
+def _run_pytest(assignment: str, job: SuiteJob, outer: Path) -> str:
     suite = Course.here().hidden(assignment) / f"test_{job.module}.py"
     job_path = outer / "job.json"
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(PYTEST_INI), str(suite)]
-    return suite_process.run(arguments, outer, job.limits["module_timeout_s"], job.hosts)
+    return suite_nursery.run(arguments, outer, job.limits["module_timeout_s"], job.nurseries)
 
 
 def _report(
@@ -166,7 +166,6 @@ def _report(
         "modules": {},
         "sandbox": "",
         "counts": {},
-        "timeline_svg": None,
         "error": None,
     }
     for name in wanted:
@@ -187,12 +186,6 @@ def _report(
         report["counts"][name] = record.get("counts", [])
         if record.get("error") and not report["error"]:
             report["error"] = f"{plan.name}/{name}: {record['error']}"
-    pictures = [
-        report["modules"][name].get("timeline_svg")
-        for name in ("ring", *wanted)
-        if name in report["modules"]
-    ]
-    report["timeline_svg"] = next((picture for picture in pictures if picture), None)
     return report
 
 

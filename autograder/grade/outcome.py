@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
-from autograder.grade.points import Account, CellMark
-from autograder.grade.points import account as account_of
+from autograder.grade.points import Account, CellMark, Kind, Part
 from autograder.submission.cluster_run import RunCheck
+from ringside.units import format_count
 
 Status = Literal["graded", "rejected", "grader_error"]
 
@@ -90,7 +90,57 @@ class Outcome:
 
     def account(self, assignment: Assignment) -> Account:
         """What each part of the assignment earned."""
-        return account_of(assignment, self)
+        cells = self.cells or {}
+        runs = {run.name: run.points for run in self.runs}
+        failed, graded = self.status == "grader_error", self.status == "graded"
+        parts: list[Part] = []
+
+        def add(name: str, title: str, kind: Kind, of: float, given: float | None) -> None:
+            cell = cells.get(name)
+            if cell is not None:
+                parts.append(Part(name, title, kind, of, cell.points, cell.by_hand, cell.comment))
+            else:
+                parts.append(Part(name, title, kind, of, given))
+
+        for module in assignment.modules:
+            earned = None if failed else self.points(module) if graded else 0.0
+            kind: Kind = "extra" if module.extra else "module"
+            add(module.name, module.title, kind, module.weight, earned)
+        for run in assignment.runs:
+            earned = None if failed else runs.get(run.name, 0.0) if graded else 0.0
+            add(run.name, f"{run.module}.py on the cluster", "run", run.points, earned)
+        for text in assignment.paragraphs:
+            add(text.name, text.title, "text", text.points, None)
+        return Account(tuple(parts))
+
+    def missing(self, assignment: Assignment) -> list[str]:
+        """What keeps a submission of the gradebook from being graded; empty: nothing does.
+
+        A rejected submission, and one where the grader failed, is graded once a person has given
+        every module and run its points.
+        """
+        cells = self.cells or {}
+        names = [module.name for module in assignment.modules if not module.extra]
+        names += [run.name for run in assignment.runs]
+        given = bool(cells) and all(name in cells and cells[name].by_hand for name in names)
+        found = []
+        if self.status != "graded" and not given:
+            found.append(f"{self.status}: {' '.join(self.message.split())}")
+        elif any(cells[name].points is None for name in names if name in cells):
+            return ["not autograded yet"]
+        texts = [t.name for t in assignment.paragraphs if t.name in cells and cells[t.name].waits]
+        if texts:
+            found.append(
+                f"{format_count(len(texts), 'text')} to grade by hand ({', '.join(texts)})"
+            )
+        again = [
+            name
+            for name, cell in cells.items()
+            if cell.waits and name not in texts and cell.points is not None
+        ]
+        if again:
+            found.append(f"{', '.join(again)}: graded by hand, and graded again since: look at it")
+        return found
 
     def as_json(self, assignment: Assignment) -> dict[str, Any]:
         """The submission in the form that `autograder grade --json` writes."""

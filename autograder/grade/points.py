@@ -14,15 +14,12 @@ Where the gradebook is known, its points go first: a person's corrections are in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from autograder.course.assignment import Assignment
 from ringside.units import format_count
-
-if TYPE_CHECKING:
-    from autograder.course.assignment import Assignment
-    from autograder.grade.outcome import Outcome
 
 Kind = Literal["module", "extra", "run", "text"]
 
@@ -119,60 +116,6 @@ def hand_comments(account: Account) -> list[str]:
 def _sum(name: str, parts: Iterable[Part], up_to: str = "") -> str:
     given = sum(part.points or 0.0 for part in parts)
     return f"{name} {round(given, 2):g} of{up_to} {sum(part.of for part in parts):g}"
-
-
-def account(plan: Assignment, outcome: Outcome) -> Account:
-    """The account of one submission."""
-    cells: Mapping[str, CellMark] = outcome.cells or {}
-    runs = {run.name: run.points for run in outcome.runs}
-    failed = outcome.status == "grader_error"
-    graded = outcome.status == "graded"
-    parts: list[Part] = []
-
-    def add(name: str, title: str, kind: Kind, of: float, given: float | None) -> None:
-        cell = cells.get(name)
-        if cell is not None:
-            parts.append(Part(name, title, kind, of, cell.points, cell.by_hand, cell.comment))
-        else:
-            parts.append(Part(name, title, kind, of, given))
-
-    for module in plan.modules:
-        earned = None if failed else outcome.points(module) if graded else 0.0
-        add(module.name, module.title, "extra" if module.extra else "module", module.weight, earned)
-    for run in plan.runs:
-        earned = None if failed else runs.get(run.name, 0.0) if graded else 0.0
-        add(run.name, f"{run.module}.py on the cluster", "run", run.points, earned)
-    for text in plan.paragraphs:
-        add(text.name, text.title, "text", text.points, None)
-    return Account(tuple(parts))
-
-
-def missing(plan: Assignment, outcome: Outcome) -> list[str]:
-    """What keeps a submission of the gradebook from being graded; empty where nothing does.
-
-    A rejected submission, and one where the grader failed, is graded once a person has given
-    every module and run its points.
-    """
-    cells = outcome.cells or {}
-    names = [module.name for module in plan.modules if not module.extra]
-    names += [run.name for run in plan.runs]
-    given = bool(cells) and all(name in cells and cells[name].by_hand for name in names)
-    found = []
-    if outcome.status != "graded" and not given:
-        found.append(f"{outcome.status}: {' '.join(outcome.message.split())}")
-    elif any(cells[name].points is None for name in names if name in cells):
-        return ["not autograded yet"]
-    texts = [text.name for text in plan.paragraphs if text.name in cells and cells[text.name].waits]
-    if texts:
-        found.append(f"{format_count(len(texts), 'text')} to grade by hand ({', '.join(texts)})")
-    again = [
-        name
-        for name, cell in cells.items()
-        if cell.waits and name not in texts and cell.points is not None
-    ]
-    if again:
-        found.append(f"{', '.join(again)}: graded by hand, and graded again since: look at it")
-    return found
 
 
 def where_texts_count(plan: Assignment) -> str:

@@ -17,11 +17,12 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from autograder.grade.pipeline import Note
+
 __all__ = ["Pace", "duration", "shown"]
 
 _EVERY_S = 30.0
 _LARGE = 20  # modules to grade
-Note = Callable[[int, int], None]  # (modules done, modules in all)
 
 
 class Pace:

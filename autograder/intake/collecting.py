@@ -9,7 +9,6 @@ as after `nbgrader collect`. Students are called as the platform knows them; see
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import shutil
@@ -18,42 +17,29 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autograder import storage
-from autograder.commands import grade as cli_grade
-from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.grade.pipeline import Submission
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
+from autograder.submission import finding
+from autograder.submission.finding import Submission
 from autograder.submission.quarantine import Rejected, extract_zip
-from ringside.units import format_count
 
 __all__ = ["collect", "put"]
 
 
-def collect(options: argparse.Namespace) -> int:
-    """`autograder collect`"""
-    course = Course.here()
-    plan = plans.load(options.assignment, course)
-    submissions = cli_grade.taken(plan, options.paths, options, course)
+def collect(plan: Assignment, submissions: Sequence[Submission], course: Course) -> dict[str, int]:
+    """Put submissions into nbgrader's tree; those of which nothing could be read are left out.
+
+    Returns:
+        How many are "new", "as before" and "replaced".
+    """
     counts = dict.fromkeys(("new", "as before", "replaced"), 0)
     for submission in submissions:
-        if submission.rejected:
-            continue  # nothing of it could be read
-        counts[put(plan, submission, course)] += 1
+        if not submission.rejected:
+            counts[put(plan, submission, course)] += 1
     if course.database.is_file():
         _name_students(course, submissions)
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    number = format_count(sum(counts.values()), "submission")
-    print(f"{course.build / 'submitted'}: {number} ({told}).")
-    if counts["replaced"]:
-        print(f"What was replaced is kept in {course.build / 'replaced'}.")
-    for submission in submissions:
-        for note in (*submission.intake, submission.rejected):
-            if note:
-                cli_grade.say(submission.student, note)
-    print(f"Next: nbgrader autograde {plan.name}")
-    return 2 if any(submission.rejected for submission in submissions) else 0
+    return counts
 
 
 def put(plan: Assignment, submission: Submission, course: Course) -> str:
@@ -83,7 +69,7 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
     else:
         fresh.mkdir()
         shutil.copy2(path, fresh / path.name, follow_symlinks=False)
-    archive = pipeline.what_counts(plan, fresh)
+    archive = finding.what_counts(plan, fresh)
     if archive.suffix != ".zip":
         return
     try:  # nbgrader and run.json's check look at files
@@ -111,7 +97,7 @@ def _content(folder: Path) -> dict[str, bytes]:
         if each.is_file()
         and not each.is_symlink()
         and each.name not in ("timestamp.txt", "submission_secret.txt")
-        and not pipeline.is_placeholder(each)
+        and not finding.is_placeholder(each)
     }
 
 
@@ -127,7 +113,7 @@ def _shelf(course: Course, student: str, assignment: str) -> Path:
 
 def _name_students(course: Course, submissions: Sequence[Submission]) -> None:
     """Tell the gradebook the names and addresses that it lacks and the platform knows."""
-    with gradebook.open_gradebook(course) as book:
+    with database.open_gradebook(course) as book:
         for each in submissions:
             if not (each.name or each.email):
                 continue

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from autograder.grade.pipeline import PathError
+from autograder.submission.finding import PathError
 
 __all__ = ["MAX_BYTES", "METADATA", "Author", "Submitted", "of_text"]
 

@@ -5,18 +5,18 @@ What a download says of times is written into ``build/receipts/platform``; what 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.grade.pipeline import Submission
-from autograder.intake import downloads
+from autograder.intake import downloads, unpacking
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.moodle_worksheet import Worksheet
+from autograder.submission import finding
+from autograder.submission.finding import Submission
+from autograder.terminal import say
 from ringside.units import format_count
 
 __all__ = ["take"]
@@ -39,7 +39,7 @@ def take(
         timezone: of the worksheet's times; None: this machine's.
 
     Raises:
-        PathError: a path isn't there, is a mix, or a student has two submissions.
+        PathError: a path isn't there, is a mix, holds nothing, or a student has two submissions.
     """
     worksheet = (
         Worksheet.read(roster, timezone)
@@ -52,11 +52,13 @@ def take(
             plan, path, worksheet, timezone
         )  # fmt: skip
         if given is None:
-            found += pipeline.find(plan, [path])
+            found += finding.find(plan, [path])
             continue
-        found += downloads.unpack(given, plan, course)
+        found += unpacking.unpack(given, plan, course)
         _record(plan, given, course, timezone)
-    pipeline.check_names(found)
+    finding.check_names(found)
+    if not found:
+        raise finding.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
     return found
 
 
@@ -73,15 +75,15 @@ def _record(plan: Assignment, given: Download, course: Course, timezone: ZoneInf
     moments = {u.student: u.received for u in given.uploads if u.received is not None}
     if moments:
         receipt.record_platform(course, plan.name, moments)
-    _say(f"A download from {given.platform}: {format_count(len(given.uploads), 'student')}.")
+    say(f"A download from {given.platform}: {format_count(len(given.uploads), 'student')}.")
     if moments:
         which = f" Its times are taken as {timezone or 'this machine'}'s; --timezone names another."
-        _say(
+        say(
             f"{given.table} says when {len(moments)} of them handed in."
             + (which if given.platform == "Moodle" else "")
         )
     elif given.platform == "Moodle":
-        _say(
+        say(
             "It doesn't say when they handed in: --roster FILE takes Moodle's grading worksheet, "
             "which does, and by which they are known in all assignments."
         )
@@ -90,13 +92,13 @@ def _record(plan: Assignment, given: Download, course: Course, timezone: ZoneInf
         u for u in given.uploads if u.received and written.get(u.student, u.received) != u.received
     ]
     if other:
-        _say(
+        say(
             f"{course.receipts(plan.name)} has other times for {_names(other)}: it goes first. "
             f"Remove a line there to take what {given.platform} says."
         )
     late = [u for u in given.uploads if u.late and u.student not in written]
     if late:
-        _say(
+        say(
             f"{given.platform} marks as late, and doesn't say by how much: {_names(late)}. Nothing "
             "is taken off until you write when they handed in into "
             f"{course.receipts(plan.name)} (student,received)."
@@ -108,8 +110,3 @@ def _names(uploads: Iterable[Upload]) -> str:
     return ", ".join(named[:MAX_NAMES]) + (
         f" and {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
     )
-
-
-def _say(line: str) -> None:
-    shown = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
-    print(f"autograder: {shown}", file=sys.stderr)

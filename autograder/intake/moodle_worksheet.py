@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from autograder.grade.pipeline import PathError
+from autograder.submission.finding import PathError
 
 __all__ = ["Person", "Worksheet"]
 

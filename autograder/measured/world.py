@@ -17,8 +17,8 @@ stopping every process of a world whenever it isn't its turn:
 * The clock is the grader's own. A patched ``time`` in the rank is nobody's clock.
 
 A GPU goes on with what it was given when a process is stopped, so with GPUs there is one world at a
-time, made anew for each turn (``autograder.measured.measuring``). No GPU was there to run that part
-on.
+time, made anew for each turn (``autograder.measured.measurement``). No GPU was there to run that
+part on.
 
 The worlds share nothing: each has its own process, network, file and memory namespaces. Real ranks
 of one world are not confined one from another (see ``autograder.real_ranks.job``).
@@ -42,12 +42,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from autograder.course.limits import Limits
 from autograder.measured import driver as measured_driver
 from autograder.measured.driver import CALL, ECHO, ERROR, ORDER, REPLY
 from autograder.measured.hardware import cores, gpu_files
 from autograder.real_ranks import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.real_ranks.job import command_inside, environment_inside
-from autograder.sandbox.sandbox import Limits, Sandbox, Tier
+from autograder.sandbox.sandbox import Sandbox, Tier
 from autograder.sandbox.watchdog import ProcessId, descendants
 from ringside.errors import CodecError
 from ringside.network import codec

@@ -19,13 +19,21 @@ from autograder import storage
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome, Status
-from autograder.grade.pipeline import is_placeholder
+from autograder.submission.finding import is_placeholder
 
-__all__ = ["Part", "Record", "file_hash", "read", "record_of", "submission_hash", "write"]
+__all__ = [
+    "GradedPart",
+    "GradeRecord",
+    "file_hash",
+    "read",
+    "record_of",
+    "submission_hash",
+    "write",
+]
 
 
 @dataclass(frozen=True)
-class Part:
+class GradedPart:
     """One grade cell: a module, or a run."""
 
     points: float
@@ -33,7 +41,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Record:
+class GradeRecord:
     """What one submission was given.
 
     Attributes:
@@ -47,7 +55,7 @@ class Record:
     message: str
     submission: str
     key: str
-    parts: dict[str, Part]
+    parts: dict[str, GradedPart]
     late_percent: float | None = None  # of the score, that lateness took; None: not known
 
     @property
@@ -59,11 +67,11 @@ class Record:
 
 def record_of(
     plan: Assignment, outcome: Outcome, notebook: Path, *, late_percent: float = 0.0
-) -> Record:
+) -> GradeRecord:
     """The record of an outcome as it stands in the gradebook, or would."""
     graded = outcome.status == "graded"
     parts = {
-        module.name: Part(
+        module.name: GradedPart(
             outcome.points(module) if graded else 0.0,
             {
                 str(test["name"]): {
@@ -76,8 +84,8 @@ def record_of(
         )
         for module in plan.modules
     }
-    parts |= {run.name: Part(run.points) for run in outcome.runs}
-    return Record(
+    parts |= {run.name: GradedPart(run.points) for run in outcome.runs}
+    return GradeRecord(
         student=outcome.student,
         status=outcome.status,
         message=outcome.message,
@@ -105,29 +113,20 @@ def file_hash(path: Path) -> str:
         return ""
 
 
-def _path(course: Course, assignment: str, student: str) -> Path:
-    return course.build / "graded" / assignment / f"{student}.json"
-
-
-def write(course: Course, assignment: str, record: Record) -> None:
+def write(course: Course, assignment: str, record: GradeRecord) -> None:
     """Keep `record`, in the place of an older one."""
     text = json.dumps(asdict(record), indent=1)
-    storage.write(_path(course, assignment, record.student), text.encode() + b"\n", mode=0o600)
+    storage.write(course.graded(record.student, assignment), text.encode() + b"\n", mode=0o600)
 
 
-def read(course: Course, assignment: str, student: str) -> Record | None:
+def read(course: Course, assignment: str, student: str) -> GradeRecord | None:
     """What was last written for a student; None if nothing was, or nobody can read it."""
     try:
-        content = json.loads(_path(course, assignment, student).read_bytes())
+        content = json.loads(course.graded(student, assignment).read_bytes())
         parts = {
-            str(name): Part(float(part["points"]), dict(part["tests"]))
+            str(name): GradedPart(float(part["points"]), dict(part["tests"]))
             for name, part in content["parts"].items()
         }
-        return Record(**{**content, "parts": parts})
+        return GradeRecord(**{**content, "parts": parts})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def any_written(course: Course) -> bool:
-    """Whether there are grades that a gradebook must hold."""
-    return any((course.build / "graded").glob("*/*.json"))

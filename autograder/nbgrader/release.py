@@ -14,8 +14,10 @@ from nbgrader.exchange.default import ExchangeReleaseAssignment
 
 from autograder.authoring import build
 from autograder.course import assignment as plans
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.gradebook import steps
+from autograder.submission import late
 
 
 class RegisteringRelease(ExchangeReleaseAssignment):  # type: ignore[misc]
@@ -26,22 +28,27 @@ class RegisteringRelease(ExchangeReleaseAssignment):  # type: ignore[misc]
         level = self.log.level
         self.log.setLevel("WARNING")  # of a release in a scratch folder, which is nobody's
         try:
-            register(str(self.coursedir.assignment_id), course)
+            _register(str(self.coursedir.assignment_id), course)
         finally:
             self.log.setLevel(level)
         super().copy_files()
 
 
-def register(name: str, course: Course) -> None:
+def register(plan: Assignment, course: Course, scratch: Path) -> None:
     """Write the assignment's cells and points into the course's gradebook.
 
     Raises:
         GradebookError: there are submissions already that don't fit the cells.
     """
+    steps.enter_cells(plan.name, course, scratch)
+    late.tell(course)
+
+
+def _register(name: str, course: Course) -> None:
     plan = plans.load(name, course)
     source = course.source(name)
     if not source.is_dir():
         source.mkdir(parents=True)
         build.write_source(plan, course, source)
     with tempfile.TemporaryDirectory(prefix="ringside-release-") as scratch:
-        gradebook.register(plan, course, Path(scratch))
+        register(plan, course, Path(scratch))

@@ -33,7 +33,7 @@ from typing import TypedDict
 from autograder.course.limits import Limits
 from autograder.real_ranks import gloo_nursery, mpi_nursery, mpi_stand_in
 from autograder.sandbox.sandbox import Process, Sandbox, Tier
-from autograder.sandbox.warm_sandbox import Host, WarmSandbox
+from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox
 
 __all__ = ["MpiOutcome", "command_inside", "environment_inside", "run_mpi"]
 
@@ -79,7 +79,7 @@ def run_mpi(
     files: Sequence[str] | None = None,
     limits: Limits | None = None,
     trust_submissions: bool = False,
-    host: Host | None = None,
+    nursery: WarmNursery | None = None,
 ) -> MpiOutcome:
     """Start one ``mpiexec -n P`` after another and wait for the last.
 
@@ -91,18 +91,18 @@ def run_mpi(
         launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
         limits: of the sandbox; a job that sends back more than ``result_bytes`` is killed.
-        host: the warm sandbox to use; None for one of its own.
+        nursery: the warm sandbox to use; None for one of its own.
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
-    nursery = gloo_nursery if launcher == "gloo" else mpi_nursery
-    extra["nursery.py"] = Path(str(nursery.__file__)).read_bytes()
+    of_ranks = gloo_nursery if launcher == "gloo" else mpi_nursery
+    extra["nursery.py"] = Path(str(of_ranks.__file__)).read_bytes()
     extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
     brought: _Brought = {"files": files, "extra": extra, "pipes": sum(worlds), "limits": limits}
     max_result_bytes = (limits or Limits()).result_bytes
     with (
         Sandbox(modules_folder, trust_submissions=trust_submissions, **brought)
-        if host is None
-        else WarmSandbox(host, modules_folder, **brought)
+        if nursery is None
+        else WarmSandbox(nursery, modules_folder, **brought)
     ) as sandbox:
         if sandbox.tier == Tier.LANDLOCK:
             reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"

@@ -6,21 +6,15 @@ exception messages, names) is escaped, capped and shown as plain text.
 
 from __future__ import annotations
 
-import functools
-import html
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-
-from autograder import file_names, notebooks, svg
+from autograder import notebooks, svg
 from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec, ParagraphSpec
 from autograder.grade.outcome import Outcome, clamp
 from autograder.grade.points import Account, Part
-from autograder.submission.cluster_run import RunCheck
 from autograder.submission.rebuild import plain_text
 from ringside.checking import cut
 from ringside.checking.reasons import by_reason, reason
@@ -29,7 +23,6 @@ from ringside.units import format_count
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
 MAX_TEXT = 4_000
 MAX_LINES = 40
 MAX_COUNTS = 12
@@ -37,10 +30,6 @@ MAX_COUNTS = 12
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-# The formgrader has Bootstrap's style sheet, and none of its own for tables in outputs.
-FORMGRADER_TABLE = 'class="table table-condensed" style="width: auto"'
-FORMGRADER_ROW = {"full": "", "part": ' class="warning"', "none": ' class="danger"'}
-NOWRAP = 'style="white-space: nowrap"'
 LOCATION = re.compile(r"\b(\w+)\.py(?::|\", line )(\d+)")
 
 
@@ -227,51 +216,6 @@ def failures(tests: tuple[TestRow, ...]) -> tuple[Failure, ...]:
 
     failed = [test for test in tests if test.state != "full"]
     return tuple(Failure(*group) for group in by_reason(failed, reason_of))
-
-
-def module_table(module: ModuleSpec, outcome: Outcome) -> str:
-    """The table that stands under a check cell in nbgrader's notebooks, escaped."""
-    points = outcome.points(module)
-    head = f"{module.filename}: {points:g} of {module.weight:g} points"
-    if module.extra:
-        head += " (extra credit)"
-    untouched = module.name in outcome.untouched and not points
-    rows = "".join(
-        f"<tr{FORMGRADER_ROW[row.state]}><td {NOWRAP}>{row.earned:g} / {row.points:g}</td>"
-        f"<td>{_text(row.name)}</td><td>{_text(row.message)}{_detail(row.detail)}</td></tr>"
-        for row in ([] if untouched else test_rows(outcome, module))
-    )
-    message = f"<p>{_text(shown(outcome.message))}</p>" if outcome.message else ""
-    message += "<p>It is as it was released: nothing is written yet.</p>" if untouched else ""
-    head_row = f"<tr><th {NOWRAP}>of 100</th><th>test</th><th>what it says</th></tr>"
-    table = f"<table {FORMGRADER_TABLE}>{head_row}{rows}</table>"
-    # MathJax would turn a student's words into links; these classes keep it away.
-    return (
-        f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
-        f"{message}{table if rows else ''}</div>"
-    )
-
-
-def _detail(text: str) -> str:
-    return f"<pre>{html.escape(text)}</pre>" if text else ""
-
-
-def run_table(run: RunCheck) -> str:
-    """The same for the cell of a cluster run."""
-    rows = "".join(
-        f"<tr{'' if ok else FORMGRADER_ROW['none']}><td>{'yes' if ok else 'no'}</td>"
-        f"<td>{_text(shown(sentence, 400))}</td></tr>"
-        for ok, sentence in run.findings
-    )
-    head = f"run.json of {run.module}.py: {run.points:g} of {run.max_points:g} points"
-    return (
-        f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_text(head)}</strong></p>'
-        f"<table {FORMGRADER_TABLE}>{rows}</table></div>"
-    )
-
-
-def _text(text: str) -> str:
-    return html.escape(text).replace("\n", "<br>")
 
 
 def graded_cells(nb: NotebookNode, unread: Collection[str] = ()) -> list[GradedCell]:
@@ -469,46 +413,3 @@ def kit_version() -> str:
         return version("ringside")
     except PackageNotFoundError:
         return "source tree"
-
-
-def _visible(value: object) -> object:
-    """What is printed on the page, whatever it is: no control or direction characters."""
-    if not isinstance(value, str):
-        return value
-    return type(value)(INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", value))
-
-
-def environment() -> jinja2.Environment:
-    """What our pages are rendered in: everything is escaped, nothing may be missing."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["duration"] = duration
-    return environment
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    return environment()
-
-
-def render(page: Page) -> str:
-    """The page as one HTML document."""
-    return _environment().get_template("feedback.html.j2").render(page=page)
-
-
-def write_pages(folder: Path, plan: Assignment, outcomes: list[Outcome]) -> list[Path]:
-    """One page per submission, for courses that don't use nbgrader's feedback."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    names = file_names.of([outcome.student for outcome in outcomes])
-    for outcome in outcomes:
-        path = folder / f"{names[outcome.student]}.html"
-        path.write_text(render(page_of(plan, outcome)), encoding="utf-8")
-        written.append(path)
-    return written

@@ -17,9 +17,9 @@ import jinja2
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import Account, Part
-from autograder.report import feedback
+from autograder.report import feedback, rendering
 from autograder.report.report import moment, provenance
-from autograder.report.summary import BINS, Cluster, Spread, Summary
+from autograder.report.summary import BINS, SameMistake, Spread, Summary
 from ringside.trace import write_atomically
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def write(path: Path, summary: Summary) -> None:
 
 
 def _widest(summary: Summary) -> int:
-    found: list[Cluster] = [each for group in summary.clusters.values() for each in group]
+    found: list[SameMistake] = [each for group in summary.clusters.values() for each in group]
     return max((len(each.students) for each in found), default=1)
 
 
@@ -190,7 +190,7 @@ def _short(text: str, most: int) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    environment = feedback.environment()
+    environment = rendering.environment()
     environment.globals["bars"] = bars
     environment.globals["status_words"] = STATUS
     environment.filters["points"] = _number

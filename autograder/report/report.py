@@ -14,8 +14,9 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.report import feedback, similarity
-from autograder.report.summary import Cluster, ModuleSpread, Spread, Summary, summarise
+from autograder.report.summary import ModuleSpread, SameMistake, Spread, Summary, summarise
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
+from autograder.terminal import printable
 from ringside.checking import cut
 
 SOLUTION = "(shipped solution)"
@@ -90,11 +91,6 @@ def measured_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
 def _late(outcome: Outcome) -> str:
     hours = outcome.late_seconds / 3600
     return "" if hours == 0 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
-
-
-def printable(text: str) -> str:
-    """A name without control characters: terminals obey some of them."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def alike(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> list[similarity.Match]:
@@ -247,7 +243,9 @@ def _hard_tests(summary: Summary) -> Table | Text:
 
 
 def _clusters(summary: Summary, most: int = 3) -> Table | Text:
-    shown: list[Cluster] = [each for found in summary.clusters.values() for each in found[:most]]
+    shown: list[SameMistake] = [
+        each for found in summary.clusters.values() for each in found[:most]
+    ]
     if not shown:
         return Text("No two students fail for the same reason.")
     table = Table(title="The same mistake", title_justify="left", header_style="bold")

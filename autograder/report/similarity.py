@@ -47,7 +47,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Group:
+class Lookalikes:
     """Authors of one module of whom each is like another; `ratio` is the least of the matches."""
 
     module: str
@@ -55,7 +55,7 @@ class Group:
     ratio: float
 
 
-def groups(found: Iterable[Match]) -> list[Group]:
+def groups(found: Iterable[Match]) -> list[Lookalikes]:
     """Matches put together: twenty who copied from one are one group, not 210 pairs."""
     members: dict[str, list[tuple[set[str], float]]] = {}
     for match in found:
@@ -68,7 +68,7 @@ def groups(found: Iterable[Match]) -> list[Group]:
                 apart.append((others, lowest))
         members[match.module] = [*apart, (authors, ratio)]
     listed = [
-        Group(module, tuple(sorted(authors)), ratio)
+        Lookalikes(module, tuple(sorted(authors)), ratio)
         for module, each in members.items()
         for authors, ratio in each
     ]

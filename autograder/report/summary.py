@@ -56,7 +56,7 @@ class HardTest:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SameMistake:
     """Students whose module fails for one reason."""
 
     module: str
@@ -103,8 +103,8 @@ class Summary:
     spread: Spread | None
     modules: tuple[ModuleSpread, ...]
     tests: tuple[HardTest, ...]
-    clusters: Mapping[str, tuple[Cluster, ...]]  # by module
-    similar: tuple[similarity.Group, ...]
+    clusters: Mapping[str, tuple[SameMistake, ...]]  # by module
+    similar: tuple[similarity.Lookalikes, ...]
     late: Mapping[str, Late]
     sandboxes: tuple[str, ...]
 
@@ -151,7 +151,7 @@ class Summary:
 def summarise(
     plan: Assignment,
     outcomes: Sequence[Outcome],
-    similar: Sequence[similarity.Group] = (),
+    similar: Sequence[similarity.Lookalikes] = (),
     late: Mapping[str, Late] | None = None,
 ) -> Summary:
     """Everything about the class; likeness and lateness are found elsewhere and passed in."""
@@ -253,7 +253,7 @@ def _told(failed: Sequence[feedback.TestRow], most: int = 3) -> list[Told]:
 
 def clusters(
     module: ModuleSpec, graded: Sequence[Outcome], most: int = MAX_CLUSTERS
-) -> list[Cluster]:
+) -> list[SameMistake]:
     """Reasons for which a module fails, and whose: at least two students each, the most first."""
     found: dict[str, list[tuple[str, feedback.TestRow]]] = {}
     for outcome in graded:
@@ -273,6 +273,6 @@ def clusters(
             tests = collections.Counter(row.name for _, row in each)
             sentence = collections.Counter(row.message for _, row in each).most_common(1)[0][0]
             names = tuple(name for name, _ in tests.most_common())
-            listed.append(Cluster(module.name, sentence, names, students))
+            listed.append(SameMistake(module.name, sentence, names, students))
     listed.sort(key=lambda cluster: (-len(cluster.students), cluster.sentence))
     return listed[:most]

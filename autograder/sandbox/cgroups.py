@@ -30,7 +30,7 @@ from pathlib import Path
 from autograder.course.limits import Limits
 from autograder.sandbox.watchdog import ProcessId
 
-__all__ = ["Group", "Usage", "delegated", "own_group", "settle", "why_not"]
+__all__ = ["ControlGroup", "Usage", "delegated", "own_group", "settle", "why_not"]
 
 NEEDED = ("memory", "pids")
 WANTED = ("cpu", "cpuset")  # each sandbox gets an equal share of the cores, whatever its threads
@@ -52,14 +52,14 @@ class Usage:
     peak_processes: int | None
 
 
-class Group:
+class ControlGroup:
     """The group of one sandbox; whatever its processes start is in it, and can't leave."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
-    def make(cls, base: Path, limits: Limits) -> Group:
+    def make(cls, base: Path, limits: Limits) -> ControlGroup:
         """A new group below ``base``, with the limits of those controllers that it has.
 
         Raises:
@@ -161,7 +161,7 @@ def why_not() -> str | None:
     """Why no sandbox here can have a group, found by making one with a process in it; or None."""
     try:
         base = settle()
-        group = Group.make(base, Limits())
+        group = ControlGroup.make(base, Limits())
     except OSError as error:
         return _reason(error)
     try:
@@ -298,7 +298,7 @@ def _sweep(base: Path) -> None:
         with contextlib.suppress(ValueError):
             pid, started, _ = path.name.removeprefix(_PREFIX).split("-")
             if not ProcessId(int(pid), int(started)).alive():
-                Group(path).close()
+                ControlGroup(path).close()
 
 
 def _remove(path: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from typing import IO, Any, Protocol
 
 from autograder.course.limits import Limits
-from autograder.sandbox.cgroups import Group, Usage
+from autograder.sandbox.cgroups import ControlGroup, Usage
 from autograder.sandbox.watchdog import Drain, ProcessId, Watchdog, descendants, kill_all, members
 
 __all__ = ["Process"]
@@ -40,7 +40,7 @@ class Process:
         limits: Limits,
         namespace: int | None = None,
         said: bytes = b"",
-        group: Group | None = None,
+        group: ControlGroup | None = None,
     ) -> None:
         self._group = group
         self._limits = limits

@@ -46,7 +46,7 @@ from autograder.sandbox.files import copy_modules, kit, write_all
 from autograder.sandbox.process import Process
 from ringside.ranks import landlock
 
-__all__ = ["Limits", "Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier", "prepare"]
+__all__ = ["Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier", "prepare"]
 
 _ENVIRONMENT = {
     "HOME": "/tmp",
@@ -166,7 +166,7 @@ class Sandbox:
     ) -> Process:
         """Start ``argv`` inside, with no environment but the harmless part of ``env`` and ours.
 
-        It has the shape of a zygote's launcher: pass it as ``launcher=sandbox.popen``.
+        It has the shape of a nursery's launcher: pass it as ``launcher=sandbox.popen``.
         """
         environment = harmless(env or {})
         if self.tier in Tier.IN_BUBBLEWRAP:
@@ -239,11 +239,11 @@ class Sandbox:
             raise
         return Process(popen, self.limits, namespace, said, group)
 
-    def _group(self) -> cgroups.Group | None:
+    def _group(self) -> cgroups.ControlGroup | None:
         """A control group for one process and what it starts, in the tier that has them."""
         if self.tier != Tier.CGROUPS:
             return None
-        return cgroups.Group.make(cgroups.delegated(), self.limits)
+        return cgroups.ControlGroup.make(cgroups.delegated(), self.limits)
 
     def _become(self) -> int | None:
         """Whom a program becomes, started by root; written down where it looks for its name."""

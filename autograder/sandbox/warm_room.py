@@ -1,14 +1,14 @@
-"""Inside a warm host: shut a fork into namespaces of its own, as bubblewrap does with a program.
+"""Inside a warm nursery: shut a fork into namespaces of its own, as bubblewrap does with a program.
 
-    host --fork--> way in --fork--> init (pid 1 of the room) --fork--> the program
+    nursery --fork--> way in --fork--> init (pid 1 of the room) --fork--> the program
 
-The *way in* leaves the host's namespaces, and ends. *Init* mounts what the program may see over
-what the host sees, gives up every right, sets the limits and the filter of system calls, and only
-then forks the program. It reaps what the program leaves, and ends with it; then the kernel ends all
-that is in the room. It ends too when nobody outside listens any more.
+The *way in* leaves the nursery's namespaces, and ends. *Init* mounts what the program may see over
+what the nursery sees, gives up every right, sets the limits and the filter of system calls, and
+only then forks the program. It reaps what the program leaves, and ends with it; then the kernel
+ends all that is in the room. It ends too when nobody outside listens any more.
 
-What the host has mounted is read-only, and neither the program nor its children can gain the right
-to take a mount away: what lies below one is out of reach.
+What the nursery has mounted is read-only, and neither the program nor its children can gain the
+right to take a mount away: what lies below one is out of reach.
 
 Started as root there is no user namespace, as with bubblewrap: the program becomes a user that owns
 nothing. Started as anybody else, the room has a user namespace that allows no further ones.
@@ -44,12 +44,12 @@ THERE, REFUSED, GO = b"!", b"?", b">"
 
 
 def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> None:
-    """Leave the host for a room; returns in the program's process alone, without ``life``.
+    """Leave the nursery for a room; returns in the program's process alone, without ``life``.
 
     Args:
         room: ``stage``, the folder whose ``modules``, ``job`` and ``passwd`` are shown; ``hide``,
             the folder that holds all stages; ``uid``, whom to become, None without root;
-            ``shown``, what of the host's /tmp and /dev/shm is shown in the room's own;
+            ``shown``, what of the nursery's /tmp and /dev/shm is shown in the room's own;
             ``tmp_bytes``, ``shm_bytes``, and ``limits``, those of ``setrlimit`` by name.
         outer_filter: the packed filter of system calls.
         life: hears ``!`` once all is set, or ``?`` and the reason why the kernel refuses. It says
@@ -57,7 +57,7 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
             for a signal.
     """
     try:
-        _leave_the_host(as_root=room["uid"] is not None)
+        _leave_the_nursery(as_root=room["uid"] is not None)
         if os.fork():
             os._exit(0)
         os.setsid()
@@ -81,7 +81,7 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
     os.setsid()
 
 
-def _leave_the_host(*, as_root: bool) -> None:
+def _leave_the_nursery(*, as_root: bool) -> None:
     uid, gid = os.getuid(), os.getgid()
     spaces = _NEWNS | _NEWPID | _NEWIPC | _NEWNET | _NEWUTS | (0 if as_root else _NEWUSER)
     _check(_libc.unshare(spaces), "unshare")
@@ -119,7 +119,7 @@ def _mount_all(room: Mapping[str, Any]) -> None:
 
 
 def _show(path: str, number: int) -> None:
-    """Show what the host has at ``path``, open as ``number``, in a folder that was covered."""
+    """Show what the nursery has at ``path``, open as ``number``, in a folder that was covered."""
     kind = stat.S_IFMT(os.fstat(number).st_mode)
     if kind == stat.S_IFLNK:
         os.symlink(os.readlink("", dir_fd=number), path)
@@ -128,7 +128,7 @@ def _show(path: str, number: int) -> None:
             os.mkdir(path)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-        _mount(f"/proc/self/fd/{number}", path, "", _BIND | _REC)  # read-only, as the host's is
+        _mount(f"/proc/self/fd/{number}", path, "", _BIND | _REC)  # read-only, as the nursery's is
     os.close(number)
 
 

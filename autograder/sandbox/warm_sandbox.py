@@ -1,18 +1,20 @@
 """Sandboxes that are warm: their libraries are imported once for all submissions.
 
-Importing torch takes longer than most suites. So a *host* stays, a process in a sandbox that has
-imported libraries, reads no submission, and waits; a submission's programs are forks of it::
+Importing torch takes longer than most suites. So a *warm nursery* stays, a process in a sandbox
+that has imported libraries, reads no submission, and waits; a submission's programs are forks of
+it. The nursery of suites starts it (``autograder.suite.nursery``); in a room ringside's own nursery
+forks the simulated ranks::
 
-    nursery --fork--> keeper --bubblewrap--> host (numpy, torch)
-    suite ---request, descriptors------------> |--fork--> room: init --> zygote --> ranks
-    suite ---request, descriptors------------> |--fork--> room: init --> zygote --> ranks
+    nursery of suites --fork--> keeper --bubblewrap--> warm nursery (numpy, torch)
+    suite --request, descriptors-----------------> |--fork--> room: init --> nursery --> ranks
+    suite --request, descriptors-----------------> |--fork--> room: init --> nursery --> ranks
 
 Each fork shuts itself into a *room* before it runs a line of the program: namespaces, mounts, a
 user and limits of its own, as bubblewrap would give it (``warm_room``). Two submissions share
 nothing but the pages of the libraries, which a write copies.
 
-Where the kernel refuses, or the host has gone, a program is started by bubblewrap as ever; it finds
-the same files at the same places.
+Where the kernel refuses, or the nursery has gone, a program is started by bubblewrap as ever; it
+finds the same files at the same places.
 """
 
 from __future__ import annotations
@@ -36,33 +38,34 @@ from pathlib import Path
 from typing import IO
 
 from autograder import scratch
+from autograder.course.limits import Limits
 from autograder.imports import imports_package
-from autograder.sandbox import warm_host, warm_room
+from autograder.sandbox import warm_nursery, warm_room
 from autograder.sandbox.bubblewrap import outer_filter
-from autograder.sandbox.sandbox import Limits, Process, Sandbox, Tier, best_tier, harmless
+from autograder.sandbox.sandbox import Process, Sandbox, Tier, best_tier, harmless
 
-__all__ = ["Host", "WarmSandbox", "kinds_of", "known", "start"]
+__all__ = ["WarmNursery", "WarmSandbox", "kinds_of", "known", "start"]
 
-_INSIDE = Path("/warm")  # where the host sees the stages of all sandboxes
+_INSIDE = Path("/warm")  # where the nursery sees the stages of all sandboxes
 _IMPORTS = {
     "mpi": "import numpy, ringside.mpi",
     "torch": "import numpy, ringside.mpi, ringside.pytorch.preload",
     "mpiexec": "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
     "from ringside.network import codec; from ringside.ranks import seccomp",
 }
-_ANSWER_S = 120.0  # the host may still be importing
+_ANSWER_S = 120.0  # the nursery may still be importing
 
 
 @dataclass(frozen=True)
-class Host:
-    """A host as its users see it.
+class WarmNursery:
+    """A warm nursery as its users see it.
 
     Attributes:
         control: where requests go.
         folder: what users put here lies below ``/warm`` inside.
         keeper: process id of what holds the sandbox.
         hold: when nobody has this open any more, the keeper ends, and removes the folder. It says
-            here how the host ended, should it end before.
+            here how the nursery ended, should it end before.
     """
 
     control: socket.socket
@@ -71,26 +74,26 @@ class Host:
     hold: socket.socket
 
     def ended(self) -> int | None:
-        """The host's exit status, None while it is there; asked once by who has started it."""
+        """The nursery's exit status, None while it is there; asked once by who has started it."""
         if not select.select([self.hold], [], [], 0)[0]:
             return None
         told = self.hold.recv(1)
         return told[0] if told else 1
 
 
-class HostError(RuntimeError):
-    """The host starts nothing (any more); the message says why."""
+class NurseryError(RuntimeError):
+    """The nursery starts nothing (any more); the message says why."""
 
 
-known: dict[str, Host] = {}  # of this process, inherited by its forks
+known: dict[str, WarmNursery] = {}  # of this process, inherited by its forks
 _refused: set[str] = set()  # kinds that are not tried again
-_gone: list[Host] = []  # hosts that ended, whose folders may still be in use
+_gone: list[WarmNursery] = []  # nurseries that ended, whose folders may still be in use
 
 
 def kinds_of(module: str, sources: Mapping[str, bytes]) -> tuple[str, str]:
-    """The hosts that a module's suite can use: for simulated ranks, and for real ones.
+    """The nurseries that a module's suite can use: for simulated ranks, and for real ones.
 
-    Real ranks of torch need nothing that simulated ones don't: one host imports torch for both.
+    Real ranks of torch need nothing that simulated ones don't: one nursery imports torch for both.
 
     Args:
         sources: the module's text, and those of its author's modules that it imports. One that
@@ -105,7 +108,7 @@ def kinds_of(module: str, sources: Mapping[str, bytes]) -> tuple[str, str]:
 def start(kinds: Sequence[str]) -> None:
     """Start what is not there yet; nothing where no sandbox can be kept warm.
 
-    For a process without threads that lives as long as the hosts are needed.
+    For a process without threads that lives as long as the nurseries are needed.
     """
     if (
         not sys.platform.startswith("linux")
@@ -116,29 +119,29 @@ def start(kinds: Sequence[str]) -> None:
         status = known[kind].ended() if kind in known else None
         if status is not None:
             _gone.append(known.pop(kind))
-        if status == warm_host.NO_ROOMS:
+        if status == warm_nursery.NO_ROOMS:
             _refused.add(kind)
         if kind not in known and kind not in _refused:
             known[kind] = _start(kind)
 
 
 def let_go() -> None:
-    """In a fork of the process that started hosts: don't keep them."""
-    for host in (*known.values(), *_gone):
-        host.hold.close()
+    """In a fork of the process that started nurseries: don't keep them."""
+    for nursery in (*known.values(), *_gone):
+        nursery.hold.close()
 
 
 def stop() -> None:
-    """End all hosts of this process."""
+    """End all nurseries of this process."""
     while known or _gone:
-        host = known.popitem()[1] if known else _gone.pop()
-        host.hold.close()
-        host.control.close()
+        nursery = known.popitem()[1] if known else _gone.pop()
+        nursery.hold.close()
+        nursery.control.close()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(host.keeper, 0)
+            os.waitpid(nursery.keeper, 0)
 
 
-def _start(kind: str) -> Host:
+def _start(kind: str) -> WarmNursery:
     folder = scratch.new("warm-")
     folder.chmod(0o755)
     for part in ("modules", "job"):
@@ -160,7 +163,7 @@ def _start(kind: str) -> Host:
             os._exit(0)
     theirs.close()
     held.close()
-    return Host(ours, folder, keeper, hold)
+    return WarmNursery(ours, folder, keeper, hold)
 
 
 def _close_all_but(*keep: int) -> None:
@@ -173,9 +176,9 @@ def _close_all_but(*keep: int) -> None:
 
 
 def _keep(kind: str, folder: Path, control: socket.socket, held: socket.socket) -> int:
-    """Hold the host until it ends, or nobody needs it; returns its exit status."""
+    """Hold the nursery until it ends, or nobody needs it; returns its exit status."""
     extra = {
-        "host.py": Path(str(warm_host.__file__)).read_bytes(),
+        "warm_nursery.py": Path(str(warm_nursery.__file__)).read_bytes(),
         "room.py": Path(str(warm_room.__file__)).read_bytes(),
         "filter": outer_filter(),
     }
@@ -183,7 +186,12 @@ def _keep(kind: str, folder: Path, control: socket.socket, held: socket.socket) 
         scratch.fresh("empty-") as empty,
         Sandbox(empty, extra=extra, binds={str(_INSIDE): folder}, nests=True) as sandbox,
     ):
-        words = [sandbox.python, "-I", str(sandbox.job_path / "host.py"), str(control.fileno())]
+        words = [
+            sandbox.python,
+            "-I",
+            str(sandbox.job_path / "warm_nursery.py"),
+            str(control.fileno()),
+        ]
         process = sandbox.popen([*words, _IMPORTS[kind]], pass_fds=(control.fileno(),))
         process.watchdog.stop()  # each user watches over its own processes
         control.close()
@@ -193,7 +201,7 @@ def _keep(kind: str, folder: Path, control: socket.socket, held: socket.socket) 
 
 
 class WarmSandbox(Sandbox):
-    """A ``Sandbox`` whose programs, ``python -I ...``, are forks of a host's where they can be.
+    """A ``Sandbox`` whose programs, ``python -I ...``, are forks of a nursery's where they can be.
 
     Attributes:
         num_warm: how many of its programs are forks; the others were started by bubblewrap.
@@ -201,7 +209,7 @@ class WarmSandbox(Sandbox):
 
     def __init__(
         self,
-        host: Host,
+        nursery: WarmNursery,
         modules: Path,
         *,
         files: Sequence[str] | None = None,
@@ -209,10 +217,10 @@ class WarmSandbox(Sandbox):
         pipes: int = 0,
         limits: Limits | None = None,
     ) -> None:
-        self._host = host
+        self._nursery = nursery
         self.num_warm = 0
-        stage = Path(tempfile.mkdtemp(dir=host.folder))
-        stage.chmod(0o755)  # so that a host that is not root's finds it
+        stage = Path(tempfile.mkdtemp(dir=nursery.folder))
+        stage.chmod(0o755)  # so that a nursery that is not root's finds it
         super().__init__(
             modules,
             files=files,
@@ -235,8 +243,8 @@ class WarmSandbox(Sandbox):
         environment = {**harmless(env or {}), "PWD": "/tmp"}  # which bubblewrap adds
         request = {"words": list(argv[2:]), "env": environment, "numbers": list(pass_fds)}
         try:
-            forked = _Forked(self._host, argv, {**request, "room": self._room()}, pass_fds)
-        except HostError:
+            forked = _Forked(self._nursery, argv, {**request, "room": self._room()}, pass_fds)
+        except NurseryError:
             return super().popen(argv, pass_fds, env)
         self.num_warm += 1
         namespace = os.open(f"/proc/{forked.pid}/ns/pid", os.O_RDONLY)
@@ -268,13 +276,17 @@ class WarmSandbox(Sandbox):
 
 
 class _Forked:
-    """A fork of a host, with what ``Process`` needs of ``subprocess.Popen``.
+    """A fork of a nursery, with what ``Process`` needs of ``subprocess.Popen``.
 
     Its watchdog and who waits for it ask from two threads; so what they ask stays open.
     """
 
     def __init__(
-        self, host: Host, argv: Sequence[str], request: Mapping[str, object], fds: Sequence[int]
+        self,
+        nursery: WarmNursery,
+        argv: Sequence[str],
+        request: Mapping[str, object],
+        fds: Sequence[int],
     ) -> None:
         self.args = list(argv)
         self.returncode: int | None = None
@@ -288,21 +300,21 @@ class _Forked:
             self._life.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             text = json.dumps(request).encode()
             try:
-                socket.send_fds(host.control, [text], [theirs.fileno(), write, *fds])
+                socket.send_fds(nursery.control, [text], [theirs.fileno(), write, *fds])
             finally:
                 theirs.close()
                 os.close(write)
             self._life.settimeout(_ANSWER_S)
             said, about, _, _ = self._life.recvmsg(512, socket.CMSG_SPACE(12))
             if said[:1] != warm_room.THERE:
-                raise HostError(said[1:].decode("utf-8", "replace") or "the host has ended")
+                raise NurseryError(said[1:].decode("utf-8", "replace") or "the nursery has ended")
             self.pid = array.array("i", about[0][2][:12])[0]
             self._end = os.pidfd_open(self.pid)
             weakref.finalize(self, os.close, self._end)
-        except (OSError, HostError) as error:
+        except (OSError, NurseryError) as error:
             self._life.close()
             self.stdout.close()
-            raise HostError(str(error)) from error
+            raise NurseryError(str(error)) from error
         self._life.setblocking(False)
 
     def go(self) -> None:

@@ -37,7 +37,7 @@ from autograder import tables
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
 from autograder.submission import receipt, told
 from autograder.tables import TableError
 
@@ -166,7 +166,7 @@ def calendar(course: Course, book: Any = None) -> Calendar:
             due[name] = plan_due
     granted: dict[tuple[str, str], datetime.timedelta] = {}
     if book is None and course.database.is_file():
-        with gradebook.open_gradebook(course) as opened:
+        with database.open_gradebook(course) as opened:
             return calendar(course, opened)
     if book is not None:
         ours = told.read(book)
@@ -196,7 +196,7 @@ def _extended(book: Any) -> list[Any]:
     return list(all_of_them.filter(SubmittedAssignment.extension.isnot(None)))
 
 
-def tell(course: Course, book: Any) -> None:
+def tell(course: Course) -> None:
     """Let nbgrader know the course's dates, extensions and receipts as they stand now.
 
     It finds by them who is late at all. What came from a line that was removed is taken back;
@@ -205,6 +205,12 @@ def tell(course: Course, book: Any) -> None:
     Raises:
         AssignmentError: a line of a file is wrong.
     """
+    if course.database.is_file():
+        with database.open_gradebook(course) as book:
+            _tell(course, book)
+
+
+def _tell(course: Course, book: Any) -> None:
     ours, own = told.read(book), extensions(course)
     names = set(plans.known(course))
     for each in book.assignments:
@@ -273,7 +279,7 @@ def seconds_late(course: Course, assignment: str) -> dict[str, float]:
 
 def policy_of(course: Course) -> Policy:
     """The rules that ``nbgrader_config.py`` sets."""
-    return LatePenalty(config=gradebook.configuration(course)).policy
+    return LatePenalty(config=steps.configuration(course)).policy
 
 
 class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]

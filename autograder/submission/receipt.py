@@ -2,10 +2,10 @@
 
 A student's ``timestamp.txt``, a folder's name and a file's mtime can say anything. Believed is
 ``build/receipts/<assignment>.csv`` (student, received), which the collecting side writes:
-`ReceiptCollect` from the inbound folder's ctime, which only the kernel sets; or a person, with the
-same two columns. A moment without a zone is UTC. What a learning platform's download says stands in
-``build/receipts/platform/<assignment>.csv`` (`autograder.intake.intake`): a student who is in the
-first file has that receipt.
+`autograder.nbgrader.collect` from the inbound folder's ctime, which only the kernel sets; or a
+person, with the same two columns. A moment without a zone is UTC. What a learning platform's
+download says stands in ``build/receipts/platform/<assignment>.csv`` (`autograder.intake.intake`): a
+student who is in the first file has that receipt.
 """
 
 from __future__ import annotations
@@ -14,22 +14,14 @@ import csv
 import datetime
 import functools
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-from nbgrader.exchange.default import ExchangeCollect
 
 from autograder import storage, tables
-from autograder.course import assignment as plans
-from autograder.course import limits
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.submission.quarantine import Rejected, extract_zip
 from autograder.tables import TableError
 
 _TICK_NS = 3_000_000_000  # two writes within one tick of a file system's clock look alike
@@ -142,34 +134,3 @@ def stamp(folder: Path, moment: datetime.datetime | None) -> str | None:
 def _utc(text: str) -> datetime.datetime:
     moment = datetime.datetime.fromisoformat(text)
     return moment.replace(tzinfo=moment.tzinfo or datetime.UTC).astimezone(datetime.UTC)
-
-
-class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
-    """nbgrader's collect, which also writes each submission's receipt."""
-
-    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
-        super().do_copy(src, dest)
-        # nbgrader lets everybody write where students hand in, and read what they did.
-        Path(dest).chmod(0o770 if self.coursedir.groupshared else 0o700)
-        student, assignment = Path(dest).parent.name, Path(dest).name
-        self._unpack(Path(dest))
-        moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
-        course = Course.of_root(self.coursedir.root)
-        record(course, assignment, student, moment)
-        stamp(Path(dest), moment)
-
-    def _unpack(self, folder: Path) -> None:
-        """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
-        plan = plans.load(folder.name, Course.of_root(self.coursedir.root))
-        counts = pipeline.what_counts(plan, folder)
-        if counts.suffix != ".zip":
-            return
-        allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))
-        try:
-            with tempfile.TemporaryDirectory(dir=folder) as fresh:  # nothing of theirs lies there
-                extract_zip(counts, Path(fresh), allowed)
-                for each in Path(fresh).iterdir():
-                    if not os.path.lexists(folder / each.name):
-                        each.rename(folder / each.name)
-        except Rejected as error:
-            self.log.warning("%s can't be unpacked: %s", counts, error)

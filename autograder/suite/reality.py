@@ -16,7 +16,7 @@ from typing import Any
 from autograder.course.limits import Limits
 from autograder.real_ranks import gloo_driver, mpi_driver
 from autograder.real_ranks.job import MpiOutcome, run_mpi
-from autograder.sandbox.warm_sandbox import Host
+from autograder.sandbox.warm_sandbox import WarmNursery
 from ringside.errors import CodecError, RankError, RunError
 from ringside.network import codec, failure
 
@@ -37,7 +37,7 @@ class RealityUnavailable(RealityError):
 
 
 @dataclass(frozen=True)
-class Call:
+class RealCall:
     """One call: the arguments of each rank, after ``comm``."""
 
     target: str
@@ -65,12 +65,12 @@ class RealRanks:
         *,
         sandbox: bool,
         launcher: str = "mpiexec",
-        host: Host | None = None,
+        nursery: WarmNursery | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._folder = folder
         self._limits = limits or Limits()
-        self._host = host
+        self._nursery = nursery
         self._sandbox = sandbox
         self.launcher = launcher
 
@@ -80,12 +80,12 @@ class RealRanks:
             folder,
             sandbox=self._sandbox,
             launcher=self.launcher,
-            host=self._host,
+            nursery=self._nursery,
             limits=self._limits,
         )
 
     def call_all(
-        self, calls: Sequence[Call], before_retry: Callable[[], None] = lambda: None
+        self, calls: Sequence[RealCall], before_retry: Callable[[], None] = lambda: None
     ) -> list[RealRun]:
         """One result a call; comm and COMM_WORLD have equal ranks.
 
@@ -108,13 +108,13 @@ class RealRanks:
         return [next(runs[call.world_size]) for call in calls]
 
     def _launch(
-        self, sizes: list[int], worlds: list[list[Call]], before_retry: Callable[[], None]
+        self, sizes: list[int], worlds: list[list[RealCall]], before_retry: Callable[[], None]
     ) -> MpiOutcome:
         job = codec.encode([[(call.target, call.args) for call in world] for world in worlds])
         own = self._limits
         first_s = {"mpiexec": own.mpiexec_timeout_s, "gloo": own.gloo_timeout_s}[self.launcher]
         timeouts_s: tuple[float, ...] = (first_s, AGAIN[self.launcher] * first_s)
-        if self._host is not None:  # most that hang hang on our network too, and cost no more
+        if self._nursery is not None:  # most that hang hang on our network too, and cost no more
             timeouts_s = (WARM_TIMEOUT_S, *timeouts_s)
         for number, timeout_s in enumerate(timeouts_s):
             if number:
@@ -127,7 +127,7 @@ class RealRanks:
                 driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
                 launcher=self.launcher,
                 trust_submissions=not self._sandbox,
-                host=self._host,
+                nursery=self._nursery,
                 limits=self._limits,
             )
             if outcome.status == "unavailable":
@@ -141,7 +141,7 @@ class RealRanks:
 
 
 def _read(
-    launcher: str, outcome: MpiOutcome, results: Sequence[bytes], calls: Sequence[Call]
+    launcher: str, outcome: MpiOutcome, results: Sequence[bytes], calls: Sequence[RealCall]
 ) -> list[RealRun]:
     frames = [_frames(stream) for stream in results]
     runs: list[RealRun] = []

@@ -51,9 +51,10 @@ from autograder.course.secret import PUBLIC_SECRET
 from autograder.exports import scores_csv
 from autograder.grade import pipeline
 from autograder.grade.cache import Store
-from autograder.report import feedback, report
+from autograder.report import rendering, report
 from autograder.sandbox.watchdog import ProcessId, descendants
-from autograder.suite import process as suite_process
+from autograder.submission import finding
+from autograder.suite import nursery as suite_nursery
 from autograder.verify import redteam_table
 from autograder.verify.redteam_outside import Outside
 from ringside import kit
@@ -176,13 +177,13 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
 
     def grade(path: Path) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="ringside-results-") as results:
-            session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=1)
+            session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=1)
             session.store = Store(stored)
             try:
-                outcomes = session.grade(pipeline.find(plan, [path]))
+                outcomes = session.grade(finding.find(plan, [path]))
             finally:
-                suite_process.close()  # what is still there afterwards is the attacker's
-            pages = feedback.write_pages(Path(results) / "pages", plan, outcomes)
+                suite_nursery.close()  # what is still there afterwards is the attacker's
+            pages = rendering.write_pages(Path(results) / "pages", plan, outcomes)
             text = "".join(page.read_text(encoding="utf-8") for page in pages)
             table = Path(results) / "grades.csv"
             scores_csv.write(table, plan, outcomes)

@@ -16,7 +16,7 @@ from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.nbgrader.release import register
 
 KIT = Path(__file__).resolve().parents[2]
 NAME = "a99_toy"
@@ -155,7 +155,7 @@ def registered_build(toy_kit: Path, tmp_path_factory: pytest.TempPathFactory) ->
     kit = Course(kit=toy_kit, root=toy_kit)
     fresh = Course(kit=toy_kit, root=tmp_path_factory.mktemp("registered"))
     shutil.copytree(kit.source(NAME), fresh.source(NAME))
-    gradebook.register(plans.load(NAME, fresh), fresh, tmp_path_factory.mktemp("scratch"))
+    register(plans.load(NAME, fresh), fresh, tmp_path_factory.mktemp("scratch"))
     return fresh.build
 
 

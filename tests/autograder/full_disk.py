@@ -24,16 +24,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from autograder import scratch
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.grade import class_grading, pipeline
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
 from tests.autograder.conftest import NAME, toy_grader
 
 Course.results = property(lambda self: self.build / "results")  # type: ignore[method-assign]
 pipeline.suite_grader = lambda course, **_: toy_grader  # type: ignore[assignment]
 pipeline.PAUSES_S = (0.0,)  # type: ignore[assignment]
-cli_grade.best_tier = lambda **_: "none"
+class_grading.best_tier = lambda **_: "none"
 
 
 @contextlib.contextmanager
@@ -87,24 +87,24 @@ def main(folder: Path) -> dict[str, Any]:
 
     def autograde() -> str:
         try:
-            gradebook.autograde(course, NAME)
-        except gradebook.GradebookError as error:
+            steps.autograde(course, NAME)
+        except database.GradebookError as error:
             return str(error)
         return ""
 
     graded = course.build / "graded"
     scene("records", graded, 0, autograde)
-    database = course.database.read_bytes()
+    content = course.database.read_bytes()
     os.rename(course.build, folder / "elsewhere")
-    with small(course.build, len(database) + (8 << 10)):
+    with small(course.build, len(content) + (8 << 10)):
         subprocess.run(["cp", "-r", f"{folder}/elsewhere/.", str(course.build)], check=False)
         found["gradebook"] = autograde()
     os.rmdir(course.build)
     os.rename(folder / "elsewhere", course.build)
     found["gradebook again"] = autograde()
     found["left"] = [str(path) for path in course.root.rglob(".*.tmp")]
-    with gradebook.open_gradebook(course) as book:
-        found["scores"] = {r["student"]: r["raw_score"] for r in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        found["scores"] = {r["student"]: r["raw_score"] for r in csv_export.rows(book, [NAME], [])}
     return found
 
 

@@ -40,10 +40,13 @@ from autograder.authoring import build
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
+from autograder.nbgrader.release import register
 from autograder.sandbox.watchdog import ProcessId, _children, descendants
+from autograder.submission import finding
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 from autograder.verify import edits
 
 NAME = "a01_first_ranks"
@@ -67,7 +70,7 @@ def make_class(course: Course) -> None:
     source.mkdir(parents=True)
     build.write_source(plan, course, source)
     with scratch.fresh("register-") as place:
-        gradebook.register(plan, course, place)
+        register(plan, course, place)
     scratch.leave()  # graders are forks, and have folders of their own
     release = release_notebook(plan, course.release(NAME))
     written = {"ada": ["fit", "where"], "zoe": []}
@@ -87,11 +90,11 @@ def make_class(course: Course) -> None:
 def grade(course: Course, mark: Callable[[], None] = lambda: None) -> None:
     """What an instructor does: grade, then let nbgrader write the gradebook."""
     plan = plans.load(NAME, course)
-    session = pipeline.Session(plan, course, pipeline.suite_grader(course), jobs=2)
-    outcomes = session.grade(pipeline.find(plan, [course.build / "submitted"]))
+    session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=2)
+    outcomes = session.grade(finding.find(plan, [course.build / "submitted"]))
     assert [o.status for o in outcomes] == ["graded"] * 4, [o.message for o in outcomes]
     mark()
-    gradebook.autograde(course, NAME)
+    steps.autograde(course, NAME)
 
 
 def kill(everybody: bool, dice: random.Random, pid: int) -> None:
@@ -236,7 +239,7 @@ class Rain:
             instruments = Instruments(phase, at, lambda: kill(everybody, dice, os.getpid()))
             instruments.hook()
             grade(course, instruments.watch_gradebook)
-            suite_process.close()
+            suite_nursery.close()
             scratch.leave()
             os.write(write, json.dumps(instruments.count).encode())
             status = 0
@@ -290,8 +293,8 @@ def stored(course: Course) -> dict[str, tuple[int, int]]:
 
 def book_of(course: Course) -> dict[str, Any]:
     """All that the gradebook says, by names."""
-    with gradebook.open_gradebook(course) as book:
-        rows = {str(row["student"]): dict(row) for row in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        rows = {str(row["student"]): dict(row) for row in csv_export.rows(book, [NAME], [])}
         for student, row in rows.items():
             (notebook,) = book.find_submission(NAME, student).notebooks
             row["cells"] = sorted(

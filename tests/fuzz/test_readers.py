@@ -26,7 +26,7 @@ from autograder.real_ranks.job import MpiOutcome
 from autograder.submission import cluster_run
 from autograder.submission.quarantine import Rejected, extract_zip
 from autograder.submission.rebuild import as_plain_text, plain_text, rebuild
-from autograder.suite.reality import Call, RealityError, _frames, _read
+from autograder.suite.reality import RealCall, RealityError, _frames, _read
 from ringside.errors import CodecError, TraceError
 from ringside.network import codec
 from ringside.timing.replay import replay
@@ -81,7 +81,7 @@ def _reality(data: Any) -> None:
     streams = [_damaged(data.draw, stream), stream]
     for stream in streams:
         list(_frames(stream))
-    calls = [Call("ring:f", 2, [(), ()])] * 2
+    calls = [RealCall("ring:f", 2, [(), ()])] * 2
     outcome = MpiOutcome("ok", [streams], "said \ud800", 0.1)
     try:
         runs = _read("mpiexec", outcome, streams, calls)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.suite.reality import Call, RealRanks
+from autograder.suite.reality import RealCall, RealRanks
 from ringside import Machine, Session, replay
 from ringside.checking import (
     Case,
@@ -94,7 +94,7 @@ def test_real_ranks_and_the_network_give_the_same_values(session, target, tmp_pa
     cases = [case(target, p, n, d) for p in (5, 4) for n in (1, 23) for d in ("float64", "int64")]
     inputs = [each.vectors(rng) for each in cases]
     calls = [
-        Call(target, each.world_size, each.arguments(vectors))
+        RealCall(target, each.world_size, each.arguments(vectors))
         for each, vectors in zip(cases, inputs, strict=True)
     ]
     real = RealRanks(tmp_path, sandbox=False).call_all(calls)

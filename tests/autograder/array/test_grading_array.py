@@ -14,17 +14,21 @@ import pytest
 
 from autograder.array import ends as cluster_ends
 from autograder.array import grading_array
+from autograder.array import node as array_node
 from autograder.array import task as array_task
-from autograder.array.for_class import ClusterClass
+from autograder.array.cluster_class import ClusterClass
 from autograder.array.grading_array import ArrayError, GradingArray
-from autograder.array.progress import Progress
+from autograder.array.progress import ArrayProgress
+from autograder.array.task import TaskOptions
+from autograder.commands import array_task as command
 from autograder.commands import cli
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.grade.pipeline import Session
+from autograder.grade.pipeline import GradingSession
 from autograder.sandbox import files as sandbox_files
 from autograder.sandbox import sandbox
+from autograder.submission import finding
 from ringside.launch import slurm, slurm_array
 from ringside.launch.endings import Look
 from ringside.launch.sites import Site
@@ -70,8 +74,8 @@ class PretendedCluster:
         monkeypatch.setattr(GradingArray, "submit", lambda array: self.submit(array))
         monkeypatch.setattr(GradingArray, "follow", lambda array, *_: self.follow(array))
         monkeypatch.setattr(GradingArray, "check", lambda array: None)
-        monkeypatch.setattr("autograder.array.for_class.most_tasks", lambda: 1001)
-        monkeypatch.setattr("autograder.array.for_class.SEEN_AFTER_S", 0.0)
+        monkeypatch.setattr("autograder.array.cluster_class.most_tasks", lambda: 1001)
+        monkeypatch.setattr("autograder.array.cluster_class.SEEN_AFTER_S", 0.0)
 
     def submit(self, array: GradingArray) -> str:
         if self.refusals:
@@ -86,7 +90,7 @@ class PretendedCluster:
             fates = self.fates.get(array.submissions[numbers[0]].name, [])
             fate = fates.pop(0) if fates else "COMPLETED"
             if fate == "COMPLETED":
-                array_task.run(array.folder, [task], ["--trust-submissions", "--jobs", "1"])
+                array_task.run(array.folder, [task], TaskOptions(jobs=1, trusted=True))
             end, _ = slurm_array.endings._explain(Look(fate, exit_code="0:9"), "")
             ends[task] = TaskEnd(Look(fate, nodes="node7", memory_per_cpu="500M"), end)
         return ends
@@ -115,8 +119,8 @@ def grade(course: Course, plan: Assignment) -> Grade:
     def graded(
         *paths: Path, site: str = "generic", changes: tuple[str, ...] = ()
     ) -> dict[str, str]:
-        session = Session(plan, course, pipeline.suite_grader(course), trusted=True)
-        loaded, found = Site.load(site), pipeline.find(plan, paths)
+        session = GradingSession(plan, course, pipeline.suite_grader(course), trusted=True)
+        loaded, found = Site.load(site), finding.find(plan, paths)
         settings = loaded.settings(changes, {})
         return ClusterClass(course, loaded, settings, session, found, print).run()
 
@@ -157,7 +161,7 @@ def test_a_task_grades_its_submissions_and_leaves_out_what_it_has_graded(
     made = replace(array(tmp_path), submissions=paths, tasks=[[0], [1, 2]])
     made.write()
     words = ["--", "--trust-submissions", "--jobs", "1"]
-    assert array_task.main([str(made.folder), "1", *words]) == 2
+    assert command.main([str(made.folder), "1", *words]) == 2
     assert made.records() == [1, 2] or made.records() == [2, 1]
     assert cluster_ends.graded(made, 1)
     record = cluster_ends.record(made, 2)
@@ -167,7 +171,7 @@ def test_a_task_grades_its_submissions_and_leaves_out_what_it_has_graded(
     assert note["sandbox"] and note["versions"]["numpy"]
     assert "cleo': status 2 after" in capsys.readouterr().out
     before = made.record(1).stat().st_mtime_ns
-    assert array_task.main([str(made.folder), *words]) == 0  # all tasks; two have their records
+    assert command.main([str(made.folder), *words]) == 0  # all tasks; two have their records
     assert sorted(made.records()) == [0, 1, 2]
     assert made.record(1).stat().st_mtime_ns == before
     assert stat.S_IMODE(made.record(0).stat().st_mode) == 0o600
@@ -183,14 +187,14 @@ def test_a_node_without_a_sandbox_grades_nothing_and_says_so(
     def none(*, trust_submissions: bool = False) -> str:
         raise sandbox.SandboxUnavailable("no sandbox works on this machine.")
 
-    monkeypatch.setattr(array_task, "best_tier", none)
+    monkeypatch.setattr(array_node, "best_tier", none)
     made = replace(array(tmp_path), submissions=[hand_in(tmp_path, "anna")])
     made.write()
-    assert array_task.main([str(made.folder), "0", "--", "--jobs", "1"]) == array_task.NO_SANDBOX
+    assert command.main([str(made.folder), "0", "--", "--jobs", "1"]) == array_task.NO_SANDBOX
     assert made.records() == []
     judge = cluster_ends.Judge(made, "7", course, {0: TaskEnd(Look("FAILED"), "failed")})
-    assert judge.unfit == {array_task.socket.gethostname()}
-    assert "has no sandbox: no sandbox works" in judge.verdict(0).reason
+    assert judge.unfit == {array_node.socket.gethostname()}
+    assert "has no sandbox: no sandbox works" in judge.next_step(0).reason
     assert "can't grade: no sandbox works on this machine." in capsys.readouterr().err
 
 
@@ -260,7 +264,7 @@ def test_progress_names_what_is_done_left_and_why_tasks_wait(
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     made = array(tmp_path)
     made.write()
-    progress = Progress(made, "7", said.append)
+    progress = ArrayProgress(made, "7", said.append)
     progress.heard(dict.fromkeys(range(3), Look("PENDING", "Priority")))
     now_s[0] = 30.0
     made.record(0).write_text("{}")
@@ -329,7 +333,7 @@ def test_results_of_another_kit_do_not_count_and_the_node_is_named(
 def test_other_versions_and_sandboxes_of_nodes_are_named(tmp_path: Path, course: Course) -> None:
     made = array(tmp_path)
     made.write()
-    other = {**array_task.versions(), "torch": "1.0"}
+    other = {**array_node.versions(), "torch": "1.0"}
     note = {"host": "node7", "versions": other, "sandbox": "landlock"}
     (made.folder / "nodes" / "0.json").write_text(json.dumps(note))
     lines = list(cluster_ends.Judge(made, "7", course, {}).differences())
@@ -346,7 +350,7 @@ def test_where_there_is_no_scheduler_bash_runs_the_same_tasks(
     assert lost == {"anna": "task 0 left no record."}
     ((_, script),) = ran
     text = Path(script).read_text()
-    assert f"-m autograder.array.task {course.build}/array/{NAME}/1 -- \\\n" in text
+    assert f"-m autograder.commands.array_task {course.build}/array/{NAME}/1 -- \\\n" in text
     assert "    --jobs 2 --trust-submissions\n" in text
 
 

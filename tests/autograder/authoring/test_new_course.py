@@ -19,7 +19,7 @@ from autograder.course import secret as course_secret
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import CONFIG, Course
 from autograder.course.secret import VARIABLE
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
 from autograder.submission import late
 from tests.autograder.conftest import NAME
 
@@ -176,11 +176,11 @@ def test_nbgraders_own_commands_write_into_the_course_and_not_into_the_kit(
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in own.kit.rglob("*")}
     nbgrader(own.root, tmp_path, "generate_assignment", NAME, "--force")
-    with gradebook.open_gradebook(own) as book:
+    with database.open_gradebook(own) as book:
         assert [each.name for each in book.assignments] == [NAME]
     monkeypatch.setenv("RINGSIDE_COURSE", str(own.root))
     nbgrader(own.kit, tmp_path, "db", "student", "add", "ada")
-    with gradebook.open_gradebook(own) as book:
+    with database.open_gradebook(own) as book:
         assert [each.id for each in book.students] == ["ada"]
     assert {path: path.stat().st_mtime_ns for path in own.kit.rglob("*")} == before
 

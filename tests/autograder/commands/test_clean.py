@@ -11,7 +11,7 @@ import pytest
 from autograder.authoring import build, bundle
 from autograder.commands.clean import MADE, clean
 from autograder.course.course import Course
-from autograder.nbgrader import bridge
+from autograder.nbgrader import outdated
 from ringside import output_folder
 from ringside.output_folder import made_anew
 
@@ -86,9 +86,9 @@ def test_half_a_folder_of_nbgraders_goes_and_a_file_of_the_instructors_is_kept(
     fill(source, "a01.ipynb", "ring.py")
     fill(build_folder / "source/a01", "cases.py")
     fill(half, "a01.html", "ring.py", "cases.py")
-    bridge._remove_outdated(half, source, build_folder, "a reason", log)
+    outdated._remove_outdated(half, source, build_folder, "a reason", log)
     assert not half.exists() and not (build_folder / "kept").exists()
     fill(half, "ring.py", "remarks.pdf")
-    bridge._remove_outdated(half, source, build_folder, "a reason", log)
+    outdated._remove_outdated(half, source, build_folder, "a reason", log)
     assert not half.exists()
     assert (build_folder / "kept/feedback/ada/a01/remarks.pdf").read_text() == "remarks.pdf"

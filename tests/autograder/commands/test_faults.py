@@ -25,9 +25,11 @@ from autograder.commands import cli
 from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
-from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.grade import class_grading, pipeline
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
+from autograder.submission import finding
 from autograder.verify import verify
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 
@@ -38,13 +40,13 @@ HandIn = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
-    monkeypatch.setattr(gradebook, "LOCK_PATIENCE_S", 0.05)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(database, "LOCK_PATIENCE_S", 0.05)
 
 
 def scores(course: Course) -> dict[str, object]:
-    with gradebook.open_gradebook(course) as book:
-        return {row["student"]: row["raw_score"] for row in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        return {row["student"]: row["raw_score"] for row in csv_export.rows(book, [NAME], [])}
 
 
 def failing(times: int, word: str = "") -> tuple[pipeline.Grader, list[str]]:
@@ -62,11 +64,11 @@ def failing(times: int, word: str = "") -> tuple[pipeline.Grader, list[str]]:
     return grade, tries
 
 
-def folders(tmp_path: Path) -> list[pipeline.Submission]:
+def folders(tmp_path: Path) -> list[finding.Submission]:
     for student, text in (("ada", "one is solved"), ("bob", "half")):
         (tmp_path / student).mkdir()
         (tmp_path / student / "one.py").write_text(text)
-    return [pipeline.Submission(name, tmp_path / name) for name in ("ada", "bob")]
+    return [finding.Submission(name, tmp_path / name) for name in ("ada", "bob")]
 
 
 # -- a fault of the grader ---------------------------------------------------------------------
@@ -76,7 +78,7 @@ def test_a_fault_that_passes_costs_nobody_anything(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:
     grader, tries = failing(2, "half")
-    outcomes = pipeline.Session(plan, course, grader).grade(folders(tmp_path))
+    outcomes = pipeline.GradingSession(plan, course, grader).grade(folders(tmp_path))
     assert [(o.status, o.score(plan)) for o in outcomes] == [("graded", 30.0), ("graded", 9.0)]
     assert tries == ["one"] * 3
 
@@ -86,7 +88,7 @@ def test_a_fault_that_stays_is_reported_and_tried_again_the_next_time(
 ) -> None:
     submissions = folders(tmp_path)
     grader, tries = failing(100, "half")
-    ada, bob = pipeline.Session(plan, course, grader).grade(submissions)
+    ada, bob = pipeline.GradingSession(plan, course, grader).grade(submissions)
     assert (ada.status, ada.score(plan)) == ("graded", 30.0)
     assert bob.status == "grader_error"
     assert bob.message == (
@@ -94,7 +96,7 @@ def test_a_fault_that_stays_is_reported_and_tried_again_the_next_time(
         "(the last of 3 tries)"
     )
     assert len(tries) == 3
-    ada, bob = pipeline.Session(plan, course, toy_grader).grade(submissions)
+    ada, bob = pipeline.GradingSession(plan, course, toy_grader).grade(submissions)
     assert (bob.status, bob.score(plan)) == ("graded", 9.0)
 
 
@@ -102,7 +104,7 @@ def test_a_suite_that_is_broken_for_all_is_tried_anew_for_the_first_only(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:
     grader, tries = failing(100)
-    outcomes = pipeline.Session(plan, course, grader).grade(folders(tmp_path))
+    outcomes = pipeline.GradingSession(plan, course, grader).grade(folders(tmp_path))
     assert {outcome.status for outcome in outcomes} == {"grader_error"}
     assert tries.count("one") == 3 + 1
 
@@ -111,7 +113,7 @@ def test_a_result_that_is_none_is_a_fault(plan: Assignment, course: Course, tmp_
     def nonsense(assignment: str, folder: Path, module: str) -> dict[str, Any]:
         return {**toy_grader(assignment, folder, module), "score": float("nan")}
 
-    outcome = pipeline.Session(plan, course, nonsense).grade(folders(tmp_path))[0]
+    outcome = pipeline.GradingSession(plan, course, nonsense).grade(folders(tmp_path))[0]
     assert outcome.status == "grader_error"
     assert "the suite gave no result" in outcome.message
 
@@ -124,26 +126,26 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
     tmp_path: Path,
 ) -> None:
     hand_in("ada", notebook(one=solved("one")))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 30.0}
     grader, _ = failing(100, "half")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: grader)
     hand_in("ada", notebook(one="%%writefile one.py\n'half'"))
     hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
     hand_in("eve", notebook(one=solved("one")))
-    with pytest.raises(gradebook.GradebookError, match=r"The grader failed\. one: BlockingIO"):
-        gradebook.autograde(registered, NAME)
+    with pytest.raises(database.GradebookError, match=r"The grader failed\. one: BlockingIO"):
+        steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 30.0, "bob": "", "eve": 30.0}
-    with gradebook.open_gradebook(registered) as book:
+    with database.open_gradebook(registered) as book:
         assert book.find_submission(NAME, "bob").needs_manual_grade
         assert not book.find_submission(NAME, "ada").needs_manual_grade
-    table = gradebook.export(registered, NAME, tmp_path / "grades.csv").read_text()
+    table = csv_export.export(registered, NAME, tmp_path / "grades.csv").read_text()
     (row,) = (line for line in table.splitlines() if ",bob," in line)
     assert row.endswith(",,,,100.0,yes,not autograded yet,,")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: toy_grader)
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 9.0, "bob": 9.0, "eve": 30.0}
-    with gradebook.open_gradebook(registered) as book:
+    with database.open_gradebook(registered) as book:
         assert not book.find_submission(NAME, "bob").needs_manual_grade
 
 
@@ -209,12 +211,13 @@ def test_no_clock_is_believed(
 ) -> None:
     submissions = folders(tmp_path)
     before = [
-        o.as_json(plan) for o in pipeline.Session(plan, course, toy_grader).grade(submissions)
+        o.as_json(plan)
+        for o in pipeline.GradingSession(plan, course, toy_grader).grade(submissions)
     ]
     shutil.rmtree(course.results)
     real, jumps = time.time, iter(range(1, 1 << 30))
     monkeypatch.setattr(time, "time", lambda: real() + (-1) ** next(jumps) * 86_400 * 400)
-    session = pipeline.Session(plan, course, toy_grader, jobs=2)
+    session = pipeline.GradingSession(plan, course, toy_grader, jobs=2)
     assert [o.as_json(plan) for o in session.grade(submissions)] == before
     graded: list[str] = []
 
@@ -222,7 +225,7 @@ def test_no_clock_is_believed(
         graded.append(module)
         return toy_grader(assignment, folder, module)
 
-    pipeline.Session(plan, course, counting).grade(submissions)
+    pipeline.GradingSession(plan, course, counting).grade(submissions)
     assert graded == []
 
 
@@ -232,7 +235,7 @@ def test_no_clock_is_believed(
 @pytest.fixture
 def graded_book(registered: Course, notebook: Notebook, hand_in: HandIn) -> Course:
     hand_in("ada", notebook(one=solved("one")))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     return registered
 
 
@@ -268,8 +271,8 @@ def test_a_damaged_gradebook_is_refused_and_left_as_it_is(
         said = capsys.readouterr().err
         assert f"{path} can't be used: {why}" in said
         assert "Put back a copy of it, or move it away and run `autograder build`" in said
-    with pytest.raises(gradebook.GradebookError, match="can't be used"):
-        gradebook.autograde(graded_book, NAME)
+    with pytest.raises(database.GradebookError, match="can't be used"):
+        steps.autograde(graded_book, NAME)
     assert (path.read_bytes() if path.exists() else None) == damaged
     path.write_bytes(whole)
     assert cli.main(["regrade", NAME]) == 0
@@ -287,8 +290,8 @@ def test_a_gradebook_that_another_program_holds_is_told(
         assert f"{graded_book.database} can't be used: database is locked." in said
         assert "let `nbgrader` or formgrader end" in said
     # nbgrader's own command is refused before it has touched anything.
-    with pytest.raises(gradebook.GradebookError, match=r"is locked\. Another program"):
-        gradebook._convert(gradebook.Autograde, graded_book, NAME, "*")
+    with pytest.raises(database.GradebookError, match=r"is locked\. Another program"):
+        steps._convert(steps.Autograde, graded_book, NAME, "*")
     assert (graded_book.build / "autograded" / "ada" / NAME / f"{NAME}.ipynb").is_file()
     other.execute("ROLLBACK")
     other.close()
@@ -298,10 +301,10 @@ def test_a_gradebook_that_another_program_holds_is_told(
 def test_a_gradebook_whose_making_was_interrupted_is_made_whole(course: Course) -> None:
     course.build.mkdir()
     sqlite3.connect(course.database).execute("CREATE TABLE student (id VARCHAR)").connection.close()
-    gradebook.check(course, write=True)
+    database.check(course, write=True)
     course.database.write_bytes(b"")
-    gradebook.check(course, write=True)
-    with gradebook.open_gradebook(course) as book:
+    database.check(course, write=True)
+    with database.open_gradebook(course) as book:
         assert book.students == []
 
 
@@ -316,8 +319,8 @@ def nbgrader(
     registered.root.joinpath(CONFIG).write_text(CONFIGURATION)
     hand_in("ada", notebook(one=solved("one")))
     hand_in("bob", notebook(one="%%writefile one.py\n'half'"))
-    found = pipeline.find(plan, [registered.submitted("ada", NAME)])
-    pipeline.Session(plan, registered, toy_grader).grade(found)
+    found = finding.find(plan, [registered.submitted("ada", NAME)])
+    pipeline.GradingSession(plan, registered, toy_grader).grade(found)
     started: list[subprocess.Popen[str]] = []
 
     def start() -> subprocess.Popen[str]:
@@ -359,8 +362,8 @@ def test_an_nbgrader_that_was_interrupted_goes_on_where_it_was(
     assert half.exists() == (number == signal.SIGKILL)
     assert scores(registered)["ada"] == 30.0
     assert scores(registered)["bob"] == ""
-    found = pipeline.find(plan, [registered.build / "submitted"])
-    pipeline.Session(plan, registered, toy_grader).grade(found)
+    found = finding.find(plan, [registered.build / "submitted"])
+    pipeline.GradingSession(plan, registered, toy_grader).grade(found)
     process = nbgrader()
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0, output
@@ -373,16 +376,16 @@ def test_half_a_feedback_page_is_made_anew_and_a_whole_one_is_not(
     graded_book: Course, notebook: Notebook, hand_in: HandIn
 ) -> None:
     hand_in("bob", notebook())
-    gradebook.autograde(graded_book, NAME)
-    gradebook.generate_feedback(graded_book, NAME)
+    steps.autograde(graded_book, NAME)
+    steps.generate_feedback(graded_book, NAME)
     ada, bob = (graded_book.build / "feedback" / n / NAME / f"{NAME}.html" for n in ("ada", "bob"))
     whole, before = ada.read_bytes(), bob.stat().st_mtime_ns
     ada.chmod(0o644)
     ada.write_bytes(whole[:-200])
     gc.collect()  # the exporters of before hold the course until they go
-    config, coursedir = gradebook._directory(graded_book)
+    config, coursedir = steps._directory(graded_book)
     coursedir.assignment_id = NAME
-    gradebook.GenerateFeedback(coursedir=coursedir, config=config).start()
+    steps.GenerateFeedback(coursedir=coursedir, config=config).start()
     assert ada.read_bytes() == whole
     assert bob.stat().st_mtime_ns == before
 
@@ -469,7 +472,7 @@ def test_ctrl_c_stops_a_command_in_one_line(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(verify, "main", stops)
-    monkeypatch.setattr(cli_grade, "grade", stops)
+    monkeypatch.setattr(cli_grade, "run", stops)
     assert cli.main([command, NAME, "folder"]) == 130
     assert capsys.readouterr().err == f"autograder: {says}.\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.commands import cli
+from autograder.commands import build, cli
 from autograder.course import secret as course_secret
 from autograder.course.course import Course
 from autograder.course.secret import FILE, PUBLIC_SECRET, VARIABLE, SecretError
@@ -87,7 +87,7 @@ def test_a_course_that_cant_be_written_names_the_cures(
     def refused(options: object) -> int:
         raise SecretError("no secret")
 
-    monkeypatch.setattr(cli, "build", refused)
+    monkeypatch.setattr(build, "run", refused)
     assert cli.main(["build"]) == 2
     assert capsys.readouterr().err == "autograder: no secret\n"
 

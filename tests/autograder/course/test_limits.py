@@ -14,10 +14,11 @@ from autograder.course import limits
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.course.limits import Limits, LimitsError
-from autograder.grade import cache, pipeline
+from autograder.grade import cache
 from autograder.sandbox.bubblewrap import limiter
+from autograder.submission import finding, reading
 from autograder.submission.quarantine import Rejected
-from autograder.submission.rebuild import rebuild
+from autograder.submission.rebuild import rebuild, release_notebook
 from tests.autograder.conftest import NAME, PLAN
 
 
@@ -113,17 +114,17 @@ def test_what_is_handed_in_meets_the_limits_of_its_course(
     notebook = json.dumps({"cells": [{"cell_type": "raw", "source": ""}] * 4}).encode()
     small = dataclasses.replace(plan, limits=Limits(notebook_cells=3))
     with pytest.raises(Rejected, match="more than 3 cells"):
-        rebuild(small, pipeline.release_notebook(plan, course.release(NAME)), notebook)
+        rebuild(small, release_notebook(plan, course.release(NAME)), notebook)
     small = dataclasses.replace(plan, limits=Limits(notebook_bytes=100))
     path = tmp_path / plan.notebook
     path.write_bytes(notebook)
     with pytest.raises(Rejected, match="is larger than"):
-        pipeline.prepare(small, pipeline.Submission("ada", path), course)
+        reading.prepare(small, finding.Submission("ada", path), course)
     folder = tmp_path / "bob"
     folder.mkdir()
     (folder / "one.py").write_text("x" * 300)
     small = dataclasses.replace(plan, limits=Limits(module_bytes=200))
-    rebuilt = pipeline.prepare(small, pipeline.Submission("bob", folder), course)
+    rebuilt = reading.prepare(small, finding.Submission("bob", folder), course)
     assert rebuilt.modules == {}
     assert "counts as not handed in" in rebuilt.notes[0]
 

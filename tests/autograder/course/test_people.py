@@ -10,7 +10,7 @@ import pytest
 from autograder.commands import cli
 from autograder.course import people
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
 from tests.autograder.conftest import NAME, solved
 
 # nbgrader creates rows in ways that SQLAlchemy 2 warns of.
@@ -76,9 +76,9 @@ def test_grading_says_it_once_and_goes_on(
     said = capfd.readouterr()
     assert "ada" in said.out
     assert said.err.count("line 2: no student is named 'bobb'; did you mean 'bob'?") == 1
-    log = gradebook.autograde(registered, NAME)
+    log = steps.autograde(registered, NAME)
     assert log.count("line 2: no student is named 'bobb'; did you mean 'bob'?") == 1
     lists("bob,a99_toy,two\n")
     assert cli.main(["grade", NAME, path, "--trust-submissions"]) == 2
-    with pytest.raises(gradebook.GradebookError, match="line 2: 'two' is no number of days"):
-        gradebook.autograde(registered, NAME)
+    with pytest.raises(database.GradebookError, match="line 2: 'two' is no number of days"):
+        steps.autograde(registered, NAME)

@@ -12,14 +12,14 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
+from autograder.commands import options as shared
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.exports import canvas, gradescope, marks, moodle
 from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
 from autograder.submission.late import Late
 from tests.autograder.conftest import NAME, solved, toy_grader
 
@@ -91,8 +91,8 @@ def test_who_is_not_graded_in_the_gradebook_has_no_score_and_who_is_not_in_it_is
 ) -> None:
     course.build.mkdir()
     with (
-        gradebook.tools_on_path(),
-        gradebook.Gradebook(f"sqlite:///{course.database}", "x") as book,
+        database.tools_on_path(),
+        database.Gradebook(f"sqlite:///{course.database}", "x") as book,
     ):
         book.add_assignment(NAME)
         book.add_notebook(NAME, NAME)
@@ -104,7 +104,7 @@ def test_who_is_not_graded_in_the_gradebook_has_no_score_and_who_is_not_in_it_is
     assert bela.missing == f"handed in, and not in the gradebook: `nbgrader autograde {NAME}`"
     for student in ("ada", "bela"):
         course.submitted(student, NAME).mkdir(parents=True)
-    monkeypatch.setattr(cli_grade, "grade_paths", lambda *_: class_[:2])
+    monkeypatch.setattr(shared, "grade_paths", lambda *_: class_[:2])
     out = tmp_path / "out.csv"
     assert cli.main(["export", NAME, "--to", "csv", "--out", str(out)]) == 2
     told = capsys.readouterr().err

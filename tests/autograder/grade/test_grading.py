@@ -16,7 +16,8 @@ from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.grading import grade_modules, run_suite, staged
 from autograder.imports import imports_package
-from autograder.suite.plugin import Job, Mpi, Ranks, Record, TestRecord
+from autograder.suite.calls import Mpi, Ranks
+from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RanksEnded, RealityError, RealRun
 from autograder.verify import edits, verify
 from ringside import Machine, Session
@@ -183,7 +184,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path):
 
 
 def test_a_suite_that_breaks_is_our_fault_and_no_zero(tmp_path, monkeypatch):
-    monkeypatch.setattr("autograder.grade.grading.HERE", tmp_path / "nowhere")
+    monkeypatch.setattr("autograder.grade.grading.PYTEST_INI", tmp_path / "nowhere")
     (tmp_path / "cost.py").write_bytes((SOLUTION / "cost.py").read_bytes())
     report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False, modules=["cost"])
     assert "left no record" in report["error"]
@@ -206,7 +207,7 @@ def test_judge_wants_the_named_test_to_fail():
 
 def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
-    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
     made = []
 
     def run(rng):
@@ -214,7 +215,7 @@ def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
         return ranks.call("m:f", 2, (1,))
 
     with Session(tmp_path) as session:
-        ranks = Ranks(session, Record("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job)
         first = ranks.once("a", run)
         assert ranks.world_sizes == {2}
         ranks.world_sizes = {3}
@@ -235,8 +236,8 @@ def test_every_strike_is_tried_twice_and_after_the_last_nothing_is_run(tmp_path)
             return SimpleNamespace(error=error, world_size=world_size, recording=nothing, **unknown)
 
     bounds = {"strikes": 2, "call_timeout_s": 3.0, "call_retry_factor": 4.0}
-    job = Job("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)
-    ranks = Ranks(Hangs(), Record("m"), job)
+    job = SuiteJob("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)
+    ranks = Ranks(Hangs(), SuiteRecord("m"), job)
     for name in ("m:f", "m:g"):
         ranks.call(name, 2, ())
     with pytest.raises(Verdict, match=r"an earlier call did not end \(m:f on 2 ranks\)"):
@@ -341,9 +342,11 @@ def test_calls_that_dawdle_are_no_longer_made(tmp_path):
         "import time\ndef f(comm, x):\n    time.sleep(0.1)\n    return x\n"
     )
     limits = asdict(Limits(calls_s=0.05))
-    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits)
+    job = SuiteJob(
+        "m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits
+    )
     with Session(tmp_path) as session:
-        ranks = Ranks(session, Record("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job)
         assert ranks.call("m:f", 1, (1,)).values == [1]
         with pytest.raises(Verdict, match=r"not run: earlier calls took 0\.05 s"):
             ranks.call("m:f", 1, (1,))
@@ -352,9 +355,11 @@ def test_calls_that_dawdle_are_no_longer_made(tmp_path):
 def test_calls_that_do_endlessly_much_are_no_longer_made(tmp_path):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    comm.Barrier()\n    return x\n")
     limits = asdict(Limits(calls_operations=3))
-    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits)
+    job = SuiteJob(
+        "m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits
+    )
     with Session(tmp_path) as session:
-        ranks = Ranks(session, Record("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job)
         assert ranks.call("m:f", 2, (1,)).values == [1, 1]
         with pytest.raises(Verdict, match="not run: earlier calls made more than 3 operations"):
             ranks.call("m:f", 2, (1,))
@@ -387,7 +392,7 @@ def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
     tmp_path, reference, again, kind
 ):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
-    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
 
     class Real:
         launcher = "mpiexec"
@@ -405,7 +410,7 @@ def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
             return [RealRun([1, 2], error) for error in answer]
 
     with Session(tmp_path) as session:
-        ranks = Ranks(session, Record("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job)
         mpi = Mpi(Real([RanksEnded("ended"), again]), ranks, tmp_path)
         with pytest.raises(kind, match="ended"):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
@@ -414,7 +419,7 @@ def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
 @pytest.mark.parametrize("earned", [0.0, 5.0])
 def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_path, earned):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
-    job = Job("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
 
     class Hanging:
         launcher = "mpiexec"
@@ -422,7 +427,7 @@ def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_pa
         def call_all(self, calls, before_retry):
             raise RealityError("mpiexec did not end")
 
-    record = Record("m", tests=[TestRecord("test_sum", "values", 5.0, earned)])
+    record = SuiteRecord("m", tests=[TestRecord("test_sum", "values", 5.0, earned)])
     with Session(tmp_path) as session:
         mpi = Mpi(Hanging(), Ranks(session, record, job), tmp_path)
         kind = Verdict if earned < 5 else RealityError  # ours, where nothing else is wrong

@@ -17,12 +17,12 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, pipeline
+from autograder.grade import cache, class_grading, pipeline
 from autograder.imports import imported
 from autograder.sandbox.sandbox import Tier
+from autograder.submission import finding
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 from tests.unprivileged import run_unprivileged
 
@@ -32,7 +32,7 @@ Notebook = Callable[..., nbformat.NotebookNode]
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy grader needs no sandbox."""
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
 
 
 def source(name: str) -> str:
@@ -163,15 +163,15 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from autograder.course import assignment
-from autograder.grade import pipeline
 from autograder.course.course import Course
+from autograder.submission import finding, reading
 from autograder.submission.quarantine import Rejected
 course = Course.here()
 plan = assignment.load("a03_allreduce", course)
 for path in map(Path, sys.argv[2:]):
-    for each in pipeline.find(plan, [path]):
+    for each in finding.find(plan, [path]):
         try:
-            told = ",".join(sorted(pipeline.prepare(plan, each, course).modules))
+            told = ",".join(sorted(reading.prepare(plan, each, course).modules))
         except Rejected as rejected:
             told = str(rejected)
         print(path.name, each.student, told, sep=": ")
@@ -252,12 +252,12 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_anything_is_grad
     assert (tmp_path / "file").read_text() == "kept"
 
 
-def submission(tmp_path: Path, student: str, **modules: str) -> pipeline.Submission:
+def submission(tmp_path: Path, student: str, **modules: str) -> finding.Submission:
     folder = tmp_path / student
     folder.mkdir()
     for name, text in modules.items():
         (folder / f"{name}.py").write_text(text)
-    return pipeline.Submission(student, folder)
+    return finding.Submission(student, folder)
 
 
 def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
@@ -273,10 +273,10 @@ def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
         submission(tmp_path, "ada", one=source("one"), two=source("two")),
         submission(tmp_path, "bob", one=source("one"), two="half"),
     ]
-    session = pipeline.Session(plan, course, counting, jobs=3)
+    session = pipeline.GradingSession(plan, course, counting, jobs=3)
     first = session.grade(submissions)
     assert sorted(graded) == ["more", "one", "two", "two"]
-    second = pipeline.Session(plan, course, counting).grade(submissions)
+    second = pipeline.GradingSession(plan, course, counting).grade(submissions)
     assert len(graded) == 4
     assert [o.as_json(plan) for o in first] == [o.as_json(plan) for o in second]
     assert [o.score(plan) for o in first] == [90.0, 48.0]
@@ -292,14 +292,14 @@ def test_a_grading_that_is_stopped_keeps_what_was_finished(
 
     one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
     with pytest.raises(KeyboardInterrupt):
-        pipeline.Session(plan, course, stopping).grade([one])
+        pipeline.GradingSession(plan, course, stopping).grade([one])
     graded: list[str] = []
 
     def counting(assignment: str, folder: Path, module: str) -> dict[str, Any]:
         graded.append(module)
         return toy_grader(assignment, folder, module)
 
-    (outcome,) = pipeline.Session(plan, course, counting).grade([one])
+    (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
     assert outcome.score(plan) == 90.0
     assert "one" not in graded and "two" in graded
 
@@ -309,6 +309,7 @@ import pathlib, sys, time
 from autograder.course import assignment
 from autograder.grade import pipeline
 from autograder.course.course import Course
+from autograder.submission import finding
 sys.path.insert(0, sys.argv[1])
 from conftest import NAME, toy_grader
 
@@ -321,7 +322,7 @@ def grader(name, folder, module):
 course = Course.here()
 Course.results = property(lambda self: self.build / "results")
 plan = assignment.load(NAME, course)
-pipeline.Session(plan, course, grader).grade(pipeline.find(plan, [pathlib.Path(sys.argv[2])]))
+pipeline.GradingSession(plan, course, grader).grade(finding.find(plan, [pathlib.Path(sys.argv[2])]))
 """
 
 
@@ -346,7 +347,7 @@ def test_a_grader_that_is_killed_loses_and_repeats_nothing(
         graded.append(module)
         return toy_grader(assignment, folder, module)
 
-    (outcome,) = pipeline.Session(plan, course, counting).grade([one])
+    (outcome,) = pipeline.GradingSession(plan, course, counting).grade([one])
     assert outcome.score(plan) == 90.0
     assert graded == ["two", "one"]  # the last was graded before the grader was killed
 
@@ -358,7 +359,7 @@ def test_modules_are_graded_side_by_side(plan: Assignment, course: Course, tmp_p
         together.wait()  # three at once, or nobody gets on
         return toy_grader(assignment, folder, module)
 
-    (outcome,) = pipeline.Session(plan, course, meeting, jobs=3).grade(
+    (outcome,) = pipeline.GradingSession(plan, course, meeting, jobs=3).grade(
         [submission(tmp_path, "ada", one=source("one"))]
     )
     assert outcome.score(plan) == 30.0

@@ -15,10 +15,11 @@ import pytest
 
 from autograder.authoring import build
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.grade import class_grading
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
 from ringside.checking.notebook import module_sha256
 from ringside.handin import worth
@@ -52,11 +53,11 @@ def ada(
     registered: Course, notebook: Notebook, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
 ) -> Course:
     """A course where ada is graded, her text read and one of her modules corrected by hand."""
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     cells = {"one": solved("one"), "two": "%%writefile two.py\n'half'", "more": solved("more")}
     hand_in("ada", notebook(**cells, words=TEXT), run__json=run_json(MODULE.format(name="one")))
-    gradebook.autograde(registered, NAME)
-    with gradebook.open_gradebook(registered) as book:
+    steps.autograde(registered, NAME)
+    with database.open_gradebook(registered) as book:
         for cell, points in (("words", 4.0), ("check_two", 41.0)):
             grade = book.find_grade(cell, NAME, NAME, "ada")
             grade.manual_score, grade.needs_manual_grade = points, False
@@ -72,7 +73,7 @@ def two_unfinished(ada: Course, notebook: Notebook, hand_in: HandIn) -> Course:
     hand_in("eve", b'{"cells": [')
     hand_in("cleo", notebook(one=solved("one")))  # wrote no text: there is nothing to read
     for student in ("bela", "eve", "cleo"):
-        gradebook.autograde(ada, NAME, student)
+        steps.autograde(ada, NAME, student)
     return ada
 
 
@@ -89,11 +90,11 @@ def test_every_output_of_the_gradebook_has_the_same_score_of_the_same_total(
     ada: Course, plan: Assignment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found: dict[str, tuple[float, float]] = {}
-    with gradebook.open_gradebook(ada) as book:
-        (row,) = gradebook.rows(book, [NAME], [])
+    with database.open_gradebook(ada) as book:
+        (row,) = csv_export.rows(book, [NAME], [])
     found["gradebook"] = (row["score"], row["max_score"])  # type: ignore[assignment]
 
-    gradebook.generate_feedback(ada, NAME)
+    steps.generate_feedback(ada, NAME)
     page = (ada.feedback("ada", NAME) / f"{NAME}.html").read_text()
     score, most = re.search(r"<strong>([\d.]+)</strong> <span .*?>of (\d+) points", page).groups()  # type: ignore[union-attr]
     found["page"] = (float(score), float(most))
@@ -190,7 +191,7 @@ def test_an_export_refuses_unfinished_grades_and_says_of_each_what_is_missing(
 def test_a_rejected_submission_counts_once_a_person_has_given_all_its_points(
     two_unfinished: Course, tmp_path: Path
 ) -> None:
-    with gradebook.open_gradebook(two_unfinished) as book:
+    with database.open_gradebook(two_unfinished) as book:
         for cell in ("check_one", "check_two", "one_cluster"):
             book.find_grade(cell, NAME, NAME, "eve").manual_score = 2.0
             book.find_grade(cell, NAME, NAME, "eve").needs_manual_grade = False
@@ -232,7 +233,7 @@ def test_outside_nbgrader_the_run_counts_and_the_text_is_shown_to_who_grades_it(
     capsys: pytest.CaptureFixture[str],
     way: str,
 ) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     folder = tmp_path / "ada"
     folder.mkdir()
     filled = notebook(one=solved("one"), words=TEXT)
@@ -275,7 +276,7 @@ def test_outside_nbgrader_the_run_counts_and_the_text_is_shown_to_who_grades_it(
 def test_a_run_beside_notebooks_of_several_students_is_nobodys(
     course: Course, notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     for student in ("ada", "bela"):
         text = json.dumps(notebook(one=solved("one")))
         (tmp_path / f"{student}.ipynb").write_text(text)

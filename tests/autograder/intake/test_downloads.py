@@ -14,15 +14,18 @@ from typing import Any
 import pytest
 
 from autograder import file_names
+from autograder.array import task as array_task
+from autograder.array.task import TaskOptions
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade.pipeline import PathError
+from autograder.grade import class_grading
+from autograder.gradebook import database, steps
 from autograder.intake import gradescope_metadata
-from autograder.nbgrader import gradebook
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
 from autograder.submission import late, receipt
+from autograder.submission.finding import PathError
 from tests.autograder.conftest import NAME, solved
 
 Files = Mapping[str, bytes]
@@ -30,7 +33,7 @@ Files = Mapping[str, bytes]
 
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
 
 
 def packed(**modules: str) -> bytes:
@@ -342,7 +345,13 @@ def test_what_lies_in_a_submission_names_no_student(course: Course, tmp_path: Pa
     as_zip(one / "bob.zip", {"one.py": source("one")})
     assert set(grade(tmp_path, one)[1]) == {"ada", "bob"}
     # a task of an array grades one submission, whatever its files are called
-    assert set(grade(tmp_path, "--one-submission", one / "ada.zip")[1]) == {"ada"}
+    array = tmp_path / "array"
+    array.mkdir()
+    tasks = {"assignment": NAME, "submissions": [str(one / "ada.zip")], "tasks": [[0]]}
+    (array / "tasks.json").write_text(json.dumps(tasks))
+    array_task.run(array, [0], TaskOptions(jobs=1))
+    (graded,) = json.loads((array / "records" / "0.json").read_text())["submissions"]
+    assert graded["student"] == "ada"
 
 
 def test_a_hostile_file_in_a_platforms_archive_costs_its_author_alone(
@@ -455,19 +464,19 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
         "mine.zip", "one.py", "submission_secret.txt", "timestamp.txt",
     ]  # fmt: skip
 
-    gradebook.autograde(course, NAME)
-    with gradebook.open_gradebook(course) as book:
-        found = {row["student"]: row for row in gradebook.rows(book, [NAME], [])}
+    steps.autograde(course, NAME)
+    with database.open_gradebook(course) as book:
+        found = {row["student"]: row for row in csv_export.rows(book, [NAME], [])}
         assert book.find_student("0078").email == "other@uni.example"
     assert {student: row["raw_score"] for student, row in found.items()} == GRADESCOPE_SCORES
     assert found["0077"]["first_name"] == "Ada Adeyemi"
     assert found["0077"]["late_seconds"] == 1800
 
-    with gradebook.open_gradebook(course) as book:  # what a person has written is better
+    with database.open_gradebook(course) as book:  # what a person has written is better
         book.update_or_create_student("0077", first_name="Ada", last_name="Adeyemi")
     assert cli.main(words) == 0
     assert "3 submissions (3 as before)." in capsys.readouterr().out
-    with gradebook.open_gradebook(course) as book:
+    with database.open_gradebook(course) as book:
         ada = book.find_student("0077")
         assert (ada.first_name, ada.last_name) == ("Ada", "Adeyemi")
     (tmp_path / "export" / "submission_4712" / "two.py").write_bytes(b"half")

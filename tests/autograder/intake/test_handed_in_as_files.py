@@ -12,12 +12,13 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.grade import class_grading, pipeline
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
+from autograder.submission import finding, reading
 from tests.autograder.conftest import NAME, solved
 
 Notebook = Callable[..., nbformat.NotebookNode]
@@ -32,7 +33,7 @@ DAMAGED = (
 
 @pytest.fixture(autouse=True)
 def any_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
 
 
 def source(name: str) -> str:
@@ -46,8 +47,8 @@ def by_suites(course: Course, tmp_path: Path, path: Path) -> dict[str, float]:
 
 
 def in_gradebook(course: Course) -> dict[str, object]:
-    with gradebook.open_gradebook(course) as book:
-        return {row["student"]: row["raw_score"] for row in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        return {row["student"]: row["raw_score"] for row in csv_export.rows(book, [NAME], [])}
 
 
 def page(course: Course, student: str) -> str:
@@ -92,7 +93,7 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
     assert "cell: The cell 'one' is missing in the notebook: one.py, which was handed in" in said
 
     stored = sum(1 for _ in registered.results.rglob("*.json"))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert in_gradebook(registered) == expected
     assert sum(1 for _ in registered.results.rglob("*.json")) == stored  # nothing was graded twice
     # nbgrader needs a file in the place of the notebook; for us it is none
@@ -100,7 +101,7 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
     (registered.submitted("files", NAME) / "one.py").write_text("'half'")
     assert by_suites(registered, tmp_path, registered.submitted("files", NAME)) == {"files": 69.0}
 
-    gradebook.generate_feedback(registered, NAME)
+    steps.generate_feedback(registered, NAME)
     assert DAMAGED.replace("'", "&#39;") in page(registered, "damaged")
     assert "is a symbolic link; only regular files are read. The files that" in page(
         registered, "gone"
@@ -137,4 +138,4 @@ def test_a_loose_damaged_notebook_takes_no_files_of_others(
     (tmp_path / "ada.ipynb").write_text("{")
     (tmp_path / "one.py").write_text(source("one"))
     with pytest.raises(pipeline.Rejected, match="not valid JSON"):
-        pipeline.prepare(plan, pipeline.Submission("ada", tmp_path / "ada.ipynb"), course)
+        reading.prepare(plan, finding.Submission("ada", tmp_path / "ada.ipynb"), course)

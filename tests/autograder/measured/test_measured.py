@@ -15,21 +15,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.array import measured_array
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, Band, MeasuredSpec, ModuleSpec
 from autograder.course.course import Course
+from autograder.course.limits import Limits
 from autograder.exports import scores_csv
 from autograder.grade.outcome import Outcome
-from autograder.measured import for_class as measured_class
-from autograder.measured import measuring as measured
-from autograder.measured import on_site as measured_site
+from autograder.measured import local_class, measurement
 from autograder.measured.hardware import cores, num_gpus
 from autograder.measured.intervals import Interval, credit, median_interval
-from autograder.measured.measuring import Record, measure
+from autograder.measured.measurement import Measurement, measure
 from autograder.measured.world import Disturbed, World, room
-from autograder.report import feedback
-from autograder.sandbox.bubblewrap import Limits, arguments
+from autograder.report import feedback, rendering
+from autograder.sandbox.bubblewrap import arguments
 from autograder.sandbox.sandbox import Tier, best_tier
 from ringside.checking import inputs
 from ringside.errors import RingsideError
@@ -61,14 +61,16 @@ def toy() -> Assignment:
 @pytest.fixture
 def sandboxed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Real ranks; on a busy machine nothing is too short here, since nobody looks at seconds."""
-    monkeypatch.setattr(measured, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(measurement, "MOST_SHARE", 1e9)
     if best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP:
         pytest.skip("real ranks need bubblewrap (Debian: apt-get install bubblewrap)")
     if len(cores()) < 2:
         pytest.skip("two ranks want two cores")
 
 
-def compared(tmp_path: Path, student: str, spec: MeasuredSpec = SPEC, **options: float) -> Record:
+def compared(
+    tmp_path: Path, student: str, spec: MeasuredSpec = SPEC, **options: float
+) -> Measurement:
     folders = []
     for name, source in (("student", student), ("reference", MODULE)):
         folder = tmp_path / name
@@ -110,10 +112,12 @@ def test_an_interval_that_straddles_a_bound_has_the_better_side(
     assert bool(doubt) == bool(straddled)
 
 
-def judged(student: list[float], reference: list[float], around: float = 0.0) -> Record:
-    record = Record("one", "all_reduce", 2, 1000, 4.0, student_s=student, reference_s=reference)
+def judged(student: list[float], reference: list[float], around: float = 0.0) -> Measurement:
+    record = Measurement(
+        "one", "all_reduce", 2, 1000, 4.0, student_s=student, reference_s=reference
+    )
     record.around_s = around
-    measured.judge(MeasuredSpec("one", "all_reduce", "one.py", 2, 9, points=4), record)
+    measurement.judge(MeasuredSpec("one", "all_reduce", "one.py", 2, 9, points=4), record)
     return record
 
 
@@ -125,12 +129,12 @@ def test_what_surrounds_a_call_is_no_part_of_the_ratio() -> None:
 
 
 def test_a_machine_on_which_the_reference_is_uneven_is_refused() -> None:
-    with pytest.raises(measured.Refused, match=r"itself lies between 0\.5 and 2"):
+    with pytest.raises(measurement.Refused, match=r"itself lies between 0\.5 and 2"):
         judged([1.0] * 16, [1.0, 2.0, 2.0, 1.0] * 4)
 
 
 def test_calls_that_are_mostly_handing_over_are_refused() -> None:
-    with pytest.raises(measured.Refused, match="too short to measure"):
+    with pytest.raises(measurement.Refused, match="too short to measure"):
         judged([1.0] * 8, [1.0] * 8, around=0.6)
 
 
@@ -312,7 +316,7 @@ def test_worlds_may_also_be_made_for_each_turn_as_gpus_want_it(
     for name, source in (("student", SLOW), ("reference", MODULE)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.py").write_text(source)
-    pair = measured.Pair(
+    pair = measurement.Pair(
         SPEC, 2, tmp_path / "student", tmp_path / "reference",
         trusted=True, patience_s=20.0, launcher="mpiexec", alone=True,
     )  # fmt: skip
@@ -357,7 +361,7 @@ def test_what_was_measured_stands_beside_the_score_and_never_in_it(tmp_path: Pat
     (row,) = csv.DictReader((tmp_path / "out.csv").read_text().splitlines())
     assert (row["score"], row["measured_points"]) == ("100.0", "2.0")
     assert row["measured_one_all_reduce_1000"] == "1.2"
-    page = feedback.render(feedback.page_of(plan, outcome))
+    page = rendering.render(feedback.page_of(plan, outcome))
     assert "1.2 times the reference" in page
     assert "2 of 4 beside the score" in page
     assert "100</strong> <span" in page
@@ -375,7 +379,7 @@ def test_a_module_without_right_values_is_not_measured(
     outcome = Outcome("ada", "graded", modules=modules)
     outcome.result = {"modules": {"one": {"score": earned, "tests": tests}}}
     said: list[str] = []
-    measured_class.measure_class(plan, [outcome], Course.here(), say=said.append)
+    local_class.measure_class(plan, [outcome], Course.here(), say=said.append)
     assert outcome.measured is not None
     assert message in outcome.measured[0]["message"]
     assert said == [f"ada, one: not measured: {outcome.measured[0]['message']}"]
@@ -388,12 +392,12 @@ def test_the_arrays_tasks_have_a_core_a_rank_and_one_for_the_clock() -> None:
     course = Course(kit=Path("/kit"), root=Path("/course"))
     plan, site = replace(toy(), measured=(replace(SPEC, ranks=8),)), Site.load("zaratan")
     settings = site.settings([], {})
-    made = measured_site.array(plan, [Path("/a"), Path("/b")], course, site, settings, nodes=2)
+    made = measured_array.array(plan, [Path("/a"), Path("/b")], course, site, settings, nodes=2)
     lines = made.script().splitlines()
     assert "#SBATCH --cpus-per-task=9" in lines
     assert "#SBATCH --array=0-1%2" in lines
     assert any(line.strip() == "--jobs 9 --measured" for line in lines)
-    with_gpus = measured_site.array(
+    with_gpus = measured_array.array(
         plan, [Path("/a")], course, site, settings, ranks=4, gpus=True, trusted=True
     ).script()
     assert "--trust-submissions --measured --ranks 4 --gpus\n" in with_gpus
@@ -405,7 +409,7 @@ def test_a_task_that_left_no_record_takes_nothing_from_anybody(tmp_path: Path, t
     path = tmp_path / "0.json"
     path.write_text(text)
     plan = replace(toy(), measured=(SPEC,))
-    (record,) = measured_site.records(plan, path, None)
+    (record,) = measured_array.records(plan, path, None)
     assert (record["status"], record["credit"]) == ("not measured", 0.0)
     assert record["message"].startswith("Task 0 of the job left no record")
 
@@ -414,7 +418,7 @@ def test_a_course_that_nodes_cannot_see_is_refused() -> None:
     course = Course(kit=Path("/kit"), root=Path("/tmp/course"))
     plan, site = replace(toy(), measured=(SPEC,)), Site.load("zaratan")
     with pytest.raises(RingsideError, match="every node has a /tmp of its own"):
-        measured_site.array(plan, [], course, site, site.settings([], {}))
+        measured_array.array(plan, [], course, site, site.settings([], {}))
 
 
 def test_words_about_measuring_want_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from autograder.course.course import Course
 from autograder.grade import pipeline
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.submission import receipt
 from tests.autograder.conftest import NAME, solved
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 
 def scores(course: Course) -> dict[str, tuple[float, float]]:
     """Student -> (score before penalty, penalty)."""
-    with gradebook.open_gradebook(course) as book:
+    with database.open_gradebook(course) as book:
         return {
             row["student"]: (row["raw_score"], row["late_penalty"])
-            for row in gradebook.rows(book, [NAME], [])
+            for row in csv_export.rows(book, [NAME], [])
         }
 
 
@@ -48,7 +49,7 @@ def test_a_class_goes_through_nbgrader(
     receipt.record(registered, NAME, "late", due + datetime.timedelta(hours=78))
     receipt.record(registered, NAME, "forger", due + datetime.timedelta(minutes=20))
 
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
 
     assert scores(registered) == {
         "full": (110.0, 0.0),
@@ -59,7 +60,7 @@ def test_a_class_goes_through_nbgrader(
         "late": (110.0, 22.0),
         "forger": (110.0, 0.0),  # a day of grace
     }
-    gradebook.generate_feedback(registered, NAME)
+    steps.generate_feedback(registered, NAME)
     pages = {
         path.parent.parent.name: path.read_text()
         for path in (registered.build / "feedback").glob(f"*/{NAME}/{NAME}.html")
@@ -73,7 +74,7 @@ def test_a_class_goes_through_nbgrader(
     for page in pages.values():
         assert "<script" not in page and "onclick" not in page
 
-    exported = gradebook.export(registered, NAME, tmp_path / "grades.csv")
+    exported = csv_export.export(registered, NAME, tmp_path / "grades.csv")
     with exported.open(newline="") as stream:
         table = {row["student"]: row for row in csv.DictReader(stream)}
     assert table["late"]["score"] == "88.0" and table["late"]["late_seconds"] == "280800"
@@ -84,19 +85,19 @@ def test_extra_credit_follows_the_result_and_a_person_goes_first(
     registered: Course, notebook: Notebook, hand_in: Callable[..., Path]
 ) -> None:
     hand_in("ada", notebook(more=solved("more")))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (20.0, 0.0)}
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (20.0, 0.0)}
     hand_in("ada", notebook())
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (0.0, 0.0)}
-    with gradebook.open_gradebook(registered) as book:
+    with database.open_gradebook(registered) as book:
         grade = book.find_grade("check_more", NAME, NAME, "ada")
         grade.manual_score, grade.extra_credit = 0.0, 7.0
         book.db.commit()
     hand_in("ada", notebook(more=solved("more")))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (7.0, 0.0)}
 
 
@@ -105,8 +106,8 @@ def test_a_written_paragraph_waits_for_a_person_and_an_empty_one_does_not(
 ) -> None:
     hand_in("wrote", notebook(words="It is *faster*. <img src=x onerror=alert(1)> $\\href{x}{y}$"))
     hand_in("empty", notebook())
-    gradebook.autograde(registered, NAME)
-    with gradebook.open_gradebook(registered) as book:
+    steps.autograde(registered, NAME)
+    with database.open_gradebook(registered) as book:
         assert book.find_submission(NAME, "wrote").needs_manual_grade
         assert not book.find_submission(NAME, "empty").needs_manual_grade
         grade = book.find_grade("words", NAME, NAME, "wrote")
@@ -117,7 +118,7 @@ def test_a_written_paragraph_waits_for_a_person_and_an_empty_one_does_not(
     nb = nbformat.read(autograded, as_version=4)
     (cell,) = (c for c in nb.cells if c.metadata.get("nbgrader", {}).get("grade_id") == "words")
     assert cell.source.startswith("~~~text\n") and cell.source.endswith("\n~~~")
-    gradebook.generate_feedback(registered, NAME, "wrote")
+    steps.generate_feedback(registered, NAME, "wrote")
     page = (registered.build / "feedback" / "wrote" / NAME / f"{NAME}.html").read_text()
     assert "&lt;img src=x onerror=alert(1)&gt;" in page and "<img" not in page
     assert "Good &amp; &lt;b&gt;short&lt;/b&gt;" in page
@@ -132,7 +133,7 @@ def test_grade_cells_carry_one_table_then_one_finite_number(
         if cell.cell_type == "code":
             cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "1000"})]
     hand_in("ada", nb)
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     nb = nbformat.read(
         registered.build / "autograded" / "ada" / NAME / f"{NAME}.ipynb", as_version=4
     )
@@ -155,14 +156,14 @@ def test_links_and_pipes_in_a_submission_are_moved_away_before_nbgrader_copies(
     folder = hand_in("eve", notebook(one=solved("one")))
     (folder / "gradebook").symlink_to(registered.database)
     os.mkfifo(folder / "pipe")
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"eve": (30.0, 0.0)}
     autograded = registered.build / "autograded" / "eve" / NAME
     assert sorted(path.name for path in autograded.iterdir()) == [
         f"{NAME}.ipynb", "given.py", "test_public.py",
     ]  # fmt: skip
     assert (registered.build / "quarantine" / "eve" / NAME / "gradebook").is_symlink()
-    gradebook.generate_feedback(registered, NAME)
+    steps.generate_feedback(registered, NAME)
     page = (registered.build / "feedback" / "eve" / NAME / f"{NAME}.html").read_text()
     assert "gradebook is a symbolic link" in page
 
@@ -174,7 +175,7 @@ def test_a_notebook_that_is_a_link_is_not_followed(
     folder = registered.submitted("eve", NAME)
     folder.mkdir(parents=True)
     (folder / f"{NAME}.ipynb").symlink_to(registered.submitted("ada", NAME) / f"{NAME}.ipynb")
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (30.0, 0.0), "eve": (0.0, 0.0)}
 
 
@@ -182,8 +183,8 @@ def test_a_fault_of_the_grader_is_no_zero(
     registered: Course, notebook: Notebook, hand_in: Callable[..., Path]
 ) -> None:
     hand_in("ada", notebook(one="%%writefile one.py\ncrash the grader"))
-    with pytest.raises(gradebook.GradebookError, match="the toy grader crashed"):
-        gradebook.autograde(registered, NAME)
+    with pytest.raises(database.GradebookError, match="the toy grader crashed"):
+        steps.autograde(registered, NAME)
     assert not (registered.build / "autograded" / "ada" / NAME).exists()
 
 
@@ -200,11 +201,11 @@ def test_where_nothing_confines_submissions_the_class_gets_one_sentence(
         hand_in(student, notebook(one=solved("one")))
     with monkeypatch.context() as patch:
         patch.setattr(pipeline, "suite_grader", none)
-        with pytest.raises(gradebook.GradebookError, match=r"no sandbox works here\.") as refused:
-            gradebook.autograde(registered, NAME)
+        with pytest.raises(database.GradebookError, match=r"no sandbox works here\.") as refused:
+            steps.autograde(registered, NAME)
     assert str(refused.value).count("[ERROR]") == 1  # nbgrader's command prints no more than that
     assert not (registered.build / "autograded").exists()
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     monkeypatch.setattr(pipeline, "suite_grader", none)  # what is stored needs none
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": (30.0, 0.0), "bob": (30.0, 0.0)}

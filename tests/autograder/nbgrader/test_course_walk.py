@@ -21,7 +21,8 @@ import nbformat
 import pytest
 
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
+from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder.conftest import KIT
 
@@ -171,8 +172,8 @@ class Walk:
 
     def scores(self) -> dict[str, float]:
         """What the gradebook holds."""
-        with gradebook.open_gradebook(Course(self.kit, self.course)) as book:
-            rows = gradebook.rows(book, [NAME], [])
+        with database.open_gradebook(Course(self.kit, self.course)) as book:
+            rows = csv_export.rows(book, [NAME], [])
             return {str(row["student"]): float(str(row["raw_score"])) for row in rows}
 
     def page(self, student: str) -> str:
@@ -249,7 +250,7 @@ def test_an_instructor_walks_from_a_new_course_to_grades_on_the_platform(walk: W
     # -- into the gradebook; a person reads ada's text
     walk.type(f"nbgrader autograde {NAME}")
     assert walk.scores() == {**first, "ada": 63}
-    with gradebook.open_gradebook(Course(walk.kit, walk.course)) as book:
+    with database.open_gradebook(Course(walk.kit, walk.course)) as book:
         assert book.find_submission(NAME, "ada").needs_manual_grade
         grade = book.find_grade("words", NAME, NAME, "ada")
         grade.manual_score, grade.needs_manual_grade = 8.0, False

@@ -16,7 +16,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database
+from autograder.nbgrader import grades
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder import jupyter_course
 from tests.autograder.conftest import KIT
@@ -214,8 +215,8 @@ def graded(submitted: object, class_: JupyterCourse) -> dict[str, float]:
     """The points in the gradebook, after collecting and autograding."""
     class_.nbgrader("collect", NAME)
     class_.nbgrader("autograde", NAME)
-    with gradebook.open_gradebook(class_.course) as book:
-        return gradebook.cell_scores(book, NAME, STUDENT)
+    with database.open_gradebook(class_.course) as book:
+        return grades.cell_scores(book, NAME, STUDENT)
 
 
 @pytest.fixture(scope="module")
@@ -335,8 +336,8 @@ def test_the_gradebook_holds_what_the_formgrader_shows(
         assert float(read[f"points_{module}"]) == graded[f"check_{module}"]
     assert "fit.py: 25 of 25 points" in read["fit"]
     assert "IndexError" in read["where"]
-    with gradebook.open_gradebook(class_.course) as book:
-        after = gradebook.cell_scores(book, NAME, STUDENT)
+    with database.open_gradebook(class_.course) as book:
+        after = grades.cell_scores(book, NAME, STUDENT)
     assert after == graded | {"cluster_report": 4}
 
 

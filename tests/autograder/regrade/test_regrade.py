@@ -16,10 +16,10 @@ from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.utils import capture_log
 
 from autograder.commands import cli
-from autograder.commands import grade as cli_grade
 from autograder.course.course import Course
-from autograder.grade import cache, pipeline
-from autograder.nbgrader import gradebook, graded
+from autograder.grade import cache, class_grading, pipeline
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export, graded
 from autograder.sandbox.sandbox import Tier
 from autograder.submission import receipt
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
@@ -37,12 +37,12 @@ def graded_class(
     hand_in: Callable[..., Path],
 ) -> Course:
     """Three students in the gradebook; `half` has a paragraph that a person has read."""
-    monkeypatch.setattr(cli_grade, "best_tier", lambda **_: Tier.NONE)
+    monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
     hand_in("half", notebook(one=HALF, words="It was slow."))
     hand_in("full", notebook(one=solved("one"), two=solved("two")))
     hand_in("none", notebook())
-    gradebook.autograde(registered, NAME)
-    with gradebook.open_gradebook(registered) as book:
+    steps.autograde(registered, NAME)
+    with database.open_gradebook(registered) as book:
         words = book.find_grade("words", NAME, NAME, "half")
         words.manual_score, words.needs_manual_grade = 4.0, False
         book.find_comment("words", NAME, NAME, "half").manual_comment = "Say why."
@@ -88,8 +88,8 @@ def words(table: str) -> str:
 
 
 def scores(course: Course) -> dict[str, float]:
-    with gradebook.open_gradebook(course) as book:
-        return {row["student"]: row["raw_score"] for row in gradebook.rows(book, [NAME], [])}
+    with database.open_gradebook(course) as book:
+        return {row["student"]: row["raw_score"] for row in csv_export.rows(book, [NAME], [])}
 
 
 def test_only_what_a_mended_suite_affects_is_run_and_written_once_it_was_shown(
@@ -97,7 +97,7 @@ def test_only_what_a_mended_suite_affects_is_run_and_written_once_it_was_shown(
 ) -> None:
     assert scores(graded_class) == {"half": 20.0, "full": 90.0, "none": 0.0}
     ran = mend()
-    database = graded_class.database.read_bytes()
+    content = graded_class.database.read_bytes()
 
     assert cli.main(["regrade", NAME, "--dry-run"]) == 0
     shown = words(capsys.readouterr().out)
@@ -108,7 +108,7 @@ def test_only_what_a_mended_suite_affects_is_run_and_written_once_it_was_shown(
 
     assert cli.main(["regrade", NAME]) == 1  # nobody is there to be asked
     assert "the gradebook stays as it is" in capsys.readouterr().err
-    assert graded_class.database.read_bytes() == database
+    assert graded_class.database.read_bytes() == content
 
     others = {
         path: path.stat().st_mtime_ns
@@ -131,7 +131,7 @@ def test_what_a_person_has_given_stays_and_is_not_asked_for_again(
 ) -> None:
     mend()
     assert cli.main(["regrade", NAME, "half", "--yes"]) == 0
-    with gradebook.open_gradebook(graded_class) as book:
+    with database.open_gradebook(graded_class) as book:
         words = book.find_grade("words", NAME, NAME, "half")
         assert (words.manual_score, words.needs_manual_grade) == (4.0, False)
         assert book.find_comment("words", NAME, NAME, "half").manual_comment == "Say why."
@@ -194,7 +194,7 @@ def page_of(course: Course, student: str) -> str:
 def test_a_regrade_renews_the_pages_that_are_there_and_says_how_to_release_them(
     graded_class: Course, mend: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gradebook.generate_feedback(graded_class, NAME, "half")
+    steps.generate_feedback(graded_class, NAME, "half")
     assert "<strong>9</strong> of 30 points" in page_of(graded_class, "half")
     mend()
     assert cli.main(["regrade", NAME, "--yes"]) == 0
@@ -228,7 +228,7 @@ def test_an_extension_changes_grade_and_page_though_nbgrader_is_not_forced(
     assert f"`nbgrader generate_feedback {NAME}` renews those whose grade has changed" in log
     assert "The page is of an earlier grade" in unforced(GenerateFeedback, graded_class)
     assert "taken off" not in page_of(graded_class, "half")
-    with gradebook.open_gradebook(graded_class) as book:
+    with database.open_gradebook(graded_class) as book:
         words_ = book.find_grade("words", NAME, NAME, "half")
         assert (words_.manual_score, words_.needs_manual_grade) == (4.0, False)  # it was read
     assert before == {path: path.stat().st_mtime_ns for path in before}
@@ -236,9 +236,9 @@ def test_an_extension_changes_grade_and_page_though_nbgrader_is_not_forced(
 
 
 def test_points_by_hand_make_a_page_old(graded_class: Course) -> None:
-    gradebook.generate_feedback(graded_class, NAME)
+    steps.generate_feedback(graded_class, NAME)
     untouched = (graded_class.feedback("full", NAME) / f"{NAME}.html").stat().st_mtime_ns
-    with gradebook.open_gradebook(graded_class) as book:
+    with database.open_gradebook(graded_class) as book:
         book.find_grade("words", NAME, NAME, "half").manual_score = 2.5
         book.find_comment("words", NAME, NAME, "half").manual_comment = "Say why it is slow."
         book.db.commit()
@@ -252,10 +252,10 @@ def test_points_by_hand_make_a_page_old(graded_class: Course) -> None:
 def unforced(converter: Any, course: Course) -> str:
     """One of nbgrader's commands as a person types it, without --force; gives its log."""
     gc.collect()  # an earlier one in this process holds the course's lock until it is collected
-    config, coursedir = gradebook._directory(course)
+    config, coursedir = steps._directory(course)
     coursedir.assignment_id = NAME
-    with gradebook._quiet():
-        return gradebook._call(lambda: capture_log(converter(coursedir=coursedir, config=config)))
+    with steps.quiet():
+        return steps._call(lambda: capture_log(converter(coursedir=coursedir, config=config)))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from autograder import svg
 from autograder.course.assignment import Assignment, RunSpec
 from autograder.grade.outcome import Outcome, clamp
-from autograder.report import feedback
+from autograder.report import cell_tables, feedback, rendering
 from autograder.submission import cluster_run
 from ringside.checking.notebook import module_sha256
 
@@ -34,7 +34,7 @@ def test_the_page_says_sentence_line_and_how_to_see_it_again(plan: Assignment) -
     said = outcome(
         "rank 3 sent 880 bytes; at most 192 are allowed.", "KeyError: 4\n  one.py:3 in f"
     )
-    page = feedback.render(feedback.page_of(plan, said))
+    page = rendering.render(feedback.page_of(plan, said))
     assert "rank 3 sent 880 bytes; at most 192 are allowed." in page
     assert "<code>ringside run one.py:answer --ranks 3</code>" in page
     assert '<span data-n="3" class="named">line_3</span>' in page
@@ -57,8 +57,8 @@ def test_words_of_a_student_stay_words_everywhere(plan: Assignment) -> None:
     cell = feedback.GradedCell("words", 1.0, 5.0, EVIL, EVIL)
     run = cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, EVIL)])
     evil.runs = [run]
-    page = feedback.render(feedback.page_of(plan, evil, cells=[cell]))
-    tables = feedback.module_table(plan.modules[0], evil) + feedback.run_table(run)
+    page = rendering.render(feedback.page_of(plan, evil, cells=[cell]))
+    tables = cell_tables.module_table(plan.modules[0], evil) + cell_tables.run_table(run)
     for text in (page, tables):
         assert "alert(1)" in text
         assert not re.search(r"<(script|img|iframe|object|link|a href=\"(?!#))", text)
@@ -67,7 +67,7 @@ def test_words_of_a_student_stay_words_everywhere(plan: Assignment) -> None:
 
 
 def test_the_page_loads_and_runs_nothing(plan: Assignment) -> None:
-    page = feedback.render(feedback.page_of(plan, outcome("no")))
+    page = rendering.render(feedback.page_of(plan, outcome("no")))
     assert "default-src 'none'" in page
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
     assert "<script" not in page and "url(" not in page and "@import" not in page

@@ -13,7 +13,7 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.exports import scores_csv
 from autograder.grade.outcome import Outcome
-from autograder.report import feedback, report, similarity, summary
+from autograder.report import rendering, report, similarity, summary
 from autograder.safe_csv import safe_cell
 from autograder.submission import receipt
 
@@ -73,9 +73,9 @@ def test_many_copies_of_one_are_one_group() -> None:
 
     found = [match("a", "b"), match("c", "d"), match("e", "f"), match("b", "c", 0.9)]
     assert similarity.groups([*found, match("a", "e", module="star")]) == [
-        similarity.Group("ring", ("e", "f"), 1.0),
-        similarity.Group("star", ("a", "e"), 1.0),
-        similarity.Group("ring", ("a", "b", "c", "d"), 0.9),
+        similarity.Lookalikes("ring", ("e", "f"), 1.0),
+        similarity.Lookalikes("star", ("a", "e"), 1.0),
+        similarity.Lookalikes("ring", ("a", "b", "c", "d"), 0.9),
     ]
 
 
@@ -124,7 +124,7 @@ def test_names_that_are_no_text_stop_neither_csv_nor_pages(
     odd = outcome("j\udcff\u202e", 80.0, notes=["\udcff.py is a link."])  # a name of other bytes
     scores_csv.write(tmp_path / "grades.csv", plan, [odd])
     assert "j?" in (tmp_path / "grades.csv").read_text(encoding="utf-8")
-    (page,) = feedback.write_pages(tmp_path / "pages", plan, [odd])
+    (page,) = rendering.write_pages(tmp_path / "pages", plan, [odd])
     text = page.read_text(encoding="utf-8")
     assert "\ufffd.py is a link." in text and "\u202e" not in text
 

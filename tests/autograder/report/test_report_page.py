@@ -79,7 +79,7 @@ def summarised(plan: Assignment, number: int) -> summary.Summary:
         "student000": Late(plan.name, 2e5, 3, 2, 3, 10.0),
         "nobody": Late(plan.name, 1.0, 1, 1, 1, 0.0),
     }
-    groups = [similarity.Group("ring", ("(shipped solution)", "student003", EVIL), 0.93)]
+    groups = [similarity.Lookalikes("ring", ("(shipped solution)", "student003", EVIL), 0.93)]
     return summary.summarise(plan, a_class(plan, number), groups, late)
 
 
@@ -167,7 +167,7 @@ def test_no_payload_does_anything_in_the_instructors_browser(plan: Assignment) -
             outcomes = a_class(plan, len(texts) + 4, words)
             for number, outcome in enumerate(outcomes):
                 outcome.student += f" {number}" if name == "harmless" else ""
-            groups = [similarity.Group("ring", tuple(words), 0.9)]
+            groups = [similarity.Lookalikes("ring", tuple(words), 0.9)]
             found = summary.summarise(plan, outcomes, groups)
             pages[name] = report_page.render(found)
         seen = trap.visit(browser, pages)

@@ -23,8 +23,9 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook
-from autograder.report import feedback
+from autograder.gradebook import database, steps
+from autograder.nbgrader.release import register
+from autograder.report import cell_tables, feedback, rendering
 from autograder.submission import cluster_run
 from tests.autograder.conftest import KIT, NAME
 from tests.autograder.payloads import Payload, Trap, as_notebook_outputs, payloads
@@ -85,7 +86,7 @@ def page_full_of(plan: Assignment, text: str) -> str:
     cells = [feedback.GradedCell("words", 1.0, 5.0, text, text)]
     cells.append(feedback.GradedCell(text, 1.0, 5.0, text, text))
     outcome.runs = [cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, text)])]
-    return feedback.render(feedback.page_of(plan, outcome, cells=cells))
+    return rendering.render(feedback.page_of(plan, outcome, cells=cells))
 
 
 def tables_full_of(plan: Assignment, text: str) -> str:
@@ -93,7 +94,7 @@ def tables_full_of(plan: Assignment, text: str) -> str:
     test = {"name": text, "points": 60.0, "earned": 1.0, "message": text, "detail": text}
     outcome = Outcome("ada", "graded", message=text, result={"modules": {"one": {"tests": [test]}}})
     run = cluster_run.RunCheck("one_cluster", "one", 0.0, 5.0, [(False, text)])
-    return feedback.module_table(plan.modules[0], outcome) + feedback.run_table(run)
+    return cell_tables.module_table(plan.modules[0], outcome) + cell_tables.run_table(run)
 
 
 def test_the_trap_snaps(trap: Trap, browser: Browser) -> None:
@@ -260,14 +261,14 @@ def test_the_formgrader_shows_every_payload_as_text(
 ) -> None:
     course.source(NAME).parent.mkdir(parents=True)
     course.source(NAME).symlink_to(Course(kit=course.kit, root=course.kit).source(NAME))
-    gradebook.register(plan, course, tmp_path / "scratch")
+    register(plan, course, tmp_path / "scratch")
     word = [Payload("word", "a word\n\nand another")]
     for student, found in (("ada", word), (STUDENT, payloads(trap.outside))):
         hand_in(student, submission_full_of(notebook(), found), README__md="x")
         monkeypatch.setattr(pipeline, "suite_grader", lambda _, f=found, **__: grader_full_of(f))
-        gradebook.autograde(course, NAME, student)
-    gradebook.name_students(course, {STUDENT: (STUDENT, STUDENT)})
-    with gradebook.open_gradebook(course) as book:
+        steps.autograde(course, NAME, student)
+    database.name_students(course, {STUDENT: (STUDENT, STUDENT)})
+    with database.open_gradebook(course) as book:
         ids = {
             student: book.find_submission_notebook(NAME, NAME, student).id
             for student in ("ada", STUDENT)

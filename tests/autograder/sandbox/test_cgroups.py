@@ -14,7 +14,7 @@ import pytest
 
 from autograder.course.limits import Limits
 from autograder.sandbox import cgroups, sandbox
-from autograder.sandbox.cgroups import Group
+from autograder.sandbox.cgroups import ControlGroup
 from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
 
 pytestmark = pytest.mark.sandbox
@@ -30,9 +30,9 @@ controlled = pytest.mark.skipif(
 
 
 @pytest.fixture
-def group() -> Iterator[Group]:
+def group() -> Iterator[ControlGroup]:
     try:
-        made = Group.make(cgroups.delegated(), Limits())
+        made = ControlGroup.make(cgroups.delegated(), Limits())
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
     yield made
@@ -40,7 +40,7 @@ def group() -> Iterator[Group]:
     assert not made.path.exists()
 
 
-def start(group: Group, code: str) -> subprocess.Popen[str]:
+def start(group: ControlGroup, code: str) -> subprocess.Popen[str]:
     words = [*group.enter(), sys.executable, "-c", textwrap.dedent(code)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
@@ -61,7 +61,7 @@ time.sleep(1000)
 """
 
 
-def test_what_a_process_starts_is_in_its_group_and_ends_with_it(group: Group) -> None:
+def test_what_a_process_starts_is_in_its_group_and_ends_with_it(group: ControlGroup) -> None:
     process = start(group, FAMILY)
     assert process.stdout is not None
     with process.stdout:
@@ -78,13 +78,13 @@ def test_what_a_process_starts_is_in_its_group_and_ends_with_it(group: Group) ->
     assert len(seen) >= 4  # those that only made others may not have ended yet
 
 
-def test_the_first_command_of_a_group_does_not_tell_where_it_is(group: Group) -> None:
+def test_the_first_command_of_a_group_does_not_tell_where_it_is(group: ControlGroup) -> None:
     process = start(group, "print(open('/proc/self/cmdline').read())")
     said, _ = process.communicate(timeout=20)
     assert "cgroup" not in said and sys.executable in said
 
 
-def test_a_group_tells_what_its_processes_have_used(group: Group) -> None:
+def test_a_group_tells_what_its_processes_have_used(group: ControlGroup) -> None:
     burn = "import time\nwhile time.process_time() < 0.2: pass"
     process = start(group, burn)
     process.communicate(timeout=60)
@@ -92,9 +92,9 @@ def test_a_group_tells_what_its_processes_have_used(group: Group) -> None:
     assert group.killed_for(Limits()) is None
 
 
-def test_groups_that_a_killed_grader_left_are_removed(group: Group) -> None:
+def test_groups_that_a_killed_grader_left_are_removed(group: ControlGroup) -> None:
     # A number that is no process's now, as far as its start tells.
-    left = Group(group.path.with_name(f"ringside-{os.getpid()}-1-0"))
+    left = ControlGroup(group.path.with_name(f"ringside-{os.getpid()}-1-0"))
     left.path.mkdir()
     process = start(left, "import time; time.sleep(1000)")
     while not left.populated():
@@ -191,7 +191,7 @@ def test_processes_meet_the_groups_limit_whoever_they_are(
 @controlled
 def test_a_group_has_the_limits_of_its_sandbox(tmp_path: Path) -> None:
     wanted = Limits(memory_bytes=100 * MIB, processes=40, cpu_cores=3)
-    group = Group.make(cgroups.delegated(), wanted)
+    group = ControlGroup.make(cgroups.delegated(), wanted)
     try:
         for name, value in cgroups.settings(wanted).items():
             if (group.path / name).exists():

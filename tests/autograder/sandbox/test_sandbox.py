@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.course.limits import Limits
 from autograder.real_ranks.job import run_mpi
 from autograder.sandbox import bubblewrap, sandbox, warm_sandbox, watchdog
-from autograder.sandbox.sandbox import Limits, Sandbox, SandboxUnavailable, Tier, best_tier
+from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
 from autograder.sandbox.watchdog import ProcessId
 from ringside import RingsideError, Session
@@ -52,14 +53,14 @@ def modules(tmp_path) -> Path:
 
 @pytest.fixture(scope="module", params=["cold", "warm"])
 def make(request):
-    """Makes sandboxes: each started by bubblewrap, or each a room of a host that is warm."""
+    """Makes sandboxes: each started by bubblewrap, or each a room of a nursery that is warm."""
     if request.param == "cold":
         yield functools.partial(Sandbox, tier=Tier.BUBBLEWRAP)
         return
     warm_sandbox.start(["mpi"])
-    host = warm_sandbox.known["mpi"]
-    yield functools.partial(WarmSandbox, host)
-    assert host.ended() is None
+    nursery = warm_sandbox.known["mpi"]
+    yield functools.partial(WarmSandbox, nursery)
+    assert nursery.ended() is None
     warm_sandbox.stop()
 
 
@@ -255,8 +256,8 @@ def test_what_a_world_of_real_ranks_has_left_goes_and_the_interpreter_stays(make
         kept = [name for names in found for name in names if name in ("shelf", "word", "left")]
         return np.frombuffer(" ".join(kept).encode(), np.uint8)
     """
-    host = warm_sandbox.known.get("mpiexec")
-    outcome = mpi(modules, source, worlds=(1, 1), host=host)
+    nursery = warm_sandbox.known.get("mpiexec")
+    outcome = mpi(modules, source, worlds=(1, 1), nursery=nursery)
     assert outcome.status == "ok", outcome.output
     assert outcome.results == [[b"shelf word shelf"], [b"shelf word shelf"]]
 
@@ -498,7 +499,8 @@ sys.path.insert(0, sys.argv[1])
 import os, tempfile
 from pathlib import Path
 from autograder.sandbox import warm_sandbox
-from autograder.sandbox.sandbox import Limits, Sandbox, best_tier
+from autograder.course.limits import Limits
+from autograder.sandbox.sandbox import Sandbox, best_tier
 folder = Path(tempfile.mkdtemp())
 extra = {"attempts.py": Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()}
 if sys.argv[2] == "warm":
@@ -698,7 +700,7 @@ def test_under_an_mpiexec_that_hands_nothing_over_ranks_import_for_themselves(tm
     (tmp_path / "mpiexec").write_text('#!/bin/sh\nshift 2\nunset PMI_FD\nexec "$@"\n')
     (tmp_path / "mpiexec").chmod(0o755)
     for name in ("nursery", "stand_in"):
-        shutil.copy(KIT / "autograder" / f"mpi_{name}.py", tmp_path / f"{name}.py")
+        shutil.copy(KIT / "autograder" / "real_ranks" / f"mpi_{name}.py", tmp_path / f"{name}.py")
     (tmp_path / "driver.py").write_text(
         "import os, sys\n"
         "print(os.environ['RINGSIDE_JOB_WORLD'], os.environ['RINGSIDE_JOB_PIPE'], 'numpy' in "

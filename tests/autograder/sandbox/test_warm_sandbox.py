@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from autograder.course import assignment as assignments
+from autograder.course.limits import Limits
 from autograder.grade.grading import run_suite, staged
-from autograder.sandbox import warm_host, warm_sandbox
-from autograder.sandbox.sandbox import Limits, Sandbox, Tier, best_tier
+from autograder.sandbox import warm_nursery, warm_sandbox
+from autograder.sandbox.sandbox import Sandbox, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 from autograder.verify import edits
 
 KIT = Path(__file__).resolve().parents[3]
@@ -43,7 +44,7 @@ time.sleep(600)
 
 
 @pytest.fixture(scope="module")
-def host():
+def nursery():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the process that starts suites
     warm_sandbox.start(["mpi"])
     signal.signal(signal.SIGINT, before)
@@ -63,7 +64,7 @@ def wait_for(condition, seconds=30.0):
         time.sleep(0.02)
 
 
-def test_a_program_finds_what_it_was_given_and_libraries_loaded(host, tmp_path):
+def test_a_program_finds_what_it_was_given_and_libraries_loaded(nursery, tmp_path):
     (tmp_path / "mine.py").write_text("WORD = 'here'\n")
     code = (
         "import os, sys; loaded = 'numpy' in sys.modules; sys.path.insert(0, sys.argv[1]);"
@@ -72,12 +73,12 @@ def test_a_program_finds_what_it_was_given_and_libraries_loaded(host, tmp_path):
         "sys.exit(3)"
     )
     read, write = os.pipe()
-    with WarmSandbox(host, tmp_path) as place:
+    with WarmSandbox(nursery, tmp_path) as place:
         words = [place.python, "-I", "-c", code, str(place.modules_path), str(write)]
         process = place.popen(words, (write,), {"RINGSIDE_X": "x", "SECRET": "no"})
         assert ended(process) == (3, "True x False True\n")
         assert place.survivors() == []
-        stage = [each for each in host.folder.iterdir() if each.name != "trial"]
+        stage = [each for each in nursery.folder.iterdir() if each.name != "trial"]
         assert len(stage) == 1
     assert not stage[0].exists()
     os.close(write)
@@ -85,9 +86,9 @@ def test_a_program_finds_what_it_was_given_and_libraries_loaded(host, tmp_path):
     os.close(read)
 
 
-def test_all_who_wait_for_a_program_hear_how_it_ended(host, tmp_path):
+def test_all_who_wait_for_a_program_hear_how_it_ended(nursery, tmp_path):
     """Whoever closes a sandbox and its watchdog may do so at the same time."""
-    with WarmSandbox(host, tmp_path) as place, ThreadPoolExecutor(8) as threads:
+    with WarmSandbox(nursery, tmp_path) as place, ThreadPoolExecutor(8) as threads:
         for _ in range(20):
             read, write = os.pipe()
             code = f"import os, sys; os.read({read}, 1); sys.exit(3)"
@@ -132,9 +133,9 @@ print(json.dumps([found, spaces]))
 """
 
 
-def test_two_programs_of_one_host_share_nothing(host, tmp_path):
+def test_two_programs_of_one_nursery_share_nothing(nursery, tmp_path):
     (tmp_path / "mine.py").touch()
-    with WarmSandbox(host, tmp_path) as one, WarmSandbox(host, tmp_path) as other:
+    with WarmSandbox(nursery, tmp_path) as one, WarmSandbox(nursery, tmp_path) as other:
         first = one.popen([one.python, "-I", "-c", SETTLE])
         wait_for(lambda: first.output().endswith("\n"))
         status, output = ended(other.popen([other.python, "-I", "-c", LOOK]))
@@ -150,7 +151,7 @@ def test_two_programs_of_one_host_share_nothing(host, tmp_path):
         assert len({spaces[name], others[name], outside[name]}) == 3, name
 
 
-def test_the_first_process_of_a_room_tells_nothing(host, tmp_path):
+def test_the_first_process_of_a_room_tells_nothing(nursery, tmp_path):
     code = """
 import os
 for name in ("environ", "mem", "maps", "fd", "cwd", "root", "auxv", "stack", "ns/mnt"):
@@ -164,9 +165,9 @@ print(open("/proc/1/cmdline").read().split(chr(0))[1:3])
 os.kill(1, 9), os.kill(1, 15), os.kill(1, 19)
 print("still here")
 """
-    with WarmSandbox(host, tmp_path) as place:
+    with WarmSandbox(nursery, tmp_path) as place:
         status, output = ended(place.popen([place.python, "-I", "-c", code]))
-    assert (status, output) == (0, "['-I', '/job/host.py']\nstill here\n")
+    assert (status, output) == (0, "['-I', '/job/warm_nursery.py']\nstill here\n")
 
 
 STATE = """
@@ -188,9 +189,9 @@ print(json.dumps([
 """
 
 
-def test_a_program_finds_what_it_finds_in_a_sandbox_of_its_own(host, tmp_path):
+def test_a_program_finds_what_it_finds_in_a_sandbox_of_its_own(nursery, tmp_path):
     found = []
-    for place in (Sandbox(tmp_path), WarmSandbox(host, tmp_path)):
+    for place in (Sandbox(tmp_path), WarmSandbox(nursery, tmp_path)):
         with place:
             status, output = ended(place.popen([place.python, "-I", "-c", STATE, "word"]))
             assert status == 0, output
@@ -210,25 +211,27 @@ def test_what_a_suite_says_is_the_same_in_both(tmp_path):
             for test in record["tests"]:
                 del test["seconds"]
             records.append(record)
-    suite_process.close()
+    suite_nursery.close()
     assert records[0] == records[1]
     assert records[0]["sandbox"] == Tier.BUBBLEWRAP
     assert 0 < sum(test["earned"] for test in records[0]["tests"]) < 100
 
 
-def test_where_the_kernel_refuses_a_program_has_a_sandbox_of_its_own(host, tmp_path, monkeypatch):
+def test_where_the_kernel_refuses_a_program_has_a_sandbox_of_its_own(
+    nursery, tmp_path, monkeypatch
+):
     (tmp_path / "mine.py").touch()
     monkeypatch.setattr(warm_sandbox, "_INSIDE", Path("/nowhere"))  # a mount that can't be
-    with WarmSandbox(host, tmp_path) as place:
+    with WarmSandbox(nursery, tmp_path) as place:
         code = "import os; print(os.listdir('/modules'), os.path.exists('/warm'))"
         process = place.popen([place.python, "-I", "-c", code])
         assert ended(process) == (0, "['mine.py'] False\n")
         assert place.num_warm == 0
-    assert host.ended() is None
+    assert nursery.ended() is None
 
 
-@pytest.mark.parametrize("status", [warm_host.NO_ROOMS, 1])
-def test_a_host_that_ends_is_done_without(status, tmp_path, monkeypatch):
+@pytest.mark.parametrize("status", [warm_nursery.NO_ROOMS, 1])
+def test_a_nursery_that_ends_is_done_without(status, tmp_path, monkeypatch):
     (tmp_path / "mine.py").touch()
     imports = {**warm_sandbox._IMPORTS, "odd": f"import os; os._exit({status})"}
     monkeypatch.setattr(warm_sandbox, "_IMPORTS", imports)
@@ -236,26 +239,26 @@ def test_a_host_that_ends_is_done_without(status, tmp_path, monkeypatch):
     monkeypatch.setattr(warm_sandbox, "known", {})
     monkeypatch.setattr(warm_sandbox, "_gone", [])
     warm_sandbox.start(["odd"])
-    host = warm_sandbox.known["odd"]
-    with WarmSandbox(host, tmp_path) as place:
+    nursery = warm_sandbox.known["odd"]
+    with WarmSandbox(nursery, tmp_path) as place:
         process = place.popen(
             [place.python, "-I", "-c", "import os; print(os.listdir('/modules'))"]
         )
         assert ended(process) == (0, "['mine.py']\n")
-        wait_for(lambda: select.select([host.hold], [], [], 0)[0])
+        wait_for(lambda: select.select([nursery.hold], [], [], 0)[0])
         warm_sandbox.start(["odd"])  # is there a new one?
         again = warm_sandbox.known.get("odd")
-        assert (again is None) == (status == warm_host.NO_ROOMS)
-        assert host.folder.exists()  # still in use
+        assert (again is None) == (status == warm_nursery.NO_ROOMS)
+        assert nursery.folder.exists()  # still in use
     assert place.num_warm == 0
     warm_sandbox.stop()
-    assert not host.folder.exists()
+    assert not nursery.folder.exists()
 
 
-def test_a_program_and_its_forks_are_killed_and_watched(host, tmp_path):
+def test_a_program_and_its_forks_are_killed_and_watched(nursery, tmp_path):
     fork = "import os, time; os.fork(); print('up', flush=True); time.sleep(600)"
     greedy = "blocks = []\nwhile True: blocks.append(bytearray(b'x') * (8 << 20))"
-    with WarmSandbox(host, tmp_path, limits=Limits(memory_bytes=200 << 20)) as place:
+    with WarmSandbox(nursery, tmp_path, limits=Limits(memory_bytes=200 << 20)) as place:
         process = place.popen([place.python, "-I", "-c", fork])
         wait_for(lambda: process.output().count("up") == 2)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -266,17 +269,17 @@ def test_a_program_and_its_forks_are_killed_and_watched(host, tmp_path):
         hungry = place.popen([place.python, "-I", "-c", greedy])
         assert hungry.wait(60) == 128 + signal.SIGKILL
         assert hungry.killed_for.startswith("memory")
-    assert host.ended() is None
+    assert nursery.ended() is None
 
 
-def test_another_program_than_python_has_a_sandbox_of_its_own(host, tmp_path):
-    with WarmSandbox(host, tmp_path) as place:
+def test_another_program_than_python_has_a_sandbox_of_its_own(nursery, tmp_path):
+    with WarmSandbox(nursery, tmp_path) as place:
         assert ended(place.popen(["/bin/sh", "-c", "echo here"])) == (0, "here\n")
         assert place.num_warm == 0
 
 
-def test_a_room_ends_with_whoever_asked_for_it(host, tmp_path):
-    with WarmSandbox(host, tmp_path) as place:
+def test_a_room_ends_with_whoever_asked_for_it(nursery, tmp_path):
+    with WarmSandbox(nursery, tmp_path) as place:
         words = [place.python, "-I", "-c", "import os, time; os.fork(); time.sleep(600)"]
         process = place.popen(words)
         wait_for(lambda: len(place.survivors()) == 3)

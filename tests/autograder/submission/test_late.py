@@ -14,7 +14,9 @@ import pytest
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader import csv_export
+from autograder.nbgrader.release import register
 from autograder.submission import late, receipt
 from autograder.submission.late import DAY_S, Policy, spend
 from tests.autograder.conftest import NAME, solved
@@ -119,13 +121,13 @@ def test_receipts_are_read_once_until_the_file_is_another(
 
 def test_a_due_date_that_the_gradebook_overrules_is_told(plan: Assignment, course: Course) -> None:
     course.build.mkdir()
-    with gradebook.tools_on_path(), gradebook.Gradebook(f"sqlite:///{course.database}", "x"):
+    with database.tools_on_path(), database.Gradebook(f"sqlite:///{course.database}", "x"):
         pass
     later = dataclasses.replace(plan, due=DUE + datetime.timedelta(days=1))
-    assert gradebook.other_due(course, later) == ""  # it has none of its own
-    gradebook.set_due(course, NAME, DUE)
-    assert gradebook.other_due(course, dataclasses.replace(plan, due=DUE)) == ""
-    told = gradebook.other_due(course, later)
+    assert database.other_due(course, later) == ""  # it has none of its own
+    database.set_due(course, NAME, DUE)
+    assert database.other_due(course, dataclasses.replace(plan, due=DUE)) == ""
+    told = database.other_due(course, later)
     assert 'assignment add a99_toy --duedate "2030-01-02 12:00:00 UTC"' in told
 
 
@@ -158,9 +160,9 @@ def test_a_line_that_is_removed_takes_its_effect_back(
     course = registered
 
     def graded() -> tuple[float, float]:
-        gradebook.autograde(course, NAME, "ada")
-        with gradebook.open_gradebook(course) as book:
-            (row,) = gradebook.rows(book, [NAME], [])
+        steps.autograde(course, NAME, "ada")
+        with database.open_gradebook(course) as book:
+            (row,) = csv_export.rows(book, [NAME], [])
         return row["late_seconds"] / DAY_S, row["late_penalty"]
 
     hand_in("ada", notebook(one=solved("one"), two=solved("two")))
@@ -192,7 +194,7 @@ def three_days_late(
     """A course in which ada handed in three days after the due date, and was autograded."""
     hand_in("ada", notebook())
     receipt.record(registered, NAME, "ada", DUE + datetime.timedelta(days=3))
-    gradebook.autograde(registered, NAME)
+    steps.autograde(registered, NAME)
     return registered
 
 
@@ -200,15 +202,15 @@ def test_what_a_person_has_set_in_nbgrader_goes_before_the_files_dates(
     three_days_late: Course,
 ) -> None:
     course = three_days_late
-    gradebook.set_due(course, NAME, DUE + datetime.timedelta(days=1))
-    with gradebook.open_gradebook(course) as book:
+    database.set_due(course, NAME, DUE + datetime.timedelta(days=1))
+    with database.open_gradebook(course) as book:
         book.grant_extension(NAME, "ada", days=1)
     for text in ("[due]\na99_toy = 2030-01-09T12:00:00Z\n", ""):
         course.settings.write_text(text)
-        gradebook.tell(course)
+        late.tell(course)
         assert late.seconds_late(course, NAME) == {"ada": DAY_S}
         assert "is due 2030-01-02 12:00:00 UTC by the gradebook, which goes first" in (
-            gradebook.other_due(course, plans.load(NAME, course))
+            database.other_due(course, plans.load(NAME, course))
         )
 
 
@@ -216,11 +218,11 @@ def test_an_extension_that_a_person_gave_in_nbgrader_lasts(
     three_days_late: Course,
 ) -> None:
     course = three_days_late
-    with gradebook.open_gradebook(course) as book:
+    with database.open_gradebook(course) as book:
         book.grant_extension(NAME, "ada", days=1)
     for _ in range(2):
-        gradebook.autograde(course, NAME, "ada")
-        gradebook.tell(course)
+        steps.autograde(course, NAME, "ada")
+        late.tell(course)
         assert late.seconds_late(course, NAME) == {"ada": 2 * DAY_S}
 
 
@@ -234,9 +236,9 @@ def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
     source = course.source(NAME)
     source.parent.mkdir(parents=True)
     source.symlink_to(Course(kit=course.kit, root=course.kit).source(NAME))
-    gradebook.register(plan, course, tmp_path / "scratch")
+    register(plan, course, tmp_path / "scratch")
     # An assignment before this one, in which two students have spent grace days.
-    gradebook.set_due(course, "a98_before", DUE - datetime.timedelta(days=30))
+    database.set_due(course, "a98_before", DUE - datetime.timedelta(days=30))
     for student, days in (("spender", 2.0), ("twice", 1.5)):
         moment = DUE - datetime.timedelta(days=30 - days)
         receipt.record(course, "a98_before", student, moment)
@@ -248,9 +250,9 @@ def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
         receipt.record(course, NAME, student, DUE + datetime.timedelta(days=days))
 
     for who in ("*", "longer"):  # again: nothing is spent twice, no extension counts twice
-        gradebook.autograde(course, NAME, who)
-        with gradebook.open_gradebook(course) as book:
-            found = {row["student"]: row for row in gradebook.rows(book, [NAME], [])}
+        steps.autograde(course, NAME, who)
+        with database.open_gradebook(course) as book:
+            found = {row["student"]: row for row in csv_export.rows(book, [NAME], [])}
         assert {name: row["late_penalty"] for name, row in found.items()} == {
             "spender": 18.0,  # 4 days, 2 of grace
             "twice": 0.0,
@@ -268,7 +270,7 @@ def test_the_gradebook_gets_penalties_after_grace_days_and_extensions(
     few = Policy(grace_days=2, grace_days_each=2)
     assert late.account(course, "spender", few)[NAME].percent == 40
 
-    path = gradebook.export(course, NAME, tmp_path / "grades.csv")
+    path = csv_export.export(course, NAME, tmp_path / "grades.csv")
     with path.open(newline="") as stream:
         scores = {row["student"]: float(row["score"]) for row in csv.DictReader(stream)}
     assert scores["spender"] == 72.0 and scores["more"] == 90.0

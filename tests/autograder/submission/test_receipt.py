@@ -15,21 +15,22 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.nbgrader import gradebook
+from autograder.gradebook import database, steps
+from autograder.nbgrader.collect import ReceiptCollect
 from autograder.submission import receipt
 from tests.autograder.conftest import NAME
 
 
 def collect(course: Course, exchange: Path) -> None:
-    config = gradebook.configuration(course)
+    config = steps.configuration(course)
     config.Exchange.root = str(exchange)
     config.ExchangeCollect.check_owner = False
     config.ReceiptCollect.check_owner = False
     coursedir = CourseDirectory(config=config)
     coursedir.assignment_id = NAME
     course.build.mkdir(exist_ok=True)
-    with gradebook.tools_on_path():
-        receipt.ReceiptCollect(coursedir=coursedir, config=config).start()
+    with database.tools_on_path():
+        ReceiptCollect(coursedir=coursedir, config=config).start()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

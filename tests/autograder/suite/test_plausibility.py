@@ -15,11 +15,14 @@ from rich.console import Console
 from autograder.course import assignment as assignments
 from autograder.grade import grading
 from autograder.grade.outcome import Outcome
-from autograder.report.feedback import page_of, render
+from autograder.report.feedback import page_of
+from autograder.report.rendering import render
 from autograder.report.report import print_report
 from autograder.report.summary import summarise
+from autograder.suite.calls import Ranks
+from autograder.suite.job import SuiteJob
 from autograder.suite.plausibility import BUSY_S, Tally, peak_flop_per_s
-from autograder.suite.plugin import Job, Ranks, Recorder
+from autograder.suite.plugin import Recorder
 from ringside import Session
 
 RANKS = """
@@ -143,7 +146,7 @@ def test_unknown_cpu_time_says_nothing(session: Session) -> None:
 
 def test_flag_reaches_the_report_and_not_the_student(session: Session, tmp_path: Path) -> None:
     plan = assignments.load("a03_allreduce")
-    job = Job("star", str(session.folder), str(tmp_path / "record.json"), "s", "0", False)
+    job = SuiteJob("star", str(session.folder), str(tmp_path / "record.json"), "s", "0", False)
     recorder = Recorder(job)
     recorder.ranks = Ranks(session, recorder.record, job)
     assert recorder.ranks.call("work:lies", 3, ()).error is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autograder.sandbox.sandbox import Tier, best_tier
-from autograder.suite.reality import Call, RealRanks
+from autograder.suite.reality import RealCall, RealRanks
 
 MODULE = """
 import torch.distributed as dist
@@ -31,7 +31,7 @@ def test_gloo_gives_values_until_a_rank_fails(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(MODULE)
     arguments = [(np.arange(3.0) * rank,) for rank in range(3)]
     ranks = RealRanks(tmp_path, sandbox=True, launcher="gloo")
-    calls = [Call(f"module:{name}", 3, arguments) for name in ("summed", "raises", "summed")]
+    calls = [RealCall(f"module:{name}", 3, arguments) for name in ("summed", "raises", "summed")]
     first, second, third = ranks.call_all(calls)
     assert first.error is None
     np.testing.assert_array_equal(first.values, [[0.0, 3.0, 6.0]] * 3)

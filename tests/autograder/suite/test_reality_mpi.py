@@ -10,7 +10,7 @@ import pytest
 from autograder.course.limits import Limits
 from autograder.sandbox.sandbox import Tier, best_tier
 from autograder.suite import reality
-from autograder.suite.reality import Call, RealRanks
+from autograder.suite.reality import RealCall, RealRanks
 
 ATTACK = Path(reality.__file__).parents[2] / "tests" / "redteam" / "21_full_disk" / "ring.py"
 
@@ -23,7 +23,7 @@ def test_the_second_world_begins_where_the_first_has_filled_the_disk(
     if best_tier(trust_submissions=True) not in Tier.IN_BUBBLEWRAP:
         pytest.skip("real ranks need bubblewrap (Debian: apt-get install bubblewrap)")
     (tmp_path / "ring.py").write_text(ATTACK.read_text())
-    calls = [Call("ring:all_reduce", size, [(np.ones(5),)] * size) for size in (4, 3)]
+    calls = [RealCall("ring:all_reduce", size, [(np.ones(5),)] * size) for size in (4, 3)]
     four, three = RealRanks(tmp_path, sandbox=True, limits=Limits(mpiexec_timeout_s=60.0)).call_all(
         calls
     )

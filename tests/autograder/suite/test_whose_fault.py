@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autograder.suite.plugin import Job, Ranks, Record
+from autograder.suite.calls import Ranks
+from autograder.suite.job import SuiteJob, SuiteRecord
 from autograder.suite.whose_fault import alike, form, misshapen
 from ringside import Session
 
@@ -38,9 +39,9 @@ def test_answers_of_another_form_are_the_submissions_fault(
 ) -> None:
     reference = folder(tmp_path, "reference", DRIVER)
     own = folder(tmp_path, "own", f"def ask(comm, n):\n    return {answer}\n")
-    job = Job("m", str(own), "", secret="s", module_hash="h", sandbox=False)
+    job = SuiteJob("m", str(own), "", secret="s", module_hash="h", sandbox=False)
     with Session(own) as session:
-        ranks = Ranks(session, Record("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job)
         ranks.once("shared", lambda rng: ranks.call("callers:ask", 1, (3,)))
     assert misshapen(ranks.made, reference) == blamed
 

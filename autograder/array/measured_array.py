@@ -21,7 +21,7 @@ from autograder.array.grading_array import ArrayError, GradingArray
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.measured.measuring import Record
+from autograder.measured.measurement import Measurement
 from ringside.launch.sites import Site, Value
 
 __all__ = ["array", "measure_on_site", "records"]
@@ -96,7 +96,7 @@ def measure_on_site(
 
 def records(plan: Assignment, path: Path, ranks: int | None) -> list[dict[str, Any]]:
     """What a task wrote, or the news that it wrote nothing."""
-    known = {field.name for field in fields(Record)}
+    known = {field.name for field in fields(Measurement)}
     try:
         (submission,) = json.loads(path.read_text(encoding="utf-8"))["submissions"]
         found: list[dict[str, Any]] = submission["measured"]
@@ -106,6 +106,6 @@ def records(plan: Assignment, path: Path, ranks: int | None) -> list[dict[str, A
         pass
     nothing = f"Task {path.stem} of the job left no record; its log says more. Measure again."
     return [
-        asdict(Record(s.module, s.function, ranks or s.ranks, s.n, s.points, message=nothing))
+        asdict(Measurement(s.module, s.function, ranks or s.ranks, s.n, s.points, message=nothing))
         for s in plan.measured
     ]

@@ -1,14 +1,17 @@
 """Inside a sandbox: a Python that has imported libraries, and forks for every program asked for.
 
-    python -I host.py FD 'import numpy, ringside.mpi'
+    python -I warm_nursery.py FD 'import numpy, ringside.mpi'
 
 A request on the socket FD is a JSON text and descriptors: ``{"words": [...], "env": {...},
 "numbers": [...], "room": {...}}``, and with it a socket that hears of the program, its output, and
 what it finds under these numbers. ``words`` are those of ``python -I ...``: ``-c CODE`` or a file.
 ``warm_room`` says what a room is, and what the socket hears.
 
+It is copied alone into its sandbox, where it can import nothing of ours before its libraries: so
+it reads requests for itself, whole ones, on a socket that keeps their borders (SOCK_SEQPACKET).
+
 This process reads no student's file, and each program runs in a fork of its own, in namespaces of
-its own. Where the kernel refuses them the host ends at once, with the exit status ``NO_ROOMS``.
+its own. Where the kernel refuses them the nursery ends at once, with the exit status ``NO_ROOMS``.
 """
 
 from __future__ import annotations
@@ -89,10 +92,10 @@ def _try(enter: Any, outer_filter: bytes, shown: list[str]) -> None:
 
 
 def _refuse_shared_memory() -> None:
-    """Pages that a fork shares with its host it would share with all other programs."""
+    """Pages that a fork shares with its nursery it would share with all other programs."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     if shared := [line for line in lines if line.split()[1] == "rw-s"]:
-        print(f"the host would share memory with its programs: {shared[0]}", flush=True)
+        print(f"the nursery would share memory with its programs: {shared[0]}", flush=True)
         os._exit(NO_ROOMS)
 
 

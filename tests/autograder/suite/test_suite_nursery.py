@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from autograder.suite import process as suite_process
+from autograder.suite import nursery as suite_nursery
 
 KIT = Path(__file__).resolve().parents[3]
 SLEEPER = """
@@ -20,8 +20,8 @@ def test_sleeps():
 GRADER = """
 import sys; sys.path.insert(0, {kit!r})
 from pathlib import Path
-from autograder.suite import process as suite_process
-suite_process.run([{suite!r}], Path({folder!r}), 600)
+from autograder.suite import nursery as suite_nursery
+suite_nursery.run([{suite!r}], Path({folder!r}), 600)
 """
 
 
@@ -42,7 +42,7 @@ def runs(pid: int) -> bool:
 
 def test_a_suite_runs_in_a_process_of_its_own_and_its_output_comes_back(tmp_path):
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert [1] == [2]\n")
-    outputs = [suite_process.run(["test_it.py"], tmp_path, 60) for _ in range(2)]
+    outputs = [suite_nursery.run(["test_it.py"], tmp_path, 60) for _ in range(2)]
     for output in outputs:
         assert "assert [1] == [2]" in output
         assert "1 failed" in output
@@ -51,19 +51,19 @@ def test_a_suite_runs_in_a_process_of_its_own_and_its_output_comes_back(tmp_path
 def test_a_suite_that_does_not_end_is_killed(tmp_path):
     pid = tmp_path / "pid"
     (tmp_path / "test_it.py").write_text(SLEEPER.format(pid=str(pid)))
-    output = suite_process.run(["test_it.py"], tmp_path, 3)
+    output = suite_nursery.run(["test_it.py"], tmp_path, 3)
     assert output.endswith("killed after 3 s")
     wait_for(lambda: not runs(int(pid.read_text())))
 
 
 def test_a_nursery_that_has_died_is_replaced(tmp_path):
-    first = suite_process._nursery()
+    first = suite_nursery._nursery()
     os.kill(first._process.pid, signal.SIGKILL)
     first._process.wait()
     (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n")
-    output = suite_process.run(["test_it.py"], tmp_path, 60)
+    output = suite_nursery.run(["test_it.py"], tmp_path, 60)
     assert "1 passed" in output
-    assert suite_process._nursery() is not first
+    assert suite_nursery._nursery() is not first
 
 
 def test_a_suite_ends_with_its_nursery_and_the_grader_hears_of_it(tmp_path):
@@ -71,11 +71,11 @@ def test_a_suite_ends_with_its_nursery_and_the_grader_hears_of_it(tmp_path):
     (tmp_path / "test_it.py").write_text(SLEEPER.format(pid=str(pid)))
     outputs = []
     grader = threading.Thread(
-        target=lambda: outputs.append(suite_process.run(["test_it.py"], tmp_path, 600))
+        target=lambda: outputs.append(suite_nursery.run(["test_it.py"], tmp_path, 600))
     )
     grader.start()
     wait_for(lambda: pid.exists() and pid.read_text())
-    os.kill(suite_process._nursery()._process.pid, signal.SIGKILL)
+    os.kill(suite_nursery._nursery()._process.pid, signal.SIGKILL)
     grader.join(30)
     assert len(outputs) == 1 and "passed" not in outputs[0] and "killed" not in outputs[0]
     wait_for(lambda: not runs(int(pid.read_text())))

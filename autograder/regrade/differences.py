@@ -16,35 +16,31 @@ grader fails keeps what it has.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.prompt import Confirm
 from rich.table import Table
 from rich.text import Text
 
-from autograder.commands import grade as cli_grade
-from autograder.course import assignment as plans
-from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
+from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import gradebook, graded
-from autograder.nbgrader.graded import Part, Record
-from autograder.report import report
+from autograder.gradebook import steps
+from autograder.nbgrader import graded
+from autograder.nbgrader.graded import GradedPart, GradeRecord
 from autograder.submission import late
 from autograder.submission.late import Late
+from autograder.terminal import printable
 from ringside.units import format_count
 
-__all__ = ["Change", "Differences", "compare", "regrade", "write"]
+__all__ = ["PointsChange", "Differences", "compare", "show", "write"]
 
 _SAME = 5e-4  # of a point: scores are rounded to four places
 
 
 @dataclass(frozen=True)
-class Change:
+class PointsChange:
     """A grade cell that is worth something else now.
 
     Attributes:
@@ -63,7 +59,7 @@ class Change:
 class Differences:
     """A class before and after."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[PointsChange] = field(default_factory=list)
     same: list[str] = field(default_factory=list)  # students
     new: list[str] = field(default_factory=list)  # not in the gradebook yet
     failed: list[Outcome] = field(default_factory=list)  # by our fault
@@ -71,40 +67,6 @@ class Differences:
     def students(self) -> list[str]:
         """Those whose points change."""
         return list(dict.fromkeys(change.student for change in self.changes))
-
-
-def regrade(options: argparse.Namespace) -> int:
-    """`autograder regrade`"""
-    course = Course.here()
-    plan = plans.load(options.assignment, course)
-    gradebook.check(course, write=not options.dry_run)
-    folders = course.submissions(plan.name)
-    if options.students:
-        known = {folder.parent.name for folder in folders}
-        if absent := sorted(set(options.students) - known):
-            raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
-        folders = [folder for folder in folders if folder.parent.name in options.students]
-    outcomes = cli_grade.grade_paths(
-        plan, folders or cli_grade.collected(course, plan), options, course
-    )
-    found = compare(plan, outcomes, course)
-    screen = cli_grade.console()
-    show(screen, plan, found)
-    if found.changes and not options.dry_run:
-        if not (options.yes or _asked(screen, len(found.students()))):
-            print("autograder: the gradebook stays as it is.", file=sys.stderr)
-            return 1
-        renewed = write(plan, found.students(), course)
-        screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
-        if renewed:
-            screen.print(
-                f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
-                f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
-            )
-    for outcome in found.failed:
-        name = report.printable(outcome.student)
-        print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
-    return 2 if found.failed else 0
 
 
 def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
@@ -134,11 +96,11 @@ def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Di
     return found
 
 
-def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
+def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[PointsChange]:
     weights = {module.name: module.weight for module in plan.modules}
     changes = []
     for name in dict.fromkeys([*after.parts, *before.parts]):
-        old, new = (record.parts.get(name, Part(0.0)) for record in (before, after))
+        old, new = (record.parts.get(name, GradedPart(0.0)) for record in (before, after))
         if abs(old.points - new.points) > _SAME:
             reasons = _reasons(old, new, weights.get(name, SUITE_POINTS) / SUITE_POINTS)
             if before.status != after.status or before.message != after.message:
@@ -147,11 +109,15 @@ def _changes(plan: Assignment, before: Record, after: Record) -> list[Change]:
                 reasons.insert(0, "another notebook was handed in since")
             if not reasons:
                 reasons = ["no test changed: it weighs other points now"]
-            changes.append(Change(after.student, name, old.points, new.points, tuple(reasons)))
+            changes.append(
+                PointsChange(after.student, name, old.points, new.points, tuple(reasons))
+            )
     return changes
 
 
-def _of_lateness(before: Record, after: Record, account: Late | None) -> list[Change]:
+def _of_lateness(
+    before: GradeRecord, after: GradeRecord, account: Late | None
+) -> list[PointsChange]:
     """What an extension or a receipt has changed since; points are of modules and runs."""
     old, new = before.late_percent, after.late_percent or 0.0
     if old is None or old == new:
@@ -162,10 +128,10 @@ def _of_lateness(before: Record, after: Record, account: Late | None) -> list[Ch
     )
     told = account.sentence if account else "It is not late any more."
     reason = f"{old:g} % of the score, now {new:g} %. {told}"
-    return [Change(after.student, "lateness", was, now, (reason,))]
+    return [PointsChange(after.student, "lateness", was, now, (reason,))]
 
 
-def _reasons(old: Part, new: Part, scale: float) -> list[str]:
+def _reasons(old: GradedPart, new: GradedPart, scale: float) -> list[str]:
     """A line for each test that earns something else, was added or removed."""
     lines = []
     for name in dict.fromkeys([*new.tests, *old.tests]):
@@ -199,7 +165,7 @@ def show(screen: Console, plan: Assignment, found: Differences) -> None:
     screen.print("; ".join(counts) + ".")
 
 
-def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
+def _table(plan: Assignment, changes: Sequence[PointsChange]) -> Table:
     table = Table(title=f"{plan.title}: a regrade", title_justify="left", header_style="bold")
     table.add_column("student", no_wrap=True)
     table.add_column("module", no_wrap=True)
@@ -211,23 +177,14 @@ def _table(plan: Assignment, changes: Sequence[Change]) -> Table:
         if change.student != shown and shown:
             table.add_section()
         table.add_row(
-            Text(report.printable(change.student) if change.student != shown else ""),
+            Text(printable(change.student) if change.student != shown else ""),
             change.part,
             f"{change.old:.4g}",
             Text(f"{change.new:.4g}", style="green" if change.new > change.old else "red"),
-            Text("\n".join(report.printable(" ".join(line.split())) for line in change.reasons)),
+            Text("\n".join(printable(" ".join(line.split())) for line in change.reasons)),
         )
         shown = change.student
     return table
-
-
-def _asked(screen: Console, students: int) -> bool:
-    """Whether a person says yes; nobody there says no."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
-        return False
-    question = f"Write the gradebook for {format_count(students, 'student')}?"
-    return bool(Confirm.ask(question, console=screen, default=False))
 
 
 def write(plan: Assignment, students: Sequence[str], course: Course) -> list[str]:
@@ -240,8 +197,8 @@ def write(plan: Assignment, students: Sequence[str], course: Course) -> list[str
     """
     renewed = []
     for student in students:
-        gradebook.autograde(course, plan.name, student)
+        steps.autograde(course, plan.name, student)
         if course.feedback(student, plan.name).is_dir():
-            gradebook.generate_feedback(course, plan.name, student)
+            steps.generate_feedback(course, plan.name, student)
             renewed.append(student)
     return renewed

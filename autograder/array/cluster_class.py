@@ -14,43 +14,41 @@ submission that has no result after an array::
 
 None of them is the student's zero: inside a task the sandbox bounds what student code may do.
 
-The folder ``build/array/<assignment>/`` holds one folder for each array (`grading_array`), and::
-
-    state.json     the array that is waited for: whoever grades next follows it
-    lock           held by the process that waits
+The folder ``build/array/<assignment>/`` holds one folder for each array (`grading_array`), and what
+`state` keeps.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from autograder.array import ends as cluster_ends
 from autograder.array.grading_array import (
-    ArrayError,
     GradingArray,
     in_tasks,
     most_tasks,
     submissions_per_task,
 )
-from autograder.array.progress import Progress
+from autograder.array.progress import ArrayProgress
+from autograder.array.state import ArrayState
+from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade.pipeline import Session, Submission
+from autograder.grade.class_grading import check_sandbox, refuse
+from autograder.grade.pipeline import GradingSession
+from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.storage import private_folder
-from ringside.launch import slurm, slurm_array
+from autograder.submission.finding import Submission
+from ringside.launch import slurm_array
 from ringside.launch.sites import Site, Value
 from ringside.launch.slurm import SlurmError
-from ringside.trace import write_atomically
 from ringside.units import format_count
 
 MOST_ROUNDS = 5  # arrays that one grading submits at most
@@ -76,7 +74,7 @@ class ClusterClass:
     course: Course
     site: Site
     settings: Mapping[str, Value]
-    session: Session
+    session: GradingSession
     submissions: Sequence[Submission]
     say: Say
     reasons: dict[str, str] = field(default_factory=dict)
@@ -84,7 +82,7 @@ class ClusterClass:
     def __post_init__(self) -> None:
         self.assignment = self.session.assignment.name
         self.folder = self.course.build.resolve() / "array" / self.assignment
-        self._state = self.folder / "state.json"
+        self._state = ArrayState(self.folder, self.assignment)
         self._tries: dict[str, int] = {}
         self._given_up: set[str] = set()
         self._avoid: set[str] = set()  # nodes that can't grade
@@ -102,11 +100,11 @@ class ClusterClass:
         """
         private_folder(self.folder)
         self.folder.chmod(0o700)
-        with self._lock():
+        with self._state.lock():
             if self.site.scheduler != "none":
                 self._go_on()
             self._rounds()
-            self._state.unlink(missing_ok=True)
+            self._state.forget()
         return {
             each.student: self._reason(each.student)
             for each in self.submissions
@@ -129,7 +127,7 @@ class ClusterClass:
             try:
                 array, job_id = self._submit(self._array(left, number))
             except SlurmError as refused:
-                self._state.unlink(missing_ok=True)
+                self._state.forget()
                 if self._asks_more:
                     self._more = False  # the same without more time, memory, and choice of nodes
                     continue
@@ -230,7 +228,7 @@ class ClusterClass:
         """Wait for an array's end, and judge what it left."""
         ends: Mapping[int, slurm_array.TaskEnd] = {}
         if job_id:
-            progress = Progress(array, job_id, self.say)
+            progress = ArrayProgress(array, job_id, self.say)
             try:
                 ends = array.follow(job_id, self.say, progress.heard)
             except KeyboardInterrupt:
@@ -243,24 +241,24 @@ class ClusterClass:
         judge = cluster_ends.Judge(array, job_id, self.course, ends)
         for number, each in enumerate(left):
             if self.missing(each.student):
-                self._take(each.student, judge.verdict(number))
+                self._take(each.student, judge.next_step(number))
         self._avoid |= judge.unfit
         short = [each.look for each in ends.values() if each.end == "out of memory"]
         self._had_memory = next((look.memory_per_cpu for look in short), "")
         for line in judge.differences():
             self.say(line)
 
-    def _take(self, student: str, verdict: cluster_ends.Verdict) -> None:
-        self.reasons[student] = verdict.reason
-        self.say(f"{student}: {verdict.reason}")
-        if verdict.what == "raised" and self._asks_more:
+    def _take(self, student: str, step: cluster_ends.NextStep) -> None:
+        self.reasons[student] = step.reason
+        self.say(f"{student}: {step.reason}")
+        if step.what == "raised" and self._asks_more:
             self._more = False
-        elif verdict.what == "once more":
+        elif step.what == "once more":
             self._tries[student] = self._tries.get(student, 0) + 1
             if self._tries[student] >= MOST_TRIES:
-                self._give_up(student, verdict.reason)
-        elif verdict.what in ("not again", "raised"):
-            self._give_up(student, verdict.reason)
+                self._give_up(student, step.reason)
+        elif step.what in ("not again", "raised"):
+            self._give_up(student, step.reason)
 
     def _give_up(self, student: str, reason: str) -> None:
         self._given_up.add(student)
@@ -289,75 +287,67 @@ class ClusterClass:
                 return reason
         return "the cluster gave no result."
 
-    # -- one array at a time, and none twice -------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One process waits; the lock ends with it, however it ends."""
-        with (self.folder / "lock").open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ArrayError(
-                    f"another `autograder grade --executor slurm` waits for {self.assignment} "
-                    f"already ({self.folder / 'lock'})."
-                ) from None
-            except OSError:
-                pass  # a file system without locks
-            yield
-
-    def _note(self, array: GradingArray, job_id: str) -> None:
-        content = {
-            "folder": array.folder.name,
-            "job_name": array.name,
-            "job_id": job_id,
-            "students": {
-                each.student: str(each.path.resolve())
-                for each in self.submissions
-                if each.path in array.submissions
-            },
-            "tries": self._tries,
-        }
-        write_atomically(self._state, json.dumps(content, indent=1).encode())
-
     def _go_on(self) -> None:
         """Follow the array that an earlier process has left, if it still goes on."""
-        try:
-            state: dict[str, Any] = json.loads(self._state.read_text(encoding="utf-8"))
-            name, job_id = str(state["job_name"]), str(state["job_id"])
-            folder = self.folder / str(state["folder"])
-            content = json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
-            students = {path: student for student, path in state["students"].items()}
-            left = [Submission(students[path], Path(path)) for path in content["submissions"]]
-            tries = {str(student): int(count) for student, count in state["tries"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        earlier = self._state.earlier()
+        if earlier is None:
             return
-        job_id = job_id or _find(name)
-        if not job_id or not slurm_array.goes_on(slurm_array.looks(job_id, name)):
-            return
-        self.say(f"job {job_id} of an earlier grading goes on: it is followed to its end.")
-        self._tries = tries
+        self.say(f"job {earlier.job_id} of an earlier grading goes on: it is followed to its end.")
+        self._tries = earlier.tries
         array = GradingArray(
             self.site,
             self.settings,
             self.assignment,
-            [each.path for each in left],
+            [each.path for each in earlier.submissions],
             Path.cwd(),
-            folder,
+            earlier.folder,
             self.session.trusted,
-            tasks=content["tasks"],
-            job_name=name,
+            tasks=earlier.tasks,
+            job_name=earlier.job_name,
         )
-        for each in left:  # who isn't asked about now has no keys: nothing of theirs is missing
+        for each in earlier.submissions:  # who isn't asked about has no keys: nothing is missing
             self._keys.setdefault(each.student, [])
-        self._wait(array, job_id, left)
+        self._wait(array, earlier.job_id, earlier.submissions)
+
+    def _note(self, array: GradingArray, job_id: str) -> None:
+        students = {
+            each.student: str(each.path.resolve())
+            for each in self.submissions
+            if each.path in array.submissions
+        }
+        self._state.note(array, job_id, students, self._tries)
 
 
-def _find(job_name: str) -> str:
-    """The number of an array that was submitted while its submitter was killed."""
+def grade_on_cluster(
+    plan: Assignment,
+    submissions: Sequence[Submission],
+    course: Course,
+    site: Site,
+    settings: Mapping[str, Value],
+    say: Say,
+    *,
+    trusted: bool = False,
+    fallback: bool = True,
+) -> dict[str, str] | None:
+    """Fill the store of results on a cluster.
+
+    Args:
+        fallback: what the cluster could not grade may be graded here.
+
+    Returns:
+        None: what is missing then is graded here. Else student -> why there is no result.
+    """
+    session = GradingSession(plan, course, refuse, trusted=trusted)
+    lost = ClusterClass(course, site, settings, session, submissions, say).run()
+    say(f"{len(submissions) - len(lost)} of {len(submissions)} have their results.")
+    if not fallback:
+        return lost
     try:
-        answer = slurm.ask(["squeue", "-h", "--name", job_name, "-o", "%F"])
-    except FileNotFoundError:
-        return ""
-    found = answer.stdout.split()
-    return found[0] if found else ""
+        check_sandbox(trusted=trusted)
+    except SandboxUnavailable as error:
+        if lost:
+            say(f"The others can't be graded here: {error}")
+        return lost
+    if lost:
+        say(f"{len(lost)} are graded here.")
+    return None

@@ -15,7 +15,7 @@ from autograder.course.assignment import Assignment, MeasuredSpec
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.grade.pipeline import module_folder
-from autograder.measured.measuring import Record, measure
+from autograder.measured.measurement import Measurement, measure
 
 __all__ = ["measure_class"]
 
@@ -50,10 +50,10 @@ def _measured(
     trusted: bool,
     ranks: int | None,
     gpus: bool,
-) -> Record:
+) -> Measurement:
     reason = _not_to_be_measured(spec, outcome)
     if reason:
-        record = Record(spec.module, spec.function, ranks or spec.ranks, spec.n, spec.points)
+        record = Measurement(spec.module, spec.function, ranks or spec.ranks, spec.n, spec.points)
         record.status, record.message = "not measured", reason
         return record
     with module_folder(outcome.modules) as folder:

@@ -1,7 +1,7 @@
-"""Start the process of one module's suite: a fork of one that has imported all it needs.
+"""The nursery of suites: it has imported all that a suite needs, and forks a process for each.
 
 Importing pytest and NumPy, copying the kit and trying the sandbox take longer than most tests.
-So a *nursery*, a fresh process that is started once a grader, does that and then forks::
+So a *nursery*, a fresh process that is started once for a grader, does that and then forks::
 
     grader  --request, pipe for output-->  nursery  --fork-->  pytest test_ring.py
             <------- process id ---------           --fork-->  pytest test_star.py
@@ -9,6 +9,17 @@ So a *nursery*, a fresh process that is started once a grader, does that and the
 The nursery reads no submission and runs no suite: every suite begins in the same clean state.
 When its grader ends, however it ends, the nursery kills what it has started, removes the run's
 folder and ends too; when the nursery is killed, the kernel kills its suites.
+
+Four more processes are nurseries: they hold libraries, read no submission, and fork::
+
+    autograder.sandbox.warm_nursery     programs, each into a room; in a sandbox
+    autograder.real_ranks.mpi_nursery   ranks of mpiexec; in a submission's sandbox, or its room
+    autograder.real_ranks.gloo_nursery  ranks of gloo or NCCL; there, too
+    ringside.ranks                      simulated ranks; there, too
+
+They share no framing of requests: those of ``real_ranks`` are asked once, by their command line;
+the warm one is copied alone into its sandbox; and ringside's, which students have, imports nothing
+of ours. Here a request is a line of JSON, and the suite's output comes with it.
 """
 
 from __future__ import annotations
@@ -37,7 +48,7 @@ from autograder import scratch
 __all__ = ["close", "run"]
 
 _KIT = Path(__file__).resolve().parents[2]
-_START = "from autograder.suite.process import serve; serve({fd}, {scratch!r})"
+_START = "from autograder.suite.nursery import serve; serve({fd}, {scratch!r})"
 _KEEP_BYTES = 1 << 20
 _GOODBYE = b"null\n"  # in the place of a request; a grader that was killed says none
 _DYING_S = 5.0
@@ -51,7 +62,7 @@ def run(arguments: Sequence[str], folder: Path, timeout_s: float, warm: Sequence
         arguments: pytest's command line, without the program.
         folder: the working folder.
         timeout_s: after so many seconds it is killed, and the output ends with a note of that.
-        warm: the hosts of ``warm_sandbox`` that it may use.
+        warm: the nurseries of ``warm_sandbox`` that it may use.
     """
     read, write = os.pipe()
     try:
@@ -177,6 +188,8 @@ def serve(fd: int, run: str) -> None:
 
     from autograder.sandbox import sandbox, warm_sandbox
     from autograder.suite import plugin
+
+    pass
 
     control = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -34,7 +34,7 @@ from autograder.measured.intervals import credit, median_interval
 from autograder.measured.world import CallFailed, Disturbed, Unavailable, Window, World, room
 from ringside.checking import inputs
 
-__all__ = ["Pair", "Record", "Refused", "judge", "measure"]
+__all__ = ["Pair", "Measurement", "Refused", "judge", "measure"]
 
 CONFIDENCE = 0.95  # of the ratio; the control has half as many pairs, and CONTROL_CONFIDENCE
 CONTROL_CONFIDENCE = 0.9
@@ -50,7 +50,7 @@ class Refused(RuntimeError):
 
 
 @dataclass
-class Record:
+class Measurement:
     """What came of one measurement, as it is stored and shown.
 
     Attributes:
@@ -94,7 +94,7 @@ def measure(
     gpus: bool = False,
     alone: bool = False,
     patience_s: float = PATIENCE_S,
-) -> Record:
+) -> Measurement:
     """Measure one function of one submission, here.
 
     Args:
@@ -105,7 +105,7 @@ def measure(
         alone: make each world for its turn; always so with GPUs.
     """
     spec_ranks = ranks or spec.ranks
-    record = Record(spec.module, spec.function, spec_ranks, spec.n, spec.points)
+    record = Measurement(spec.module, spec.function, spec_ranks, spec.n, spec.points)
     record.host = socket.gethostname()
     try:
         _refuse_few("cores", len(cores()), spec_ranks)
@@ -288,7 +288,7 @@ def _same(value: Any, wanted: Any) -> bool:
         return False
 
 
-def _take_turns(pair: Pair, spec: MeasuredSpec, record: Record) -> None:
+def _take_turns(pair: Pair, spec: MeasuredSpec, record: Measurement) -> None:
     """Warm up, then student and reference in pairs, and at times what surrounds a call."""
     for number in range(WARM_UP):
         pair.turn(student_first=bool(number % 2))
@@ -302,7 +302,7 @@ def _take_turns(pair: Pair, spec: MeasuredSpec, record: Record) -> None:
     record.around_s = statistics.median(around)
 
 
-def judge(spec: MeasuredSpec, record: Record) -> None:
+def judge(spec: MeasuredSpec, record: Measurement) -> None:
     """Ratio, control and credit from the times."""
     assert record.around_s is not None
     around, typical = record.around_s, statistics.median(record.reference_s)

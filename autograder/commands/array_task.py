@@ -1,0 +1,55 @@
+"""The command of a grading array's task, on its node (``autograder.array.task``).
+
+``python -m autograder.commands.array_task FOLDER [TASK] -- OPTIONS``: the options are those of
+``autograder grade``. Without TASK all tasks run, one after another: so a machine without a
+scheduler does the same.
+
+exit status: 0 all its submissions have a record; 2 one of them could not be graded; 3 this node
+can't grade at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from autograder.array import task as array_task
+from autograder.array.task import TaskOptions
+from autograder.commands import options as shared
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one task, or all of them."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    own, words = arguments, list[str]()
+    if "--" in arguments:
+        cut = arguments.index("--")
+        own, words = arguments[:cut], arguments[cut + 1 :]
+    parser = argparse.ArgumentParser(prog="array_task", description="Grade a task's submissions.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the array's")
+    parser.add_argument("task", type=int, nargs="?", metavar="TASK", help="default: all")
+    asked = parser.parse_args(own)
+    grading = argparse.ArgumentParser(prog="array_task ... --", add_help=False)
+    shared.add_grading(grading)
+    shared.add_measuring(grading)
+    how = grading.parse_args(words)
+    os.umask(0o077)
+    options = TaskOptions(
+        jobs=how.jobs,
+        trusted=how.trust_submissions,
+        measured=how.measured,
+        ranks=how.ranks,
+        gpus=bool(how.gpus),
+    )
+    if asked.task is not None:
+        return array_task.run(asked.folder, [asked.task], options)
+    array = json.loads((asked.folder / "tasks.json").read_text(encoding="utf-8"))
+    return array_task.run(asked.folder, range(len(array["tasks"])), options)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

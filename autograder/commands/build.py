@@ -1,0 +1,42 @@
+"""``autograder build``: assignments/ from solutions/."""
+
+from __future__ import annotations
+
+import argparse
+
+from autograder import terminal
+from autograder.course import assignment as plans
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+
+NAME = "build"
+ABOUT = "make assignments/ from solutions/"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="all, if none is named")
+    sub.add_argument("--check", action="store_true", help="change nothing; status 1 if stale")
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.authoring.build import build_all
+    from autograder.gradebook import database
+    from autograder.submission import late
+
+    course = Course.here()
+    names = options.assignments or plans.known(course)
+    if not names:
+        raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
+    found = build_all(course, names, check=options.check, say=terminal.say)
+    if not options.check:
+        late.tell(course)
+    inside = course.releases.is_relative_to(course.kit)
+    place = course.releases.relative_to(course.kit) if inside else course.releases
+    for name, files in found.items():
+        if files:
+            print(f"{place}/{name} is stale ({', '.join(files)}): run `autograder build`.")
+        else:
+            print(f"{place}/{name}: {'up to date' if options.check else 'built'}")
+        if not options.check and (other := database.other_due(course, plans.load(name, course))):
+            terminal.say(other)
+    return 1 if any(found.values()) else 0

@@ -1,0 +1,49 @@
+"""``autograder collect ASSIGNMENT DOWNLOAD``: a platform's download, put where nbgrader looks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autograder import terminal
+from autograder.commands import options as shared
+from autograder.course import assignment as plans
+from autograder.course.course import Course
+
+NAME = "collect"
+ABOUT = "put a platform's download where nbgrader looks"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="the download as it comes, or anything that `grade` takes",
+    )
+    shared.add_worksheet(sub)
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.intake import collecting, intake
+    from ringside.units import format_count
+
+    course = Course.here()
+    plan = plans.load(options.assignment, course)
+    submissions = intake.take(
+        plan, options.paths, course, roster=options.roster, timezone=options.timezone
+    )
+    counts = collecting.collect(plan, submissions, course)
+    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    number = format_count(sum(counts.values()), "submission")
+    print(f"{course.build / 'submitted'}: {number} ({told}).")
+    if counts["replaced"]:
+        print(f"What was replaced is kept in {course.build / 'replaced'}.")
+    for submission in submissions:
+        for note in (*submission.intake, submission.rejected):
+            if note:
+                terminal.say(submission.student, note)
+    print(f"Next: nbgrader autograde {plan.name}")
+    return 2 if any(submission.rejected for submission in submissions) else 0

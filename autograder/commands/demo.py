@@ -1,0 +1,23 @@
+"""``autograder demo``: a whole class graded through nbgrader: table, feedback, CSV."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autograder import terminal
+from autograder.grade import pipeline
+
+NAME = "demo"
+ABOUT = "grade a whole class through nbgrader: table, feedback, CSV"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/demo")
+    sub.add_argument("--jobs", type=int, default=pipeline.cores(), metavar="N")
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.demo import show
+
+    return show.run(options.to, jobs=options.jobs, console=terminal.console())

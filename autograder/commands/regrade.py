@@ -1,0 +1,75 @@
+"""``autograder regrade``: whose points a mended suite or an extension changes; written on a yes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from autograder import terminal
+from autograder.commands import options as shared
+from autograder.course import assignment as plans
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+from ringside.units import format_count
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+NAME = "regrade"
+ABOUT = "show whose points a mended suite changes, and write them"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("assignment", metavar="ASSIGNMENT")
+    sub.add_argument("students", nargs="*", metavar="STUDENT", help="default: the whole class")
+    group = sub.add_mutually_exclusive_group()
+    group.add_argument("--yes", action="store_true", help="write without asking")
+    group.add_argument("--dry-run", action="store_true", help="show only, never write")
+    shared.add_grading(sub)
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.gradebook import database
+    from autograder.regrade import differences
+
+    course = Course.here()
+    plan = plans.load(options.assignment, course)
+    database.check(course, write=not options.dry_run)
+    folders = course.submissions(plan.name)
+    if options.students:
+        known = {folder.parent.name for folder in folders}
+        if absent := sorted(set(options.students) - known):
+            raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
+        folders = [folder for folder in folders if folder.parent.name in options.students]
+    outcomes = shared.grade_paths(plan, folders, course, options)
+    found = differences.compare(plan, outcomes, course)
+    screen = terminal.console()
+    differences.show(screen, plan, found)
+    if found.changes and not options.dry_run:
+        if not (options.yes or _asked(screen, len(found.students()))):
+            print("autograder: the gradebook stays as it is.", file=sys.stderr)
+            return 1
+        renewed = differences.write(plan, found.students(), course)
+        screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
+        if renewed:
+            screen.print(
+                f"{format_count(len(renewed), 'feedback page')} made anew. Where feedback was "
+                f"released: `nbgrader release_feedback {plan.name}` releases the new ones."
+            )
+    for outcome in found.failed:
+        name = terminal.printable(outcome.student)
+        print(f"autograder: {name} keeps the earlier grade: {outcome.message}", file=sys.stderr)
+    return 2 if found.failed else 0
+
+
+def _asked(screen: Console, students: int) -> bool:
+    """Whether a person says yes; nobody there says no."""
+    from rich.prompt import Confirm
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("autograder: nobody to ask; --yes writes without asking.", file=sys.stderr)
+        return False
+    question = f"Write the gradebook for {format_count(students, 'student')}?"
+    return bool(Confirm.ask(question, console=screen, default=False))

@@ -1,0 +1,90 @@
+"""A class graded, its progress shown, and what is to be known of it said."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from autograder import terminal
+from autograder.course import people
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.grade import pipeline, progress
+from autograder.grade.cache import Result
+from autograder.grade.outcome import Outcome
+from autograder.sandbox.sandbox import best_tier
+from autograder.submission.finding import Submission
+
+MAX_NOTE = 400  # characters of a note that the terminal shows
+
+
+def check_sandbox(*, trusted: bool) -> None:
+    """Refuse now, not in each module.
+
+    Raises:
+        SandboxUnavailable: nothing here confines submissions.
+    """
+    best_tier(trust_submissions=trusted)
+
+
+def grade_class(
+    plan: Assignment,
+    submissions: Sequence[Submission],
+    course: Course,
+    *,
+    jobs: int,
+    trusted: bool = False,
+    lost: Mapping[str, str] | None = None,
+) -> list[Outcome]:
+    """Grade submissions, and show how far it is.
+
+    Args:
+        jobs: modules at a time.
+        trusted: student code runs without a sandbox.
+        lost: student -> why there is no result; then nothing is graded here, and only what the
+            store has counts.
+    """
+    if lost is None:
+        check_sandbox(trusted=trusted)
+    students = [submission.student for submission in submissions]
+    for sentence in (*people.others_read(course), *people.doubts(course, plan.name, students)):
+        _say_once(sentence)
+    grader = refuse if lost is not None else pipeline.suite_grader(course, trusted=trusted)
+    session = pipeline.GradingSession(plan, course, grader, jobs=jobs, trusted=trusted)
+    with progress.shown() as note:
+        outcomes = session.grade(submissions, note)
+    for path in session.store.damaged:
+        print(f"autograder: {path} was damaged; it was graded again.", file=sys.stderr)
+    for outcome in outcomes:
+        if lost and outcome.student in lost:
+            outcome.message = f"The cluster did not grade it: {lost[outcome.student]}"
+    return outcomes
+
+
+def refuse(assignment: str, folder: Path, module: str) -> Result:
+    """The grader where nothing is to be graded."""
+    raise RuntimeError("the cluster gave no result, and nothing is graded here.")
+
+
+@functools.cache
+def _say_once(sentence: str) -> None:
+    """What a process that grades one submission after the other says of the course."""
+    terminal.say(sentence)
+
+
+def say_what_to_look_at(outcomes: Sequence[Outcome]) -> bool:
+    """Name who was not graded, and what is odd; gives whether all were graded."""
+    bad = [outcome for outcome in outcomes if outcome.status != "graded"]
+    for each in bad:
+        terminal.say(each.who, each.status, " ".join(each.message.split()))
+    for each in outcomes:
+        for note in each.intake:
+            terminal.say(each.who, note[:MAX_NOTE])
+        if each.empty:
+            notes = [note[:MAX_NOTE] for note in each.notes[:3]]
+            terminal.say(each.who, " ".join([each.empty, *notes]))
+        for flag in each.flags:
+            terminal.say(each.who, "flagged", flag)
+    return not bad

@@ -1,0 +1,11 @@
+"""What ends a command with one line, which names the cause: not a bug, and no traceback."""
+
+from __future__ import annotations
+
+from autograder.course.assignment import AssignmentError
+from autograder.course.limits import LimitsError
+from autograder.sandbox.sandbox import SandboxUnavailable
+from autograder.submission.finding import PathError
+from ringside.errors import RingsideError
+
+FAULTS = (AssignmentError, LimitsError, RingsideError, SandboxUnavailable, PathError, OSError)

@@ -1,0 +1,1 @@
+"""nbgrader's gradebook, opened and checked, and nbgrader's own steps as a library."""

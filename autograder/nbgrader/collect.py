@@ -1,0 +1,49 @@
+"""`nbgrader collect`, which also writes each submission's receipt, by the server's clock."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from nbgrader.exchange.default import ExchangeCollect
+
+from autograder.course import assignment as plans
+from autograder.course import limits
+from autograder.course.course import Course
+from autograder.submission import finding
+from autograder.submission.quarantine import Rejected, extract_zip
+from autograder.submission.receipt import record, stamp
+
+
+class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
+    """nbgrader's collect, which also writes each submission's receipt."""
+
+    def do_copy(self, src: str, dest: str, log: Any = None) -> None:
+        super().do_copy(src, dest)
+        # nbgrader lets everybody write where students hand in, and read what they did.
+        Path(dest).chmod(0o770 if self.coursedir.groupshared else 0o700)
+        student, assignment = Path(dest).parent.name, Path(dest).name
+        self._unpack(Path(dest))
+        moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
+        course = Course.of_root(self.coursedir.root)
+        record(course, assignment, student, moment)
+        stamp(Path(dest), moment)
+
+    def _unpack(self, folder: Path) -> None:
+        """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
+        plan = plans.load(folder.name, Course.of_root(self.coursedir.root))
+        counts = finding.what_counts(plan, folder)
+        if counts.suffix != ".zip":
+            return
+        allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))
+        try:
+            with tempfile.TemporaryDirectory(dir=folder) as fresh:  # nothing of theirs lies there
+                extract_zip(counts, Path(fresh), allowed)
+                for each in Path(fresh).iterdir():
+                    if not os.path.lexists(folder / each.name):
+                        each.rename(folder / each.name)
+        except Rejected as error:
+            self.log.warning("%s can't be unpacked: %s", counts, error)

@@ -1,0 +1,72 @@
+"""From a submission that was found to its modules: quarantine and rebuild."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from autograder import scratch
+from autograder.course.assignment import Assignment
+from autograder.course.course import Course
+from autograder.submission import cluster_run
+from autograder.submission.finding import PathError, Submission, find_at, packages_in, what_counts
+from autograder.submission.quarantine import Rejected, extract_zip, inspect
+from autograder.submission.rebuild import (
+    Rebuilt,
+    modules_in_folder,
+    read_notebook,
+    release_notebook,
+)
+
+
+def prepare(assignment: Assignment, submission: Submission, course: Course) -> Rebuilt:
+    """Quarantine and rebuild one submission.
+
+    Raises:
+        Rejected: it can't be read; the message is for the student.
+    """
+    own = submission.path.is_dir() and not submission.path.is_symlink()
+    path = what_counts(assignment, submission.path) if own else submission.path
+    if path.suffix == ".zip":
+        with scratch.fresh("zip-") as unpacked:
+            extract_zip(path, unpacked, assignment.limits)
+            return prepare(assignment, _unpacked(assignment, path, unpacked), course)
+    rebuilt = _rebuilt(assignment, path, own, course)
+    where = submission.path if own else _own_folder(assignment, path)
+    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules)
+    return rebuilt
+
+
+def _own_folder(assignment: Assignment, notebook: Path) -> Path | None:
+    """Where the run.json of a notebook lies; None beside the notebooks of several students."""
+    alone = notebook.name == assignment.notebook or len(packages_in(notebook.parent)) == 1
+    return notebook.parent if alone else None
+
+
+def _rebuilt(assignment: Assignment, path: Path, own: bool, course: Course) -> Rebuilt:
+    """A notebook, or a folder of modules; `own`: what lies beside is the same student's."""
+    if path.suffix == ".ipynb":
+        release = release_notebook(assignment, course.release(assignment.name))
+        beside = modules_in_folder(assignment, path.parent) if own else Rebuilt()
+        rebuilt: Rebuilt = read_notebook(assignment, release, path, beside)
+        if path.name != assignment.notebook:
+            rebuilt.notes.append(f"The notebook is named {path.name[:80]!r}: it was taken.")
+        return rebuilt
+    inspection = inspect(path, assignment.limits)
+    rebuilt = modules_in_folder(assignment, path)
+    planned = {module.filename for module in assignment.modules}
+    rebuilt.notes += [f"{n} {why}." for n, why in inspection.refused.items() if n not in planned]
+    return rebuilt
+
+
+def _unpacked(assignment: Assignment, archive: Path, folder: Path) -> Submission:
+    """The submission in an `archive` that was unpacked to `folder`."""
+    try:
+        found = find_at(assignment, folder)
+    except PathError:
+        found = []
+    if len(found) != 1 or what_counts(assignment, found[0].path).suffix == ".zip":
+        raise Rejected(
+            f"{archive.name} must hold one submission: {assignment.notebook} or its "
+            f"modules; no archive in an archive."
+        )
+    return found[0]
