@@ -226,20 +226,10 @@ def test_second_step_is_independent(ranks, rng):
         values(ranks, rng, "one_f_one_b", 2, LENGTHS[:3], **step)
 
 
-class OnGloo:
-    """``ranks.call`` on torch's own gloo."""
-
-    def __init__(self, gloo):
-        self._gloo = gloo
-
-    def call(self, target, world_size, arguments):
-        return self._gloo.call_all([(target, world_size, arguments)])[0]
-
-
 @points(3, "reality")
 def test_real_gloo(gloo, rng):
     try:
-        values(OnGloo(gloo), rng, "one_f_one_b", 3, LENGTHS[:4], recompute=True)
+        values(gloo, rng, "one_f_one_b", 3, LENGTHS[:4], recompute=True)
     except Verdict as verdict:
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 
