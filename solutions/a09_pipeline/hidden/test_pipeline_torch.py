@@ -90,7 +90,7 @@ def check_gradients(result, loss, gradients, case, returned):
     num_stages = case.world_size
     for stage, value in enumerate(result.values):
         if returned:
-            oracle.CHECKS.check_loss(value["loss"], loss, stage, 1e-10, case)
+            oracle.examples.check_loss(value["loss"], loss, stage, 1e-10, case)
         for chunk, grads in enumerate(value["grads"]):
             own = gradients[chunk * num_stages + stage]
             for number, (grad, right) in enumerate(zip(grads, own, strict=True)):
@@ -358,10 +358,10 @@ def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
         ranks, rng, name, p, sizes, v, recompute, machine=machine, costs=costs, widths=widths
     )
     spent = (costs[0], costs[1] + costs[0] * recompute)
-    oracle.CHECKS.assert_work(result, lists, spent, case)
+    oracle.examples.assert_work(result, lists, spent, case)
     ideal = replayed.timeline(lists, v, *spent, 8 * width, machine).makespan_s
     where = f"on machine {machine.name!r}"
-    oracle.CHECKS.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)
+    oracle.examples.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)
 
 
 @points(3, "speed")
