@@ -154,6 +154,10 @@ class Mpi:
         self._ranks = ranks
         self._reference = reference
 
+    def call(self, target: str, world_size: int, args: list[tuple[Any, ...]]) -> RealRun:
+        """One call, as ``ranks.call`` takes it: a check of a run can be given either."""
+        return self.call_all([(target, world_size, args)])[0]
+
     def call_all(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> list[RealRun]:
         """Make the calls one after another on real ranks; one result each.
 

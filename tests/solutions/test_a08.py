@@ -71,8 +71,8 @@ def torchs(layer, whole):
 
 @pytest.mark.parametrize("layer", WIDTHS)
 def test_the_whole_layers_are_torchs(layer):
-    whole = oracle.LAYERS.drawn(layer, 4, WIDTHS[layer], np.random.default_rng(3))
-    ours = oracle.LAYERS.serial(layer, whole)
+    whole = oracle.examples.drawn(layer, 4, WIDTHS[layer], np.random.default_rng(3))
+    ours = oracle.examples.serial(layer, whole)
     for mine, right in zip(ours, torchs(layer, whole), strict=True):
         np.testing.assert_allclose(mine, right, rtol=1e-11, atol=1e-13)
 
@@ -94,7 +94,7 @@ def test_a_wrong_result_is_not_right(session):
     result = called(session, asked)
     for index in range(8):
         result.values[1][index].flat[0] += 1e-9
-        name = oracle.LAYERS.NAMES["mlp_layer"][index]
+        name = oracle.examples.NAMES["mlp_layer"][index]
         with pytest.raises(AssertionError, match=f"rank 1's {name} is"):
             runs.assert_right(result, asked)
         result.values[1][index].flat[0] -= 1e-9

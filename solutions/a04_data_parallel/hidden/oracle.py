@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ringside.checking import examples
+from ringside.checking.examples import beside
 from ringside.session.session import Result
 from ringside.timing.machine import Machine
 from ringside.trace import Kind
 from solutions.a04_data_parallel.model import num_flops
 
-SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a04_data_parallel"
-STEPS = examples.beside(SOLUTION / "step.py")  # trainings, and the checks of what comes back
+SOLUTION = Path(__file__).resolve().parents[1]
+examples = beside(SOLUTION / "step.py")  # trainings, and the checks of what comes back
 Arrays = list[np.ndarray]
 Batch = tuple[np.ndarray, np.ndarray]
 

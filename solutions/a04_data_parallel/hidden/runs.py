@@ -45,7 +45,7 @@ SMALL, DEEP, FLAT, WIDE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (250, 240, 10)
 Share = int | Sequence[int]
 
 
-pieces_of: Callable[[Share], Sequence[int]] = oracle.STEPS.pieces_of
+pieces_of: Callable[[Share], Sequence[int]] = oracle.examples.pieces_of
 
 
 def samples_of(share: Share) -> int:
@@ -116,7 +116,7 @@ def training(
     total = sum(samples_of(share) for share in first)
     case = Case(target, len(first), total, dtype, options)
     case.drawn.append(int(rng.integers(2**31)))
-    drawn = oracle.STEPS.Training(target, shares, widths, dtype, case.drawn[0], frozen)
+    drawn = oracle.examples.Training(target, shares, widths, dtype, case.drawn[0], frozen)
     asked = Training(case, shares, drawn, stale)
     more = f" --frozen {_told(frozen)}" if frozen else ""
     more += " --stale 1" if stale else ""
@@ -165,9 +165,9 @@ def assert_trained(result: Any, asked: Training, *, loss: bool = False) -> None:
     case = asked.case.seen_in(result)
     serial = asked.drawn.serial()
     for rank, value in enumerate(result.values):
-        oracle.STEPS.assert_steps(case, rank, value, serial)
+        oracle.examples.assert_steps(case, rank, value, serial)
         if loss:
-            oracle.STEPS.assert_losses(value[2], serial[2], case, rank)
+            oracle.examples.assert_losses(value[2], serial[2], case, rank)
 
 
 # -- checks that both modules share ----------------------------------------------------------------
@@ -182,7 +182,7 @@ def check_values(ranks: Any, asked: Iterable[Training], *, loss: bool = False) -
 def check_equal_replicas(ranks: Any, asked: Iterable[Training]) -> None:
     """Parameters and velocity have the same bits on every rank."""
     for each in asked:
-        oracle.STEPS.assert_equal_replicas(trained(ranks, each), each.case)
+        oracle.examples.assert_equal_replicas(trained(ranks, each), each.case)
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Training]) -> None:
@@ -195,7 +195,7 @@ def check_inputs_kept(ranks: Any, asked: Iterable[Training]) -> None:
         case = each.case.called_by(f"callers:looked_at --shares {shares}").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.STEPS.check_looked_at(case, rank, value, each.drawn)
+            oracle.examples.check_looked_at(case, rank, value, each.drawn)
 
 
 def check_second_call(ranks: Any, pairs: Iterable[tuple[Training, Training]]) -> None:
@@ -214,7 +214,7 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Training, Training]]) ->
         ).seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.STEPS.check_twice(case, rank, value, first.drawn, second.drawn)
+            oracle.examples.check_twice(case, rank, value, first.drawn, second.drawn)
 
 
 def check_bytes(ranks: Any, asked: Iterable[Training]) -> None:
@@ -262,7 +262,7 @@ def check_work(ranks: Any, asked: Iterable[Training]) -> None:
         result = trained(ranks, each)
         for rank in range(each.case.world_size):
             own = sum(samples_of(shares[rank]) for shares in each.shares)
-            oracle.STEPS.assert_work(result, each.case, rank, own, num_flops(each.params, own))
+            oracle.examples.assert_work(result, each.case, rank, own, num_flops(each.params, own))
 
 
 def cluster() -> Machine:
@@ -326,7 +326,7 @@ def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> No
 def _worked(ranks: Any, asked: Training) -> Any:
     """A run on the cluster whose ranks did their work, and reported it."""
     result, case = trained(ranks, asked, machine=cluster()), asked.case
-    oracle.STEPS.assert_all_work(result, case, num_flops(asked.params, case.n))
+    oracle.examples.assert_all_work(result, case, num_flops(asked.params, case.n))
     return result
 
 

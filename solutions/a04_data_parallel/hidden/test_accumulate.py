@@ -121,7 +121,7 @@ def test_one_microbatch_at_a_time(ranks, rng):
         result = runs.trained(ranks, asked)
         for rank, sizes in enumerate(asked.shares[0]):
             longest, size = max((0, *sizes)), asked.params[0].size
-            oracle.STEPS.assert_at_once(result, asked.case, rank, longest, size)
+            oracle.examples.assert_at_once(result, asked.case, rank, longest, size)
 
 
 @points(4, "safety")

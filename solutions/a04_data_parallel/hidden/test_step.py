@@ -32,7 +32,7 @@ def start(rng, world_size, widths=runs.SMALL, dtype="float64"):
     options = {"widths": ",".join(map(str, widths))}
     case = Case(BROADCAST, world_size, 0, dtype, options)
     case.drawn.append(int(rng.integers(2**31)))
-    return Start(case, oracle.STEPS.starts(world_size, widths, dtype, case.drawn[0]))
+    return Start(case, oracle.examples.starts(world_size, widths, dtype, case.drawn[0]))
 
 
 def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=None):
@@ -49,7 +49,7 @@ def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=No
     assert_ran(result, case)
     case = case.seen_in(result)
     for rank, value in enumerate(result.values):
-        oracle.STEPS.assert_start(case, rank, value, asked.params[0])
+        oracle.examples.assert_start(case, rank, value, asked.params[0])
     return result
 
 
@@ -75,7 +75,7 @@ def test_parameters_of_rank_0_on_every_rank(ranks, rng):
         case = asked.case.called_by("callers:looked_at").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.STEPS.check_broadcast(case, rank, value)
+            oracle.examples.check_broadcast(case, rank, value)
 
 
 @points(7, "values")

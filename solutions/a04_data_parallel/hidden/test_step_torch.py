@@ -39,7 +39,7 @@ class Start:
 def start(rng, world_size, widths=runs.SMALL, dtype="float64"):
     case = Case(BROADCAST, world_size, 0, dtype, {"widths": ",".join(map(str, widths))})
     case.drawn.append(int(rng.integers(2**31)))
-    return Start(case, oracle.STEPS.starts(world_size, widths, dtype, case.drawn[0]))
+    return Start(case, oracle.examples.starts(world_size, widths, dtype, case.drawn[0]))
 
 
 def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=None):
@@ -58,7 +58,7 @@ def broadcast(ranks, asked, machine=None, members=None, world_size=None, seed=No
     assert_ran(result, case)
     case = case.seen_in(result)
     for rank, value in enumerate(result.values):
-        oracle.STEPS.assert_start(case, rank, value, asked.params[0])
+        oracle.examples.assert_start(case, rank, value, asked.params[0])
     return result
 
 
@@ -117,7 +117,7 @@ def test_frozen_parameters_stay(ranks, rng):
         result = runs.trained(ranks, asked)
         case = asked.case.seen_in(result)
         for rank, value in enumerate(result.values):
-            oracle.STEPS.assert_frozen(case, rank, value, asked.drawn)
+            oracle.examples.assert_frozen(case, rank, value, asked.drawn)
 
 
 @points(2, "values")

@@ -188,20 +188,10 @@ def test_buffers_are_rank_0s_in_each_forward(ranks, rng):
     check_evaluation(ranks, rng, spec)
 
 
-class OnGloo:
-    """``ranks.call`` on torch's own gloo."""
-
-    def __init__(self, gloo):
-        self._gloo = gloo
-
-    def call(self, target, world_size, arguments):
-        return self._gloo.call_all([(target, world_size, arguments)])[0]
-
-
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
     try:
-        trained(OnGloo(gloo), rng, 2)
+        trained(gloo, rng, 2)
     except Verdict as verdict:
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 

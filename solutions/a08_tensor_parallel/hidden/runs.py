@@ -56,7 +56,7 @@ class Asked:
 
     def arguments(self, rank: int) -> tuple[Any, ...]:
         """What the driver gets on a rank."""
-        found: tuple[Any, ...] = oracle.LAYERS.parts(
+        found: tuple[Any, ...] = oracle.examples.parts(
             self.layer, self.whole, self.case.world_size, rank
         )
         return found
@@ -70,7 +70,7 @@ def draw(
     case = Case(f"callers:{layer}", p, n, dtype, options)
     case.drawn.append(int(rng.integers(2**31)))
     drawn = np.random.default_rng(case.drawn[0])
-    return Asked(case, oracle.LAYERS.drawn(layer, n, tuple(widths), drawn, dtype))
+    return Asked(case, oracle.examples.drawn(layer, n, tuple(widths), drawn, dtype))
 
 
 def run(
@@ -101,7 +101,7 @@ def assert_right(result: Any, asked: Asked) -> None:
     assert_ran(result, asked.case)
     case = asked.case.seen_in(result)
     for rank, value in enumerate(result.values):
-        oracle.LAYERS.assert_arrays(value, asked.whole, case, rank, f"rank {rank}'s")
+        oracle.examples.assert_arrays(value, asked.whole, case, rank, f"rank {rank}'s")
 
 
 # -- checks that all layers share ------------------------------------------------------------------
@@ -116,7 +116,7 @@ def check_values(ranks: Any, asked: Iterable[Asked]) -> None:
 def check_alike(ranks: Any, asked: Iterable[Asked]) -> None:
     """What all ranks have whole has the same bits on each."""
     for each in asked:
-        oracle.LAYERS.assert_alike(run(ranks, each), each.case)
+        oracle.examples.assert_alike(run(ranks, each), each.case)
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
@@ -129,7 +129,7 @@ def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
         case = case.called_by(f"callers:looked_at --order {order}").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.LAYERS.check_looked_at(case, rank, value, each.whole, order)
+            oracle.examples.check_looked_at(case, rank, value, each.whole, order)
 
 
 def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
@@ -143,7 +143,7 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
         case = by_both(first, second, "twice").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.LAYERS.check_twice(case, rank, value, first.whole, second.whole)
+            oracle.examples.check_twice(case, rank, value, first.whole, second.whole)
         check_interleaved(ranks, first, second)
         if (first.case.n, first.widths) != (second.case.n, second.widths):
             continue  # the second one's values do not fit into the first one's arrays
@@ -151,7 +151,7 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
         case = by_both(first, second, "updated").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.LAYERS.check_updated(case, rank, value, second.whole)
+            oracle.examples.check_updated(case, rank, value, second.whole)
 
 
 def by_both(first: Asked, second: Asked, caller: str, more: str = "") -> Case:
@@ -176,7 +176,7 @@ def check_interleaved(ranks: Any, first: Asked, second: Asked) -> None:
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
             whole = first.whole, second.whole
-            oracle.LAYERS.check_interleaved(case, rank, value, *whole, last_first)
+            oracle.examples.check_interleaved(case, rank, value, *whole, last_first)
 
 
 def check_bytes(ranks: Any, asked: Iterable[Asked], allowed) -> None:
@@ -223,7 +223,7 @@ def check_work(ranks: Any, asked: Iterable[Asked], share, spare=0.0) -> None:
     for each in asked:
         result = run(ranks, each)
         for rank in range(each.case.world_size):
-            oracle.LAYERS.assert_work(result, each.case, rank, share(each, rank), spare)
+            oracle.examples.assert_work(result, each.case, rank, share(each, rank), spare)
 
 
 def check_makespan(
@@ -246,7 +246,7 @@ def check_makespan(
     """
     result = run(ranks, asked, machine=machine)
     declared = sum(result.num_flops())
-    oracle.LAYERS.assert_all_work(result, asked.case, work)
+    oracle.examples.assert_all_work(result, asked.case, work)
     size, taken = asked.case.world_size, result  # a real run, or its stretched trace
     if wide is not None and _same_everywhere(result):
         size = max(size, _affordable(result, wide))

@@ -150,16 +150,6 @@ def check_work(result, num_flops, call):
         )
 
 
-class OnGloo:
-    """``ranks.call`` on torch's own gloo."""
-
-    def __init__(self, gloo):
-        self._gloo = gloo
-
-    def call(self, target, world_size, arguments):
-        return self._gloo.call_all([(target, world_size, arguments)])[0]
-
-
 def on_gloo(check):
     """Run ``check``, and let its verdict say where it was."""
     try:

@@ -43,12 +43,12 @@ def test_parts_of_the_parameters(ranks, rng):
         (1, (3, 2, 2, 1), "float64"), (2, (6, 4, 3, 1), "float32"), (3, (5, 7, 2, 1), "float32"),
         (4, (3, 3, 4, 1), "float64"),
     ):  # fmt: skip
-        _, params, head_dim, _ = oracle.LAYERS.drawn(ATTENTION, 0, widths, rng, dtype)
+        _, params, head_dim, _ = oracle.examples.drawn(ATTENTION, 0, widths, rng, dtype)
         calls.append((params, head_dim, p))
 
     def wanted(call, rank):
         params, head_dim, p = call
-        return oracle.LAYERS.parts(ATTENTION, (None, params, head_dim, None), p, rank)[1]
+        return oracle.examples.parts(ATTENTION, (None, params, head_dim, None), p, rank)[1]
 
     runs.check_shards(ranks, "attention:shard", calls, wanted)
 

@@ -52,14 +52,14 @@ def test_parts_of_the_layer(ranks, rng):
         (1, (3, 4), "float64"), (2, (6, 8), "float32"), (3, (8, 7), "float32"),
         (4, (3, 9), "float64"), (5, (11, 2), "float64"),
     ):  # fmt: skip
-        _, W, b, _ = oracle.LAYERS.drawn(COLUMN, 0, widths, rng, dtype)
+        _, W, b, _ = oracle.examples.drawn(COLUMN, 0, widths, rng, dtype)
         calls.append((W, b, p))
     for layer in BOTH:
 
         def wanted(call, rank, layer=layer):
             W, b, p = call
             whole = (W[:0], W, b, b[None]) if layer == COLUMN else (W[:, :0].T, W, b, b)
-            return oracle.LAYERS.parts(layer, whole, p, rank)[1:3]
+            return oracle.examples.parts(layer, whole, p, rank)[1:3]
 
         runs.check_shards(ranks, f"linear:{layer.removesuffix('_layer')}_shard", calls, wanted)
 

@@ -181,7 +181,7 @@ def test_replicas_are_equal_bit_for_bit(ranks):
 
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
-    runs.on_gloo(lambda: trained(runs.OnGloo(gloo), rng, 2, 5, UNEVEN, steps=2))
+    runs.on_gloo(lambda: trained(gloo, rng, 2, 5, UNEVEN, steps=2))
 
 
 # -- communication ---------------------------------------------------------------------------------

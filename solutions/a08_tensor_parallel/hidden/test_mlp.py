@@ -44,12 +44,12 @@ def test_parts_of_the_parameters(ranks, rng):
         (1, (3, 4), "float64"), (2, (6, 8), "float32"), (3, (8, 7), "float32"),
         (4, (3, 9), "float64"), (5, (4, 2), "float64"),
     ):  # fmt: skip
-        _, params, _ = oracle.LAYERS.drawn(MLP, 0, (d, h), rng, dtype)
+        _, params, _ = oracle.examples.drawn(MLP, 0, (d, h), rng, dtype)
         calls.append((params, p))
 
     def wanted(call, rank):
         params, p = call
-        return oracle.LAYERS.parts(MLP, (None, params, None), p, rank)[1]
+        return oracle.examples.parts(MLP, (None, params, None), p, rank)[1]
 
     runs.check_shards(ranks, "mlp:shard", calls, wanted)
 
@@ -125,7 +125,7 @@ def test_what_forward_keeps(ranks, rng):
         case = case.called_by(f"callers:memory --bound {bound}").seen_in(result)
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            oracle.LAYERS.check_memory(case, rank, value, asked.whole, bound)
+            oracle.examples.check_memory(case, rank, value, asked.whole, bound)
 
 
 @points(5, "safety")

@@ -170,7 +170,7 @@ def test_gradients_add_up(ranks):
 
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
-    runs.on_gloo(lambda: trained(runs.OnGloo(gloo), rng, 2, 6, SMALL, rate=0.3, steps=2))
+    runs.on_gloo(lambda: trained(gloo, rng, 2, 6, SMALL, rate=0.3, steps=2))
 
 
 # -- communication ---------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from ringside.checking import examples
+from ringside.checking.examples import beside
 from solutions.a09_pipeline.actions import Backward, BackwardInput, BackwardWeight, Forward, parse
 from solutions.a09_pipeline.replayed import makes, needs
 
-SOLUTION = Path(__file__).resolve().parents[3] / "solutions" / "a09_pipeline"
-CHECKS = examples.beside(SOLUTION / "stage.py")  # of a step: values, the order of passes, time
-serial = CHECKS.serial
+SOLUTION = Path(__file__).resolve().parents[1]
+examples = beside(SOLUTION / "stage.py")  # of a step: values, the order of passes, time
+serial = examples.serial
 
 
 def gpipe(num_stages, num_microbatches, stage):

@@ -14,7 +14,7 @@ from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import parse, text
 from solutions.a09_pipeline.cases import stage_call
 from solutions.a09_pipeline.hidden import oracle
-from solutions.a09_pipeline.hidden.oracle import CHECKS
+from solutions.a09_pipeline.hidden.oracle import examples
 from solutions.a09_pipeline.model import random_parameters
 
 
@@ -101,12 +101,12 @@ def check_legal(function, case, lists):
         raise Verdict(f"{call}: {error}.", reproduce=line, detail=drawing(lists)) from None
 
 
-def check_time(function, case, lists, bound_s, costs, beside="", full=CHECKS.FULL, **options):
+def check_time(function, case, lists, bound_s, costs, beside="", full=examples.FULL, **options):
     """Replayed, the schedules take at most so many times the bound; half the points to 1.5."""
     num_chunks = case[2] if len(case) > 2 else 1
     timeline = replayed.timeline(lists, num_chunks, *costs, **options)
     call, line = of_all(function, case)
-    CHECKS.check_ratio(
+    examples.check_ratio(
         timeline.makespan_s,
         bound_s,
         call,
@@ -164,7 +164,7 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     case_there = case.seen_in(result)
     right = oracle.serial(params, inputs, targets)
     for stage, value in enumerate(result.values):
-        oracle.CHECKS.check_values(value, stage, right, case_there, returned=not ordered)
+        oracle.examples.check_values(value, stage, right, case_there, returned=not ordered)
     if ordered:
-        oracle.CHECKS.assert_order(result, lists, case)
+        oracle.examples.assert_order(result, lists, case)
     return case, result

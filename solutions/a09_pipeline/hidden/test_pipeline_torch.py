@@ -90,7 +90,7 @@ def check_gradients(result, loss, gradients, case, returned):
     num_stages = case.world_size
     for stage, value in enumerate(result.values):
         if returned:
-            oracle.CHECKS.check_loss(value["loss"], loss, stage, 1e-10, case)
+            oracle.examples.check_loss(value["loss"], loss, stage, 1e-10, case)
         for chunk, grads in enumerate(value["grads"]):
             own = gradients[chunk * num_stages + stage]
             for number, (grad, right) in enumerate(zip(grads, own, strict=True)):
@@ -226,20 +226,10 @@ def test_second_step_is_independent(ranks, rng):
         values(ranks, rng, "one_f_one_b", 2, LENGTHS[:3], **step)
 
 
-class OnGloo:
-    """``ranks.call`` on torch's own gloo."""
-
-    def __init__(self, gloo):
-        self._gloo = gloo
-
-    def call(self, target, world_size, arguments):
-        return self._gloo.call_all([(target, world_size, arguments)])[0]
-
-
 @points(3, "reality")
 def test_real_gloo(gloo, rng):
     try:
-        values(OnGloo(gloo), rng, "one_f_one_b", 3, LENGTHS[:4], recompute=True)
+        values(gloo, rng, "one_f_one_b", 3, LENGTHS[:4], recompute=True)
     except Verdict as verdict:
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 
@@ -368,10 +358,10 @@ def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
         ranks, rng, name, p, sizes, v, recompute, machine=machine, costs=costs, widths=widths
     )
     spent = (costs[0], costs[1] + costs[0] * recompute)
-    oracle.CHECKS.assert_work(result, lists, spent, case)
+    oracle.examples.assert_work(result, lists, spent, case)
     ideal = replayed.timeline(lists, v, *spent, 8 * width, machine).makespan_s
     where = f"on machine {machine.name!r}"
-    oracle.CHECKS.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)
+    oracle.examples.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)
 
 
 @points(3, "speed")

@@ -135,7 +135,7 @@ def check_sent(result, case, counts, nbytes, members=None):
         if messages > count:
             seen = case.seen_in(result).asking(f"messages={rank}:{count}")
             raise seen.fail(f"rank {stage} sent {messages} messages; at most {count} are allowed.")
-        oracle.CHECKS.assert_sent(result, case, stage, bound, ENVELOPE * count)
+        oracle.examples.assert_sent(result, case, stage, bound, ENVELOPE * count)
 
 
 @points(10, "communication")
@@ -214,7 +214,7 @@ def test_activations_are_let_go(ranks, rng):
             # A half-done backward pass keeps a gradient beside each layer's input.
             kept = saved if name != "zero_bubble" else 2 * saved
             bound = most * kept + 3 * saved + 2 * params + traffic + (1 << 16)
-            oracle.CHECKS.assert_held(result, case, stage, bound, most, saved)
+            oracle.examples.assert_held(result, case, stage, bound, most, saved)
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -250,10 +250,10 @@ def test_time_with_free_messages(ranks, rng):
     for name, p, count in (("gpipe", 4, 8), ("one_f_one_b", 4, 8), ("one_f_one_b", 3, 2)):
         costs = (1e-3, 2e-3)
         case, result, lists = run(ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs)
-        oracle.CHECKS.assert_work(result, lists, costs, case)
+        oracle.examples.assert_work(result, lists, costs, case)
         bound_s = (count + p - 1) * sum(costs)
         where = "if messages take no time"
-        oracle.CHECKS.assert_ratio(result, bound_s, case, where)
+        oracle.examples.assert_ratio(result, bound_s, case, where)
 
 
 @points(5, "speed")
@@ -269,10 +269,10 @@ def test_time_on_a_slow_wire(ranks, rng):
         case, result, lists = run(
             ranks, rng, name, p, sizes, v, machine=machine, costs=costs, widths=widths
         )
-        oracle.CHECKS.assert_work(result, lists, costs, case)
+        oracle.examples.assert_work(result, lists, costs, case)
         ideal = replayed.timeline(lists, v, *costs, 8 * width, machine).makespan_s
         where = f"on machine {machine.name!r}"
-        oracle.CHECKS.assert_ratio(result, ideal, case, where)
+        oracle.examples.assert_ratio(result, ideal, case, where)
 
 
 def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
@@ -284,13 +284,13 @@ def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
         ranks, rng, name, num_stages, (1,) * count, num_chunks,
         machine=machine, costs=costs, widths=((16, 16), 4),
     )  # fmt: skip
-    oracle.CHECKS.assert_work(result, lists, costs, case)
+    oracle.examples.assert_work(result, lists, costs, case)
     taken_s = replay(replayed.resized(result.trace, gpt.nbytes / tiny), machine).makespan_s
     ideal = replayed.timeline(lists, num_chunks, *costs, gpt.nbytes, machine).makespan_s
     serial_s = num_stages * count * (gpt.forward_s + gpt.backward_s)
     beside = f" That is {serial_s / taken_s:.2f} times as fast as one GPU."
     where = f"for a GPT of {gpt.LAYERS} layers on {num_stages} A100"
-    oracle.CHECKS.check_ratio(taken_s, ideal, str(case), case.reproduce, where, beside)
+    oracle.examples.check_ratio(taken_s, ideal, str(case), case.reproduce, where, beside)
 
 
 @points(3, "speed")
