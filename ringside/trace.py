@@ -27,8 +27,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import tempfile
 import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -36,6 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside.errors import TraceError
+from ringside.files import write_atomically
 
 FORMAT = "ringside-trace"
 MAX_RANKS = 1 << 17  # of a trace in a file
@@ -55,6 +54,15 @@ class Kind(IntEnum):
 
 
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}
+
+
+class Mode(IntEnum):
+    """MPI's send modes: the detail of an isend."""
+
+    STANDARD = 0
+    SYNC = 1
+    BUFFERED = 2
+    READY = 3
 
 
 class Op(NamedTuple):
@@ -188,19 +196,3 @@ def _op(fields: list[Any], world_size: int) -> Op:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(_as_tuple(item) for item in value) if isinstance(value, list) else value
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` under a temporary name, then rename: nobody ever sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -13,11 +13,10 @@ import ringside
 from ringside import draw, units
 from ringside.draw import blocks, palette
 from ringside.draw.page import text_width
-from ringside.network.wire import Mode
 from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Span
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.trace import Kind, Mode, Op, Site, Trace
 
 SVG = "{http://www.w3.org/2000/svg}"
 MACHINE = Machine("textbook", alpha_s=1e-6, beta_s_per_byte=1e-9)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringside.errors import TraceError
-from ringside.trace import Kind, Op, Site, Trace, write_atomically
+from ringside.files import write_atomically
+from ringside.trace import Kind, Op, Site, Trace
 
 
 @pytest.fixture

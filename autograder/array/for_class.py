@@ -47,10 +47,10 @@ from autograder.array.progress import Progress
 from autograder.course.course import Course
 from autograder.grade.pipeline import Session, Submission
 from autograder.storage import private_folder
+from ringside.files import write_atomically
 from ringside.launch import slurm, slurm_array
 from ringside.launch.sites import Site, Value
 from ringside.launch.slurm import SlurmError
-from ringside.trace import write_atomically
 from ringside.units import format_count
 
 MOST_ROUNDS = 5  # arrays that one grading submits at most

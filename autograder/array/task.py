@@ -32,7 +32,7 @@ from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.grade import cache
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 NO_SANDBOX = 3
 

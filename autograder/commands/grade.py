@@ -27,8 +27,8 @@ from autograder.measured import on_site as measured_site
 from autograder.report import feedback, report
 from autograder.report import page as report_page
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
+from ringside.files import write_atomically
 from ringside.launch.sites import Site
-from ringside.trace import write_atomically
 
 MAX_NOTE = 400  # characters of a note that the terminal shows
 

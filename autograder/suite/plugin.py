@@ -50,9 +50,9 @@ from ringside.checking import (
 )
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import DeadlineError
+from ringside.files import write_atomically
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
-from ringside.trace import write_atomically
 from ringside.units import format_count
 
 VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone

@@ -30,10 +30,10 @@ from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import DeadlineError, Interrupted
+from ringside.files import write_atomically
 from ringside.launch import launch
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
-from ringside.trace import write_atomically
 
 
 @dataclass

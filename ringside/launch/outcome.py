@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringside.files import write_atomically
 from ringside.launch import sweep
 from ringside.launch.endings import Ended
-from ringside.trace import write_atomically
 from ringside.units import format_bytes, format_count, format_time
 
 UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done

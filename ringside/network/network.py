@@ -42,14 +42,13 @@ from ringside.network.wire import (
     EXCHANGE,
     OBJECT,
     How,
-    Mode,
     Op,
     Reply,
     call_parts,
 )
 from ringside.timing.engine import PS, Answer, Engine, Query, uncollected
 from ringside.timing.machine import Machine
-from ringside.trace import Kind, Site, Trace
+from ringside.trace import Kind, Mode, Site, Trace
 from ringside.trace import Op as TraceOp
 
 _TRUNCATED = 15

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringside.errors import BlockedCall, DeadlockError
-from ringside.network.wire import Mode
-from ringside.trace import Kind
+from ringside.trace import Kind, Mode
 
 if TYPE_CHECKING:
     from ringside.network.network import Network

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ringside.network.wire import Mode
 from ringside.real.recorder import Call, Recorder
+from ringside.trace import Mode
 
 # A member's part of these collectives is what it gets, of all others what it gives.
 _GETS = ("reduce_scatter", "scatter")

@@ -39,10 +39,10 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 
-from ringside.network.wire import Mode
 from ringside.pytorch import tensors
 from ringside.real.recorder import Call, HostClock, Recorder
 from ringside.real.torch_calls import READERS, peer
+from ringside.trace import Mode
 
 _KEY = "BackendSelect"
 _C10D = dist.distributed_c10d.__file__

@@ -50,12 +50,12 @@ from ringside import __version__, checkpoint
 from ringside.checking import inputs
 from ringside.checking.notebook import module_sha256
 from ringside.errors import Frame, RankError, RingsideError
+from ringside.files import write_atomically
 from ringside.launch.outcome import UNFINISHED
 from ringside.real.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
 from ringside.real.recorder import Recorder, is_student_file, recording_here
 from ringside.real.watch import report_failure
 from ringside.session.session import Target
-from ringside.trace import write_atomically
 
 FORMAT = "ringside-run"
 VERSION = 1

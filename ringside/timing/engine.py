@@ -26,10 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringside.network.wire import Mode
 from ringside.timing.lowering import ALGORITHMS, Round
 from ringside.timing.machine import Machine
-from ringside.trace import Kind, Op
+from ringside.trace import Kind, Mode, Op
 
 PS = 10**12
 _MICRO = 20  # bits of an index that number the transfers inside one collective

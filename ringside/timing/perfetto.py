@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 if TYPE_CHECKING:
     from ringside.timing.timeline import Message, Span, Timeline

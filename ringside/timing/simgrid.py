@@ -57,10 +57,10 @@ from itertools import chain
 from pathlib import Path
 
 from ringside.errors import RingsideError, TraceError
-from ringside.network.wire import Mode
+from ringside.files import write_atomically
 from ringside.timing.engine import collective_ops
 from ringside.timing.machine import Link, Machine
-from ringside.trace import Kind, Op, Trace, write_atomically
+from ringside.trace import Kind, Mode, Op, Trace
 
 PS = 10**12
 DEBIAN_PACKAGE = "libsimgrid-dev"
