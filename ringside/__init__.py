@@ -13,14 +13,15 @@ from ringside.errors import (
     TargetError,
     TraceError,
 )
-from ringside.real.recorder import recorded
-from ringside.session.session import Result, Session, compute, run, trace_torch
+from ringside.kit import VERSION
+from ringside.real.recorder import compute, recorded
+from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline
 from ringside.trace import Trace
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "DeadlineError",

@@ -1,9 +1,10 @@
-"""Where the kit lies on this machine: the package's folder, and the tree around it."""
+"""The kit itself: its version, and where it lies on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+VERSION = "0.1.0"
 PACKAGE = Path(__file__).resolve().parent
 ROOT = PACKAGE.parent
 

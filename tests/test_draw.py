@@ -13,9 +13,9 @@ import ringside
 from ringside import draw, units
 from ringside.draw import blocks, palette
 from ringside.draw.page import text_width
+from ringside.spans import Span
 from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
-from ringside.timing.timeline import Span
 from ringside.trace import Kind, Mode, Op, Site, Trace
 
 SVG = "{http://www.w3.org/2000/svg}"

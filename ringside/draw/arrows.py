@@ -13,7 +13,7 @@ from ringside.units import format_bytes, format_interval
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
-    from ringside.timing.timeline import Message
+    from ringside.spans import Message
 
 MOST_RANKS_WITH_ARROWS = 16
 MOST_ARROWS = 500

@@ -21,7 +21,7 @@ from ringside.draw.palette import KINDS
 from ringside.units import format_bytes, format_interval
 
 if TYPE_CHECKING:
-    from ringside.timing.timeline import Message, Span
+    from ringside.spans import Message, Span
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ringside.timing.timeline import Message, Span
+    from ringside.spans import Message, Span
 
 
 class Drawable(Protocol):

@@ -36,7 +36,6 @@ from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import Group
 from ringside.pytorch.work import NetworkWork, Part
-from ringside.ranks.rank import find_function
 from ringside.scale.symmetry import Grid, trace_kinds
 from ringside.trace import Kind
 
@@ -444,7 +443,7 @@ class _Run:
 
 
 def trace_call(
-    call: dict[str, Any], folder: str, modules: dict[str, Any]
+    call: dict[str, Any], folder: str, function: Callable[..., Any]
 ) -> tuple[dict[int, RankLog], list[str]]:
     """Trace a call of the run; ``call["fakes"]`` says at how many ranks, and which are alike.
 
@@ -452,7 +451,6 @@ def trace_call(
         Logs by rank, and the axes along which ranks are alike.
     """
     asked = call["fakes"]
-    function = find_function(call, folder, modules)
 
     def trace_one(rank: int) -> RankLog:
         def prepare(group: Any, mode: FakeTensorMode) -> _Run:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside.timing.timeline import Message, Span, Timeline
+from ringside.spans import Message, Span
+from ringside.timing.timeline import Timeline
 from ringside.trace import Kind, Op, Site, Trace
 
 PS = 10**12

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 from ringside.kit import PACKAGE
+from ringside.network import link
 
 _HERE = str(PACKAGE)
 _STDLIB = sysconfig.get_path("stdlib")
@@ -189,9 +190,22 @@ def recording_here(recorder: Recorder, together: Callable[[], None]) -> Iterator
         _active.pop()
 
 
-def declared(num_flops: float, nbytes: float) -> None:
-    """Work that a program declares on a real rank; it is counted, if anybody counts."""
-    if _active:
+def compute(
+    *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
+) -> None:
+    """Declare work of this rank, so that virtual time passes for it.
+
+    On a real rank it is counted, for the trace; elsewhere nothing happens.
+
+    Args:
+        num_flops: floating-point operations.
+        nbytes: bytes moved to and from memory.
+        seconds: the time itself, in place of the machine's roofline.
+        phase: what timelines call it.
+    """
+    if link.inside_rank():
+        link.current().compute(num_flops, nbytes, seconds, phase or "compute")
+    elif _active:
         _active[-1][0].counted(num_flops, nbytes)
 
 

@@ -46,15 +46,14 @@ from typing import Any
 
 import numpy as np
 
-from ringside import __version__, checkpoint
+from ringside import checkpoint, kit
 from ringside.checking import inputs
 from ringside.checking.notebook import module_sha256
 from ringside.errors import Frame, RankError, RingsideError
 from ringside.files import write_atomically
-from ringside.launch.outcome import UNFINISHED
 from ringside.real.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
 from ringside.real.recorder import Recorder, is_student_file, recording_here
-from ringside.real.watch import report_failure
+from ringside.real.watch import UNFINISHED, report_failure
 from ringside.session.session import Target
 
 FORMAT = "ringside-run"
@@ -329,7 +328,7 @@ def leave_record(
         "hosts": hosts,
         "devices": devices,
         **ranks.about(),
-        "kit_version": __version__,
+        "kit_version": kit.VERSION,
         "started_utc": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(),
         "wall_s": round(time.time() - started, 6),
         "measurements": measurements,

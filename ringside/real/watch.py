@@ -32,6 +32,7 @@ from ringside.errors import DeadlineError
 from ringside.files import write_atomically
 from ringside.real.recorder import Recorder, student_frame
 
+UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done
 _GRACE_S = 1.0  # for all ranks to have written their line
 
 

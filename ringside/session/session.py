@@ -672,25 +672,3 @@ def _memory(told: Any) -> dict[str, Any]:
     kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
     good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
     return told if good else {}
-
-
-def compute(
-    *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
-) -> None:
-    """Declare work of this rank, so that virtual time passes for it.
-
-    On a real rank it is counted, for the trace; elsewhere nothing happens.
-
-    Args:
-        num_flops: floating-point operations.
-        nbytes: bytes moved to and from memory.
-        seconds: the time itself, in place of the machine's roofline.
-        phase: what timelines call it.
-    """
-    from ringside.network import link
-    from ringside.real import recorder
-
-    if link.inside_rank():
-        link.current().compute(num_flops, nbytes, seconds, phase or "compute")
-    else:
-        recorder.declared(num_flops, nbytes)

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from ringside.files import write_atomically
 
 if TYPE_CHECKING:
-    from ringside.timing.timeline import Message, Span, Timeline
+    from ringside.spans import Message, Span
+    from ringside.timing.timeline import Timeline
 
 Event = dict[str, Any]
 PID = 1  # Perfetto treats process 0 as the idle process

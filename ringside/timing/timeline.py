@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from ringside.spans import Message, Span
 from ringside.timing.engine import Busy, Engine, Wait
 from ringside.timing.engine import Message as EngineMessage
 from ringside.trace import Kind, Trace
 
 PS = 10**12
-
-
-@dataclass(frozen=True)
-class Span:
-    """A stretch of one rank's time. ``kind`` is "compute", "communication" or "idle"."""
-
-    rank: int
-    start_s: float
-    end_s: float
-    kind: str
-    label: str
-    site: str
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message's way: posted, leaves the sender's port at start, complete at end."""
-
-    source: int
-    dest: int
-    tag: int
-    nbytes: int
-    posted_s: float
-    start_s: float
-    end_s: float
-    site: str
 
 
 class Timeline:
