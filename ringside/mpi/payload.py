@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ringside.mpi.basic_types import BYTE
 from ringside.mpi.buffers import Region, byte_view, region
 from ringside.mpi.constants import ERR_TRUNCATE
+from ringside.mpi.datatypes import BYTE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import loads, packed
 from ringside.network.link import Call, Completion, format_call

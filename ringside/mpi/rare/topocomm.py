@@ -18,8 +18,8 @@ from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import PROC_NULL
 from ringside.mpi.operation import GuardedSend, Operation, Receive, Together
 from ringside.mpi.payload import IntoObject, IntoRegion, Payload, Target, of_object
+from ringside.mpi.rare.typed_blocks import typed_blocks
 from ringside.mpi.request import Prequest, Request
-from ringside.mpi.typed_blocks import typed_blocks
 from ringside.network.link import Call
 from ringside.network.wire import FIRST_INTERNAL_TAG
 
