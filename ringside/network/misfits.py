@@ -12,6 +12,9 @@ from ringside.network.matching import Posted, Sent
 from ringside.network.wire import KINDS, OBJECT
 from ringside.trace import Site
 
+# In what messages didn't fit -> where the first of them was taken, and a sentence on it.
+Notes = dict[str, tuple[tuple[int, int], str]]
+
 _KINDS = ["bytes", "a pickled object", *KINDS[OBJECT + 1 :]]
 
 

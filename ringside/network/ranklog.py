@@ -33,7 +33,7 @@ import numpy as np
 
 from ringside.errors import TraceError
 from ringside.network import codec
-from ringside.network.collective import NAMES, TIMED_AS
+from ringside.network.gathering import NAMES, TIMED_AS
 from ringside.trace import Kind
 
 Array = np.ndarray[Any, Any]

@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import ringside.network.link
-from ringside.network.collective import TIMED_AS
+from ringside.network.gathering import TIMED_AS
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
 from ringside.network.wire import ANY_SOURCE

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ringside.errors import TraceError
-from ringside.network.collective import TIMED_AS
+from ringside.network.gathering import TIMED_AS
 from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
 from ringside.trace import Kind, Op, Site, Trace
 

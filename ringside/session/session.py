@@ -19,9 +19,10 @@ import numpy as np
 
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.network import codec, cpu_time
-from ringside.network.network import CollectiveRecord, Network, Outcome, Recording
+from ringside.network.network import Network
 from ringside.network.peers import Limits, Peer
 from ringside.network.rank_memory import MemoryWatch
+from ringside.network.recording import CollectiveRecord, Outcome, Recording
 from ringside.network.whereabouts import places
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
