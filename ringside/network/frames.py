@@ -12,7 +12,8 @@ from ringside.network.peers import READ_BYTES, Limits, Peer
 from ringside.network.requests import Requests
 from ringside.network.standing import Standing
 from ringside.network.wire import BLOCKING, Op
-from ringside.timing.engine import PS, Query
+from ringside.timing.ports import PS
+from ringside.timing.questions import Query
 from ringside.trace import Kind, Site
 from ringside.trace import Op as TraceOp
 

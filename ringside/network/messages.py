@@ -16,7 +16,7 @@ from ringside.network.misfits import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
 from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT
-from ringside.timing.engine import Query
+from ringside.timing.questions import Query
 from ringside.trace import Kind, Mode
 from ringside.trace import Op as TraceOp
 

@@ -36,8 +36,9 @@ from ringside.network.standing import Standing
 from ringside.network.verdict import judge
 from ringside.network.whereabouts import without_stacks
 from ringside.network.wire import COMPLETION, Reply, call_parts
-from ringside.timing.engine import Answer, Engine, uncollected
+from ringside.timing.engine import Engine, uncollected
 from ringside.timing.machine import Machine
+from ringside.timing.questions import Answer
 
 _MAX_CLOCK_PS = 2**63
 

@@ -25,7 +25,7 @@ from ringside.network.codec import Part
 from ringside.network.envelope import Envelopes
 from ringside.network.matching import Pending
 from ringside.network.wire import DOWN, UP, Reply
-from ringside.timing.engine import Query
+from ringside.timing.questions import Query
 from ringside.trace import Op as TraceOp
 from ringside.trace import Site
 

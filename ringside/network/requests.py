@@ -15,7 +15,8 @@ from ringside.errors import LimitError
 from ringside.network.matching import Pending
 from ringside.network.peers import Limits, Peer
 from ringside.network.wire import COMPLETION, How, Reply
-from ringside.timing.engine import Engine, Query
+from ringside.timing.engine import Engine
+from ringside.timing.questions import Query
 from ringside.trace import Kind, Site
 from ringside.trace import Op as TraceOp
 

@@ -58,8 +58,8 @@ from pathlib import Path
 
 from ringside.errors import RingsideError, TraceError
 from ringside.files import write_atomically
-from ringside.timing.engine import collective_ops
 from ringside.timing.machine import Link, Machine
+from ringside.timing.rounds import collective_ops
 from ringside.trace import Kind, Mode, Op, Trace
 
 PS = 10**12

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from ringside.spans import Message, Span
-from ringside.timing.engine import Busy, Engine, Wait
-from ringside.timing.engine import Message as EngineMessage
+from ringside.timing.engine import Engine
+from ringside.timing.flight import Busy, Flight, Wait
 from ringside.trace import Kind, Trace
 
 PS = 10**12
@@ -146,7 +146,7 @@ class Timeline:
             rank, time = self._back_over(message, time, path)
         return path[::-1]
 
-    def _back_over(self, message: EngineMessage, time: int, path: list[Span]) -> tuple[int, int]:
+    def _back_over(self, message: Flight, time: int, path: list[Span]) -> tuple[int, int]:
         """Add a message's way, and whatever held it up at a port; return where that began."""
         seen = {message}
         has_left = True  # False: only its time at the sender's port held up the message after it
@@ -193,7 +193,7 @@ def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
     return sorted(intervals)
 
 
-def _last_message(span: Wait | Busy) -> EngineMessage | None:
+def _last_message(span: Wait | Busy) -> Flight | None:
     """The message whose completion ended a wait."""
     if not isinstance(span, Wait) or not span.requests:
         return None
