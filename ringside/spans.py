@@ -18,7 +18,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Message:
+class TimedMessage:
     """A message's way: posted, leaves the sender's port at start, complete at end."""
 
     source: int

@@ -79,7 +79,7 @@ class Op(NamedTuple):
     site: int = -1
 
 
-class Site(NamedTuple):
+class CallSite(NamedTuple):
     """A call and the line of the student's file that made it."""
 
     call: str
@@ -98,7 +98,7 @@ class Trace:
 
     world_size: int
     ops: list[list[Op]]
-    sites: list[Site] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
     machine: str = ""
 
     @property
@@ -175,10 +175,10 @@ class Trace:
         return trace
 
 
-def _site(call: Any, file: Any, line: Any) -> Site:
+def _site(call: Any, file: Any, line: Any) -> CallSite:
     if not isinstance(call, str) or not isinstance(file, str) or type(line) is not int:
         raise ValueError("a site is a call, a file and a line")
-    return Site(call, file, line)
+    return CallSite(call, file, line)
 
 
 def _op(fields: list[Any], world_size: int) -> Op:

@@ -21,10 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from ringside.arrays import Array
 from ringside.mpi.datatypes import OF_CODE, OF_DTYPE, Datatype
 from ringside.mpi.rare import dlpack
-
-Array = np.ndarray[Any, Any]
 
 
 class Special:

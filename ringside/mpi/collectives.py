@@ -12,7 +12,7 @@ from ringside.mpi.preparation import Prepared
 from ringside.mpi.request import Request
 
 
-class Collectives(Membership):
+class BufferCollectives(Membership):
     """Barrier, Bcast, Reduce and their kin."""
 
     __slots__ = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ringside.mpi.collectives import Collectives
+from ringside.mpi.collectives import BufferCollectives
 from ringside.mpi.constants import (
     APPNUM,
     CONGRUENT,
@@ -39,7 +39,7 @@ from ringside.network.link import Call, CommInfo, Link
 class Comm(
     PointToPoint,  # Send, Recv
     Objects,  # send, recv, bcast
-    Collectives,  # Bcast, Allreduce
+    BufferCollectives,  # Bcast, Allreduce
     Making,  # Dup, Split
     PersistentCollectives,  # Bcast_init
     Attributed,  # Set_attr

@@ -11,7 +11,7 @@ from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle, expect
 from ringside.mpi.operation import NoOperation, Operation, Receive
-from ringside.mpi.payload import IntoBuffer, IntoObject, Target
+from ringside.mpi.payload import Destination, IntoBuffer, IntoObject
 from ringside.mpi.pickling import named
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
@@ -90,7 +90,7 @@ class Message(Handle):
                 self._number = 0
             call: Call = ("Mrecv", (("source", PROC_NULL),))
             return Request._of(NoOperation(_no_link, call, receives=True))
-        target: Target = kind(buf)
+        target: Destination = kind(buf)
         operation: Operation = Receive(self._link, self._number, self._call, target)
         target.poison()
         self._number = 0

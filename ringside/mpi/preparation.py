@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringside.mpi.buffers import Array, Region, is_in_place, region, vector
+from ringside.arrays import Array
+from ringside.mpi.buffers import Region, is_in_place, region, vector
 from ringside.mpi.constants import ERR_BUFFER, ERR_OTHER, ERR_TRUNCATE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.membership import Membership

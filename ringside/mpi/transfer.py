@@ -11,12 +11,12 @@ from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
 from ringside.mpi.membership import Membership
 from ringside.mpi.message import MESSAGE_NO_PROC, Message
 from ringside.mpi.operation import GuardedSend, NoOperation, Operation, Receive, Together
-from ringside.mpi.payload import Pack, Target, too_long
+from ringside.mpi.payload import Destination, Pack, too_long
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
 from ringside.network.link import Call, Completion
 
-MakeTarget = Callable[[Any], Target]
+MakeTarget = Callable[[Any], Destination]
 
 
 def send(
@@ -199,7 +199,7 @@ def nobody(status: Status | None) -> None:
         status.fill(PROC_NULL, ANY_TAG, 0)
 
 
-def received(into: Target, completion: Completion, call: Call, status: Status | None) -> Any:
+def received(into: Destination, completion: Completion, call: Call, status: Status | None) -> Any:
     """Deliver a message, fill ``status``, and return the object of a lower-case call."""
     value = into.take(completion, call)
     _described(completion, status)

@@ -14,7 +14,7 @@ from ringside.network.standing import Standing
 from ringside.network.wire import BLOCKING, Op
 from ringside.timing.ports import PS
 from ringside.timing.questions import Query
-from ringside.trace import Kind, Site
+from ringside.trace import CallSite, Kind
 from ringside.trace import Op as TraceOp
 
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
@@ -102,7 +102,7 @@ class Frames:
         call, file, line = codec.decode(body)
         if site > len(peer.sites) or site >= self._limits.sites:
             raise LimitError(peer.rank, "numbered its calls wrongly")
-        entry = Site(failure.text(call, 200), failure.text(file, 200), failure.line(line))
+        entry = CallSite(failure.text(call, 200), failure.text(file, 200), failure.line(line))
         if site == len(peer.sites):
             peer.sites.append(entry)
         else:

@@ -30,7 +30,7 @@ from ringside.network.messages import Messages
 from ringside.network.misfits import Notes
 from ringside.network.peers import Limits, Peer, Peers
 from ringside.network.rank_memory import MemoryWatch
-from ringside.network.recording import Outcome, Recording
+from ringside.network.recording import Recording, RunEnd
 from ringside.network.requests import Requests
 from ringside.network.standing import Standing
 from ringside.network.verdict import judge
@@ -92,7 +92,7 @@ class Network:
         members: tuple[int, ...] | None,
         timeout_s: float | None,
         last: bool = False,
-    ) -> Outcome:
+    ) -> RunEnd:
         """Send every rank in ``bodies`` its call and carry messages until all are done.
 
         Args:
@@ -199,7 +199,7 @@ class Network:
                 thread.ops = peer.ops
         return self._requests.engine
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> RunEnd:
         error = self.error
         failures = [peer.failure for peer in self.peers if peer.failure is not None]
         if failures and not isinstance(error, LimitError):
@@ -212,7 +212,7 @@ class Network:
         ops, sites = [peer.ops for peer in self.peers], [peer.sites for peer in self.peers]
         recording = Recording(ops, sites, self.machine.name)
         notes = {what: said for what, (_, said) in sorted(self._notes.items())}
-        return Outcome(
+        return RunEnd(
             recording, bodies, error, output, self._collectives.records,
             self._collectives.comm_calls, self._messages.unreceived(),
             notes, [peer.cpu_s for peer in self.peers],

@@ -26,8 +26,8 @@ from ringside.network.envelope import Envelopes
 from ringside.network.matching import Pending
 from ringside.network.wire import DOWN, UP, Reply
 from ringside.timing.questions import Query
+from ringside.trace import CallSite
 from ringside.trace import Op as TraceOp
-from ringside.trace import Site
 
 # (peer, op, flags, site, communicator, to, tag, request, extra, body)
 # The body lies in the buffer that the next frames are read into, unless it is larger than that.
@@ -73,7 +73,7 @@ class Peer:
     spent_s: float = 0.0  # CPU time up to its last result
     # of the present call:
     ops: list[TraceOp] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
     requests: dict[int, Pending] = field(default_factory=dict)
     sent: int = 0
     envelopes: Envelopes = field(default_factory=Envelopes)

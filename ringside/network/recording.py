@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ringside.errors import RunError
 from ringside.network import codec
-from ringside.trace import Kind, Site, Trace
+from ringside.trace import CallSite, Kind, Trace
 from ringside.trace import Op as TraceOp
 
 
@@ -30,12 +30,12 @@ class Recording:
     """A run's operations as they were recorded: sites are numbered by every rank for itself."""
 
     ops: list[list[TraceOp]]
-    sites: list[list[Site]]
+    sites: list[list[CallSite]]
     machine: str
 
     def trace(self) -> Trace:
         """The trace, its sites numbered in order of first use by rank."""
-        numbers: dict[Site, int] = {}
+        numbers: dict[CallSite, int] = {}
         ops = []
         for recorded, sites in zip(self.ops, self.sites, strict=True):
             place = [numbers.setdefault(site, len(numbers)) for site in sites]
@@ -50,7 +50,7 @@ class Recording:
 
 
 @dataclass
-class Outcome:
+class RunEnd:
     """What a run left behind."""
 
     recording: Recording

@@ -17,7 +17,7 @@ from ringside.network.peers import Limits, Peer
 from ringside.network.wire import COMPLETION, How, Reply
 from ringside.timing.engine import Engine
 from ringside.timing.questions import Query
-from ringside.trace import Kind, Site
+from ringside.trace import CallSite, Kind
 from ringside.trace import Op as TraceOp
 
 # Plain numbers: an enumeration costs time at every comparison.
@@ -164,8 +164,8 @@ class Requests:
                 size += length
         self._reply(peer, _DONE, len(requests), parts, size)
 
-    def site_of(self, request: Pending) -> Site:
+    def site_of(self, request: Pending) -> CallSite:
         """The call that made a request."""
         peer = self._peers[request.rank]
         number = peer.ops[request.op].site
-        return peer.sites[number] if 0 <= number < len(peer.sites) else Site("a call", "", 0)
+        return peer.sites[number] if 0 <= number < len(peer.sites) else CallSite("a call", "", 0)

@@ -34,8 +34,8 @@ from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
-from ringside.pytorch.group import Group
-from ringside.pytorch.work import NetworkWork, Part
+from ringside.pytorch.group import NetworkGroup
+from ringside.pytorch.work import NetworkWork, WorkPart
 from ringside.scale.symmetry import Grid, trace_kinds
 from ringside.trace import Kind
 
@@ -253,12 +253,12 @@ def _nbytes(data: Any) -> int:
     return int(data.nbytes) if isinstance(data, np.ndarray) else len(data)
 
 
-class FakeGroup(Group):
+class FakeGroup(NetworkGroup):
     """The process group of ranks on fake tensors: what is delivered has no values."""
 
     def _join(
         self, name: str, spec: Any, call: Call, alike: Any, deliver: Any = None, **told: Any
-    ) -> Part:
+    ) -> WorkPart:
         return super()._join(name, spec, call, alike, None, **told)
 
     def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:

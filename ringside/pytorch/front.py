@@ -19,14 +19,15 @@ import torch.distributed as dist
 
 import ringside.network.link
 from ringside.network.link import CommInfo, Link
-from ringside.pytorch.group import NAME, Group
+from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
 
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
-group_class: type[Group] = Group  # what groups are made of; another one records fake tensors
+# What groups are made of; another one records fake tensors.
+group_class: type[NetworkGroup] = NetworkGroup
 _original_init = distributed_c10d.init_process_group
 _original_helper = distributed_c10d._new_process_group_helper
 
@@ -141,7 +142,7 @@ def _new_group_on_the_network(
     return _original_helper(size, rank, ranks, dist.Backend(NAME), *args, **kwargs)
 
 
-def _create(options: Any, given: Any) -> Group:
+def _create(options: Any, given: Any) -> NetworkGroup:
     """What torch calls to make a group's backend."""
     link = ringside.network.link.current()
     if isinstance(given, CommInfo):

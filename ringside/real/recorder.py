@@ -27,7 +27,7 @@ _STDLIB = sysconfig.get_path("stdlib")
 
 
 @dataclass
-class Call:
+class CallRecord:
     """One communication call of one rank; one without a name is the end of the run.
 
     Attributes:
@@ -74,8 +74,8 @@ class Recorder:
     """
 
     def __init__(self, clock: HostClock | None = None, most_calls: int | None = None) -> None:
-        self.calls: list[Call] = []
-        self.current: Call | None = None
+        self.calls: list[CallRecord] = []
+        self.current: CallRecord | None = None
         self.clock = clock or HostClock()
         self.most_calls = most_calls
         self.num_requests = 0
@@ -92,7 +92,7 @@ class Recorder:
         self.clock.restart()
 
     @contextmanager
-    def call(self, name: str, *, more: bool = False) -> Iterator[Call]:
+    def call(self, name: str, *, more: bool = False) -> Iterator[CallRecord]:
         """One call from the student's code; a call made by a call belongs to the outer one.
 
         Args:
@@ -104,7 +104,7 @@ class Recorder:
         if self.enabled and not more and len(self.calls) == self.most_calls:
             self.enabled, self.full = False, True
         file, line = self._student_line()
-        record = self.current = Call(name, file, line, self.clock.mark())
+        record = self.current = CallRecord(name, file, line, self.clock.mark())
         try:
             yield record
         finally:
@@ -113,7 +113,7 @@ class Recorder:
             if self.enabled:
                 self._keep(record)
 
-    def _keep(self, record: Call) -> None:
+    def _keep(self, record: CallRecord) -> None:
         record.work, self._work = self._work, [0.0, 0.0, 0, 0.0]
         self.calls.append(record)
 
@@ -121,7 +121,7 @@ class Recorder:
         """The run is over: what was computed after the last call counts, nothing after this."""
         if self.enabled:
             now = self.clock.mark()
-            self._keep(Call("", "", 0, now, now))
+            self._keep(CallRecord("", "", 0, now, now))
         self.enabled = False
 
     def request(self) -> int:

@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ringside.errors import TraceError
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.trace import CallSite, Kind, Op, Trace
 
 _SEND, _RECEIVE, _COLLECTIVE = int(Kind.ISEND), int(Kind.IRECV), int(Kind.COLLECTIVE)
 
@@ -177,7 +177,7 @@ def compare(fakes: Trace, network: Trace) -> None:
                 )
 
 
-def _site(trace: Trace, op: Op) -> Site | None:
+def _site(trace: Trace, op: Op) -> CallSite | None:
     return trace.sites[op.site] if 0 <= op.site < len(trace.sites) else None
 
 

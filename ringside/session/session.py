@@ -22,7 +22,7 @@ from ringside.network import codec, cpu_time
 from ringside.network.network import Network
 from ringside.network.peers import Limits, Peer
 from ringside.network.rank_memory import MemoryWatch
-from ringside.network.recording import CollectiveRecord, Outcome, Recording
+from ringside.network.recording import CollectiveRecord, Recording, RunEnd
 from ringside.network.whereabouts import places
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
@@ -634,7 +634,7 @@ def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
     return per_rank
 
 
-def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
+def _result(outcome: RunEnd, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
     values: list[Any] = []
     changed, aliased, memory = [], [], []
     error = outcome.error

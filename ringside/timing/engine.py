@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
-from ringside.timing.flight import Busy, Flight, Request, Thread, Wait
+from ringside.timing.flight import Busy, Flight, Thread, TimedRequest, Wait
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
 from ringside.timing.questions import Answer, Query, Questions
@@ -75,8 +75,8 @@ class Engine:
             candidates,
             choose or (lambda count: 0),
         )
-        self._collectives: dict[tuple[int, int], tuple[int, Request]] = {}
-        self._open: dict[tuple[int, int], tuple[int, Request]] = {}
+        self._collectives: dict[tuple[int, int], tuple[int, TimedRequest]] = {}
+        self._open: dict[tuple[int, int], tuple[int, TimedRequest]] = {}
 
     # -- feeding ---------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Engine:
             if kind == _ISEND:
                 self._send(thread, cursor, op, clock)
             elif kind == _IRECV:
-                request = requests[op[5]] = Request(rank, None)
+                request = requests[op[5]] = TimedRequest(rank, None)
                 if not own or op[6] >= 0:
                     self._bind(op[6], request, clock)
                 elif self._live:
@@ -173,7 +173,7 @@ class Engine:
                 thread.spans.append(Busy(cursor, clock, clock + op[7][0]))
                 clock += op[7][0]
             elif kind == _COLLECTIVE:
-                request = requests[op[5]] = Request(rank, None)
+                request = requests[op[5]] = TimedRequest(rank, None)
                 if op[7]:
                     self._start_collective(rank, cursor, op, clock, request)
                 else:
@@ -203,7 +203,7 @@ class Engine:
         message.posted = clock
         own = thread.first_index < 0
         message.index = (cursor << _MICRO) if own else thread.first_index + cursor
-        thread.requests[op[5]] = message.send = Request(rank, message)
+        thread.requests[op[5]] = message.send = TimedRequest(rank, message)
         mode = op[7][0] if op[7] else 0
         if mode == _BUFFERED or (op[3] < self._threshold and mode != _SYNC):
             message.eager = True
@@ -214,7 +214,9 @@ class Engine:
         if self._live and self._questions.watching[op[1]]:
             self._questions.wake(op[1], clock, self.now)
 
-    def _open_receive(self, rank: int, cursor: int, op: Op, clock: int, request: Request) -> None:
+    def _open_receive(
+        self, rank: int, cursor: int, op: Op, clock: int, request: TimedRequest
+    ) -> None:
         """A live receive whose message isn't known yet; of a wildcard, the engine finds it."""
         self._open[rank, cursor] = (clock, request)
         if op.detail[0] == -1:
@@ -250,7 +252,7 @@ class Engine:
             thread.spans.append(Busy(cursor, clock, clock + picoseconds))
         return clock + int(picoseconds)
 
-    def _bind(self, number: Any, request: Request, clock: int) -> None:
+    def _bind(self, number: Any, request: TimedRequest, clock: int) -> None:
         """Pair a receive posted at ``clock`` with its message."""
         message = self.messages.get(number)
         if message is None:
@@ -267,7 +269,7 @@ class Engine:
             heappush(self._heap, event)
 
     def _start_collective(
-        self, rank: int, index: int, op: Op, clock: int, request: Request
+        self, rank: int, index: int, op: Op, clock: int, request: TimedRequest
     ) -> None:
         micro = collective_ops(self.machine, rank, op)
         thread = request.collective = Thread(rank, micro, clock, index << _MICRO, request)
@@ -291,7 +293,7 @@ class Engine:
         if message.receive is not None:
             self._complete(message.receive, max(done, message.received))
 
-    def _complete(self, request: Request, time: int) -> None:
+    def _complete(self, request: TimedRequest, time: int) -> None:
         request.done = time
         thread = request.waiter
         if thread is not None:

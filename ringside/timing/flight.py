@@ -34,13 +34,13 @@ class Flight:
         self.eager = False
         self.posted = self.received = -1  # post times of the send and of the receive
         self.started = self.arrived = self.done = -1  # leaves the port, at the other port, complete
-        self.send: Request | None = None
-        self.receive: Request | None = None
+        self.send: TimedRequest | None = None
+        self.receive: TimedRequest | None = None
         self.held_at_source: Flight | None = None  # whom it waited for at the sender's port
         self.held_at_dest: Flight | None = None
 
 
-class Request:
+class TimedRequest:
     """A pending operation: when it completes and who waits for it."""
 
     __slots__ = ("collective", "done", "message", "rank", "waiter")
@@ -62,7 +62,7 @@ class Thread:
     )  # fmt: skip
 
     def __init__(
-        self, rank: int, ops: list[Op], clock: int, first_index: int, request: Request | None
+        self, rank: int, ops: list[Op], clock: int, first_index: int, request: TimedRequest | None
     ):
         self.rank = rank
         self.ops = ops
@@ -72,7 +72,7 @@ class Thread:
         self.until = 0  # the latest completion among those it has
         self.first_index = first_index  # -1 for a rank's own thread
         self.request = request  # completes when a collective's thread ends
-        self.requests: dict[int, Request] = {}
+        self.requests: dict[int, TimedRequest] = {}
         self.failed: set[Any] = set()  # polls that failed since anything last changed
         self.span: Wait | None = None  # the wait that it is in
         self.spans: list[Wait | Busy] = []
@@ -83,7 +83,7 @@ class Wait:
 
     __slots__ = ("end", "op", "requests", "start")
 
-    def __init__(self, op: int, start: int, requests: tuple[Request, ...]) -> None:
+    def __init__(self, op: int, start: int, requests: tuple[TimedRequest, ...]) -> None:
         self.op = op
         self.start = start
         self.end = -1

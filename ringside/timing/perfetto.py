@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ringside.files import write_atomically
 
 if TYPE_CHECKING:
-    from ringside.spans import Message, Span
+    from ringside.spans import Span, TimedMessage
     from ringside.timing.timeline import Timeline
 
 Event = dict[str, Any]
@@ -99,7 +99,7 @@ def _flows(timeline: Timeline, spans: Sequence[Sequence[Span]]) -> Iterable[Even
         yield {**common, "ph": "f", "bp": "e", "tid": dest, "ts": end_us}
 
 
-def _about(message: Message) -> dict[str, Any]:
+def _about(message: TimedMessage) -> dict[str, Any]:
     return {
         "source": message.source,
         "dest": message.dest,
@@ -109,7 +109,7 @@ def _about(message: Message) -> dict[str, Any]:
     }
 
 
-def _in_flight(messages: Iterable[Message]) -> Iterable[Event]:
+def _in_flight(messages: Iterable[TimedMessage]) -> Iterable[Event]:
     """A counter: bytes that have left and aren't complete."""
     changes: dict[float, int] = {}
     for message in messages:

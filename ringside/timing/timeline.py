@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ringside.spans import Message, Span
+from ringside.spans import Span, TimedMessage
 from ringside.timing.engine import Engine
 from ringside.timing.flight import Busy, Flight, Wait
 from ringside.trace import Kind, Trace
@@ -60,7 +60,7 @@ class Timeline:
         return self.trace.sites[site].call, self.trace.sites[site].where
 
     @cached_property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[TimedMessage]:
         """All messages that arrived, in order of their start."""
         sites = {
             (rank, index): self._describe(op.site)[1]
@@ -69,7 +69,7 @@ class Timeline:
             if op.kind in (Kind.ISEND, Kind.COLLECTIVE)
         }
         result = [
-            Message(
+            TimedMessage(
                 m.source, m.dest, m.tag, m.nbytes, m.posted / PS, m.started / PS, m.done / PS,
                 sites.get((m.source, m.index >> 20), ""),
             )

@@ -9,13 +9,13 @@ import numpy as np
 
 from ringside.mpi.constants import ERR_ARG, ORDER_C, ORDER_F
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.layout import Layout, Offsets
 from ringside.mpi.rare import attributes
+from ringside.mpi.type_layout import Offsets, TypeLayout
 
 _MOST_BYTES = 1 << 28  # in one entry with gaps, whose every byte is listed
 
 
-class Derived(Layout):
+class Derived(TypeLayout):
     """Dup, Create_vector, Create_struct and their kin."""
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from ringside.network.wire import KIND_OF
 Offsets = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Layout(Attributed):
+class TypeLayout(Attributed):
     """How the entries of a buffer are laid out."""
 
     __slots__ = (
@@ -48,8 +48,8 @@ class Layout(Attributed):
     kind: int  # of wire.KINDS
     offsets: Offsets | None
 
-    def _take(self, other: Layout) -> None:
-        for slot in Layout.__slots__:
+    def _take(self, other: TypeLayout) -> None:
+        for slot in TypeLayout.__slots__:
             setattr(self, slot, getattr(other, slot))
 
     @classmethod
