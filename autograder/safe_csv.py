@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 # What begins a formula, in any width; spreadsheets of some countries end a cell at ; or a tab.
 _FORMULA = frozenset("=+-@|%\N{MINUS SIGN}")

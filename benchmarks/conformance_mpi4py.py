@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import Session
-from ringside.network.network import Limits
+from ringside.network.peers import Limits
 
 ROOT = Path(__file__).resolve().parent.parent
 CASES = ROOT / "benchmarks" / "conformance" / "mpi4py_cases.py"

@@ -33,9 +33,9 @@ from ringside.calibrate.predict import Prediction, predict
 from ringside.calibrate.probe import script
 from ringside.checking import inputs
 from ringside.errors import RingsideError
+from ringside.files import write_atomically
 from ringside.launch.launch import here_environment, mpiexec
 from ringside.timing.machine import Machine
-from ringside.trace import write_atomically
 from ringside.units import format_bytes, format_time
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,8 +14,8 @@ from ringside.errors import (
     TraceError,
 )
 from ringside.kit import VERSION
-from ringside.real.recorder import recorded
-from ringside.session.session import Result, Session, compute, run, trace_torch
+from ringside.real.recorder import compute, recorded
+from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline

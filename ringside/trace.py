@@ -27,8 +27,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import tempfile
 import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -36,6 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ringside.errors import TraceError
+from ringside.files import write_atomically
 
 FORMAT = "ringside-trace"
 MAX_RANKS = 1 << 17  # of a trace in a file
@@ -57,6 +56,15 @@ class Kind(IntEnum):
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}
 
 
+class Mode(IntEnum):
+    """MPI's send modes: the detail of an isend."""
+
+    STANDARD = 0
+    SYNC = 1
+    BUFFERED = 2
+    READY = 3
+
+
 class Op(NamedTuple):
     """One operation of one rank; the module's docstring explains the fields."""
 
@@ -71,7 +79,7 @@ class Op(NamedTuple):
     site: int = -1
 
 
-class Site(NamedTuple):
+class CallSite(NamedTuple):
     """A call and the line of the student's file that made it."""
 
     call: str
@@ -90,7 +98,7 @@ class Trace:
 
     world_size: int
     ops: list[list[Op]]
-    sites: list[Site] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
     machine: str = ""
 
     @property
@@ -167,10 +175,10 @@ class Trace:
         return trace
 
 
-def _site(call: Any, file: Any, line: Any) -> Site:
+def _site(call: Any, file: Any, line: Any) -> CallSite:
     if not isinstance(call, str) or not isinstance(file, str) or type(line) is not int:
         raise ValueError("a site is a call, a file and a line")
-    return Site(call, file, line)
+    return CallSite(call, file, line)
 
 
 def _op(fields: list[Any], world_size: int) -> Op:
@@ -188,19 +196,3 @@ def _op(fields: list[Any], world_size: int) -> Op:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(_as_tuple(item) for item in value) if isinstance(value, list) else value
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` under a temporary name, then rename: nobody ever sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

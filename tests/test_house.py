@@ -136,6 +136,89 @@ def test_who_may_import_whom(folder: str, allowed: set[str]) -> None:
         assert not strangers, f"{path.relative_to(ROOT)} imports {', '.join(strangers)}"
 
 
+# Bottom to top; rooms of one floor don't import one another. A room is a folder of the package;
+# "root" are the files beside the folders, but for those that are a floor of their own.
+FLOORS = {
+    "ringside": [
+        *("root", "draw", "timing", "network", "scale", "pytorch mpi", "ranks", "session"),
+        *("checking", "checkpoint", "real", "launch", "calibrate", "doctor", "handin"),
+        *("lectures", "validation", "commands", "__init__", "__main__"),
+    ],
+    "autograder": [
+        *("root", "course", "submission", "sandbox", "real_ranks", "suite", "grade", "measured"),
+        *("report", "nbgrader", "exports", "intake", "authoring", "array", "regrade", "verify"),
+        *("demo", "commands", "__init__", "__main__"),
+    ],
+}
+
+
+def modules(package: str) -> dict[str, Path]:
+    """The package's modules by name, without files that are data: templates, submissions."""
+    found = {}
+    for path in python_files(package):
+        if all((folder / "__init__.py").exists() for folder in path.parents if folder != ROOT
+               and folder.is_relative_to(ROOT)):  # fmt: skip
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(part for part in parts if part != "__init__")] = path
+    return found
+
+
+def arrows(package: str) -> dict[str, set[str]]:
+    """The modules of the package that each imports, at any depth and for types too."""
+    known = modules(package)
+    found: dict[str, set[str]] = {}
+    for module, path in known.items():
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            match node:
+                case ast.Import():
+                    names |= {alias.name for alias in node.names}
+                case ast.ImportFrom(module=str(source), level=0):
+                    inside = {f"{source}.{alias.name}" for alias in node.names}
+                    names |= inside & known.keys() or {source}
+                    names |= {source} if inside - known.keys() else set()
+                case ast.ImportFrom():
+                    pytest.fail(f"{module} imports by a relative name; write it in full")
+                case ast.Call(ast.Attribute(attr="import_module"), [ast.Constant(str(name))]):
+                    names.add(name)
+        found[module] = names & known.keys() - {module}
+    return found
+
+
+def room_of(module: str, rooms: set[str]) -> str:
+    package, _, inside = module.partition(".")
+    room = inside.split(".")[0] or "__init__"
+    is_file = not (ROOT / package / room).is_dir()
+    return "root" if is_file and room not in rooms else room
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_a_room_imports_only_from_floors_below_it(package: str) -> None:
+    height = {room: n for n, floor in enumerate(FLOORS[package]) for room in floor.split()}
+    upward = []
+    for module, imports in arrows(package).items():
+        here = room_of(module, set(height))
+        for other in sorted(imports):
+            there = room_of(other, set(height))
+            assert {here, there} <= height.keys(), f"{here}, {there}: give it a floor in FLOORS"
+            if here != there and height[there] >= height[here]:
+                upward.append(f"{module} imports {other}, and {there} isn't below {here}")
+    assert not upward, "a room imports only from floors below it:\n" + "\n".join(upward)
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_no_modules_import_one_another_in_a_circle(package: str) -> None:
+    left = arrows(package)
+    while free := {module for module, imports in left.items() if not imports & left.keys()}:
+        left = {module: imports for module, imports in left.items() if module not in free}
+    # What is left lies on a circle, or above one: walk down until a module comes again.
+    path = list(left)[:1]
+    while path and path[-1] not in path[:-1]:
+        path.append(min(left[path[-1]] & left.keys()))
+    circle = path[path.index(path[-1]) :] if path else []
+    assert not circle, "modules import one another in a circle: " + " -> ".join(circle)
+
+
 def test_a_notebook_reads_a_students_module_as_its_file_is_now() -> None:
     # A cell that is run again after a correction must not meet the module of before.
     for path in sorted((ROOT / "solutions").glob("*/notebook.py")):

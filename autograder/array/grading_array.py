@@ -25,12 +25,12 @@ from pathlib import Path
 
 from autograder.storage import private_folder
 from ringside.errors import RingsideError
+from ringside.files import write_atomically
 from ringside.launch import jobscript, slurm, slurm_array
 from ringside.launch.endings import Look
 from ringside.launch.jobscript import Job
 from ringside.launch.sites import Site, Value
 from ringside.launch.slurm_array import Heard, TaskEnd
-from ringside.trace import write_atomically
 
 _WAVES = 4  # tasks for each that runs at a time, so that slow ones even out
 _MINUTES_EACH = 2  # of the wall time, for a submission

@@ -18,8 +18,8 @@ from typing import Any
 
 from autograder.array.grading_array import ArrayError, GradingArray
 from autograder.submission.finding import Submission
+from ringside.files import write_atomically
 from ringside.launch import slurm, slurm_array
-from ringside.trace import write_atomically
 
 
 @dataclass(frozen=True)

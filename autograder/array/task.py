@@ -26,7 +26,7 @@ from autograder.grade.faults import FAULTS
 from autograder.measured import local_class
 from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.submission import finding
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 NO_SANDBOX = 3
 

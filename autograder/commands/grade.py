@@ -149,7 +149,7 @@ def _measure(
 def _write(plan: Assignment, outcomes: list[Outcome], options: argparse.Namespace) -> None:
     from autograder.exports import scores_csv, scores_json
     from autograder.report import rendering, report
-    from ringside.trace import write_atomically
+    from ringside.files import write_atomically
 
     to_stdout = options.json is not None and str(options.json) == "-"
     if to_stdout:

@@ -21,7 +21,7 @@ from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
 from autograder.exports.marks import Mark
 from autograder.grade.outcome import Outcome
 from autograder.report import feedback
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 SMALLEST = 1e-3  # of a point; what is less is rounding
 

@@ -20,7 +20,7 @@ from autograder.grade.points import Account, Part
 from autograder.report import feedback, rendering
 from autograder.report.report import moment, provenance
 from autograder.report.summary import BINS, SameMistake, Spread, Summary
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 if TYPE_CHECKING:
     from autograder.submission.late import Late

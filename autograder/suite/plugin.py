@@ -28,8 +28,8 @@ from autograder.suite.calls import Mpi, Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
+from ringside.files import write_atomically
 from ringside.session.session import Session
-from ringside.trace import write_atomically
 
 VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
 KINDS = ("values", "communication", "schedule", "memory", "safety", "speed", "reality")

@@ -25,10 +25,11 @@ from typing import Any
 import numpy as np
 
 from ringside.errors import RingsideError
+from ringside.files import write_atomically
 from ringside.timing.lowering import ALGORITHMS
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.trace import Kind, Op, Trace, write_atomically
+from ringside.trace import Kind, Op, Trace
 from ringside.units import format_bytes
 
 Points = Sequence[Sequence[float]]  # (bytes, seconds)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ringside.arrays import Array
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.errors import DeadlineError, DeadlockError, RankError
 from ringside.network.wire import FIRST_INTERNAL_TAG
@@ -33,7 +34,6 @@ from ringside.units import format_count
 if TYPE_CHECKING:
     from ringside.session.session import Result
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 EAGER_BYTES = 65536

@@ -27,14 +27,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ringside.arrays import Array
 from ringside.checking import examples
 from ringside.checking.assertions import Case, cut, differs, magnitude, total
 from ringside.errors import CodecError, NotPythonError, TargetError
 from ringside.network import codec
-
-Array = npt.NDArray[Any]
 
 FIRST = ("comm", "group")  # the ranks that take part: a communicator, or a process group
 DTYPES = ("float64", "float32", "int64", "int16", "complex64")

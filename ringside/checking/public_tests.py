@@ -19,8 +19,8 @@ from ringside import kit
 from ringside.checking.pytest_process import follow, sentence
 from ringside.checking.reasons import by_reason, reason
 from ringside.errors import RingsideError
+from ringside.files import write_atomically
 from ringside.torch_there import need_torch
-from ringside.trace import write_atomically
 from ringside.units import format_count
 
 TESTS = "test_public.py"

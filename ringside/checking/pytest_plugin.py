@@ -30,10 +30,10 @@ from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import DeadlineError, Interrupted
-from ringside.launch import launch
+from ringside.files import write_atomically
+from ringside.mpi_there import found_mpiexec
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
-from ringside.trace import write_atomically
 
 
 @dataclass
@@ -231,10 +231,10 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 @pytest.fixture
 def mpiexec() -> str:
     """The real launcher of this machine; where there is none, the test is skipped."""
-    try:
-        return launch.mpiexec()
-    except launch.LaunchError:
+    found = found_mpiexec()
+    if found is None:
         pytest.skip("there is no mpiexec on this machine; `ringside doctor` says how to get one")
+    return found
 
 
 @pytest.hookimpl(wrapper=True)

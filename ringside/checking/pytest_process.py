@@ -60,7 +60,7 @@ class Progress:
         self.show("")
 
 
-class Report:
+class Told:
     """What the tests have told so far."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ def follow(
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        report, progress = Report(), Progress(sys.stderr)
+        report, progress = Told(), Progress(sys.stderr)
         lines = _Lines(ours)
         try:
             while lines.open:

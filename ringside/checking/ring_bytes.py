@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringside.network.network import CollectiveRecord
+    from ringside.network.recording import CollectiveRecord
     from ringside.session.session import Result
 
 _CUT = ("reduce_scatter", "allgather", "gather", "scatter")

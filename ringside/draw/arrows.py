@@ -13,14 +13,14 @@ from ringside.units import format_bytes, format_interval
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
-    from ringside.timing.timeline import Message
+    from ringside.spans import TimedMessage
 
 MOST_RANKS_WITH_ARROWS = 16
 MOST_ARROWS = 500
 MOST_FAINT_LINES = 12_000  # a line without hover text takes some 25 bytes
 
 
-def _ends(message: Message, layout: Layout) -> tuple[float, float, float, float]:
+def _ends(message: TimedMessage, layout: Layout) -> tuple[float, float, float, float]:
     """A message's line, from the edge of the sender's bar to the facing edge of the receiver's."""
     down = layout.y(message.dest) > layout.y(message.source)
     y1 = layout.y(message.source) + (layout.bar if down else 0)
@@ -28,7 +28,7 @@ def _ends(message: Message, layout: Layout) -> tuple[float, float, float, float]
     return layout.x(message.start_s), y1, layout.x(message.end_s), y2
 
 
-def _arrow(message: Message, layout: Layout, unit: tuple[float, str]) -> str:
+def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str]) -> str:
     x1, y1, x2, y2 = _ends(message, layout)
     length = max(1e-6, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
     ux, uy = (x2 - x1) / length, (y2 - y1) / length

@@ -21,7 +21,7 @@ from ringside.draw.palette import KINDS
 from ringside.units import format_bytes, format_interval
 
 if TYPE_CHECKING:
-    from ringside.timing.timeline import Message, Span
+    from ringside.spans import Span, TimedMessage
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ def cut_all(
 class Traffic:
     """The messages of every rank in order of completion, to be asked for by interval."""
 
-    def __init__(self, messages: Iterable[Message]) -> None:
+    def __init__(self, messages: Iterable[TimedMessage]) -> None:
         self._ends: dict[tuple[int, str], list[float]] = defaultdict(list)
-        self._messages: dict[tuple[int, str], list[Message]] = defaultdict(list)
+        self._messages: dict[tuple[int, str], list[TimedMessage]] = defaultdict(list)
         for message in sorted(messages, key=lambda m: (m.end_s, m.start_s, m.source, m.dest)):
             for key in ((message.source, "sent"), (message.dest, "received")):
                 self._ends[key].append(message.end_s)
                 self._messages[key].append(message)
 
-    def during(self, rank: int, way: str, start_s: float, end_s: float) -> list[Message]:
+    def during(self, rank: int, way: str, start_s: float, end_s: float) -> list[TimedMessage]:
         """What `rank` has "sent" or "received" that was complete in the interval (start, end]."""
         ends = self._ends.get((rank, way), [])
         first, stop = bisect.bisect_right(ends, start_s), bisect.bisect_right(ends, end_s)
@@ -116,7 +116,7 @@ def _peers(ranks: Iterable[int]) -> str:
     return f"ranks {names}" + (f" and {len(peers) - 6} more" if len(peers) > 6 else "")
 
 
-def _traffic_line(messages: Sequence[Message], way: str) -> str:
+def _traffic_line(messages: Sequence[TimedMessage], way: str) -> str:
     nbytes = format_bytes(sum(message.nbytes for message in messages))
     peers = _peers(m.dest if way == "sent" else m.source for m in messages)
     number = f" in {len(messages)} messages" if len(messages) > 1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ringside.timing.timeline import Message, Span
+    from ringside.spans import Span, TimedMessage
 
 
 class Drawable(Protocol):
@@ -26,7 +26,7 @@ class Drawable(Protocol):
     @property
     def spans(self) -> Sequence[Sequence[Span]]: ...
     @property
-    def messages(self) -> Sequence[Message]: ...
+    def messages(self) -> Sequence[TimedMessage]: ...
     @property
     def critical_path(self) -> Sequence[Span]: ...
     @property

@@ -16,7 +16,6 @@ import ast
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from ringside import kit, output_folder
 from ringside.checking import inputs
 from ringside.errors import RingsideError
 from ringside.launch.sites import Site, Value
+from ringside.mpi_there import found_mpiexec
 from ringside.session.session import Target, front_end_of
 
 KINDS = ("mpi4py", "gloo", "nccl")
@@ -247,8 +247,7 @@ def mpiexec() -> str:
     Raises:
         LaunchError: there is none.
     """
-    beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    found = found_mpiexec()
     if not found:
         raise LaunchError("no mpiexec here: `pip install mpich`, or load the cluster's MPI module.")
     return found

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.files import write_atomically
 from ringside.launch import jobscript, slurm
 from ringside.launch.jobscript import Job
 from ringside.launch.sites import Site, Value
-from ringside.trace import write_atomically
 
 
 @dataclass(frozen=True)

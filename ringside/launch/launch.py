@@ -27,13 +27,13 @@ from typing import TextIO
 from ringside import kit, output_folder
 from ringside.checking import inputs
 from ringside.errors import TargetError
+from ringside.files import write_atomically
 from ringside.launch import jobscript, outcome, slurm
 from ringside.launch.jobscript import Job, LaunchError, mpiexec
 from ringside.launch.outcome import Awaited, Outcome
 from ringside.launch.sites import Site, Value
 from ringside.session.session import Target
 from ringside.torch_there import need_torch
-from ringside.trace import write_atomically
 from ringside.units import format_count
 
 __all__ = [

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringside.files import write_atomically
 from ringside.launch import sweep
 from ringside.launch.endings import Ended
-from ringside.trace import write_atomically
+from ringside.real.watch import UNFINISHED
 from ringside.units import format_bytes, format_count, format_time
-
-UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done
 
 Stamp = tuple[int, int] | None  # when run.json was written, and its number; None: there is none
 

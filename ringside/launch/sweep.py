@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.errors import RingsideError
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 from ringside.units import format_count, format_time
 
 # speedup: the time on the fewest ranks over the time on so many, at the same length.

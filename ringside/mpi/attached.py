@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringside.mpi.basic_types import BYTE
 from ringside.mpi.buffers import byte_view
 from ringside.mpi.constants import BSEND_OVERHEAD, ERR_BUFFER
+from ringside.mpi.datatypes import BYTE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.network.link import Call, format_call
 

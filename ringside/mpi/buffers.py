@@ -21,11 +21,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ringside.mpi import dlpack
-from ringside.mpi.basic_types import OF_CODE, OF_DTYPE
-from ringside.mpi.datatypes import Datatype
-
-Array = np.ndarray[Any, Any]
+from ringside.arrays import Array
+from ringside.mpi.datatypes import OF_CODE, OF_DTYPE, Datatype
+from ringside.mpi.rare import dlpack
 
 
 class Special:

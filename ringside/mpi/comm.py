@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NoReturn
 
-from ringside.mpi import errhandler
+from ringside.mpi.collectives import BufferCollectives
 from ringside.mpi.constants import (
     APPNUM,
     CONGRUENT,
-    ERR_ARG,
     ERROR_STRINGS,
     IDENT,
     IO,
@@ -22,19 +20,31 @@ from ringside.mpi.constants import (
     UNIVERSE_SIZE,
     WTIME_IS_GLOBAL,
 )
-from ringside.mpi.errhandler import Errhandler
-from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.group import Group, as_ranks
-from ringside.mpi.info import Info
 from ringside.mpi.making import Making
 from ringside.mpi.membership import NO_COMM, as_int
+from ringside.mpi.objects import Objects
 from ringside.mpi.offered import expect
 from ringside.mpi.pickling import named
+from ringside.mpi.point_to_point import PointToPoint
+from ringside.mpi.rare import errhandler
+from ringside.mpi.rare.arranging import Arranging
+from ringside.mpi.rare.attributes import Attributed
+from ringside.mpi.rare.errhandler import Errhandler
+from ringside.mpi.rare.info import Info
+from ringside.mpi.rare.persistent import PersistentCollectives
 from ringside.network.link import Call, CommInfo, Link
 
 
-class Comm(Making):
-    """A communicator."""
+class Comm(
+    PointToPoint,  # Send, Recv
+    Objects,  # send, recv, bcast
+    BufferCollectives,  # Bcast, Allreduce
+    Making,  # Dup, Split
+    PersistentCollectives,  # Bcast_init
+    Attributed,  # Set_attr
+):
+    """A communicator: siblings that know only what `Membership` holds, listed here."""
 
     __slots__ = ()
 
@@ -211,7 +221,7 @@ class Comm(Making):
         self._link.abort(as_int(errorcode))
 
 
-class Intracomm(Comm):
+class Intracomm(Comm, Arranging):
     """A communicator of one group of ranks."""
 
     __slots__ = ()
@@ -223,70 +233,4 @@ class Intracomm(Comm):
         if self._rank not in ranks:
             return Intracomm()
         call: Call = ("Create_group", (("group", ranks), ("tag", tag)))
-        return self._intra(self._join("create_group", (ranks, as_int(tag)), call))
-
-    def Create_cart(self, dims: Any, periods: Any = None, reorder: bool = False) -> Any:
-        """Return the ranks as a grid with these extents; COMM_NULL on ranks left over."""
-        from ringside.mpi.topology import Cartcomm, checked_grid
-
-        self._check_comm()
-        dims, periods = checked_grid(dims, periods)
-        count = math.prod(dims)
-        if count > self._size:
-            raise MPIException(
-                ERR_ARG, f"a grid {dims} needs {count} ranks, there are {self._size}"
-            )
-        call: Call = ("Create_cart", (("dims", tuple(dims)),))
-        inside = 0 if self._rank < count else None
-        made = self._join("split", (inside, self._rank), call)
-        return Cartcomm() if made is None else Cartcomm._grid(self._link, made, dims, periods)
-
-    def Cart_map(self, dims: Any, periods: Any = None) -> int:
-        """Return the rank that Create_cart would give us, or UNDEFINED."""
-        from ringside.mpi.topology import checked_grid
-
-        self._check_comm()
-        count = math.prod(checked_grid(dims, periods)[0])
-        return self._rank if self._rank < count else UNDEFINED
-
-    def Create_graph(self, index: Any, edges: Any, reorder: bool = False) -> Any:
-        """Return the ranks as a graph, which all give alike; COMM_NULL on ranks left over."""
-        from ringside.mpi.graphs import create_graph
-
-        self._check_comm()
-        return create_graph(self, index, edges)
-
-    def Graph_map(self, index: Any, edges: Any) -> int:
-        """Return the rank that Create_graph would give us, or UNDEFINED."""
-        from ringside.mpi.graphs import checked_graph
-
-        self._check_comm()
-        return self._rank if self._rank < len(checked_graph(self, index, edges)[0]) else UNDEFINED
-
-    def Create_dist_graph_adjacent(
-        self,
-        sources: Any,
-        destinations: Any,
-        sourceweights: Any = None,
-        destweights: Any = None,
-        info: Info | None = None,
-        reorder: bool = False,
-    ) -> Any:
-        """Return the ranks as a graph: we receive from ``sources``, send to ``destinations``."""
-        from ringside.mpi.graphs import create_adjacent
-
-        return create_adjacent(self, sources, destinations, sourceweights, destweights)
-
-    def Create_dist_graph(
-        self,
-        sources: Any,
-        degrees: Any,
-        destinations: Any,
-        weights: Any = None,
-        info: Info | None = None,
-        reorder: bool = False,
-    ) -> Any:
-        """Return the ranks as a graph; each gives edges from ``sources``, ``degrees`` each."""
-        from ringside.mpi.graphs import create_distributed
-
-        return create_distributed(self, sources, degrees, destinations, weights)
+        return self._made("Intracomm", self._join("create_group", (ranks, as_int(tag)), call))

@@ -1,93 +1,27 @@
-"""Datatype: how the entries of a buffer are laid out, and how to make new layouts.
-
-A datatype is a list of byte offsets inside one entry, and the entry's extent, the step from one
-entry to the next. A dense type has every byte of its extent, in order, and needs no list::
-
-    DOUBLE.Create_vector(3, 1, 4)    x . . .  x . . .  x         size 24, extent 72
-"""
+"""Datatype, and MPI's own datatypes by name, by type code and by NumPy dtype."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ringside.mpi.attributes import Attributed
-from ringside.mpi.constants import ERR_ARG, ERR_TYPE, ORDER_C, ORDER_F
+from ringside.mpi.constants import ERR_TYPE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import NotOfferedError, expect
 from ringside.mpi.pickling import named
-from ringside.network.wire import KIND_OF
-
-Offsets = np.ndarray[Any, np.dtype[np.int64]]
-
-_MOST_BYTES = 1 << 28  # in one entry with gaps, whose every byte is listed
+from ringside.mpi.rare import attributes
+from ringside.mpi.rare.derived import Derived
 
 
-class Datatype(Attributed):
+class Datatype(Derived):
     """How the entries of a buffer are laid out."""
 
-    __slots__ = (
-        "_attributes",
-        "_committed",
-        "_extent",
-        "_lb",
-        "_name",
-        "_predefined",
-        "_size",
-        "basic_size",
-        "dtype",
-        "kind",
-        "offsets",
-    )
-
-    _committed: bool
-    _extent: int
-    _lb: int
-    _name: str
-    _predefined: bool
-    _size: int
-    basic_size: int  # bytes of one number
-    dtype: np.dtype[Any] | None  # NumPy's, of that number
-    kind: int  # of wire.KINDS
-    offsets: Offsets | None
+    __slots__ = ()
 
     def __init__(self, datatype: Datatype | None = None) -> None:
         expect(datatype, Datatype)
         self._take(datatype if datatype is not None else DATATYPE_NULL)
-
-    def _take(self, other: Datatype) -> None:
-        for slot in Datatype.__slots__:
-            setattr(self, slot, getattr(other, slot))
-
-    @classmethod
-    def _make(
-        cls,
-        name: str,
-        dtype: np.dtype[Any] | None,
-        basic_size: int,
-        offsets: Offsets | None,
-        *,
-        size: int,
-        lb: int,
-        extent: int,
-        predefined: bool = False,
-    ) -> Datatype:
-        """Build a datatype; ``offsets`` None: all ``size`` bytes of the extent, in order."""
-        self = object.__new__(cls)
-        self._name = name
-        self._predefined = predefined
-        self._committed = predefined
-        self.dtype = dtype
-        self.kind = 0 if dtype is None else KIND_OF.get(dtype.name, 0)
-        self.basic_size = basic_size
-        self.offsets = offsets
-        self._size = size
-        self._lb = lb
-        self._extent = extent
-        self._attributes = {}
-        return self
 
     def __eq__(self, other: object, /) -> bool:
         if not isinstance(other, Datatype):
@@ -100,8 +34,6 @@ class Datatype(Attributed):
         return self._name != "MPI_DATATYPE_NULL"
 
     def __reduce__(self) -> Any:
-        from ringside.mpi.basic_types import PREDEFINED
-
         for name, datatype in PREDEFINED.items():
             if self._predefined and datatype._name == self._name:
                 return named(self, name)
@@ -110,141 +42,20 @@ class Datatype(Attributed):
             "mpiexec."
         )
 
-    # -- what it is --------------------------------------------------------------------------------
-
-    def Get_size(self) -> int:
-        """Return the bytes of data in one entry."""
-        self._check()
-        return self._size
-
-    def Get_extent(self) -> tuple[int, int]:
-        """Return the lower bound and the extent of one entry in bytes."""
-        self._check()
-        return self._lb, self._extent
-
-    def Get_true_extent(self) -> tuple[int, int]:
-        """Return the lower bound and the extent without gaps at the ends."""
-        if self.offsets is None or not len(self.offsets):
-            return 0, self._size
-        low = int(self.offsets.min())
-        return low, int(self.offsets.max()) + 1 - low
-
-    def Get_name(self) -> str:
-        """Return the name."""
-        return self._name
-
-    def Set_name(self, name: str) -> None:
-        """Set the name."""
-        self._name = name
-
-    def tocode(self) -> str:
-        """Return the type code, such as ``d``.
-
-        Raises:
-            ValueError: the type isn't a basic one.
-        """
-        if self.dtype is None or self.dtype.names is not None:
-            raise ValueError(f"cannot map {self._name} to a type code")
-        return self.dtype.char
-
     @classmethod
     def fromcode(cls, code: str) -> Datatype:
         """Return the datatype of a type code, such as ``d`` or ``f8``."""
-        from ringside.mpi.basic_types import OF_CODE
-
         try:
             return OF_CODE[code]
         except KeyError:
             raise ValueError(f"cannot map type code {code!r} to MPI datatype") from None
-
-    @property
-    def size(self) -> int:
-        """The bytes of data in one entry."""
-        return self.Get_size()
-
-    @property
-    def extent(self) -> int:
-        """The step from one entry to the next in bytes."""
-        return self.Get_extent()[1]
-
-    @property
-    def lb(self) -> int:
-        """The lower bound in bytes."""
-        return self._lb
-
-    @property
-    def ub(self) -> int:
-        """The upper bound in bytes."""
-        return self._lb + self._extent
-
-    @property
-    def true_lb(self) -> int:
-        """The lower bound without a gap at the beginning."""
-        return self.Get_true_extent()[0]
-
-    @property
-    def true_extent(self) -> int:
-        """The extent without gaps at the ends."""
-        return self.Get_true_extent()[1]
-
-    @property
-    def true_ub(self) -> int:
-        """The upper bound without a gap at the end."""
-        return sum(self.Get_true_extent())
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self.Set_name(value)
-
-    @property
-    def typestr(self) -> str:
-        """NumPy's type string, such as ``f8``."""
-        return self.dtype.str[1:] if self.dtype is not None else f"V{self._extent}"
-
-    @property
-    def typechar(self) -> str:
-        """NumPy's type character, such as ``d``."""
-        return self.dtype.char if self.dtype is not None else "V"
-
-    @property
-    def is_predefined(self) -> bool:
-        """Whether it is one of MPI's own."""
-        return self._predefined
-
-    @property
-    def is_named(self) -> bool:
-        """Whether it is one of MPI's own."""
-        return self._predefined
-
-    def _check(self) -> None:
-        if not self:
-            raise MPIException(ERR_TYPE, "the datatype is DATATYPE_NULL")
-
-    def check_committed(self) -> None:
-        """Refuse a type that may not be used in a message yet."""
-        self._check()
-        if not self._committed:
-            raise MPIException(ERR_TYPE, f"call Commit() on {self._name} before you use it")
-
-    # -- making new ones ---------------------------------------------------------------------------
-
-    def Commit(self) -> Datatype:
-        """Make the type fit for messages; returns it."""
-        self._check()
-        self._committed = True
-        return self
 
     def Free(self) -> None:
         """Give the type back."""
         self._check()
         if self._predefined:
             raise MPIException(ERR_TYPE, f"{self._name} is predefined and can't be freed")
-        self._delete_attributes()
+        attributes.delete_all(self)
         self._take(DATATYPE_NULL)
         self._attributes = {}
 
@@ -255,152 +66,100 @@ class Datatype(Attributed):
         elif not self._predefined:
             self.Free()
 
-    def Dup(self) -> Datatype:
-        """Return a copy."""
-        made = self._derived(
-            [0], [1], 1, lb=self._lb, extent=self._extent, committed=self._committed
-        )
-        self._copy_attributes(made)
-        return made
-
-    Create_dup = Dup
-
-    def Create_contiguous(self, count: int) -> Datatype:
-        """Return ``count`` entries in a row."""
-        if self.offsets is None and self._lb == 0 and count >= 0:
-            self._check()
-            size = count * self._size
-            kind, basic = self.dtype, self.basic_size
-            return type(self)._make("", kind, basic, None, size=size, lb=0, extent=size)
-        return self._derived([0], [count], 1)
-
-    def Create_vector(self, count: int, blocklength: int, stride: int) -> Datatype:
-        """Return ``count`` blocks of entries, ``stride`` entries apart."""
-        return self.Create_hvector(count, blocklength, stride * self._extent)
-
-    def Create_hvector(self, count: int, blocklength: int, stride: int) -> Datatype:
-        """Return ``count`` blocks of entries, ``stride`` bytes apart."""
-        return self._derived([i * stride for i in range(count)], [blocklength] * count, 1)
-
-    def Create_indexed(self, blocklengths: Sequence[int], displacements: Sequence[int]) -> Datatype:
-        """Return blocks of these lengths at these displacements, in entries."""
-        return self._derived(displacements, blocklengths, self._extent)
-
-    def Create_hindexed(
-        self, blocklengths: Sequence[int], displacements: Sequence[int]
-    ) -> Datatype:
-        """Return blocks of these lengths at these displacements, in bytes."""
-        return self._derived(displacements, blocklengths, 1)
-
-    def Create_indexed_block(self, blocklength: int, displacements: Sequence[int]) -> Datatype:
-        """Return blocks of one length at these displacements, in entries."""
-        return self._derived(displacements, [blocklength] * len(displacements), self._extent)
-
-    def Create_hindexed_block(self, blocklength: int, displacements: Sequence[int]) -> Datatype:
-        """Return blocks of one length at these displacements, in bytes."""
-        return self._derived(displacements, [blocklength] * len(displacements), 1)
-
-    def Create_subarray(
-        self,
-        sizes: Sequence[int],
-        subsizes: Sequence[int],
-        starts: Sequence[int],
-        order: int = ORDER_C,
-    ) -> Datatype:
-        """Return the part of an array of shape ``sizes`` that begins at ``starts``."""
-        inside = all(
-            start >= 0 and part > 0 and start + part <= whole
-            for whole, part, start in zip(sizes, subsizes, starts, strict=True)
-        )
-        if not inside or order not in (ORDER_C, ORDER_F):
-            raise MPIException(
-                ERR_ARG, f"a part {list(subsizes)} at {list(starts)} isn't inside {list(sizes)}"
-            )
-        total = int(np.prod(sizes))
-        entries = np.arange(total).reshape(tuple(sizes), order="C" if order == ORDER_C else "F")
-        part = entries[tuple(slice(s, s + n) for s, n in zip(starts, subsizes, strict=True))]
-        return self.Create_indexed_block(1, sorted(part.reshape(-1).tolist())).Create_resized(
-            0, total * self._extent
-        )
-
-    def Create_resized(self, lb: int, extent: int) -> Datatype:
-        """Return the same entries with another extent."""
-        return self._derived([0], [1], 1, lb=lb, extent=extent)
-
-    Resized = Create_resized
-
-    @classmethod
-    def Create_struct(
-        cls,
-        blocklengths: Sequence[int],
-        displacements: Sequence[int],
-        datatypes: Sequence[Datatype],
-    ) -> Datatype:
-        """Return blocks of several types at these displacements, in bytes."""
-        pieces = [
-            datatype._blocks([displacement], [length], 1)
-            for length, displacement, datatype in zip(
-                blocklengths, displacements, datatypes, strict=True
-            )
-        ]
-        offsets = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-        alignment = max((d.basic_size for d in datatypes), default=1)
-        low = int(offsets.min()) if len(offsets) else 0
-        high = int(offsets.max()) + 1 if len(offsets) else 0
-        extent = -(-(high - low) // alignment) * alignment
-        return cls._make("", None, 1, offsets, size=len(offsets), lb=low, extent=extent)
-
-    def entry_offsets(self) -> Offsets:
-        """Return the byte offsets inside one entry."""
-        return np.arange(self._size) if self.offsets is None else self.offsets
-
-    def _blocks(self, displacements: Sequence[int], lengths: Sequence[int], unit: int) -> Offsets:
-        self._check()
-        if min(lengths, default=0) < 0:
-            raise MPIException(ERR_ARG, f"negative block length in {list(lengths)}")
-        if sum(lengths) * self._size > _MOST_BYTES:
-            raise MPIException(ERR_ARG, f"a type of more than {_MOST_BYTES} bytes is not offered")
-        firsts = np.asarray(displacements, dtype=np.int64) * unit
-        pieces = [
-            first + np.arange(length, dtype=np.int64) * self._extent
-            for first, length in zip(firsts, lengths, strict=True)
-        ]
-        starts = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-        return (starts[:, None] + self.entry_offsets()).reshape(-1)
-
-    def _derived(
-        self,
-        displacements: Sequence[int],
-        lengths: Sequence[int],
-        unit: int,
-        *,
-        lb: int | None = None,
-        extent: int | None = None,
-        committed: bool = False,
-    ) -> Datatype:
-        offsets = self._blocks(displacements, lengths, unit)
-        ends = [
-            (d * unit + self._lb, d * unit + (n - 1) * self._extent + self._lb + self._extent)
-            for d, n in zip(displacements, lengths, strict=True)
-            if n > 0
-        ]
-        low = min((start for start, _ in ends), default=0) if lb is None else lb
-        high = max((end for _, end in ends), default=0)
-        whole = high - low if extent is None else extent
-        dense = low == 0 and len(offsets) == whole and bool((offsets == np.arange(whole)).all())
-        made = type(self)._make(
-            "",
-            self.dtype,
-            self.basic_size,
-            None if dense else offsets,
-            size=len(offsets),
-            lb=low,
-            extent=whole,
-        )
-        made._committed = committed
-        return made
-
 
 DATATYPE_NULL = Datatype._make(
     "MPI_DATATYPE_NULL", None, 0, None, size=0, lb=0, extent=0, predefined=True
 )
+
+
+def _basic(name: str, dtype: Any) -> Datatype:
+    kind = np.dtype(dtype)
+    size = kind.itemsize
+    return Datatype._make(
+        f"MPI_{name}", kind, size, None, size=size, lb=0, extent=size, predefined=True
+    )
+
+
+def _pair(name: str, value: Any) -> Datatype:
+    """A value and a C int, as MAXLOC and MINLOC take them."""
+    layout = np.dtype([("value", value), ("index", np.intc)], align=True)
+    first = np.dtype(value).itemsize
+    second = layout.fields["index"][1] if layout.fields is not None else first
+    offsets = np.concatenate([np.arange(first), np.arange(second, second + 4)])
+    dense = len(offsets) == layout.itemsize
+    return Datatype._make(
+        f"MPI_{name}", layout, 1, None if dense else offsets,
+        size=first + 4, lb=0, extent=layout.itemsize, predefined=True,
+    )  # fmt: skip
+
+
+_BASIC: dict[str, Any] = {
+    "BYTE": "u1", "PACKED": "u1", "CHAR": "S1", "WCHAR": "U1",
+    "SIGNED_CHAR": "b", "SHORT": "h", "INT": "i", "LONG": "l", "LONG_LONG": "q",
+    "UNSIGNED_CHAR": "B", "UNSIGNED_SHORT": "H", "UNSIGNED": "I", "UNSIGNED_LONG": "L",
+    "UNSIGNED_LONG_LONG": "Q",
+    "FLOAT": "f", "DOUBLE": "d", "LONG_DOUBLE": "g", "C_BOOL": "?",
+    "INT8_T": "i1", "INT16_T": "i2", "INT32_T": "i4", "INT64_T": "i8",
+    "UINT8_T": "u1", "UINT16_T": "u2", "UINT32_T": "u4", "UINT64_T": "u8", "FLOAT16_T": "e",
+    "C_COMPLEX": "F", "C_DOUBLE_COMPLEX": "D", "C_LONG_DOUBLE_COMPLEX": "G",
+    "AINT": "p", "OFFSET": "p", "COUNT": "p",
+    "INTEGER": "i4", "REAL": "f4", "DOUBLE_PRECISION": "f8", "COMPLEX": "F", "DOUBLE_COMPLEX": "D",
+    "LOGICAL": "i4", "CHARACTER": "S1",
+    "INTEGER1": "i1", "INTEGER2": "i2", "INTEGER4": "i4", "INTEGER8": "i8",
+    "REAL4": "f4", "REAL8": "f8", "REAL16": "g",
+    "COMPLEX8": "F", "COMPLEX16": "D", "COMPLEX32": "G",
+}  # fmt: skip
+_PAIRS = {
+    "SHORT_INT": "h", "INT_INT": "i", "LONG_INT": "l",
+    "FLOAT_INT": "f", "DOUBLE_INT": "d", "LONG_DOUBLE_INT": "g",
+}  # fmt: skip
+_ALIASES = {
+    "BOOL": "C_BOOL", "CXX_BOOL": "C_BOOL", "SIGNED_SHORT": "SHORT", "SIGNED_INT": "INT",
+    "SIGNED_LONG": "LONG", "SIGNED_LONG_LONG": "LONG_LONG", "UNSIGNED_INT": "UNSIGNED",
+    "SINT8_T": "INT8_T", "SINT16_T": "INT16_T", "SINT32_T": "INT32_T", "SINT64_T": "INT64_T",
+    "FLOAT32_T": "FLOAT", "FLOAT64_T": "DOUBLE", "C_FLOAT_COMPLEX": "C_COMPLEX",
+    "CXX_FLOAT_COMPLEX": "C_COMPLEX", "CXX_DOUBLE_COMPLEX": "C_DOUBLE_COMPLEX",
+    "CXX_LONG_DOUBLE_COMPLEX": "C_LONG_DOUBLE_COMPLEX", "TWOINT": "INT_INT",
+    "F_BOOL": "LOGICAL", "F_INT": "INTEGER", "F_FLOAT": "REAL", "F_DOUBLE": "DOUBLE_PRECISION",
+    "F_COMPLEX": "COMPLEX", "F_FLOAT_COMPLEX": "COMPLEX", "F_DOUBLE_COMPLEX": "DOUBLE_COMPLEX",
+}  # fmt: skip
+_UNAVAILABLE = [  # in NumPy or in MPICH
+    "BFLOAT16_T", "LOGICAL1", "LOGICAL2", "LOGICAL4", "LOGICAL8", "LOGICAL16",
+    "INTEGER16", "REAL2", "COMPLEX4",
+]  # fmt: skip
+_MPI_NAMES = {"LONG_LONG": "LONG_LONG_INT", "INT_INT": "2INT"}
+
+PREDEFINED: dict[str, Datatype] = {"DATATYPE_NULL": DATATYPE_NULL}
+PREDEFINED |= {name: _basic(_MPI_NAMES.get(name, name), dtype) for name, dtype in _BASIC.items()}
+PREDEFINED |= {name: _pair(_MPI_NAMES.get(name, name), value) for name, value in _PAIRS.items()}
+PREDEFINED |= dict.fromkeys(_UNAVAILABLE, DATATYPE_NULL)
+PREDEFINED |= {alias: PREDEFINED[name] for alias, name in _ALIASES.items()}
+
+BYTE = PREDEFINED["BYTE"]
+CHAR = PREDEFINED["CHAR"]
+
+_CODES = {
+    "?": "C_BOOL", "b": "SIGNED_CHAR", "h": "SHORT", "i": "INT", "l": "LONG", "q": "LONG_LONG",
+    "B": "UNSIGNED_CHAR", "H": "UNSIGNED_SHORT", "I": "UNSIGNED", "L": "UNSIGNED_LONG",
+    "Q": "UNSIGNED_LONG_LONG", "e": "FLOAT16_T", "f": "FLOAT", "d": "DOUBLE", "g": "LONG_DOUBLE",
+    "F": "C_COMPLEX", "D": "C_DOUBLE_COMPLEX", "G": "C_LONG_DOUBLE_COMPLEX",
+    "Zf": "C_COMPLEX", "Zd": "C_DOUBLE_COMPLEX", "Zg": "C_LONG_DOUBLE_COMPLEX",
+    "i1": "INT8_T", "i2": "INT16_T", "i4": "INT32_T", "i8": "INT64_T",
+    "u1": "UINT8_T", "u2": "UINT16_T", "u4": "UINT32_T", "u8": "UINT64_T",
+    "f2": "FLOAT16_T", "f4": "FLOAT", "f8": "DOUBLE", "f16": "LONG_DOUBLE",
+    "c8": "C_COMPLEX", "c16": "C_DOUBLE_COMPLEX", "c32": "C_LONG_DOUBLE_COMPLEX", "b1": "C_BOOL",
+    "n": "COUNT", "N": "UNSIGNED_LONG", "p": "AINT", "P": "UNSIGNED_LONG",
+    "c": "CHAR", "a": "CHAR", "S": "CHAR", "S1": "CHAR", "s": "CHAR", "1s": "CHAR",
+    "U": "WCHAR", "U1": "WCHAR", "w": "WCHAR", "1w": "WCHAR", "u": "UINT16_T", "1u": "UINT16_T",
+}  # fmt: skip
+OF_CODE: dict[str, Datatype] = {code: PREDEFINED[name] for code, name in _CODES.items()}
+
+
+def _of_dtypes() -> dict[np.dtype[Any], Datatype]:
+    """NumPy's native numeric dtypes; an array of bytes counts as unsigned characters."""
+    result = {np.dtype(code): OF_CODE[code] for code in "?bhqlibHQLIBefdgFDG"}
+    result[np.dtype("u1")] = BYTE
+    return result
+
+
+OF_DTYPE: dict[np.dtype[Any], Datatype] = _of_dtypes()

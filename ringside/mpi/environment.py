@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ringside.network.link
+from ringside import kit
 from ringside.mpi import attached
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import ERR_OTHER, SUBVERSION, THREAD_FUNNELED, THREAD_MULTIPLE, VERSION
@@ -128,16 +129,12 @@ def Get_version() -> tuple[int, int]:
 
 def Get_library_version() -> str:
     """Return what implements MPI here."""
-    import ringside
-
-    return f"Ringside {ringside.__version__}: simulated ranks, virtual time"
+    return f"Ringside {kit.VERSION}: simulated ranks, virtual time"
 
 
 def get_vendor() -> tuple[str, tuple[int, int, int]]:
     """Return what implements MPI here, and its version."""
-    import ringside
-
-    major, minor, patch = (int(part) for part in ringside.__version__.split(".")[:3])
+    major, minor, patch = (int(part) for part in kit.VERSION.split(".")[:3])
     return "Ringside", (major, minor, patch)
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ringside.mpi.attributes import Attributed
 from ringside.mpi.constants import COMM_TYPE_SHARED, ERR_ARG, ERR_COMM, UNDEFINED
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.group import Group, as_ranks
-from ringside.mpi.info import Info
-from ringside.mpi.membership import as_int
+from ringside.mpi.membership import Membership, as_int
 from ringside.mpi.operation import CollectiveOperation
-from ringside.mpi.persistent import PersistentCollectives
+from ringside.mpi.rare import attributes
+from ringside.mpi.rare.info import Info
 from ringside.mpi.request import Request
 from ringside.network.link import Call, CommInfo
 
-if TYPE_CHECKING:
-    from ringside.network.link import Link
 
-
-class Making(PersistentCollectives, Attributed):
+class Making(Membership):
     """Dup, Split, Create, Free."""
 
     __slots__ = ()
@@ -72,20 +68,24 @@ class Making(PersistentCollectives, Attributed):
 
     def _split(self, name: str, color: int, key: int, shown: tuple[str, Any]) -> Any:
         call: Call = (name, (shown, ("key", key)))
-        return self._intra(self._join("split", (None if color == UNDEFINED else color, key), call))
+        return self._made(
+            "Intracomm", self._join("split", (None if color == UNDEFINED else color, key), call)
+        )
 
     def Create(self, group: Group) -> Any:
         """Return the communicator of a group; COMM_NULL on ranks outside it. All ranks call it."""
         self._check_comm()
         ranks = as_ranks(group, self._members)
-        return self._intra(self._join("create", (ranks,), ("Create", (("group", ranks),))))
+        return self._made(
+            "Intracomm", self._join("create", (ranks,), ("Create", (("group", ranks),)))
+        )
 
     def Free(self) -> None:
         """Give the communicator back."""
         self._check_comm()
         if self._name in ("MPI_COMM_WORLD", "MPI_COMM_SELF"):
             raise MPIException(ERR_COMM, f"{self._name} can't be freed")
-        self._delete_attributes()
+        attributes.delete_all(self)
         self._link.free(self._id, call=("Free", ()))
         self._become_null()
 
@@ -101,31 +101,10 @@ class Making(PersistentCollectives, Attributed):
     def _born(self, made: Any, info: CommInfo) -> Any:
         """Make ``made``, a copy of us, the communicator that a Dup has given."""
         made._set(self._link, info, "")
-        self._copy_attributes(made)
+        attributes.copy(self, made)
         return made
 
     def _copy(self) -> Any:
         """A handle of our own kind, which has our topology."""
         self._check_comm()
         return type(self)(self)  # type: ignore[call-arg]
-
-    def _intra(self, made: CommInfo | None) -> Any:
-        from ringside.mpi.comm import Intracomm
-
-        return Intracomm() if made is None else Intracomm._of(self._link, made)
-
-    def _set(self, link: Link, info: CommInfo, name: str) -> None:
-        """Become the communicator ``info``."""
-        self._link = link
-        self._id, self._members, self._rank = info
-        self._size = len(info.members)
-        self._name = name
-        self._attributes = {}
-
-    def _become_null(self) -> None:
-        self._id = -1
-        self._members = ()
-        self._rank = -1
-        self._size = 0
-        self._name = "MPI_COMM_NULL"
-        self._attributes = {}

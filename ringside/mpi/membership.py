@@ -16,9 +16,11 @@ from ringside.mpi.constants import (
 )
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle
-from ringside.network.link import Call, Link, format_call
+from ringside.network.link import Call, CommInfo, Link, format_call
 
 NO_COMM = -1
+
+_kinds: dict[str, type[Membership]] = {}
 
 
 class Membership(Handle):
@@ -33,6 +35,37 @@ class Membership(Handle):
     _name: str
     _rank: int
     _size: int
+
+    def __init_subclass__(cls) -> None:
+        """Note the class by its name: ``Intracomm.Create_cart`` makes one of its own subclasses."""
+        super().__init_subclass__()
+        _kinds[cls.__name__] = cls
+
+    def _made(self, kind: str, made: CommInfo | None) -> Any:
+        """The communicator of a kind that a call has given; null on ranks outside of it."""
+        cls: Any = _kinds[kind]
+        return cls() if made is None else cls._of(self._link, made)
+
+    def _join(self, name: str, spec: tuple[Any, ...], call: Call) -> Any:
+        """Take part in a collective."""
+        self._check_comm()
+        return self._link.collective(self._id, name, spec, call=call)
+
+    def _set(self, link: Link, info: CommInfo, name: str) -> None:
+        """Become the communicator ``info``."""
+        self._link = link
+        self._id, self._members, self._rank = info
+        self._size = len(info.members)
+        self._name = name
+        self._attributes = {}
+
+    def _become_null(self) -> None:
+        self._id = NO_COMM
+        self._members = ()
+        self._rank = -1
+        self._size = 0
+        self._name = "MPI_COMM_NULL"
+        self._attributes = {}
 
     def _check_comm(self) -> None:
         if self._id == NO_COMM:

@@ -5,22 +5,26 @@ Unlike on real MPI the data begins to move at the probe, not at the receive.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_REQUEST, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle, expect
 from ringside.mpi.operation import NoOperation, Operation, Receive
-from ringside.mpi.payload import IntoBuffer, IntoObject, Target
+from ringside.mpi.payload import Destination, IntoBuffer, IntoObject
 from ringside.mpi.pickling import named
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
 from ringside.network.link import Call, Link
 
-if TYPE_CHECKING:
-    from ringside.mpi.comm import Comm
-
 _NO_PROC = -1
+
+
+class Probing(Protocol):
+    """What a communicator has that messages are looked for in."""
+
+    def Mprobe(self, source: int, tag: int, status: Status | None) -> Message: ...
+    def Improbe(self, source: int, tag: int, status: Status | None) -> Message | None: ...
 
 
 class Message(Handle):
@@ -86,7 +90,7 @@ class Message(Handle):
                 self._number = 0
             call: Call = ("Mrecv", (("source", PROC_NULL),))
             return Request._of(NoOperation(_no_link, call, receives=True))
-        target: Target = kind(buf)
+        target: Destination = kind(buf)
         operation: Operation = Receive(self._link, self._number, self._call, target)
         target.poison()
         self._number = 0
@@ -101,14 +105,22 @@ class Message(Handle):
 
     @classmethod
     def Probe(
-        cls, comm: Comm, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+        cls,
+        comm: Probing,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        status: Status | None = None,
     ) -> Message:
         """Block until there is a message, and take it out of the way of other receives."""
         return comm.Mprobe(source, tag, status)
 
     @classmethod
     def Iprobe(
-        cls, comm: Comm, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+        cls,
+        comm: Probing,
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        status: Status | None = None,
     ) -> Message | None:
         """As Probe; None if there is no message now."""
         return comm.Improbe(source, tag, status)

@@ -6,30 +6,25 @@ import types
 from typing import Any
 
 from ringside.mpi import (
-    address,
     attached,
-    basic_types,
     buffers,
     constants,
     datatypes,
     environment,
-    errhandler,
     exception,
-    graphs,
     group,
-    info,
     message,
     offered,
     op,
     request,
-    topology,
 )
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.offered import Handle, missing
 from ringside.mpi.pickling import Pickle, pickle
+from ringside.mpi.rare import address, arranging, errhandler, graphs, info, topology
+from ringside.mpi.rare.topocomm import Topocomm
+from ringside.mpi.rare.topology import Cartcomm
 from ringside.mpi.status import Status
-from ringside.mpi.topocomm import Topocomm
-from ringside.mpi.topology import Cartcomm
 
 _FUNCTIONS: list[Any] = [
     address.Aint_add,
@@ -94,7 +89,7 @@ def build() -> Namespace:
         for name, value in vars(constants).items()
         if type(value) is int and name not in ("FIRST_INTERNAL_TAG", "LARGEST_TAG")
     }
-    names |= constants.OTHER_ERRORS | basic_types.PREDEFINED | errhandler.PREDEFINED | op.PREDEFINED
+    names |= constants.OTHER_ERRORS | datatypes.PREDEFINED | errhandler.PREDEFINED | op.PREDEFINED
     for item in [*_FUNCTIONS, *_CLASSES]:
         item.__module__ = "mpi4py.MPI"
         names[item.__name__] = item
@@ -111,9 +106,9 @@ def build() -> Namespace:
         "MESSAGE_NO_PROC": message.MESSAGE_NO_PROC,
         "MESSAGE_NULL": message.MESSAGE_NULL,
         "REQUEST_NULL": request.REQUEST_NULL,
-        "UNWEIGHTED": graphs.UNWEIGHTED,
-        "WEIGHTS_EMPTY": graphs.WEIGHTS_EMPTY,
-        "_typedict": dict(basic_types.OF_CODE),
+        "UNWEIGHTED": arranging.UNWEIGHTED,
+        "WEIGHTS_EMPTY": arranging.WEIGHTS_EMPTY,
+        "_typedict": dict(datatypes.OF_CODE),
         "pickle": pickle,
     }
     offered.constants.update(id(value) for value in names.values() if isinstance(value, Handle))

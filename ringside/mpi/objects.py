@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from ringside.mpi import transfer
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, ERR_OTHER
 from ringside.mpi.exception import Exception as MPIException
+from ringside.mpi.membership import Membership
 from ringside.mpi.message import Message
 from ringside.mpi.op import SUM, Op
 from ringside.mpi.payload import IntoObject, of_object
 from ringside.mpi.pickling import loads, packed
-from ringside.mpi.point_to_point import PointToPoint
 from ringside.mpi.request import Request
 from ringside.mpi.status import Status
 from ringside.network.link import Call
@@ -24,7 +25,7 @@ _into_buffered = functools.partial(IntoObject, default=32_768)
 Reduction = Op | Callable[[Any, Any], Any]
 
 
-class Objects(PointToPoint):
+class Objects(Membership):
     """send, recv, and collectives of objects."""
 
     __slots__ = ()
@@ -33,27 +34,29 @@ class Objects(PointToPoint):
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object."""
-        self._send("send", "standard", of_object, obj, dest, tag)
+        transfer.send(self, "send", "standard", of_object, obj, dest, tag)
 
     def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object; returns when the receive has begun."""
-        self._send("ssend", "sync", of_object, obj, dest, tag)
+        transfer.send(self, "ssend", "sync", of_object, obj, dest, tag)
 
     def bsend(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send an object through the buffer given to Attach_buffer."""
-        self._send("bsend", "buffered", of_object, obj, dest, tag)
+        transfer.send(self, "bsend", "buffered", of_object, obj, dest, tag)
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send an object."""
-        return Request._of(self._post_send("isend", "standard", of_object, obj, dest, tag))
+        return Request._of(transfer.post_send(self, "isend", "standard", of_object, obj, dest, tag))
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send an object; complete when the receive has begun."""
-        return Request._of(self._post_send("issend", "sync", of_object, obj, dest, tag))
+        return Request._of(transfer.post_send(self, "issend", "sync", of_object, obj, dest, tag))
 
     def ibsend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send an object through the buffer given to Attach_buffer."""
-        return Request._of(self._post_send("ibsend", "buffered", of_object, obj, dest, tag))
+        return Request._of(
+            transfer.post_send(self, "ibsend", "buffered", of_object, obj, dest, tag)
+        )
 
     def recv(
         self,
@@ -65,11 +68,11 @@ class Objects(PointToPoint):
         """Receive an object and return it."""
         if buf is not None:
             warnings.warn("the 'buf' argument is deprecated", UserWarning, stacklevel=2)
-        return self._receive("recv", IntoObject, buf, source, tag, status)
+        return transfer.receive(self, "recv", IntoObject, buf, source, tag, status)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Begin to receive an object; ``buf`` says how long it may be, 32 KiB by default."""
-        operation = self._post_receive("irecv", _into_buffered, buf, source, tag)
+        operation = transfer.post_receive(self, "irecv", _into_buffered, buf, source, tag)
         return Request._of(operation)
 
     def sendrecv(
@@ -83,8 +86,7 @@ class Objects(PointToPoint):
         status: Status | None = None,
     ) -> Any:
         """Send one object and receive another, at the same time."""
-        return self._exchange(
-            "sendrecv", of_object, sendobj, dest, sendtag,
+        return transfer.exchange(self, "sendrecv", of_object, sendobj, dest, sendtag,
             IntoObject, recvbuf, source, recvtag, status,
         )  # fmt: skip
 
@@ -92,20 +94,20 @@ class Objects(PointToPoint):
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Literal[True]:
         """Block until a message could be received."""
-        self._probe("probe", source, tag, status, blocking=True)
+        transfer.probe(self, "probe", source, tag, status, blocking=True)
         return True
 
     def iprobe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> bool:
         """Tell whether a message could be received now."""
-        return self._probe("iprobe", source, tag, status, blocking=False)
+        return transfer.probe(self, "iprobe", source, tag, status, blocking=False)
 
     def mprobe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Message:
         """Block until there is a message, and return it: only ``Message.recv`` gets it now."""
-        message = self._matched_probe("mprobe", source, tag, status, blocking=True)
+        message = transfer.matched_probe(self, "mprobe", source, tag, status, blocking=True)
         assert message is not None
         return message
 
@@ -113,7 +115,7 @@ class Objects(PointToPoint):
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Message | None:
         """As mprobe; None if there is no message now."""
-        return self._matched_probe("improbe", source, tag, status, blocking=False)
+        return transfer.matched_probe(self, "improbe", source, tag, status, blocking=False)
 
     # -- collectives -------------------------------------------------------------------------------
 
@@ -173,10 +175,6 @@ class Objects(PointToPoint):
         call: Call = (name, (("op", _op_name(op)),))
         parts = self._join(name, ("USER", _contribution(sendobj)), call)
         return None if parts is None else _reduced(op, parts)
-
-    def _join(self, name: str, spec: tuple[Any, ...], call: Call) -> Any:
-        self._check_comm()
-        return self._link.collective(self._id, name, spec, call=call)
 
     def _parts(self, items: Sequence[Any] | None) -> list[Any]:
         self._check_comm()

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ringside.mpi.buffers import Array, Region, region
+from ringside.arrays import Array
+from ringside.mpi.buffers import Region, region
 from ringside.mpi.constants import ERR_OP
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.offered import Handle, expect

@@ -13,7 +13,7 @@ from ringside.mpi.buffers import Region
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ringside.mpi.exception import BufferRaceError
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.payload import Target
+from ringside.mpi.payload import Destination
 from ringside.mpi.status import Status
 from ringside.network.link import Call, Completion, Link, format_call
 
@@ -93,7 +93,7 @@ class Receive(Operation):
 
     __slots__ = ("target",)
 
-    def __init__(self, link: Link, number: int, call: Call, target: Target) -> None:
+    def __init__(self, link: Link, number: int, call: Call, target: Destination) -> None:
         super().__init__(link, number, call)
         self.target = target
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ringside.mpi.basic_types import BYTE
 from ringside.mpi.buffers import Region, byte_view, region
 from ringside.mpi.constants import ERR_TRUNCATE
+from ringside.mpi.datatypes import BYTE
 from ringside.mpi.exception import Exception as MPIException
 from ringside.mpi.pickling import loads, packed
 from ringside.network.link import Call, Completion, format_call
@@ -52,7 +52,7 @@ def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
     )
 
 
-class Target:
+class Destination:
     """Where a message of a kind goes; it may have ``capacity`` bytes, -1: any number."""
 
     __slots__ = ("capacity", "kind")
@@ -78,7 +78,7 @@ class Target:
         raise NotImplementedError
 
 
-class IntoRegion(Target):
+class IntoRegion(Destination):
     """A message into some entries of a buffer."""
 
     __slots__ = ("before", "region")
@@ -109,7 +109,7 @@ class IntoBuffer(IntoRegion):
         super().__init__(region(buf, True))
 
 
-class IntoObject(Target):
+class IntoObject(Destination):
     """A message into a new object; ``buf`` says how long it may be."""
 
     __slots__ = ()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from ringside.mpi.basic_types import OF_DTYPE
+from ringside.mpi import transfer
 from ringside.mpi.buffers import plain_bytes
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from ringside.mpi.datatypes import OF_DTYPE
+from ringside.mpi.membership import Membership
 from ringside.mpi.message import Message
 from ringside.mpi.payload import IntoBuffer, of_buffer
 from ringside.mpi.request import Prequest, Request
 from ringside.mpi.status import Status
-from ringside.mpi.transfer import Transfer
 
 
-class PointToPoint(Transfer):
+class PointToPoint(Membership):
     """Send, receive, probe."""
 
     __slots__ = ()
@@ -23,19 +24,19 @@ class PointToPoint(Transfer):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer; returns when it may be used again."""
-        self._send("Send", "standard", of_buffer, buf, dest, tag)
+        transfer.send(self, "Send", "standard", of_buffer, buf, dest, tag)
 
     def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer; returns when the receive has begun."""
-        self._send("Ssend", "sync", of_buffer, buf, dest, tag)
+        transfer.send(self, "Ssend", "sync", of_buffer, buf, dest, tag)
 
     def Bsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer through the one given to Attach_buffer."""
-        self._send("Bsend", "buffered", of_buffer, buf, dest, tag)
+        transfer.send(self, "Bsend", "buffered", of_buffer, buf, dest, tag)
 
     def Rsend(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer whose receive is posted already."""
-        self._send("Rsend", "ready", of_buffer, buf, dest, tag)
+        transfer.send(self, "Rsend", "ready", of_buffer, buf, dest, tag)
 
     def Recv(
         self,
@@ -45,7 +46,7 @@ class PointToPoint(Transfer):
         status: Status | None = None,
     ) -> None:
         """Receive into a buffer."""
-        self._receive("Recv", IntoBuffer, buf, source, tag, status)
+        transfer.receive(self, "Recv", IntoBuffer, buf, source, tag, status)
 
     def Sendrecv(
         self,
@@ -63,7 +64,8 @@ class PointToPoint(Transfer):
             given is not None
             and place is not None
             and not place.readonly
-            and self._exchange_bytes(
+            and transfer.exchange_bytes(
+                self,
                 given,
                 dest,
                 sendtag,
@@ -75,8 +77,7 @@ class PointToPoint(Transfer):
             )
         ):
             return
-        self._exchange(
-            "Sendrecv", of_buffer, sendbuf, dest, sendtag,
+        transfer.exchange(self, "Sendrecv", of_buffer, sendbuf, dest, sendtag,
             IntoBuffer, recvbuf, source, recvtag, status,
         )  # fmt: skip
 
@@ -90,8 +91,7 @@ class PointToPoint(Transfer):
         status: Status | None = None,
     ) -> None:
         """Send a buffer and receive into the same one."""
-        self._exchange(
-            "Sendrecv_replace", of_buffer, buf, dest, sendtag,
+        transfer.exchange(self, "Sendrecv_replace", of_buffer, buf, dest, sendtag,
             IntoBuffer, buf, source, recvtag, status,
         )  # fmt: skip
 
@@ -99,23 +99,25 @@ class PointToPoint(Transfer):
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send a buffer, which must stay as it is until the request is complete."""
-        return Request._of(self._post_send("Isend", "standard", of_buffer, buf, dest, tag))
+        return Request._of(transfer.post_send(self, "Isend", "standard", of_buffer, buf, dest, tag))
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """As Isend; complete when the receive has begun."""
-        return Request._of(self._post_send("Issend", "sync", of_buffer, buf, dest, tag))
+        return Request._of(transfer.post_send(self, "Issend", "sync", of_buffer, buf, dest, tag))
 
     def Ibsend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """As Isend, through the buffer given to Attach_buffer."""
-        return Request._of(self._post_send("Ibsend", "buffered", of_buffer, buf, dest, tag))
+        return Request._of(
+            transfer.post_send(self, "Ibsend", "buffered", of_buffer, buf, dest, tag)
+        )
 
     def Irsend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """As Isend, for a receive that is posted already."""
-        return Request._of(self._post_send("Irsend", "ready", of_buffer, buf, dest, tag))
+        return Request._of(transfer.post_send(self, "Irsend", "ready", of_buffer, buf, dest, tag))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Begin to receive into a buffer, which holds nothing of use until that is complete."""
-        return Request._of(self._post_receive("Irecv", IntoBuffer, buf, source, tag))
+        return Request._of(transfer.post_receive(self, "Irecv", IntoBuffer, buf, source, tag))
 
     def Isendrecv(
         self,
@@ -127,9 +129,11 @@ class PointToPoint(Transfer):
         recvtag: int = ANY_TAG,
     ) -> Request:
         """Begin a Sendrecv."""
-        sent = self._post_send("Isendrecv", "standard", of_buffer, sendbuf, dest, sendtag)
-        return self._together(
-            sent, self._post_receive("Isendrecv", IntoBuffer, recvbuf, source, recvtag)
+        sent = transfer.post_send(self, "Isendrecv", "standard", of_buffer, sendbuf, dest, sendtag)
+        return transfer.together(
+            self,
+            sent,
+            transfer.post_receive(self, "Isendrecv", IntoBuffer, recvbuf, source, recvtag),
         )
 
     def Isendrecv_replace(
@@ -145,9 +149,13 @@ class PointToPoint(Transfer):
         def unguarded(buf: Any) -> Any:
             return of_buffer(buf)._replace(guarded=None)  # what comes in replaces it
 
-        sent = self._post_send("Isendrecv_replace", "standard", unguarded, buf, dest, sendtag)
-        return self._together(
-            sent, self._post_receive("Isendrecv_replace", IntoBuffer, buf, source, recvtag)
+        sent = transfer.post_send(
+            self, "Isendrecv_replace", "standard", unguarded, buf, dest, sendtag
+        )
+        return transfer.together(
+            self,
+            sent,
+            transfer.post_receive(self, "Isendrecv_replace", IntoBuffer, buf, source, recvtag),
         )
 
     # -- persistent --------------------------------------------------------------------------------
@@ -173,13 +181,15 @@ class PointToPoint(Transfer):
         if self._receiving("Recv_init", source, tag)[0] != PROC_NULL:
             IntoBuffer(buf)  # what is wrong with it is said here, not at Start
         return Prequest._persistent(
-            lambda: self._post_receive("Recv_init", IntoBuffer, buf, source, tag)
+            lambda: transfer.post_receive(self, "Recv_init", IntoBuffer, buf, source, tag)
         )
 
     def _prepare_send(self, name: str, mode: str, buf: Any, dest: int, tag: int) -> Prequest:
         if self._sending(name, dest, tag)[0] != PROC_NULL:
             of_buffer(buf)
-        return Prequest._persistent(lambda: self._post_send(name, mode, of_buffer, buf, dest, tag))
+        return Prequest._persistent(
+            lambda: transfer.post_send(self, name, mode, of_buffer, buf, dest, tag)
+        )
 
     # -- probing -----------------------------------------------------------------------------------
 
@@ -187,20 +197,20 @@ class PointToPoint(Transfer):
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Literal[True]:
         """Block until a message could be received, and describe it in ``status``."""
-        self._probe("Probe", source, tag, status, blocking=True)
+        transfer.probe(self, "Probe", source, tag, status, blocking=True)
         return True
 
     def Iprobe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> bool:
         """Tell whether a message could be received now, and describe it in ``status``."""
-        return self._probe("Iprobe", source, tag, status, blocking=False)
+        return transfer.probe(self, "Iprobe", source, tag, status, blocking=False)
 
     def Mprobe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Message:
         """Block until there is a message, and return it: only ``Message.Recv`` gets it now."""
-        message = self._matched_probe("Mprobe", source, tag, status, blocking=True)
+        message = transfer.matched_probe(self, "Mprobe", source, tag, status, blocking=True)
         assert message is not None
         return message
 
@@ -208,4 +218,4 @@ class PointToPoint(Transfer):
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Message | None:
         """As Mprobe; None if there is no message now."""
-        return self._matched_probe("Improbe", source, tag, status, blocking=False)
+        return transfer.matched_probe(self, "Improbe", source, tag, status, blocking=False)

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringside.mpi.buffers import Array, Region, is_in_place, region, vector
+from ringside.arrays import Array
+from ringside.mpi.buffers import Region, is_in_place, region, vector
 from ringside.mpi.constants import ERR_BUFFER, ERR_OTHER, ERR_TRUNCATE
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.objects import Objects
+from ringside.mpi.membership import Membership
 from ringside.mpi.op import Op
-from ringside.mpi.typed_blocks import typed_blocks
+from ringside.mpi.operation import CollectiveOperation
+from ringside.mpi.rare.typed_blocks import typed_blocks
 from ringside.network.link import Call
 
 
@@ -31,204 +33,237 @@ class Prepared(NamedTuple):
         """Of this rank's buffer, of ``wire.KINDS``."""
         return next((place.datatype.kind for place in (*self.received, *self.sent)), 0)
 
+    def run(self, comm: Membership) -> None:
+        """Take part, and return when that is done."""
+        link = comm._link
+        self.done(link.collective(comm._id, self.name, self.spec, call=self.call, kind=self.kind))
 
-class Preparation(Objects):
-    """Every collective on buffers, ready to be posted."""
-
-    __slots__ = ()
-
-    # -- moving data -------------------------------------------------------------------------------
-
-    def _barrier(self, name: str) -> Prepared:
-        self._check_comm()
-        return Prepared("barrier", (), (name, ()), _nothing)
-
-    def _bcast(self, name: str, buf: Any, root: int) -> Prepared:
-        root = self._check_root(root, name)
-        call: Call = (name, (("root", root),))
-        if self._rank == root:
-            data = region(buf, False)
-            return Prepared("bcast", (root, data.read()), call, _nothing, sent=[data])
-        target = region(buf, True)
-
-        def done(value: Any) -> None:
-            _check_sizes(value, target.nbytes, f"{name}: rank {root} (the root)")
-            target.write(value)
-
-        return Prepared("bcast", (root, None), call, done, received=[target])
-
-    def _gather(
-        self, name: str, sendbuf: Any, recvbuf: Any, root: int, by_counts: bool
-    ) -> Prepared:
-        root = self._check_root(root, name)
-        call: Call = (name, (("root", root),))
-        if self._rank != root:
-            data = region(sendbuf, False)
-            return Prepared("gather", (root, data.read()), call, _nothing, sent=[data])
-        blocks = self._blocks(recvbuf, True, by_counts)
-        data, sent = self._own(sendbuf, blocks)
-        return Prepared("gather", (root, data.read()), call, _filler(name, blocks), sent, blocks)
-
-    def _allgather(self, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
-        self._check_comm()
-        blocks = self._blocks(recvbuf, True, by_counts)
-        data, sent = self._own(sendbuf, blocks)
-        return Prepared(
-            "allgather", (data.read(),), (name, ()), _filler(name, blocks), sent, blocks
+    def begin(self, comm: Membership) -> CollectiveOperation:
+        """Begin to take part."""
+        number = comm._link.icollective(
+            comm._id, self.name, self.spec, call=self.call, kind=self.kind
+        )
+        return CollectiveOperation(
+            comm._link, number, self.call, self.done, self.sent, self.received
         )
 
-    def _scatter(
-        self, name: str, sendbuf: Any, recvbuf: Any, root: int, by_counts: bool
-    ) -> Prepared:
-        root = self._check_root(root, name)
-        call: Call = (name, (("root", root),))
-        blocks = self._blocks(sendbuf, False, by_counts) if self._rank == root else []
-        parts = [block.read() for block in blocks] if self._rank == root else None
-        if is_in_place(recvbuf) and self._rank == root:
-            return Prepared("scatter", (root, parts), call, _nothing, sent=blocks)
-        target = region(recvbuf, True)
 
-        def done(value: Any) -> None:
-            _check_length(value, target.nbytes, f"{name}: the root")
-            target.write(value)
+# -- moving data -------------------------------------------------------------------------------
 
-        return Prepared("scatter", (root, parts), call, done, blocks, [target])
 
-    def _alltoall(self, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
-        self._check_comm()
-        blocks = self._blocks(recvbuf, True, by_counts)
-        in_place = is_in_place(sendbuf)
-        given = blocks if in_place else self._blocks(sendbuf, False, by_counts)
-        return self._given_to_all(name, given, blocks, in_place)
+def barrier(comm: Membership, name: str) -> Prepared:
+    comm._check_comm()
+    return Prepared("barrier", (), (name, ()), _nothing)
 
-    def _alltoall_typed(self, name: str, sendbuf: Any, recvbuf: Any) -> Prepared:
-        self._check_comm()
-        blocks = typed_blocks(recvbuf, True, self._size)
-        in_place = is_in_place(sendbuf)
-        given = blocks if in_place else typed_blocks(sendbuf, False, self._size)
-        return self._given_to_all(name, given, blocks, in_place)
 
-    def _given_to_all(
-        self, name: str, given: list[Region], blocks: list[Region], in_place: bool
-    ) -> Prepared:
-        parts = [bytes(block.read()) for block in given]
-        sent = [] if in_place else given
-        return Prepared("alltoall", (parts,), (name, ()), _filler(name, blocks), sent, blocks)
+def bcast(comm: Membership, name: str, buf: Any, root: int) -> Prepared:
+    root = comm._check_root(root, name)
+    call: Call = (name, (("root", root),))
+    if comm._rank == root:
+        data = region(buf, False)
+        return Prepared("bcast", (root, data.read()), call, _nothing, sent=[data])
+    target = region(buf, True)
 
-    def _blocks(self, spec: Any, writable: bool, by_counts: bool) -> list[Region]:
-        """One region a rank."""
-        if by_counts:
-            return vector(spec, writable, self._size)[0]
-        whole = region(spec, writable, self._size)
-        return [whole.part(i * whole.count, whole.count) for i in range(self._size)]
+    def done(value: Any) -> None:
+        _check_sizes(value, target.nbytes, f"{name}: rank {root} (the root)")
+        target.write(value)
 
-    def _own(self, sendbuf: Any, blocks: list[Region]) -> tuple[Region, list[Region]]:
-        """This rank's contribution, and what of it must stay unchanged."""
-        if is_in_place(sendbuf):
-            return blocks[self._rank], []
+    return Prepared("bcast", (root, None), call, done, received=[target])
+
+
+def gather(
+    comm: Membership, name: str, sendbuf: Any, recvbuf: Any, root: int, by_counts: bool
+) -> Prepared:
+    root = comm._check_root(root, name)
+    call: Call = (name, (("root", root),))
+    if comm._rank != root:
         data = region(sendbuf, False)
-        return data, [data]
+        return Prepared("gather", (root, data.read()), call, _nothing, sent=[data])
+    blocks = _blocks(comm, recvbuf, True, by_counts)
+    data, sent = _own(comm, sendbuf, blocks)
+    return Prepared("gather", (root, data.read()), call, _filler(name, blocks), sent, blocks)
 
-    # -- reducing ----------------------------------------------------------------------------------
 
-    def _reduce(self, name: str, sendbuf: Any, recvbuf: Any, op: Op, root: int) -> Prepared:
-        root = self._check_root(root, name)
-        _check_op(op)
-        at_root = self._rank == root
-        target = region(recvbuf, True) if at_root else None
-        data, sent = _reducible(sendbuf, target)
-        op.check(data)
-        array, wire = _on_the_wire(op, data)
+def allgather(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
+    comm._check_comm()
+    blocks = _blocks(comm, recvbuf, True, by_counts)
+    data, sent = _own(comm, sendbuf, blocks)
+    return Prepared("allgather", (data.read(),), (name, ()), _filler(name, blocks), sent, blocks)
 
-        def done(value: Any) -> None:
-            if target is not None:
-                target.write(_result(op, value, target))
 
-        call: Call = (name, (("op", op._name), ("root", root)))
-        received = [target] if target is not None else []
-        return Prepared("reduce", (root, wire, array), call, done, sent, received)
+def scatter(
+    comm: Membership, name: str, sendbuf: Any, recvbuf: Any, root: int, by_counts: bool
+) -> Prepared:
+    root = comm._check_root(root, name)
+    call: Call = (name, (("root", root),))
+    blocks = _blocks(comm, sendbuf, False, by_counts) if comm._rank == root else []
+    parts = [block.read() for block in blocks] if comm._rank == root else None
+    if is_in_place(recvbuf) and comm._rank == root:
+        return Prepared("scatter", (root, parts), call, _nothing, sent=blocks)
+    target = region(recvbuf, True)
 
-    def _reduce_to_all(self, name: str, sendbuf: Any, recvbuf: Any, op: Op) -> Prepared:
-        """Allreduce, Scan and Exscan: every member gets a vector of the same length."""
-        self._check_comm()
-        _check_op(op)
+    def done(value: Any) -> None:
+        _check_length(value, target.nbytes, f"{name}: the root")
+        target.write(value)
+
+    return Prepared("scatter", (root, parts), call, done, blocks, [target])
+
+
+def alltoall(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, by_counts: bool) -> Prepared:
+    comm._check_comm()
+    blocks = _blocks(comm, recvbuf, True, by_counts)
+    in_place = is_in_place(sendbuf)
+    given = blocks if in_place else _blocks(comm, sendbuf, False, by_counts)
+    return _given_to_all(name, given, blocks, in_place)
+
+
+def alltoall_typed(comm: Membership, name: str, sendbuf: Any, recvbuf: Any) -> Prepared:
+    comm._check_comm()
+    blocks = typed_blocks(recvbuf, True, comm._size)
+    in_place = is_in_place(sendbuf)
+    given = blocks if in_place else typed_blocks(sendbuf, False, comm._size)
+    return _given_to_all(name, given, blocks, in_place)
+
+
+def _given_to_all(name: str, given: list[Region], blocks: list[Region], in_place: bool) -> Prepared:
+    parts = [bytes(block.read()) for block in given]
+    sent = [] if in_place else given
+    return Prepared("alltoall", (parts,), (name, ()), _filler(name, blocks), sent, blocks)
+
+
+def _blocks(comm: Membership, spec: Any, writable: bool, by_counts: bool) -> list[Region]:
+    """One region a rank."""
+    if by_counts:
+        return vector(spec, writable, comm._size)[0]
+    whole = region(spec, writable, comm._size)
+    return [whole.part(i * whole.count, whole.count) for i in range(comm._size)]
+
+
+def _own(comm: Membership, sendbuf: Any, blocks: list[Region]) -> tuple[Region, list[Region]]:
+    """This rank's contribution, and what of it must stay unchanged."""
+    if is_in_place(sendbuf):
+        return blocks[comm._rank], []
+    data = region(sendbuf, False)
+    return data, [data]
+
+
+# -- reducing ----------------------------------------------------------------------------------
+
+
+def reduce(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, op: Op, root: int) -> Prepared:
+    root = comm._check_root(root, name)
+    _check_op(op)
+    at_root = comm._rank == root
+    target = region(recvbuf, True) if at_root else None
+    data, sent = _reducible(sendbuf, target)
+    op.check(data)
+    array, wire = _on_the_wire(op, data)
+
+    def done(value: Any) -> None:
+        if target is not None:
+            target.write(_result(op, value, target))
+
+    call: Call = (name, (("op", op._name), ("root", root)))
+    received = [target] if target is not None else []
+    return Prepared("reduce", (root, wire, array), call, done, sent, received)
+
+
+def reduce_to_all(comm: Membership, name: str, sendbuf: Any, recvbuf: Any, op: Op) -> Prepared:
+    """Allreduce, Scan and Exscan: every member gets a vector of the same length."""
+    comm._check_comm()
+    _check_op(op)
+    target = region(recvbuf, True)
+    data, sent = _reducible(sendbuf, target)
+    op.check(data)
+    array, wire = _on_the_wire(op, data)
+
+    def done(value: Any) -> None:
+        if value is not None:  # Exscan leaves rank 0's buffer as it was
+            target.write(_result(op, value, target))
+
+    kind = name.removeprefix("I").removesuffix("_init").lower()
+    received = [] if kind == "exscan" and comm._rank == 0 else [target]
+    return Prepared(kind, (wire, array), (name, (("op", op._name),)), done, sent, received)
+
+
+def reduce_scatter_block(
+    comm: Membership, name: str, sendbuf: Any, recvbuf: Any, op: Op
+) -> Prepared:
+    comm._check_comm()
+    _check_op(op)
+    if is_in_place(sendbuf):
+        target = region(recvbuf, True, comm._size)
+        data, sent = Region(target.view, target.count * comm._size, target.datatype), []
+    else:
         target = region(recvbuf, True)
-        data, sent = _reducible(sendbuf, target)
-        op.check(data)
-        array, wire = _on_the_wire(op, data)
+        block = region(sendbuf, False, comm._size)
+        _check_alike(block, target)
+        data = Region(block.view, block.count * comm._size, block.datatype)
+        sent = [data]
+    counts = [target.count] * comm._size
+    return _scattered(comm, name, op, data, target, counts, sent)
 
-        def done(value: Any) -> None:
-            if value is not None:  # Exscan leaves rank 0's buffer as it was
-                target.write(_result(op, value, target))
 
-        kind = name.removeprefix("I").removesuffix("_init").lower()
-        received = [] if kind == "exscan" and self._rank == 0 else [target]
-        return Prepared(kind, (wire, array), (name, (("op", op._name),)), done, sent, received)
-
-    def _reduce_scatter_block(self, name: str, sendbuf: Any, recvbuf: Any, op: Op) -> Prepared:
-        self._check_comm()
-        _check_op(op)
-        if is_in_place(sendbuf):
-            target = region(recvbuf, True, self._size)
-            data, sent = Region(target.view, target.count * self._size, target.datatype), []
-        else:
-            target = region(recvbuf, True)
-            block = region(sendbuf, False, self._size)
-            _check_alike(block, target)
-            data = Region(block.view, block.count * self._size, block.datatype)
-            sent = [data]
-        counts = [target.count] * self._size
-        return self._scattered(name, op, data, target, counts, sent)
-
-    def _reduce_scatter(
-        self, name: str, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None, op: Op
-    ) -> Prepared:
-        self._check_comm()
-        _check_op(op)
-        target = region(recvbuf, True)
-        in_place = is_in_place(sendbuf)
-        data = target if in_place else region(sendbuf, False)
-        if recvcounts is None and not in_place:
-            counts = self._all_counts(name, target.count)
-        else:
-            counts = [int(count) for count in recvcounts or ()]
-            if len(counts) != self._size:
-                raise ValueError(f"expecting {self._size} items, got {len(counts)}")
-        if not in_place and data.datatype != target.datatype:
-            raise ValueError("mismatch in send and receive MPI datatypes")
-        if data.count != sum(counts):
-            side = "receive" if in_place else "send"
-            raise ValueError(f"mismatch in {side} count {data.count} and sum(counts) {sum(counts)}")
-        if not in_place and target.count != counts[self._rank]:
-            raise ValueError(
-                f"mismatch in receive count {target.count} "
-                f"and counts[{self._rank}] {counts[self._rank]}"
-            )
-        target = Region(target.view, counts[self._rank], target.datatype)
-        return self._scattered(name, op, data, target, counts, [] if in_place else [data])
-
-    def _all_counts(self, name: str, count: int) -> list[int]:
-        call: Call = (name, (("recvcounts", None),))
-        parts = self._link.collective(
-            self._id, "allgather", (count.to_bytes(8, "little"),), call=call
+def reduce_scatter(
+    comm: Membership,
+    name: str,
+    sendbuf: Any,
+    recvbuf: Any,
+    recvcounts: Sequence[int] | None,
+    op: Op,
+) -> Prepared:
+    comm._check_comm()
+    _check_op(op)
+    target = region(recvbuf, True)
+    in_place = is_in_place(sendbuf)
+    data = target if in_place else region(sendbuf, False)
+    if recvcounts is None and not in_place:
+        counts = _all_counts(comm, name, target.count)
+    else:
+        counts = [int(count) for count in recvcounts or ()]
+        if len(counts) != comm._size:
+            raise ValueError(f"expecting {comm._size} items, got {len(counts)}")
+    if not in_place and data.datatype != target.datatype:
+        raise ValueError("mismatch in send and receive MPI datatypes")
+    if data.count != sum(counts):
+        side = "receive" if in_place else "send"
+        raise ValueError(f"mismatch in {side} count {data.count} and sum(counts) {sum(counts)}")
+    if not in_place and target.count != counts[comm._rank]:
+        raise ValueError(
+            f"mismatch in receive count {target.count} "
+            f"and counts[{comm._rank}] {counts[comm._rank]}"
         )
-        return [int.from_bytes(part, "little") for part in parts]
+    target = Region(target.view, counts[comm._rank], target.datatype)
+    return _scattered(comm, name, op, data, target, counts, [] if in_place else [data])
 
-    def _scattered(
-        self, name: str, op: Op, data: Region, target: Region, counts: list[int], sent: list[Region]
-    ) -> Prepared:
-        op.check(data)
-        array, wire = _on_the_wire(op, data)
-        unit = array.size // data.count if data.count else 1  # array items to an entry
-        low = sum(counts[: self._rank]) * unit
-        high = low + counts[self._rank] * unit
 
-        def done(value: Any) -> None:
-            parts = [item[low:high] for item in value] if isinstance(value, list) else value
-            target.write(_result(op, parts, target))
+def _all_counts(comm: Membership, name: str, count: int) -> list[int]:
+    call: Call = (name, (("recvcounts", None),))
+    parts = comm._link.collective(comm._id, "allgather", (count.to_bytes(8, "little"),), call=call)
+    return [int.from_bytes(part, "little") for part in parts]
 
-        spec = (wire, array, tuple(count * unit for count in counts))
-        return Prepared("reduce_scatter", spec, (name, (("op", op._name),)), done, sent, [target])
+
+def _scattered(
+    comm: Membership,
+    name: str,
+    op: Op,
+    data: Region,
+    target: Region,
+    counts: list[int],
+    sent: list[Region],
+) -> Prepared:
+    op.check(data)
+    array, wire = _on_the_wire(op, data)
+    unit = array.size // data.count if data.count else 1  # array items to an entry
+    low = sum(counts[: comm._rank]) * unit
+    high = low + counts[comm._rank] * unit
+
+    def done(value: Any) -> None:
+        parts = [item[low:high] for item in value] if isinstance(value, list) else value
+        target.write(_result(op, parts, target))
+
+    spec = (wire, array, tuple(count * unit for count in counts))
+    return Prepared("reduce_scatter", spec, (name, (("op", op._name),)), done, sent, [target])
 
 
 def _nothing(value: Any) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringside.mpi.basic_types import BYTE
 from ringside.mpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS, UNDEFINED
-from ringside.mpi.datatypes import Datatype
+from ringside.mpi.datatypes import BYTE, Datatype
 from ringside.mpi.offered import Handle, expect
 
 

@@ -22,18 +22,8 @@ from ringside.errors import RingsideError
 from ringside.kit import PACKAGE
 from ringside.network import codec
 from ringside.network.codec import Part
-from ringside.network.wire import (
-    BLOCKING,
-    COMPLETION,
-    DOWN,
-    EXCHANGE,
-    OBJECT,
-    UP,
-    How,
-    Mode,
-    Op,
-    Reply,
-)
+from ringside.network.wire import BLOCKING, COMPLETION, DOWN, EXCHANGE, OBJECT, UP, How, Op, Reply
+from ringside.trace import Mode
 
 Call = tuple[str, tuple[tuple[str, Any], ...]]  # name and arguments, for verdicts
 

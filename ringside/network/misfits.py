@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from ringside.network.matching import Posted, Sent
 from ringside.network.wire import KINDS, OBJECT
-from ringside.trace import Site
+from ringside.trace import CallSite
+
+# In what messages didn't fit -> where the first of them was taken, and a sentence on it.
+Notes = dict[str, tuple[tuple[int, int], str]]
 
 _KINDS = ["bytes", "a pickled object", *KINDS[OBJECT + 1 :]]
 
@@ -23,7 +26,7 @@ def misfit(message: Sent, receive: Posted) -> str:
     return "length" if shorter else ""
 
 
-def sentence(message: Sent, receive: Posted, send: Site, take: Site) -> str:
+def sentence(message: Sent, receive: Posted, send: CallSite, take: CallSite) -> str:
     """What a misfit is.
 
     Args:
@@ -44,7 +47,7 @@ def sentence(message: Sent, receive: Posted, send: Site, take: Site) -> str:
     return f"{sender} sent {_KINDS[sent]}, {taker} took its bytes for {_KINDS[taken]}. {cure}"
 
 
-def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, Site]) -> str:
+def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int, CallSite]) -> str:
     """A sentence on the first two members of a collective whose buffers are of two kinds."""
     places = sorted(place for place, kind in kinds.items() if kind)
     other = next(place for place in places if kinds[place] != kinds[places[0]])
@@ -55,5 +58,5 @@ def unlike(members: Sequence[int], kinds: Mapping[int, int], calls: Mapping[int,
     return f"{ones}, {others}. Give all ranks' arrays the same dtype."
 
 
-def _shown(site: Site) -> str:
+def _shown(site: CallSite) -> str:
     return f"{site.call} at {site.where}" if site.where else site.call

@@ -25,9 +25,9 @@ from ringside.network.codec import Part
 from ringside.network.envelope import Envelopes
 from ringside.network.matching import Pending
 from ringside.network.wire import DOWN, UP, Reply
-from ringside.timing.engine import Query
+from ringside.timing.questions import Query
+from ringside.trace import CallSite
 from ringside.trace import Op as TraceOp
-from ringside.trace import Site
 
 # (peer, op, flags, site, communicator, to, tag, request, extra, body)
 # The body lies in the buffer that the next frames are read into, unless it is larger than that.
@@ -73,7 +73,7 @@ class Peer:
     spent_s: float = 0.0  # CPU time up to its last result
     # of the present call:
     ops: list[TraceOp] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
     requests: dict[int, Pending] = field(default_factory=dict)
     sent: int = 0
     envelopes: Envelopes = field(default_factory=Envelopes)
@@ -112,19 +112,16 @@ class Peers:
     """The sockets and output pipes of a run's ranks.
 
     Args:
-        handle: takes every frame; what it raises is the sending rank's failure.
         lost: told when a rank's socket closes.
     """
 
-    def __init__(
-        self, peers: Sequence[Peer], limits: Limits, handle: Handler, lost: Callable[[Peer], None]
-    ) -> None:
+    def __init__(self, peers: Sequence[Peer], limits: Limits, lost: Callable[[Peer], None]) -> None:
         self.all = list(peers)
         self.error: LimitError | None = None
         self.deadline: float | None = None  # by the monotonic clock: later frames are not handled
         self._limits = limits
-        self._handle = handle
         self._lost = lost
+        self._handle: Handler | None = None
         self._selector = selectors.DefaultSelector()
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
@@ -132,8 +129,13 @@ class Peers:
         self._outgoing: dict[int, list[int]] = {}  # object -> how often it waits, its bytes
         self._outgoing_bytes = 0  # a broadcast's one payload may wait for many ranks
 
-    def open(self) -> None:
-        """Begin to listen."""
+    def open(self, handle: Handler) -> None:
+        """Begin to listen.
+
+        Args:
+            handle: takes every frame; what it raises is the sending rank's failure.
+        """
+        self._handle = handle
         for peer in self.all:
             if not peer.gone:
                 self._selector.register(peer.sock, _READ, (peer, True))
@@ -221,6 +223,7 @@ class Peers:
         """Handle the whole frames in ``data``, and keep the beginning of the next."""
         at, size, header = 0, len(data), UP.size
         unpack, handle, most = UP.unpack_from, self._handle, self._limits.frame_bytes
+        assert handle is not None, "nobody listens yet"
         needed, until_look = header, _LOOK_AT_CLOCK
         while size - at >= header:
             until_look -= 1

@@ -31,12 +31,11 @@ from typing import Any
 
 import numpy as np
 
+from ringside.arrays import Array
 from ringside.errors import TraceError
 from ringside.network import codec
-from ringside.network.collective import NAMES, TIMED_AS
+from ringside.network.gathering import NAMES, TIMED_AS
 from ringside.trace import Kind
-
-Array = np.ndarray[Any, Any]
 
 KIND, PEER, TAG, NBYTES, COMM, REF, COUNT, SITE = range(8)
 FLOPS, BYTES, KERNELS, MOVED, SECONDS = range(5)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ringside.errors import BlockedCall, DeadlockError
-from ringside.network.wire import Mode
-from ringside.trace import Kind
-
-if TYPE_CHECKING:
-    from ringside.network.network import Network
-    from ringside.network.peers import Peer
+from ringside.network.peers import Peer
+from ringside.network.standing import Standing
+from ringside.trace import Kind, Mode
 
 _EXCHANGE = {"mpi": "Sendrecv", "torch": "dist.batch_isend_irecv"}
 _AGREE = (
@@ -19,9 +14,9 @@ _AGREE = (
 )
 
 
-def judge(network: Network) -> DeadlockError:
+def judge(standing: Standing) -> DeadlockError:
     """Return the verdict on a run in which no rank can go on."""
-    blocked = network.blocked_calls()
+    blocked = standing.blocked_calls()
     ended = [entry.rank for entry in blocked if entry.call == "(has returned)"]
     count = len(blocked)
     if ended:
@@ -36,24 +31,24 @@ def judge(network: Network) -> DeadlockError:
         headline = f"{who} blocked and no message is in flight."
     reasons = (_disagreement, _missing_member, _wrong_envelope, _polling, _cycle, _missing_partner)
     for reason in reasons:
-        cure = reason(network, blocked)
+        cure = reason(standing, blocked)
         if cure:
             return DeadlockError(headline, blocked, cure)
     return DeadlockError(headline, blocked, "Every send needs a receive and every receive a send.")
 
 
-def _disagreement(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
-    for path, gathering, _ in network.open_gatherings():
+def _disagreement(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for path, gathering, _ in standing.collectives.open_gatherings():
         text = gathering.disagreement()
         if text:
             return f"On communicator {path}, {text}. {_AGREE}"
     return None
 
 
-def _missing_member(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     returned = {entry.rank for entry in blocked if entry.call == "(has returned)"}
     called = {entry.rank for entry in blocked}
-    for path, gathering, members in network.open_gatherings():
+    for path, gathering, members in standing.collectives.open_gatherings():
         missing = [m for i, m in enumerate(members) if i not in gathering.specs]
         never = [rank for rank in missing if rank in returned or rank not in called]
         if never:
@@ -64,21 +59,21 @@ def _missing_member(network: Network, blocked: tuple[BlockedCall, ...]) -> str |
     return None
 
 
-def _receives(network: Network, peer: Peer) -> list[tuple[int, int, str]]:
+def _receives(standing: Standing, peer: Peer) -> list[tuple[int, int, str]]:
     """The receives that keep a rank: world source (-1 any), tag, communicator."""
-    ops = [peer.ops[request.op] for request in network.open_requests(peer)]
+    ops = [peer.ops[request.op] for request in standing.open_requests(peer)]
     found = [(op.detail[0], op.detail[1], op.comm) for op in ops if op.kind == Kind.IRECV]
     if peer.query is not None and peer.query.kind == "probe":
         number, source, tag = peer.query.probe
-        comm = network.comms[number]
+        comm = standing.collectives.comms[number]
         found.append((comm.members[source] if source >= 0 else -1, tag, comm.path))
     return found
 
 
-def _wrong_envelope(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
-    for peer in network.peers:
-        waiting = network.unexpected(peer.rank)
-        for source, tag, comm in _receives(network, peer):
+def _wrong_envelope(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for peer in standing.peers:
+        waiting = standing.unexpected(peer.rank)
+        for source, tag, comm in _receives(standing, peer):
             for message, path in waiting:
                 if message.world_source == source and path == comm and message.tag != tag:
                     return (
@@ -97,7 +92,7 @@ def _wrong_envelope(network: Network, blocked: tuple[BlockedCall, ...]) -> str |
                     source not in (-1, message.world_source)
                     and path == comm
                     and tag in (-1, message.tag)
-                    and not _sends_to(network, source, peer.rank)
+                    and not _sends_to(standing, source, peer.rank)
                 ):
                     return (
                         f"Rank {peer.rank} receives from rank {source}, which sends it nothing, "
@@ -107,25 +102,25 @@ def _wrong_envelope(network: Network, blocked: tuple[BlockedCall, ...]) -> str |
     return None
 
 
-def _sends_to(network: Network, source: int, dest: int) -> bool:
-    peer = network.peers[source]
+def _sends_to(standing: Standing, source: int, dest: int) -> bool:
+    peer = standing.peers[source]
     return any(
         op.kind == Kind.ISEND and op.peer == dest
-        for op in (peer.ops[request.op] for request in network.open_requests(peer))
+        for op in (peer.ops[request.op] for request in standing.open_requests(peer))
     )
 
 
-def _sent(network: Network, source: int, dest: int) -> int:
+def _sent(standing: Standing, source: int, dest: int) -> int:
     """How many messages a rank has sent another one."""
-    return sum(op.kind == Kind.ISEND and op.peer == dest for op in network.peers[source].ops)
+    return sum(op.kind == Kind.ISEND and op.peer == dest for op in standing.peers[source].ops)
 
 
-def _polling(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
-    for peer in network.peers:
+def _polling(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
+    for peer in standing.peers:
         query = peer.query
         if query is None or query.blocking or query.kind not in ("test", "probe"):
             continue
-        for source, tag, _ in _receives(network, peer):
+        for source, tag, _ in _receives(standing, peer):
             whom = f"rank {source}" if source >= 0 else "any rank"
             what = f"tag {tag}" if tag >= 0 else "any tag"
             return (
@@ -136,19 +131,19 @@ def _polling(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
     return None
 
 
-def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+def _cycle(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     waits = {entry.rank: entry.waits_for for entry in blocked}
     cycle = _find_cycle(waits)
     if not cycle:
         return None
     path = " -> ".join(map(str, [*cycle, cycle[0]]))
     text = f"The waits form the cycle {path}. "
-    exchange = _EXCHANGE[network.front_end]
+    exchange = _EXCHANGE[standing.front_end]
     kinds = []
     modes = []
     for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
-        peer = network.peers[rank]
-        for request in network.open_requests(peer):
+        peer = standing.peers[rank]
+        for request in standing.open_requests(peer):
             op = peer.ops[request.op]
             if op.peer == following or op.kind == Kind.COLLECTIVE:
                 kinds.append(op.kind)
@@ -156,13 +151,13 @@ def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
                 break
     if kinds and all(kind == Kind.ISEND for kind in kinds):
         text += f"Let one rank receive first, or use {exchange}."
-        if network.front_end == "mpi" and all(mode == Mode.STANDARD for mode in modes):
+        if standing.front_end == "mpi" and all(mode == Mode.STANDARD for mode in modes):
             largest = max(
                 op.nbytes
                 for rank in cycle
                 for op in (
-                    network.peers[rank].ops[r.op]
-                    for r in network.open_requests(network.peers[rank])
+                    standing.peers[rank].ops[r.op]
+                    for r in standing.open_requests(standing.peers[rank])
                 )
                 if op.kind == Kind.ISEND
             )
@@ -172,7 +167,7 @@ def _cycle(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
             )
     elif kinds and all(kind == Kind.IRECV for kind in kinds):
         pairs = zip(cycle, [*cycle[1:], cycle[0]], strict=True)
-        came, rank, source = max((_sent(network, other, r), -r, other) for r, other in pairs)
+        came, rank, source = max((_sent(standing, other, r), -r, other) for r, other in pairs)
         if came:
             num = f"{came} messages" if came > 1 else "message"
             text += (
@@ -207,10 +202,10 @@ def _find_cycle(waits: dict[int, tuple[int, ...]]) -> list[int]:
     return []
 
 
-def _missing_partner(network: Network, blocked: tuple[BlockedCall, ...]) -> str | None:
+def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     returned = {entry.rank for entry in blocked if entry.call == "(has returned)"}
-    for peer in network.peers:
-        for request in network.open_requests(peer):
+    for peer in standing.peers:
+        for request in standing.open_requests(peer):
             op = peer.ops[request.op]
             if op.kind == Kind.ISEND:
                 left = (
@@ -227,7 +222,7 @@ def _missing_partner(network: Network, blocked: tuple[BlockedCall, ...]) -> str 
                 return f"Rank {peer.rank} receives from {whom}. Add the send."
             if op.kind == Kind.IRECV:
                 return f"Rank {peer.rank} receives from any rank, but nobody sends to it."
-        for source, _, _ in _receives(network, peer):
+        for source, _, _ in _receives(standing, peer):
             whom = f"rank {source}" if source >= 0 else "any rank"
             return (
                 f"Rank {peer.rank} waits for a message from {whom}, which sends none. Add the send."

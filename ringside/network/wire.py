@@ -74,15 +74,6 @@ class How(enum.IntEnum):
     SOME = 2
 
 
-class Mode(enum.IntEnum):
-    """MPI's send modes."""
-
-    STANDARD = 0
-    SYNC = 1
-    BUFFERED = 2
-    READY = 3
-
-
 BLOCKING = 2  # flag of PROBE
 
 # What a message is made of, or the buffer of a receive, as its rank says: the upper half of the

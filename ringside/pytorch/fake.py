@@ -28,15 +28,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import ringside.network.link
-from ringside.network.collective import TIMED_AS
+from ringside.network.gathering import TIMED_AS
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
-from ringside.pytorch.group import Group
-from ringside.pytorch.work import NetworkWork, Part
-from ringside.ranks.rank import find_function
+from ringside.pytorch.group import NetworkGroup
+from ringside.pytorch.work import NetworkWork, WorkPart
 from ringside.scale.symmetry import Grid, trace_kinds
 from ringside.trace import Kind
 
@@ -254,12 +253,12 @@ def _nbytes(data: Any) -> int:
     return int(data.nbytes) if isinstance(data, np.ndarray) else len(data)
 
 
-class FakeGroup(Group):
+class FakeGroup(NetworkGroup):
     """The process group of ranks on fake tensors: what is delivered has no values."""
 
     def _join(
         self, name: str, spec: Any, call: Call, alike: Any, deliver: Any = None, **told: Any
-    ) -> Part:
+    ) -> WorkPart:
         return super()._join(name, spec, call, alike, None, **told)
 
     def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:
@@ -444,7 +443,7 @@ class _Run:
 
 
 def trace_call(
-    call: dict[str, Any], folder: str, modules: dict[str, Any]
+    call: dict[str, Any], folder: str, function: Callable[..., Any]
 ) -> tuple[dict[int, RankLog], list[str]]:
     """Trace a call of the run; ``call["fakes"]`` says at how many ranks, and which are alike.
 
@@ -452,7 +451,6 @@ def trace_call(
         Logs by rank, and the axes along which ranks are alike.
     """
     asked = call["fakes"]
-    function = find_function(call, folder, modules)
 
     def trace_one(rank: int) -> RankLog:
         def prepare(group: Any, mode: FakeTensorMode) -> _Run:

@@ -1,4 +1,4 @@
-"""Starting torch.distributed in a rank: who it is, which groups it has, values in and out.
+"""Starting torch.distributed in a rank: who it is, and which groups it has.
 
 ``dist.init_process_group()`` works with any backend's name and gives the network's group; RANK,
 WORLD_SIZE and their kin are set as torchrun sets them, so a script for torchrun runs as it is. A
@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import gc
 import os
-import runpy
-import sys
 from collections.abc import Iterator
 from typing import Any
-
-import numpy as np
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # ranks are on the CPU, and alike on every machine
 
@@ -23,17 +19,15 @@ import torch.distributed as dist
 
 import ringside.network.link
 from ringside.network.link import CommInfo, Link
-from ringside.pytorch import tensors
-from ringside.pytorch.counting import Meter
-from ringside.pytorch.group import NAME, Group
+from ringside.pytorch.group import NAME, NetworkGroup
 from ringside.pytorch.store import LocalStore
-from ringside.ranks.rank import find_function
 
 distributed_c10d: Any = dist.distributed_c10d  # its private names, which torch has no other for
 
 _given: list[dist.ProcessGroup] = []  # the default group, where the run itself initialised it
 _store: list[LocalStore] = []  # torch holds only the C++ half of it
-group_class: type[Group] = Group  # what groups are made of; another one records fake tensors
+# What groups are made of; another one records fake tensors.
+group_class: type[NetworkGroup] = NetworkGroup
 _original_init = distributed_c10d.init_process_group
 _original_helper = distributed_c10d._new_process_group_helper
 
@@ -148,7 +142,7 @@ def _new_group_on_the_network(
     return _original_helper(size, rank, ranks, dist.Backend(NAME), *args, **kwargs)
 
 
-def _create(options: Any, given: Any) -> Group:
+def _create(options: Any, given: Any) -> NetworkGroup:
     """What torch calls to make a group's backend."""
     link = ringside.network.link.current()
     if isinstance(given, CommInfo):
@@ -159,48 +153,3 @@ def _create(options: Any, given: Any) -> Group:
     call = ("new_group", (("ranks", list(ranks)),))
     info = link.collective(link.world.id, "create_group", (ranks,), call=call, shown="new_group")
     return group_class(link, info)
-
-
-def call(
-    call: dict[str, Any],
-    asked: dict[str, Any],
-    info: CommInfo,
-    folder: str,
-    modules: dict[str, Any],
-) -> tuple[dict[str, Any], Any]:
-    """Make one call of the run: a script, or a function with tensors in the place of arrays."""
-    if "fakes" in call:
-        from ringside.pytorch import fake
-
-        return {}, fake.trace_call(call, folder, modules)
-    meter = Meter(ringside.network.link.current())
-    if call["function"] is None:
-        begin(None)
-        path = os.path.join(folder, call["file"])
-        sys.argv = [path, *call["args"]]
-        with meter:
-            runpy.run_path(path, run_name="__main__")
-        return {"memory": meter.memory.report()}, None
-    group = begin(info if call["comm"] else None)
-    function = find_function(call, folder, modules)
-    args = [tensors.from_arrays(item) for item in call["args"]]
-    kwargs = {name: tensors.from_arrays(item) for name, item in call["kwargs"].items()}
-    given = tensors.tensors_in([args, kwargs])
-    before = tensors.tensors_in(tensors.from_arrays([asked["args"], asked["kwargs"]]))
-    meter.memory.given(given)
-    with meter:
-        value = function(*([group, *args] if call["comm"] else args), **kwargs)
-    attested = {
-        "changed": any(
-            not np.array_equal(tensors.memory(tensor), tensors.memory(old))
-            for tensor, old in zip(given, before, strict=True)
-        ),
-        "memory": meter.memory.report(),
-        "aliased": any(_share(item, given) for item in tensors.tensors_in(value)),
-    }
-    return attested, tensors.to_arrays(value)
-
-
-def _share(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
-    storage = tensor.untyped_storage().data_ptr()
-    return storage != 0 and any(other.untyped_storage().data_ptr() == storage for other in others)

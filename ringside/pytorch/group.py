@@ -22,12 +22,13 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from ringside.arrays import Array
 from ringside.network.link import Call, CommInfo, Completion, Link, format_call
 from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import sparse, tensors
 from ringside.pytorch.counting import communicated
 from ringside.pytorch.phantom import joined
-from ringside.pytorch.work import NetworkWork, Part
+from ringside.pytorch.work import NetworkWork, WorkPart
 
 NAME = "ringside"
 BFLOAT16 = "bfloat16:"  # before an operation: the elements are 16 bits each of a bfloat16
@@ -48,7 +49,7 @@ class MismatchError(RuntimeError):
     """What was received doesn't fit the tensor that it was to go into."""
 
 
-class Group(_ProcessGroup):  # type: ignore[misc]
+class NetworkGroup(_ProcessGroup):  # type: ignore[misc]
     """A communicator of the network as torch sees it.
 
     Args:
@@ -393,7 +394,7 @@ class Group(_ProcessGroup):  # type: ignore[misc]
             self._info.id, dest, tag, envelope + data.tobytes(), claimed=len(data), call=call
         )
         return NetworkWork(
-            self._link, [Part(number, sent=[tensor])], call, [tensor], blocking=blocking
+            self._link, [WorkPart(number, sent=[tensor])], call, [tensor], blocking=blocking
         )
 
     def recv(self, given: Any, source: int, tag: int = 0) -> NetworkWork:
@@ -410,7 +411,9 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         def deliver(completion: Completion) -> None:
             _receive(tensor, completion, call, self._info.members)
 
-        return NetworkWork(self._link, [Part(number, deliver)], call, [tensor], blocking=blocking)
+        return NetworkWork(
+            self._link, [WorkPart(number, deliver)], call, [tensor], blocking=blocking
+        )
 
     def recv_anysource(self, given: Any, tag: int = 0) -> NetworkWork:
         """Receive a tensor from any member."""
@@ -433,7 +436,7 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         *,
         sent: Sequence[torch.Tensor] = (),
         received: Sequence[torch.Tensor] = (),
-    ) -> Part:
+    ) -> WorkPart:
         """Post a collective; ``received`` is poisoned until its values come."""
         number = self._link.icollective(
             self._info.id, name, spec, call=call, shown=call[0], alike=alike
@@ -444,13 +447,13 @@ class Group(_ProcessGroup):  # type: ignore[misc]
             if deliver is not None:
                 deliver(value)
 
-        part = Part(number, finish, sent)
+        part = WorkPart(number, finish, sent)
         communicated(sent, received)
         for tensor in received:
             tensors.poison(tensors.check(tensor))
         return part
 
-    def _work(self, parts: Sequence[Part], call: Call, results: Any, opts: Any) -> NetworkWork:
+    def _work(self, parts: Sequence[WorkPart], call: Call, results: Any, opts: Any) -> NetworkWork:
         blocking = opts is not None and not getattr(opts, "asyncOp", True)
         return NetworkWork(self._link, parts, call, results, blocking=blocking)
 
@@ -566,7 +569,7 @@ def _wire_op(op: str, tensor: torch.Tensor) -> str:
     return BFLOAT16 + op if reduces else op
 
 
-def _reducible(given: Sequence[torch.Tensor], factor: Any) -> tensors.Array:
+def _reducible(given: Sequence[torch.Tensor], factor: Any) -> Array:
     if factor is not None:
         given = [tensor.detach() * factor for tensor in given]
     arrays = [tensors.elements(tensor) for tensor in given]
@@ -605,7 +608,7 @@ def _put_all(into: Sequence[torch.Tensor], values: Sequence[Any], call: Call) ->
         _put(tensor, value)
 
 
-def _scatter_into(into: Sequence[torch.Tensor], value: tensors.Array) -> None:
+def _scatter_into(into: Sequence[torch.Tensor], value: Array) -> None:
     at = 0
     for tensor in into:
         _put(tensor, value[at : at + tensor.numel()])

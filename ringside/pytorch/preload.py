@@ -22,7 +22,7 @@ import torch.nn.parallel
 import torch.optim
 import torch.utils.flop_counter
 
-import ringside.pytorch.front  # noqa: F401
+import ringside.pytorch.calls  # noqa: F401
 
 
 def _warm() -> None:

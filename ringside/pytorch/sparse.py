@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from ringside.arrays import Array
 from ringside.pytorch import tensors
 
 
-def packed(tensor: torch.Tensor) -> tensors.Array:
+def packed(tensor: torch.Tensor) -> Array:
     """Indices and values, one after the other, as bytes."""
     whole = tensor.detach().coalesce()
     indices, values = whole.indices().contiguous(), whole.values().contiguous()
     return np.concatenate([tensors.memory(indices), tensors.memory(values)])
 
 
-def unpacked(data: tensors.Array, like: torch.Tensor) -> torch.Tensor:
+def unpacked(data: Array, like: torch.Tensor) -> torch.Tensor:
     """The sparse tensor that ``packed`` made ``data`` of; shape and dtype are those of ``like``."""
     dims, inner = like.sparse_dim(), tuple(like.shape[like.sparse_dim() :])
     nbytes_of_entry = 8 * dims + like.element_size() * int(np.prod(inner, dtype=np.int64))

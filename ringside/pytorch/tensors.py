@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ringside.arrays import Array
 from ringside.pytorch.phantom import Phantom
-
-Array = np.ndarray[Any, Any]
 
 _NUMPY = {
     torch.bool: np.bool_,

@@ -34,7 +34,7 @@ class BufferRaceError(RuntimeError):
         )
 
 
-class Part:
+class WorkPart:
     """One request on the link: what it reads, and what to do with what comes back."""
 
     __slots__ = ("_checksums", "deliver", "number", "sent")
@@ -76,7 +76,7 @@ class NetworkWork(_Work):  # type: ignore[misc]
     def __init__(
         self,
         link: Link,
-        parts: Sequence[Part],
+        parts: Sequence[WorkPart],
         call: Call,
         results: Any = (),
         *,

@@ -80,9 +80,8 @@ def serve(
     make: Callable[..., Any] = make_call
     if command.get("front_end") == "torch":
         importlib.import_module("ringside.pytorch.preload")
-        front = importlib.import_module("ringside.pytorch.front")
-        front.install()
-        make = front.call
+        importlib.import_module("ringside.pytorch.front").install()
+        make = importlib.import_module("ringside.pytorch.calls").make_call
     sys.path.insert(0, folder)
     if command["confine"]:
         confine(None, strict=command["strict"], rules=rules)
@@ -136,7 +135,8 @@ def run_call(
 
     Args:
         bodies: the call, and the same once more, to compare the arguments with.
-        make: called with the call, itself once more, the communicator, ``folder``, ``modules``.
+        make: called with the call, itself once more, the communicator, ``folder``, and what finds
+            the function.
     """
     (comm, encoded), (_, encoded_again) = map(split_call, bodies)
     number, members, place, ranks_per_node = codec.decode(comm)
@@ -145,7 +145,9 @@ def run_call(
     call, asked = (codec.decode(each, copy=False) for each in (encoded, encoded_again))
     bytecode.known.update(call["code"])
     try:
-        attested, value = make(call, asked, info, folder, modules)
+        attested, value = make(
+            call, asked, info, folder, lambda: find_function(call, folder, modules)
+        )
         return Op.RESULT, result_parts(attested, value)
     except CodecError as error:
         frames = _definition(call, folder, modules)
@@ -166,14 +168,14 @@ def make_call(
     asked: dict[str, Any],
     info: CommInfo,
     folder: str,
-    modules: dict[str, Any],
+    find: Callable[[], Any],
 ) -> tuple[dict[str, bool], Any]:
     path = os.path.join(folder, call["file"])
     if call["function"] is None:
         sys.argv = [path, *call["args"]]
         runpy.run_path(path, run_name="__main__")
         return {}, None
-    function = find_function(call, folder, modules)
+    function = find()
     args = list(call["args"])
     if call["comm"]:
         args.insert(0, ringside.mpi.communicator(info))

@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ringside import __version__
+from ringside.kit import VERSION
 
 Environment = Mapping[str, str]
 
@@ -134,7 +134,7 @@ def of_rank(rank: int, environment: Environment = os.environ) -> dict[str, Any]:
         "torch": None,
         "nccl": None,
         "python": platform.python_version(),
-        "kit": __version__,
+        "kit": VERSION,
     }
     if devices or given or kind(environment) == "torch":
         facts |= _of_torch()

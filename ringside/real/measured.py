@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ringside.timing.timeline import Message, Span, Timeline
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.spans import Span, TimedMessage
+from ringside.timing.timeline import Timeline
+from ringside.trace import CallSite, Kind, Op, Trace
 
 PS = 10**12
 # Collectives whose cost depends on every member's part; the others have one size for all.
@@ -25,7 +26,7 @@ _BY_PART = ("allgather", "gather", "scatter", "reduce_scatter")
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One call of one rank, as `ringside.real.recorder.Call`; one without a name is the end.
+    """One call of one rank, as `ringside.real.recorder.CallRecord`; one without a name is the end.
 
     Attributes:
         ops: ``["isend", comm, peer, tag, nbytes, request, mode]``, ``["irecv", comm, peer, tag,
@@ -57,7 +58,7 @@ class MeasuredTimeline:
         self.world_size = world_size
         self.machine_name = machine_name
         self.spans: list[list[Span]] = [[] for _ in range(world_size)]
-        self.messages: list[Message] = []
+        self.messages: list[TimedMessage] = []
         self.critical_path: list[Span] = []
 
     @property
@@ -137,7 +138,7 @@ def assemble(
                 timeline.spans[rank].append(Span(rank, at_s, call.start_s, "compute", "", ""))
             if not call.name:
                 break
-            site = Site(call.name, call.file, call.line)
+            site = CallSite(call.name, call.file, call.line)
             for op in call.ops:
                 builder.add_recorded(rank, op, site, call)
             timeline.spans[rank].append(
@@ -154,7 +155,7 @@ class _Builder:
         self.cut = cut
         self.ops: list[list[Op]] = [[] for _ in range(world_size)]
         self.times_s: list[list[float]] = [[] for _ in range(world_size)]
-        self.sites: dict[Site, int] = {}
+        self.sites: dict[CallSite, int] = {}
         self.started: list[set[int]] = [set() for _ in range(world_size)]  # requests
         self.incomplete: set[tuple[int, int]] = set()  # (rank, index): collectives that some lack
         self.done_s: dict[tuple[int, int], float] = {}  # (rank, request): when the wait ended
@@ -163,7 +164,9 @@ class _Builder:
         self.ops[rank].append(op)
         self.times_s[rank].append(time_s)
 
-    def add_recorded(self, rank: int, op: Sequence[Any], site: Site, call: RecordedCall) -> None:
+    def add_recorded(
+        self, rank: int, op: Sequence[Any], site: CallSite, call: RecordedCall
+    ) -> None:
         number = self.sites.setdefault(site, len(self.sites))
         kind, *fields = op
         if kind == "isend":
@@ -259,7 +262,7 @@ class _Builder:
             self.ops[rank] = [op for op, _ in kept]
             self.times_s[rank] = [time_s for _, time_s in kept]
 
-    def messages(self, trace: Trace) -> list[Message]:
+    def messages(self, trace: Trace) -> list[TimedMessage]:
         """Each message from the call that sent it to the end of the call that received it."""
         sent: dict[int, tuple[int, Op, float]] = {}
         for rank, ops in enumerate(trace.ops):
@@ -274,7 +277,9 @@ class _Builder:
                     end_s = max(self.done_s.get((rank, op.request), start_s), start_s)
                     where = trace.sites[send.site].where
                     result.append(
-                        Message(source, rank, op.tag, op.nbytes, start_s, start_s, end_s, where)
+                        TimedMessage(
+                            source, rank, op.tag, op.nbytes, start_s, start_s, end_s, where
+                        )
                     )
         return sorted(result, key=lambda message: (message.start_s, message.source, message.dest))
 

@@ -21,7 +21,7 @@ from ringside.real.watch import Watch, report_start
 from ringside.session.session import Target
 
 
-class MpiRanks(real_run.Ranks):
+class MpiRanks(real_run.RealRanks):
     """The ranks of ``MPI.COMM_WORLD``.
 
     Args:

@@ -20,13 +20,14 @@ from types import FrameType
 from typing import Any
 
 from ringside.kit import PACKAGE
+from ringside.network import link
 
 _HERE = str(PACKAGE)
 _STDLIB = sysconfig.get_path("stdlib")
 
 
 @dataclass
-class Call:
+class CallRecord:
     """One communication call of one rank; one without a name is the end of the run.
 
     Attributes:
@@ -73,8 +74,8 @@ class Recorder:
     """
 
     def __init__(self, clock: HostClock | None = None, most_calls: int | None = None) -> None:
-        self.calls: list[Call] = []
-        self.current: Call | None = None
+        self.calls: list[CallRecord] = []
+        self.current: CallRecord | None = None
         self.clock = clock or HostClock()
         self.most_calls = most_calls
         self.num_requests = 0
@@ -91,7 +92,7 @@ class Recorder:
         self.clock.restart()
 
     @contextmanager
-    def call(self, name: str, *, more: bool = False) -> Iterator[Call]:
+    def call(self, name: str, *, more: bool = False) -> Iterator[CallRecord]:
         """One call from the student's code; a call made by a call belongs to the outer one.
 
         Args:
@@ -103,7 +104,7 @@ class Recorder:
         if self.enabled and not more and len(self.calls) == self.most_calls:
             self.enabled, self.full = False, True
         file, line = self._student_line()
-        record = self.current = Call(name, file, line, self.clock.mark())
+        record = self.current = CallRecord(name, file, line, self.clock.mark())
         try:
             yield record
         finally:
@@ -112,7 +113,7 @@ class Recorder:
             if self.enabled:
                 self._keep(record)
 
-    def _keep(self, record: Call) -> None:
+    def _keep(self, record: CallRecord) -> None:
         record.work, self._work = self._work, [0.0, 0.0, 0, 0.0]
         self.calls.append(record)
 
@@ -120,7 +121,7 @@ class Recorder:
         """The run is over: what was computed after the last call counts, nothing after this."""
         if self.enabled:
             now = self.clock.mark()
-            self._keep(Call("", "", 0, now, now))
+            self._keep(CallRecord("", "", 0, now, now))
         self.enabled = False
 
     def request(self) -> int:
@@ -189,9 +190,22 @@ def recording_here(recorder: Recorder, together: Callable[[], None]) -> Iterator
         _active.pop()
 
 
-def declared(num_flops: float, nbytes: float) -> None:
-    """Work that a program declares on a real rank; it is counted, if anybody counts."""
-    if _active:
+def compute(
+    *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
+) -> None:
+    """Declare work of this rank, so that virtual time passes for it.
+
+    On a real rank it is counted, for the trace; elsewhere nothing happens.
+
+    Args:
+        num_flops: floating-point operations.
+        nbytes: bytes moved to and from memory.
+        seconds: the time itself, in place of the machine's roofline.
+        phase: what timelines call it.
+    """
+    if link.inside_rank():
+        link.current().compute(num_flops, nbytes, seconds, phase or "compute")
+    elif _active:
         _active[-1][0].counted(num_flops, nbytes)
 
 

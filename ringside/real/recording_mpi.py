@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from ringside.network.wire import Mode
-from ringside.real.recorder import Call, Recorder
+from ringside.real.recorder import CallRecord, Recorder
+from ringside.trace import Mode
 
 # A member's part of these collectives is what it gets, of all others what it gives.
 _GETS = ("reduce_scatter", "scatter")
@@ -133,7 +133,7 @@ def _wait_all(name: str, requests: Any, statuses: Any, original: Callable[[Any, 
     return value
 
 
-def _finish(call: Call, requests: list[RecordingRequest], statuses: list[MPI.Status]) -> None:
+def _finish(call: CallRecord, requests: list[RecordingRequest], statuses: list[MPI.Status]) -> None:
     for request, status in zip(requests, statuses, strict=True):
         if request.receive is not None:
             _received(request.receive, status)
@@ -156,21 +156,21 @@ class _Recording:
     members: tuple[int, ...]  # world ranks
     num_collectives: int
 
-    def _isend(self, call: Call, data: Any, dest: int, tag: int, mode: Mode) -> int:
+    def _isend(self, call: CallRecord, data: Any, dest: int, tag: int, mode: Mode) -> int:
         request = self.recorder.request()
         peer = self.members[dest] if 0 <= dest < len(self.members) else -1
         if peer >= 0:
             call.ops.append(["isend", self.path, peer, tag, nbytes_of(data), request, int(mode)])
         return request if peer >= 0 else -1
 
-    def _irecv(self, call: Call, source: int, tag: int) -> tuple[int, list[Any]]:
+    def _irecv(self, call: CallRecord, source: int, tag: int) -> tuple[int, list[Any]]:
         request = self.recorder.request()
         asked = self.members[source] if 0 <= source < len(self.members) else -1
         op = ["irecv", self.path, -1, tag, 0, request, (asked, tag), self.members]
         call.ops.append(op)
         return request, op
 
-    def _collective(self, call: Call, name: str, given: dict[str, Any]) -> int:
+    def _collective(self, call: CallRecord, name: str, given: dict[str, Any]) -> int:
         request = self.recorder.request()
         op = ["collective", self.path, request, name, given.get("root", 0)]
         call.ops.append([*op, self.num_collectives, self.members, _part(name, given)])

@@ -39,10 +39,10 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 
-from ringside.network.wire import Mode
 from ringside.pytorch import tensors
-from ringside.real.recorder import Call, HostClock, Recorder
+from ringside.real.recorder import CallRecord, HostClock, Recorder
 from ringside.real.torch_calls import READERS, peer
+from ringside.trace import Mode
 
 _KEY = "BackendSelect"
 _C10D = dist.distributed_c10d.__file__
@@ -77,7 +77,7 @@ class DeviceClock(HostClock):
 class _Started:
     """What was started and not yet waited for."""
 
-    call: Call
+    call: CallRecord
     requests: list[int]
     work: Any = None  # keeps the identity of the Python object that the program has
     receives: list[list[Any]] = field(default_factory=list)  # from anybody
@@ -199,7 +199,7 @@ class _Recording:
         return self.groups[name]
 
     def _write(
-        self, call: Call, path: str, members: tuple[int, ...], ops: list[tuple[Any, ...]]
+        self, call: CallRecord, path: str, members: tuple[int, ...], ops: list[tuple[Any, ...]]
     ) -> _Started:
         started = _Started(call, [])
         for kind, *fields in ops:
@@ -245,7 +245,7 @@ class _Recording:
 
     # -- waiting ---------------------------------------------------------------------------------
 
-    def _waited(self, call: Call, started: _Started) -> None:
+    def _waited(self, call: CallRecord, started: _Started) -> None:
         for op in started.receives:
             source = started.work._source_rank()
             op[2] = op[-1][source]
@@ -267,7 +267,7 @@ class _Recording:
 
         return wait
 
-    def _join(self, first: Call, second: Call) -> None:
+    def _join(self, first: CallRecord, second: CallRecord) -> None:
         """A blocking call starts and waits: let it stand as one."""
         calls = self.recorder.calls
         if len(calls) >= 2 and calls[-2] is first and calls[-1] is second:

@@ -46,23 +46,22 @@ from typing import Any
 
 import numpy as np
 
-from ringside import __version__, checkpoint
+from ringside import checkpoint, kit
 from ringside.checking import inputs
 from ringside.checking.notebook import module_sha256
 from ringside.errors import Frame, RankError, RingsideError
-from ringside.launch.outcome import UNFINISHED
+from ringside.files import write_atomically
 from ringside.real.measured import MeasuredTimeline, RecordedCall, assemble, seconds_by_call
 from ringside.real.recorder import Recorder, is_student_file, recording_here
-from ringside.real.watch import report_failure
+from ringside.real.watch import UNFINISHED, report_failure
 from ringside.session.session import Target
-from ringside.trace import write_atomically
 
 FORMAT = "ringside-run"
 VERSION = 1
 MOST_CALLS = 10_000  # of a rank of a script; some 3 MB
 
 
-class Ranks(ABC):
+class RealRanks(ABC):
     """The ranks of a real run, as one of them sees them."""
 
     kind: str
@@ -165,7 +164,7 @@ def refuse(asked: argparse.Namespace, rank: int, kind: str, message: str) -> int
 
 
 @contextlib.contextmanager
-def reported(asked: argparse.Namespace, ranks: Ranks) -> Iterator[None]:
+def reported(asked: argparse.Namespace, ranks: RealRanks) -> Iterator[None]:
     """Turn an exception on one rank into a report, and the end of all ranks."""
     try:
         yield
@@ -207,7 +206,7 @@ def _rank_error(rank: int, error: BaseException) -> RankError:
 # -- a function ----------------------------------------------------------------------------------
 
 
-def measure(target: Target, asked: argparse.Namespace, ranks: Ranks) -> list[dict[str, Any]]:
+def measure(target: Target, asked: argparse.Namespace, ranks: RealRanks) -> list[dict[str, Any]]:
     """Call the function at each length; the last call, at the greatest, is recorded."""
     assert target.function
     path = target.folder / target.file
@@ -264,7 +263,9 @@ def _checksum(digests: Sequence[str]) -> str:
 # -- a script ------------------------------------------------------------------------------------
 
 
-def run_script(target: Target, asked: argparse.Namespace, ranks: Ranks, recorder: Recorder) -> None:
+def run_script(
+    target: Target, asked: argparse.Namespace, ranks: RealRanks, recorder: Recorder
+) -> None:
     """Run the file as ``python FILE WORDS`` would."""
     path = str(target.folder / target.file)
     sys.argv = [path, *asked.words]
@@ -284,7 +285,7 @@ def run_script(target: Target, asked: argparse.Namespace, ranks: Ranks, recorder
 def leave_record(
     asked: argparse.Namespace,
     target: Target,
-    ranks: Ranks,
+    ranks: RealRanks,
     recorder: Recorder,
     measurements: list[dict[str, Any]],
     started: float,
@@ -329,7 +330,7 @@ def leave_record(
         "hosts": hosts,
         "devices": devices,
         **ranks.about(),
-        "kit_version": __version__,
+        "kit_version": kit.VERSION,
         "started_utc": datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(),
         "wall_s": round(time.time() - started, 6),
         "measurements": measurements,

@@ -21,7 +21,7 @@ _ECHOES = (
 )
 
 
-class TorchRanks(real_run.Ranks):
+class TorchRanks(real_run.RealRanks):
     """The ranks of torch's default process group.
 
     They meet in the group's store for what isn't the student's: that sends nothing over the group.

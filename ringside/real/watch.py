@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from ringside.errors import DeadlineError
+from ringside.files import write_atomically
 from ringside.real.recorder import Recorder, student_frame
-from ringside.trace import write_atomically
 
+UNFINISHED = "unfinished"  # left by ranks that have stopped before their work was done
 _GRACE_S = 1.0  # for all ranks to have written their line
 
 

@@ -14,14 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ringside.errors import TraceError
-from ringside.trace import Kind, Op, Site, Trace
-
-if TYPE_CHECKING:
-    from ringside.scale.fake_ranks import TorchTrace
-    from ringside.session.session import Result, Session
+from ringside.trace import CallSite, Kind, Op, Trace
 
 _SEND, _RECEIVE, _COLLECTIVE = int(Kind.ISEND), int(Kind.IRECV), int(Kind.COLLECTIVE)
 
@@ -181,32 +177,7 @@ def compare(fakes: Trace, network: Trace) -> None:
                 )
 
 
-def agree(
-    session: Session, target: str, world_size: int, args: tuple[Any, ...] = (), **options: Any
-) -> tuple[Result, TorchTrace]:
-    """Run a torch function on real ranks and trace it on fake tensors, and compare the two.
-
-    Args:
-        session: with the student's module in its folder.
-        target, world_size, args: as ``Session.call`` and ``Session.trace_torch`` take them.
-        options: for ``Session.trace_torch``; ``kwargs`` for both.
-
-    Returns:
-        The run, which raised no error, and the trace, which agrees with it.
-
-    Raises:
-        RunError: the function failed in one of the two.
-        DisagreementError: they differ.
-    """
-    kwargs = options.get("kwargs")
-    result = session.call(target, world_size, args, kwargs=kwargs, front_end="torch")
-    result.raise_for_error()
-    traced = session.trace_torch(target, world_size, args, **options)
-    compare(traced.trace, result.trace)
-    return result, traced
-
-
-def _site(trace: Trace, op: Op) -> Site | None:
+def _site(trace: Trace, op: Op) -> CallSite | None:
     return trace.sites[op.site] if 0 <= op.site < len(trace.sites) else None
 
 

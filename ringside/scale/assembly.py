@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ringside.errors import TraceError
-from ringside.network.collective import TIMED_AS
+from ringside.network.gathering import TIMED_AS
 from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.trace import CallSite, Kind, Op, Trace
 
 _MADE_BYTES = 8  # what a member contributes when a group is made
 _COMPUTE, _ISEND, _IRECV, _WAIT = (
@@ -63,7 +63,7 @@ class _Builder:
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
         self.ops: list[list[Op]] = []
-        self.sites: dict[Site, int] = {}
+        self.sites: dict[CallSite, int] = {}
         self._world = tuple(range(world_size))
         self._members: dict[str, tuple[int, ...]] = {"world": self._world}
         self._sent: dict[_Key, deque[tuple[int, int]]] = defaultdict(deque)
@@ -80,7 +80,7 @@ class _Builder:
             raise TraceError(f"the log of rank {log.rank} came where that of {rank} was due.")
         self._spend(len(log.rows) + sum(len(members) for _, members in log.comms))
         place = [
-            self.sites.setdefault(Site(*site), len(self.sites)) for site in log.sites
+            self.sites.setdefault(CallSite(*site), len(self.sites)) for site in log.sites
         ]  # a row's site -1 stands for none
         place.append(-1)
         comms = ["world", *(self._path(log, number) for number in range(len(log.comms)))]

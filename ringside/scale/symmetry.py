@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ringside.arrays import Array
 from ringside.errors import TraceError
-from ringside.network.ranklog import Array, RankLog, difference, moved_to
+from ringside.network.ranklog import RankLog, difference, moved_to
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ import numpy as np
 
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
 from ringside.network import codec, cpu_time
-from ringside.network.network import CollectiveRecord, Network, Outcome, Recording
+from ringside.network.network import Network
 from ringside.network.peers import Limits, Peer
 from ringside.network.rank_memory import MemoryWatch
+from ringside.network.recording import CollectiveRecord, Recording, RunEnd
 from ringside.network.whereabouts import places
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
@@ -633,7 +634,7 @@ def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
     return per_rank
 
 
-def _result(outcome: Outcome, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
+def _result(outcome: RunEnd, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
     values: list[Any] = []
     changed, aliased, memory = [], [], []
     error = outcome.error
@@ -672,25 +673,3 @@ def _memory(told: Any) -> dict[str, Any]:
     kinds = [told.get(name) for name in ("at_peak", "peak_by_kind", "live", "after_step")]
     good = all(isinstance(kind, dict) and all(map(is_size, kind.values())) for kind in kinds)
     return told if good else {}
-
-
-def compute(
-    *, num_flops: float = 0.0, nbytes: float = 0.0, seconds: float | None = None, phase: str = ""
-) -> None:
-    """Declare work of this rank, so that virtual time passes for it.
-
-    On a real rank it is counted, for the trace; elsewhere nothing happens.
-
-    Args:
-        num_flops: floating-point operations.
-        nbytes: bytes moved to and from memory.
-        seconds: the time itself, in place of the machine's roofline.
-        phase: what timelines call it.
-    """
-    from ringside.network import link
-    from ringside.real import recorder
-
-    if link.inside_rank():
-        link.current().compute(num_flops, nbytes, seconds, phase or "compute")
-    else:
-        recorder.declared(num_flops, nbytes)

@@ -2,9 +2,8 @@
 
 Each function returns, for one member of ``p``, its rounds in order. A round is a tuple of transfers
 ``(peer, send_bytes, receive_bytes)`` that are posted together and waited for together; -1 stands
-for
-no message in that direction. ``sizes`` holds the bytes of every member's part (or, in
-one entry, of the whole).
+for no message in that direction. ``sizes`` holds the bytes of every member's part (or, in one
+entry, of the whole).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ DEFAULT_COLLECTIVES = {
 }
 
 
-class Link(NamedTuple):
+class LinkModel(NamedTuple):
     """What one message costs on its way: latency in s, inverse bandwidth in s per byte."""
 
     alpha_s: float
@@ -210,10 +210,10 @@ class Machine:
         """Return the node that a rank lives on."""
         return rank // self.ranks_per_node
 
-    def link(self, source: int, dest: int) -> Link:
+    def link(self, source: int, dest: int) -> LinkModel:
         """Return the link between two ranks; a message to oneself costs nothing."""
         if source == dest:
-            return Link(0.0, 0.0)
+            return LinkModel(0.0, 0.0)
         if self.node(source) == self.node(dest) and self.ranks_per_node > 1:
             alpha = self.alpha_s if self.intra_alpha_s is None else self.intra_alpha_s
             beta = (
@@ -221,8 +221,8 @@ class Machine:
                 if self.intra_beta_s_per_byte is None
                 else self.intra_beta_s_per_byte
             )
-            return Link(alpha, beta)
-        return Link(self.alpha_s, self.beta_s_per_byte)
+            return LinkModel(alpha, beta)
+        return LinkModel(self.alpha_s, self.beta_s_per_byte)
 
     def algorithm(self, collective: str) -> str:
         """Return the algorithm by which a library collective is timed."""

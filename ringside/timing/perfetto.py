@@ -19,10 +19,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 
 if TYPE_CHECKING:
-    from ringside.timing.timeline import Message, Span, Timeline
+    from ringside.spans import Span, TimedMessage
+    from ringside.timing.timeline import Timeline
 
 Event = dict[str, Any]
 PID = 1  # Perfetto treats process 0 as the idle process
@@ -98,7 +99,7 @@ def _flows(timeline: Timeline, spans: Sequence[Sequence[Span]]) -> Iterable[Even
         yield {**common, "ph": "f", "bp": "e", "tid": dest, "ts": end_us}
 
 
-def _about(message: Message) -> dict[str, Any]:
+def _about(message: TimedMessage) -> dict[str, Any]:
     return {
         "source": message.source,
         "dest": message.dest,
@@ -108,7 +109,7 @@ def _about(message: Message) -> dict[str, Any]:
     }
 
 
-def _in_flight(messages: Iterable[Message]) -> Iterable[Event]:
+def _in_flight(messages: Iterable[TimedMessage]) -> Iterable[Event]:
     """A counter: bytes that have left and aren't complete."""
     changes: dict[float, int] = {}
     for message in messages:

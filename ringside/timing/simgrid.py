@@ -57,10 +57,10 @@ from itertools import chain
 from pathlib import Path
 
 from ringside.errors import RingsideError, TraceError
-from ringside.network.wire import Mode
-from ringside.timing.engine import collective_ops
-from ringside.timing.machine import Link, Machine
-from ringside.trace import Kind, Op, Trace, write_atomically
+from ringside.files import write_atomically
+from ringside.timing.machine import LinkModel, Machine
+from ringside.timing.rounds import collective_ops
+from ringside.trace import Kind, Mode, Op, Trace
 
 PS = 10**12
 DEBIAN_PACKAGE = "libsimgrid-dev"
@@ -373,8 +373,8 @@ def _joined(parts: Iterable[list[str]]) -> list[str]:
     return list(chain.from_iterable(parts))
 
 
-_Links = list[tuple[str, Link]]  # what a message crosses
-_FREE: _Links = [("self", Link(0.0, 0.0))]
+_Links = list[tuple[str, LinkModel]]  # what a message crosses
+_FREE: _Links = [("self", LinkModel(0.0, 0.0))]
 
 
 def _platform(
@@ -417,7 +417,7 @@ def _routes_in_two(
         sender, way, receiver = _host(source), _way(source, dest), _host(dest)
         out, *into = _path(machine, source, dest)
         routes[sender, way] = [out]
-        routes[way, receiver] = into or [(f"{out[0]}-in", Link(0.0, out[1].beta_s_per_byte))]
+        routes[way, receiver] = into or [(f"{out[0]}-in", LinkModel(0.0, out[1].beta_s_per_byte))]
         routes[receiver, way] = routes[way, sender] = _FREE
     return routes
 
@@ -436,7 +436,7 @@ def _path(machine: Machine, source: int, dest: int) -> _Links:
         return _FREE
     link = machine.link(source, dest)
     far = machine.node(source) != machine.node(dest)
-    port = Link(0.0, link.beta_s_per_byte)
+    port = LinkModel(0.0, link.beta_s_per_byte)
     if machine.ports == "peer":
         return [(f"pair-{source}-{dest}", link)]
     if machine.shared_nic and far:
@@ -446,7 +446,7 @@ def _path(machine: Machine, source: int, dest: int) -> _Links:
     return [(f"{kind}out-{source}", link), (f"{kind}in-{dest}", port)]
 
 
-def _link(name: str, link: Link, scale: int) -> str:
+def _link(name: str, link: LinkModel, scale: int) -> str:
     bandwidth = scale / link.beta_s_per_byte if link.beta_s_per_byte else _NO_LIMIT
     latency = max(0.0, link.alpha_s - _ENVELOPE / bandwidth)
     policy = "SHARED" if link.beta_s_per_byte else "FATPIPE"

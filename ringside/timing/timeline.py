@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from ringside.timing.engine import Busy, Engine, Wait
-from ringside.timing.engine import Message as EngineMessage
+from ringside.spans import Span, TimedMessage
+from ringside.timing.engine import Engine
+from ringside.timing.flight import Busy, Flight, Wait
 from ringside.trace import Kind, Trace
 
 PS = 10**12
-
-
-@dataclass(frozen=True)
-class Span:
-    """A stretch of one rank's time. ``kind`` is "compute", "communication" or "idle"."""
-
-    rank: int
-    start_s: float
-    end_s: float
-    kind: str
-    label: str
-    site: str
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message's way: posted, leaves the sender's port at start, complete at end."""
-
-    source: int
-    dest: int
-    tag: int
-    nbytes: int
-    posted_s: float
-    start_s: float
-    end_s: float
-    site: str
 
 
 class Timeline:
@@ -86,7 +60,7 @@ class Timeline:
         return self.trace.sites[site].call, self.trace.sites[site].where
 
     @cached_property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[TimedMessage]:
         """All messages that arrived, in order of their start."""
         sites = {
             (rank, index): self._describe(op.site)[1]
@@ -95,7 +69,7 @@ class Timeline:
             if op.kind in (Kind.ISEND, Kind.COLLECTIVE)
         }
         result = [
-            Message(
+            TimedMessage(
                 m.source, m.dest, m.tag, m.nbytes, m.posted / PS, m.started / PS, m.done / PS,
                 sites.get((m.source, m.index >> 20), ""),
             )
@@ -172,7 +146,7 @@ class Timeline:
             rank, time = self._back_over(message, time, path)
         return path[::-1]
 
-    def _back_over(self, message: EngineMessage, time: int, path: list[Span]) -> tuple[int, int]:
+    def _back_over(self, message: Flight, time: int, path: list[Span]) -> tuple[int, int]:
         """Add a message's way, and whatever held it up at a port; return where that began."""
         seen = {message}
         has_left = True  # False: only its time at the sender's port held up the message after it
@@ -219,7 +193,7 @@ def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:
     return sorted(intervals)
 
 
-def _last_message(span: Wait | Busy) -> EngineMessage | None:
+def _last_message(span: Wait | Busy) -> Flight | None:
     """The message whose completion ended a wait."""
     if not isinstance(span, Wait) or not span.requests:
         return None

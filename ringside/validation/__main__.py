@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringside.trace import write_atomically
+from ringside.files import write_atomically
 from ringside.validation.report import markdown
 
 DOCUMENT = Path("lectures") / "validation.md"

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from ringside.errors import CodecError
 from ringside.network import codec
-from ringside.network.wire import ANY_SOURCE, EXCHANGE, UP, How, Mode, Op, result_parts
+from ringside.network.wire import ANY_SOURCE, EXCHANGE, UP, How, Op, result_parts
+from ringside.trace import Mode
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 FIELDS = ("op", "flags", "site", "comm", "to", "tag", "request", "extra", "nbytes")

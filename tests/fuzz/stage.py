@@ -218,8 +218,8 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
                 + 3 * program.num_frames
             )
             assert stage.steps <= most, "the run doesn't end"
-            assert network._held_bytes <= LIMITS.held_bytes + LIMITS.frame_bytes
-            assert network._held_bytes >= 0
+            assert network._requests.held_bytes <= LIMITS.held_bytes + LIMITS.frame_bytes
+            assert network._requests.held_bytes >= 0
             assert wires._outgoing_bytes <= 2 * (LIMITS.held_bytes + LIMITS.frame_bytes)
 
         wires.carry = step  # type: ignore[method-assign]

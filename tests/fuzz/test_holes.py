@@ -14,7 +14,8 @@ import pytest
 
 from ringside.errors import DeadlockError, LimitError, RankError
 from ringside.network import codec
-from ringside.network.wire import Mode, Op
+from ringside.network.wire import Op
+from ringside.trace import Mode
 from tests.fuzz.frames import Frame, Program, Writer
 from tests.fuzz.stage import LIMITS, play
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringside.errors import TraceError
-from ringside.trace import Kind, Op, Site, Trace, write_atomically
+from ringside.files import write_atomically
+from ringside.trace import CallSite, Kind, Op, Trace
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def trace() -> Trace:
             Op(Kind.COLLECTIVE, -1, 0, 8, "world", 2, -1, ("allreduce", 0, 0, (0, 1), (8,)), 1),
         ],
     ]
-    return Trace(2, ops, [Site("Send(dest=1)", "a.py", 3), Site("Recv()", "a.py", 9)], "textbook")
+    return Trace(
+        2, ops, [CallSite("Send(dest=1)", "a.py", 3), CallSite("Recv()", "a.py", 9)], "textbook"
+    )
 
 
 def test_file_holds_the_whole_trace_and_is_the_same_each_time(trace: Trace, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ringside.launch.launch import here_environment, mpiexec
 from ringside.session.session import Session
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.trace import CallSite, Kind, Op, Trace
 
 ROOT = Path(__file__).resolve().parents[3]
 PROBE = Path(fit.__file__).parent / "probe"
@@ -206,7 +206,10 @@ def test_pairs_are_the_first_inside_and_the_first_between() -> None:
 
 def run_of(folder: Path, **other: Any) -> Path:
     """A recorded run: 1 ms of computing, then 1 MiB from rank 0 to rank 1."""
-    sites = [Site("Send(dest=1, tag=0)", "x.py", 1), Site("Recv(source=0, tag=0)", "x.py", 2)]
+    sites = [
+        CallSite("Send(dest=1, tag=0)", "x.py", 1),
+        CallSite("Recv(source=0, tag=0)", "x.py", 2),
+    ]
     compute = Op(Kind.COMPUTE, detail=(2e9, 0, 10**9, "between calls"))
     send = [
         compute,

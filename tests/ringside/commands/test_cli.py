@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from ringside.checking import notebook
-from ringside.commands import cli
+from ringside.commands import check, cli, handin
 from ringside.launch import launch
 from ringside.ranks import nursery
 from ringside.timing.replay import replay
@@ -324,8 +324,8 @@ def test_what_is_asked_wrongly_is_refused_with_the_cure(
 
 def test_every_example_in_the_help_can_be_read_by_the_parser() -> None:
     parser = cli.build_parser()
-    for text in (cli._CHECK, cli._RUN, cli._LAUNCH, cli._SITE, cli._HANDIN):
-        examples = re.findall(r"^  ringside (.*?)(?:   .*)?$", text, re.MULTILINE)
+    for command in cli._COMMANDS.values():
+        examples = re.findall(r"^  ringside (.*?)(?:   .*)?$", command.EXAMPLES, re.MULTILINE)
         assert examples
         for example in examples:
             parser.parse_args(shlex.split(example.split(" -- ")[0]))
@@ -845,7 +845,7 @@ def test_ctrl_c_says_that_it_stopped(ringside: Run, monkeypatch: pytest.MonkeyPa
     def stops(asked: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_check", stops)
+    monkeypatch.setattr(check, "run", stops)
     assert ringside("check") == (130, "", "ringside: stopped.\n")
 
 
@@ -893,7 +893,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_cure(
     def refused(asked: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system", "a00_ring.zip.new")
 
-    monkeypatch.setattr(cli, "_handin", refused)
+    monkeypatch.setattr(handin, "run", refused)
     status, _, errors = ringside("handin")
     assert status == 2
     assert errors == (

@@ -13,11 +13,10 @@ import ringside
 from ringside import draw, units
 from ringside.draw import blocks, palette
 from ringside.draw.page import text_width
-from ringside.network.wire import Mode
+from ringside.spans import Span
 from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
-from ringside.timing.timeline import Span
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.trace import CallSite, Kind, Mode, Op, Trace
 
 SVG = "{http://www.w3.org/2000/svg}"
 MACHINE = Machine("textbook", alpha_s=1e-6, beta_s_per_byte=1e-9)
@@ -41,7 +40,7 @@ def ring_trace(world_size, nbytes, *, steps=None):
                 Op(Kind.WAIT, detail=(2 * step, 2 * step + 1), site=0),
             ]  # fmt: skip
         ops.append(row)
-    return Trace(world_size, ops, [Site("Sendrecv(dest=next, source=prev)", "ring.py", 14)])
+    return Trace(world_size, ops, [CallSite("Sendrecv(dest=next, source=prev)", "ring.py", 14)])
 
 
 def star_trace(world_size, nbytes, *, work_s=0.0):
@@ -61,9 +60,9 @@ def star_trace(world_size, nbytes, *, work_s=0.0):
             Op(Kind.WAIT, detail=(rank,), site=0),
         ]
     sites = [
-        Site("Recv(source=r)", "star.py", 11),
-        Site("Send(dest=0)", "star.py", 18),
-        Site("compute()", "star.py", 16),
+        CallSite("Recv(source=r)", "star.py", 11),
+        CallSite("Send(dest=0)", "star.py", 18),
+        CallSite("compute()", "star.py", 16),
     ]
     return Trace(world_size, ops, sites)
 
@@ -77,7 +76,7 @@ def deadlock_trace(world_size):
         ]
         for rank in range(world_size)
     ]
-    return Trace(world_size, ops, [Site("Ssend(dest=next)", "hang.py", 9)])
+    return Trace(world_size, ops, [CallSite("Ssend(dest=next)", "hang.py", 9)])
 
 
 def ring(world_size, nbytes=64_000, **options):
@@ -213,7 +212,7 @@ def test_hover_text_tells_rank_call_line_bytes_partners_and_times():
 
 def test_file_names_and_calls_are_escaped():
     trace = ring_trace(2, 8)
-    trace.sites[0] = Site("Send(tag='<script>&\"')", "<img src=x>.py", 1)
+    trace.sites[0] = CallSite("Send(tag='<script>&\"')", "<img src=x>.py", 1)
     svg = draw.timeline_svg(time_trace(trace, MACHINE), title="a < b & c")
     assert "<script" not in svg
     assert "<img" not in svg

@@ -12,6 +12,7 @@ import pytest
 from ringside.launch import endings, outcome, refusals
 from ringside.launch.endings import Ended, Look
 from ringside.launch.outcome import Awaited
+from ringside.real.watch import UNFINISHED
 
 LOOK = Look("FAILED", "NonZeroExitCode", "1:0", 0, "node[1-2]", 2, "00:10:00", "standard")
 # Lines as Slurm 22.05, Hydra (MPICH's mpiexec) and torchrun wrote them; the second kind of a
@@ -175,7 +176,7 @@ def test_a_run_that_stopped_before_its_work_was_done_is_not_complete(tmp_path: P
     (tmp_path / "run.json").write_text(json.dumps({"measurements": []}))
     done = Ended("7", "COMPLETED", "0:0", "done", "")
     assert awaited.of_job(done).exit_status == 0
-    (outcome.scratch(tmp_path) / outcome.UNFINISHED).touch()
+    (outcome.scratch(tmp_path) / UNFINISHED).touch()
     stopped = awaited.of_job(done)
     assert (stopped.status, stopped.exit_status) == ("timeout", 1)
     assert "launch it again, and it goes on" in stopped.message

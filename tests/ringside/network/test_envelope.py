@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ringside.mpi.pickling import packed
-from ringside.network.collective import _nbytes
 from ringside.network.envelope import Envelopes, counted_alone
+from ringside.network.gathering import _nbytes
 
 RNG = np.random.default_rng(4)
 HONEST = {

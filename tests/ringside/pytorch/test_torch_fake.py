@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside import RankError, Session, TraceError, replay
+from ringside import RankError, Result, Session, TraceError, replay
 from ringside.scale.agreement import (
     DisagreementError,
-    agree,
     check_conservation,
     compare,
     num_flops,
 )
+from ringside.scale.fake_ranks import TorchTrace
 from ringside.trace import Kind
 
 SMALL = {
@@ -31,6 +31,18 @@ def gpt(pp: int, dp: int, tp: int, **more: Any) -> dict[str, Any]:
 
 def grid_of(pp: int, dp: int, tp: int) -> dict[str, int]:
     return {"pp": pp, "dp": dp, "tp": tp}
+
+
+def agree(
+    session: Session, target: str, world_size: int, args: tuple[Any, ...] = (), **options: Any
+) -> tuple[Result, TorchTrace]:
+    """Run a function on real ranks, trace it on fake tensors, and compare the two."""
+    kwargs = options.get("kwargs")
+    result = session.call(target, world_size, args, kwargs=kwargs, front_end="torch")
+    result.raise_for_error()
+    traced = session.trace_torch(target, world_size, args, **options)
+    compare(traced.trace, result.trace)
+    return result, traced
 
 
 # -- the same as the network -----------------------------------------------------------------------

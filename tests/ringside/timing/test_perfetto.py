@@ -4,14 +4,13 @@ import json
 
 import pytest
 
-from ringside.network.wire import Mode
 from ringside.timing import perfetto
 from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
-from ringside.trace import Kind, Op, Site, Trace
+from ringside.trace import CallSite, Kind, Mode, Op, Trace
 
 MACHINE = Machine("textbook", alpha_s=1e-6, beta_s_per_byte=1e-9)
-SITES = [Site("Sendrecv(dest=next)", "ring.py", 14), Site("compute()", "ring.py", 12)]
+SITES = [CallSite("Sendrecv(dest=next)", "ring.py", 14), CallSite("compute()", "ring.py", 12)]
 
 
 def ring(world_size, *, steps=3, nbytes=1000):

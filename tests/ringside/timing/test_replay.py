@@ -9,11 +9,10 @@ from fractions import Fraction
 import pytest
 
 from ringside.errors import TraceError
-from ringside.network.wire import Mode
 from ringside.timing.lowering import ALGORITHMS
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay, time_trace
-from ringside.trace import Kind, Op, Trace
+from ringside.trace import Kind, Mode, Op, Trace
 
 ALPHA_PS, BETA_PS = 1_000_000, 1000  # the textbook machine
 SIZES = [1, 2, 3, 4, 5, 7, 8, 16]

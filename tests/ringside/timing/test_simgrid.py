@@ -23,12 +23,11 @@ from ringside import Machine, Session
 from ringside.checking import inputs
 from ringside.commands import cli
 from ringside.errors import TargetError, TraceError
-from ringside.network.wire import Mode
 from ringside.timing import simgrid
 from ringside.timing.lowering import ALGORITHMS
 from ringside.timing.replay import replay
 from ringside.timing.timeline import Timeline
-from ringside.trace import Kind, Op, Trace
+from ringside.trace import Kind, Mode, Op, Trace
 from tests import random_traces
 from tests.ringside.network.test_random_programs import PROGRAM, plan
 

@@ -74,29 +74,30 @@ class Attributed(Handle):
             if delete_fn is not None:
                 _called(delete_fn, self, keyval, value)
 
-    def _copy_attributes(self, made: Any) -> None:
-        """Give a Dup what the functions of the keys say."""
-        made._attributes = {}
-        for key, value in list(self._attributes.items()):
-            copy_fn = _keys[key][1] if key in _keys else None
-            if callable(copy_fn):
-                value = _called(copy_fn, self, key, value)
-            elif not copy_fn:
-                continue
-            if value is not NotImplemented:
-                made._attributes[key] = value
 
-    def _delete_attributes(self) -> None:
-        """Take all values away, before the object is given back."""
-        for key in reversed(list(self._attributes)):
-            if key in _keys:
-                self.Delete_attr(key)
+def copy(owner: Any, made: Any) -> None:
+    """Give a Dup what the functions of the keys say."""
+    made._attributes = {}
+    for key, value in list(owner._attributes.items()):
+        copy_fn = _keys[key][1] if key in _keys else None
+        if callable(copy_fn):
+            value = _called(copy_fn, owner, key, value)
+        elif not copy_fn:
+            continue
+        if value is not NotImplemented:
+            made._attributes[key] = value
+
+
+def delete_all(owner: Any) -> None:
+    """Take all values away, before the object is given back."""
+    for key in reversed(list(owner._attributes)):
+        if key in _keys:
+            owner.Delete_attr(key)
 
 
 def _kind(cls: type[Any]) -> type[Any]:
-    """Comm for Intracomm, Cartcomm and so on: the class below Attributed."""
-    line = cls.__mro__
-    return line[line.index(Attributed) - 1]
+    """Comm for Intracomm, Cartcomm and so on: the class that lists Attributed."""
+    return next(each for each in cls.__mro__ if Attributed in each.__bases__)
 
 
 def _of_key(cls: type[Any], key: int) -> tuple[type[Any], Copy, Delete]:

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ringside.arrays import Array
 from ringside.network.envelope import counted_alone
-
-Array = np.ndarray[Any, Any]
 
 REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "SUM": np.add,

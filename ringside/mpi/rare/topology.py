@@ -9,12 +9,11 @@ Ranks run in row-major order; on a grid of 2 by 3::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ringside.mpi.comm import Comm
 from ringside.mpi.constants import CART, ERR_ARG, ERR_DIMS, ERR_RANK, ERR_TOPOLOGY, PROC_NULL
 from ringside.mpi.exception import Exception as MPIException
-from ringside.mpi.topocomm import Edge, Topocomm
+from ringside.mpi.rare.topocomm import Edge, Topocomm
 from ringside.network.link import Call, CommInfo, Link
 
 
@@ -148,26 +147,6 @@ class Cartcomm(Topocomm):
     def coords(self) -> list[int]:
         """Our coordinates."""
         return self.Get_topo()[2]
-
-
-def checked_grid(dims: Any, periods: Any) -> tuple[list[int], list[int]]:
-    """Return a grid's extents and periodicity as lists.
-
-    Raises:
-        MPI.Exception: an extent isn't positive.
-    """
-    extents = [int(extent) for extent in ([dims] if isinstance(dims, int) else dims)]
-    if periods is None:
-        wrap = [0] * len(extents)
-    elif isinstance(periods, (bool, int)):
-        wrap = [int(bool(periods))] * len(extents)
-    else:
-        wrap = [int(bool(periodic)) for periodic in periods]
-    if len(wrap) != len(extents):
-        raise ValueError(f"expecting {len(extents)} items, got {len(wrap)}")
-    if any(extent <= 0 for extent in extents):
-        raise MPIException(ERR_DIMS, f"the extents of a grid are positive, not {extents}")
-    return extents, wrap
 
 
 def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:

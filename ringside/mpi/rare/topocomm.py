@@ -17,9 +17,9 @@ from ringside.mpi.buffers import Region, region, vector
 from ringside.mpi.comm import Comm, Intracomm
 from ringside.mpi.constants import PROC_NULL
 from ringside.mpi.operation import GuardedSend, Operation, Receive, Together
-from ringside.mpi.payload import IntoObject, IntoRegion, Payload, Target, of_object
+from ringside.mpi.payload import Destination, IntoObject, IntoRegion, Payload, of_object
+from ringside.mpi.rare.typed_blocks import typed_blocks
 from ringside.mpi.request import Prequest, Request
-from ringside.mpi.typed_blocks import typed_blocks
 from ringside.network.link import Call
 from ringside.network.wire import FIRST_INTERNAL_TAG
 
@@ -199,7 +199,7 @@ class Topocomm(Intracomm):
                 known[place] = operation.deliver()
         return list(known.values())
 
-    def _post_receives(self, call: Call, into: Sequence[Target]) -> list[Operation]:
+    def _post_receives(self, call: Call, into: Sequence[Destination]) -> list[Operation]:
         receives: list[Operation] = []
         for (source, which), target in zip(self._edges()[0], into, strict=True):
             if source == PROC_NULL:

@@ -1,0 +1,66 @@
+"""What the commands have in common: a parser with examples, JSON, notebook and files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def add(
+    commands: Any, name: str, summary: str, examples: str, *, words: bool = False
+) -> argparse.ArgumentParser:
+    """Add a command's parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        usage=f"ringside {name} [OPTIONS] FILE[:FUNCTION] [-- ARGUMENTS]" if words else None,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return parser
+
+
+def add_sync(parser: argparse.ArgumentParser) -> None:
+    """The options that ``sync`` reads."""
+    sync = parser.add_mutually_exclusive_group()
+    sync.add_argument(
+        "--from-notebook",
+        action="store_true",
+        help="first write the files from the notebook's cells",
+    )
+    sync.add_argument(
+        "--from-files", action="store_true", help="first write the notebook's cells from the files"
+    )
+
+
+def sync(asked: argparse.Namespace, modules: Sequence[str]) -> bool:
+    """Make notebook and files agree as asked; False: they differ and nothing was asked."""
+    from ringside.checking import notebook
+
+    found = notebook.differences(asked.folder, modules)
+    if not found:
+        return True
+    if not (asked.from_notebook or asked.from_files):
+        command = shlex.join(["ringside", *asked.given])
+        print(notebook.refusal(found, command), file=sys.stderr)
+        return False
+    done = notebook.write_files(found) if asked.from_notebook else notebook.write_cells(found)
+    for line in done:
+        print(line, file=sys.stderr)
+    return True
+
+
+def print_json(value: Any) -> None:
+    """For programs."""
+    print(json.dumps(value, indent=1, ensure_ascii=False), flush=True)
+
+
+def say_to_stderr(line: str) -> None:
+    """For people, beside an answer on standard output."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,153 @@
+"""`ringside run`: a function or a script on simulated ranks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringside.commands.command import add, print_json
+from ringside.errors import TargetError
+
+if TYPE_CHECKING:
+    from ringside.session.session import Result
+
+EXAMPLES = """\
+examples:
+  ringside run ring.py:all_reduce --ranks 8
+  ringside run ring.py:all_reduce --ranks 5 --machine zaratan -- --n 11 --dtype float32
+  ringside run ring.py:all_reduce --ranks 5 --members 3,0,4     comm is a part of the world
+  ringside run hello.py --ranks 4 -- any words     as `mpiexec -n 4 python hello.py any words`
+
+A function gets (comm, ...): x is a vector of --n whole numbers, different on each rank
+(--n 16 --dtype float64 --seed 0); any other parameter is given as --NAME VALUE.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """The command and its options."""
+    parser = add(
+        commands, "run", "run a function or a script on simulated ranks", EXAMPLES, words=True
+    )
+    parser.add_argument("target", metavar="FILE[:FUNCTION]")
+    parser.add_argument(
+        "--ranks", type=int, default=4, metavar="P", help="number of ranks (default 4)"
+    )
+    parser.add_argument(
+        "--members", type=_members, metavar="R,R,...",
+        help="ranks that make up comm, in its order (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--machine",
+        default="textbook",
+        help="textbook, laptop, zaratan, a TOML file, or numbers such as alpha_s=1e-3,ports=peer",
+    )
+    parser.add_argument("--seed", type=int, help="permute latencies and wildcard choices")
+    parser.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        metavar="CHECK",
+        help="look at what a test looks at: own, inputs, bytes=3:192, time=..., part, ...",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="real seconds (default 60)"
+    )
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="save the trace")
+    parser.add_argument(
+        "--perfetto", type=Path, metavar="FILE", help="save JSON for ui.perfetto.dev"
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="save the timeline's picture")
+    parser.add_argument(
+        "--simgrid", type=Path, metavar="FOLDER", help="save trace and machine for SimGrid's replay"
+    )
+
+
+def _members(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(rank) for rank in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of ranks such as 3,0,4") from None
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Do it; return the exit status."""
+    from ringside.checking import inputs, rerun, run_report
+    from ringside.session.session import Session, Target
+    from ringside.timing.machine import Machine
+
+    if not asked.timeout > 0:
+        raise TargetError(f"--timeout ({asked.timeout:g}) must be more than 0 seconds.")
+    target = Target.parse(asked.target)
+    options = inputs.parse_options(asked.words) if target.function else None
+    if asked.members and target.function is None:
+        raise TargetError("--members makes the comm that a function is given; a script has none.")
+    args: Any = list(asked.words)
+    if target.function and options:
+        size = len(asked.members) if asked.members else asked.ranks
+        args = inputs.arguments(target.folder / target.file, target.function, size, options)
+    name = f"{target.file}:{target.function}" if target.function else target.file
+    with Session(target.folder, machine=Machine.load(asked.machine)) as session:
+        again = rerun.made(
+            session,
+            name,
+            args,
+            machine=session.machine,
+            members=asked.members,
+            world_size=asked.ranks,
+            seed=asked.seed,
+            timeout_s=asked.timeout,
+        )
+        wrong = None
+        if options is None and asked.check:
+            raise TargetError("--check looks at the run of a function: name FILE:FUNCTION.")
+        if options is None:
+            result = again()
+        else:
+            case = run_report.case(target, size, options)
+            path = target.folder / target.file
+            result, wrong = rerun.judge(
+                again, case, asked.check, path, str(target.function), options
+            )
+    values = run_report.verdict(result, target.function, options, target.folder / target.file)
+    if asked.json:
+        found = wrong.sentence if wrong is not None else None
+        print_json({**run_report.as_json(result, name, values), "verdict": found})
+    else:
+        print(run_report.text(result, name, values, options, target.folder / target.file))
+        if target.function is None and run_report.nothing_happened(result):
+            functions = ", ".join(inputs.functions(target.folder / target.file)) or "none"
+            print(
+                f"{name} was run as a script: it printed and sent nothing. To call a function of "
+                f"it: `ringside run {name}:FUNCTION` (functions of comm: {functions})."
+            )
+        if wrong is not None:
+            print(f"\n{wrong.sentence}")
+    left = _leave_files(asked, result)
+    if not asked.json:
+        print("\n".join(left), end="\n" if left else "")
+    return 1 if result.error or wrong is not None or values == "wrong" else 0
+
+
+def _leave_files(asked: argparse.Namespace, result: Result) -> list[str]:
+    """Write what was asked for of a run; say where each is, and what opens it."""
+    left = []
+    if asked.trace:
+        result.trace.save(asked.trace)
+        left.append(f"trace: {asked.trace} (ringside.Trace.load reads it)")
+    if asked.perfetto:
+        from ringside.timing import perfetto
+
+        perfetto.export(result.timeline, asked.perfetto)
+        left.append(f"timeline: {asked.perfetto} (open it at https://ui.perfetto.dev)")
+    if asked.svg:
+        from ringside.draw import timeline_svg
+
+        asked.svg.write_text(timeline_svg(result.timeline), encoding="utf-8")
+        left.append(f"picture: {asked.svg} (open it in a browser)")
+    if asked.simgrid:
+        from ringside.timing import simgrid
+
+        simgrid.export(result.trace, result.machine, asked.simgrid)
+        left.append(f"for SimGrid: {asked.simgrid} (`cd {asked.simgrid} && sh command` replays it)")
+    return left

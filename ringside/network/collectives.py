@@ -1,0 +1,181 @@
+"""Collectives, and the communicators on which they take place.
+
+join        a member comes; its contribution is kept in the gathering of its call
+_conclude   the last member has come: reduce, record, hand out
+new_comm    some collectives make communicators: Dup, Split, Create
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from ringside.errors import LimitError
+from ringside.network import codec
+from ringside.network.communicator import Communicator
+from ringside.network.gathering import TIMED_AS, BadSpec, Gathering, group_of
+from ringside.network.misfits import Notes, unlike
+from ringside.network.peers import Limits, Peer
+from ringside.network.recording import CollectiveRecord
+from ringside.network.requests import Requests
+from ringside.trace import Kind
+from ringside.trace import Op as TraceOp
+
+_MAX_PATH = 240  # characters of a communicator's path
+
+
+class Collectives:
+    """The communicators of a run, and the collectives on them.
+
+    Args:
+        first_comm: the number of the next communicator made.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        requests: Requests,
+        limits: Limits,
+        notes: Notes,
+        first_comm: int,
+    ) -> None:
+        self._peers = peers
+        self._requests = requests
+        self._limits = limits
+        self._notes = notes
+        self.next_comm = first_comm
+        self.comms = {0: Communicator(0, "world", tuple(range(len(peers))))}
+        self.records: list[CollectiveRecord] = []
+        self.comm_calls: list[str] = []
+
+    def comm_of(self, peer: Peer, number: int) -> Communicator:
+        """The communicator that a frame names."""
+        comm = self.comms.get(number)
+        if comm is None or peer.rank not in comm.places:
+            raise LimitError(peer.rank, "used a communicator that it is no member of")
+        return comm
+
+    def join(
+        self, peer: Peer, kind: int, site: int, comm: Communicator, number: int, body: memoryview
+    ) -> None:
+        name, spec, *told = codec.decode(body)
+        request = self._requests.open(peer, number)
+        peer.ops.append(TraceOp(Kind.COLLECTIVE, comm=comm.path, request=number, site=site))
+        me = comm.places[peer.rank]
+        members = comm.members
+        if name == "create_group":
+            group = group_of(spec, len(members), me)
+            members = tuple(comm.members[m] for m in group)
+            key: Any = (group, comm.sequence.get((me, group), 0))  # a count for each group
+            comm.sequence[me, group] = key[1] + 1
+            me = group.index(me)
+        else:
+            key = comm.sequence.get(me, 0)
+            comm.sequence[me] = key + 1
+        gathering = comm.gatherings.get(key)
+        if gathering is None:
+            sequence = key if isinstance(key, int) else key[1]
+            gathering = comm.gatherings[key] = Gathering(name, sequence, len(members))
+        self._requests.hold(peer, len(body))
+        gathering.held_bytes += len(body)
+        gathering.join(me, name, spec, request, *told)
+        gathering.kinds[me] = kind
+        if gathering.complete:
+            del comm.gatherings[key]
+            self._conclude(peer, comm, members, gathering)
+
+    def _conclude(
+        self, peer: Peer, comm: Communicator, members: tuple[int, ...], gathering: Gathering
+    ) -> None:
+        """Every member has come: reduce, time and hand out."""
+        name = gathering.name
+        if len({kind for kind in gathering.kinds.values() if kind}) > 1:
+            sites = {
+                i: self._requests.site_of(request) for i, request in gathering.requests.items()
+            }
+            place = members[0], gathering.requests[0].op
+            if "kind" not in self._notes or place < self._notes["kind"][0]:
+                self._notes["kind"] = place, unlike(members, gathering.kinds, sites)
+        sizes = gathering.sizes()
+        if name in TIMED_AS:
+            self.comm_calls += [name] * len(members)
+            values = self._communicators(comm, members, gathering)
+        else:
+            total = sum(sizes)
+            record = CollectiveRecord(name, comm.path, members, total, gathering.by_members)
+            self.records.append(record)
+            values = gathering.values()
+        # A group's making has a count of its own, kept apart from the communicator's.
+        sequence = -1 - gathering.sequence if name == "create_group" else gathering.sequence
+        detail = (TIMED_AS.get(name, name), sequence, gathering.root, members, sizes)
+        encoded: dict[int, bytes] = {}
+        held: dict[int, list[int]] = {}
+        for member, value in enumerate(values):
+            request = gathering.requests[member]
+            data = encoded.get(id(value))
+            if data is None:
+                data = encoded[id(value)] = codec.encode(value)
+                held[id(value)] = [0, len(data)]
+                self._requests.hold(peer, len(data))
+            request.payload, request.held = data, held[id(value)]
+            request.held[0] += 1
+            op = self._peers[request.rank].ops[request.op]
+            self._requests.learn(request, op._replace(nbytes=max(sizes), detail=detail))
+        self._requests.held_bytes -= gathering.held_bytes
+        for member in range(len(members)):
+            self._requests.is_ready(gathering.requests[member])
+
+    def _communicators(
+        self, comm: Communicator, members: tuple[int, ...], gathering: Gathering
+    ) -> list[Any]:
+        """The new communicators of a dup, split or create; None for members left out."""
+        prefix = f"{comm.path}/{gathering.sequence}"
+        groups: list[tuple[str, tuple[int, ...]]] = []
+        if gathering.name == "dup":
+            groups = [(prefix, members)]
+        elif gathering.name == "create_group":
+            groups = [(f"{prefix}g{'-'.join(map(str, members))}", members)]
+        elif gathering.name == "create":
+            chosen = gathering.specs[0][0]
+            if any(spec[0] != chosen for spec in gathering.specs.values()):
+                raise BadSpec("members of Create give different groups")
+            groups = [(prefix, tuple(comm.members[m] for m in chosen))]
+        else:
+            colors = sorted({s[0] for s in gathering.specs.values() if s[0] is not None})
+            for color in colors:
+                chosen = [m for m in sorted(gathering.specs) if gathering.specs[m][0] == color]
+                chosen.sort(key=lambda m: (gathering.specs[m][1] or 0, m))
+                groups.append((f"{prefix}.{color}", tuple(members[m] for m in chosen)))
+        values: list[Any] = [None] * len(members)
+        for path, ranks in groups:
+            if not ranks:
+                continue
+            new = self.new_comm(path, ranks)
+            for place, rank in enumerate(ranks):
+                values[members.index(rank)] = ("comm", new.number, ranks, place)
+        return values
+
+    def new_comm(self, path: str, members: tuple[int, ...]) -> Communicator:
+        """Make a communicator of these world ranks."""
+        if len(self.comms) > self._limits.communicators:
+            raise LimitError(
+                members[0], f"made more than {self._limits.communicators} communicators"
+            )
+        if len(path) > _MAX_PATH:  # copies of copies; the order of the calls gives the same again
+            path = f"...{hashlib.sha256(path.encode()).hexdigest()[:32]}"
+        comm = Communicator(self.next_comm, path, members)
+        self.comms[self.next_comm] = comm
+        self.next_comm += 1
+        return comm
+
+    def open_gatherings(self) -> list[tuple[str, Gathering, tuple[int, ...]]]:
+        """Collectives that some members haven't come to: communicator, state, members."""
+        result = []
+        for comm in self.comms.values():
+            for key, gathering in comm.gatherings.items():
+                members = (
+                    comm.members if isinstance(key, int) else tuple(comm.members[m] for m in key[0])
+                )
+                result.append((comm.path, gathering, members))
+        return result

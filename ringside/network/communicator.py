@@ -1,0 +1,23 @@
+"""A communicator as the network sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringside.network.gathering import Gathering
+
+
+@dataclass(eq=False)
+class Communicator:
+    """A group of ranks with its own messages."""
+
+    number: int
+    path: str
+    members: tuple[int, ...]
+    sequence: dict[Any, int] = field(default_factory=dict)
+    gatherings: dict[Any, Gathering] = field(default_factory=dict)
+    places: dict[int, int] = field(init=False)  # of each member's world rank in the communicator
+
+    def __post_init__(self) -> None:
+        self.places = {rank: place for place, rank in enumerate(self.members)}

@@ -1,0 +1,132 @@
+"""Frames in: what each asks for, checked as far as a frame by itself can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringside.errors import LimitError, RankError
+from ringside.network import codec, failure
+from ringside.network.collectives import Collectives
+from ringside.network.messages import Messages
+from ringside.network.peers import READ_BYTES, Limits, Peer
+from ringside.network.requests import Requests
+from ringside.network.standing import Standing
+from ringside.network.wire import BLOCKING, Op
+from ringside.timing.ports import PS
+from ringside.timing.questions import Query
+from ringside.trace import CallSite, Kind
+from ringside.trace import Op as TraceOp
+
+# Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
+_ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
+_EXCHANGE = int(Op.EXCHANGE)
+_NO_CALLS = frozenset({int(Op.SITE), int(Op.RESULT), int(Op.FAILURE)})
+
+
+class Frames:
+    """Hands each frame to whom it concerns. Ranks run student code: no field is believed."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        requests: Requests,
+        messages: Messages,
+        collectives: Collectives,
+        standing: Standing,
+    ) -> None:
+        self._limits = limits
+        self._requests = requests
+        self._messages = messages
+        self._collectives = collectives
+        self._standing = standing
+        self.aborted: RankError | None = None  # a rank has called MPI_Abort
+
+    def handle(
+        self, peer: Peer, op: int, flags: int, site: int, comm: int, to: int, tag: int,
+        request: int, extra: int, body: memoryview,
+    ) -> None:  # fmt: skip
+        """Take one frame of a rank; what is raised is that rank's failure."""
+        if not peer.running:
+            raise LimitError(peer.rank, "spoke to the network out of turn")
+        if op in _NO_CALLS:
+            if op == Op.SITE:
+                self._describe_site(peer, site, body)
+            elif op == Op.RESULT:
+                # A large body is the frame's own already.
+                self._finish(peer, body if len(body) > READ_BYTES else bytes(body), None)
+            else:
+                self._finish(peer, None, failure.decode(peer.rank, body))
+            return
+        if len(peer.ops) >= self._limits.ops_per_rank:
+            call, place = self._standing.of_one(peer)
+            last = f"; the last is {call} at {place}" if call else ""
+            raise LimitError(peer.rank, f"made more than {self._limits.ops_per_rank} calls{last}")
+        peer.site = site
+        messages, comm_of = self._messages, self._collectives.comm_of
+        if op == _EXCHANGE:
+            messages.exchange(peer, flags, site, comm_of(peer, comm), to, tag, request, extra, body)
+        elif op == _ISEND:
+            messages.isend(peer, flags, site, comm_of(peer, comm), to, tag, request, extra, body)
+        elif op == _IRECV:
+            messages.irecv(peer, flags >> 4, site, comm_of(peer, comm), to, tag, request, extra)
+        elif op == _WAIT:
+            self._requests.wait(peer, site, flags, self._requests.numbers(peer, flags, body))
+        elif op == Op.TEST:
+            numbers = self._requests.numbers(peer, flags, body)
+            self._requests.pending(peer, numbers)
+            # The numbers' hash stands for them: a rank may poll often, for many requests.
+            self._requests.ask(peer, site, Query(
+                peer.rank, len(peer.ops), "test", numbers, flags, key=("test", flags, hash(numbers))
+            ))  # fmt: skip
+        elif op == Op.PROBE:
+            messages.check_source(peer, comm_of(peer, comm), to)
+            self._requests.ask(peer, site, Query(
+                peer.rank, len(peer.ops), "probe", blocking=bool(flags & BLOCKING),
+                key=("probe", comm, to, tag), probe=(comm, to, tag),
+            ))  # fmt: skip
+        elif op == Op.WTIME:
+            self._requests.ask(peer, site, Query(peer.rank, len(peer.ops), "wtime", key=("wtime",)))
+        elif op == Op.COLLECTIVE:
+            self._collectives.join(peer, flags >> 4, site, comm_of(peer, comm), request, body)
+        elif op == Op.COMPUTE:
+            self._compute(peer, site, body)
+        elif op == Op.FREE:
+            comm_of(peer, comm)
+        elif op == Op.ABORT:
+            error = f"MPI_Abort was called with error code {extra}"
+            self.aborted = RankError(peer.rank, "Abort", error)
+        else:
+            raise LimitError(peer.rank, f"sent an unknown request ({op})")
+
+    def _describe_site(self, peer: Peer, site: int, body: memoryview) -> None:
+        call, file, line = codec.decode(body)
+        if site > len(peer.sites) or site >= self._limits.sites:
+            raise LimitError(peer.rank, "numbered its calls wrongly")
+        entry = CallSite(failure.text(call, 200), failure.text(file, 200), failure.line(line))
+        if site == len(peer.sites):
+            peer.sites.append(entry)
+        else:
+            peer.sites[site] = entry
+
+    def _finish(self, peer: Peer, body: codec.Part | None, failure: RankError | None) -> None:
+        self._requests.hold(peer, len(body or b""))
+        peer.body, peer.failure = body, failure
+        peer.note_cpu_time()
+        peer.running = False
+        self._requests.num_running -= 1
+
+    def _compute(self, peer: Peer, site: int, body: memoryview) -> None:
+        flops, nbytes, seconds, label, *counted = codec.decode(body)
+        num_kernels, moved = counted or (1, 0.0)
+        if not isinstance(num_kernels, int) or not 0 <= num_kernels < 1 << 40:
+            raise LimitError(peer.rank, f"declared impossible work ({num_kernels} operators)")
+        for amount in (flops, nbytes, moved, 0.0 if seconds is None else seconds):
+            if not isinstance(amount, float) or not 0 <= amount < 1e18:
+                raise LimitError(peer.rank, f"declared impossible work ({amount})")
+        if seconds is not None and seconds > 1e6:
+            raise LimitError(peer.rank, f"declared {seconds} s of work")
+        picoseconds = -1 if seconds is None else round(seconds * PS)
+        detail: tuple[Any, ...] = (flops, nbytes, picoseconds, failure.text(label, 80))
+        if counted:
+            detail = (*detail, num_kernels, moved)
+        peer.ops.append(TraceOp(Kind.COMPUTE, detail=detail, site=site))

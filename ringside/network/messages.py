@@ -1,0 +1,207 @@
+"""Point to point: sends and receives are checked, recorded, and matched in mailboxes.
+
+isend, irecv    a side is posted: into its receiver's mailbox, one a communicator
+_matched        both sides are there: the receive learns its message, both are ready
+candidates      what a wildcard or a probe could take; the engine chooses among them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ringside.errors import LimitError
+from ringside.network.communicator import Communicator
+from ringside.network.matching import Mailbox, Pending, Posted, Sent
+from ringside.network.misfits import Notes, misfit, sentence
+from ringside.network.peers import Peer
+from ringside.network.requests import Requests
+from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT
+from ringside.timing.questions import Query
+from ringside.trace import Kind, Mode
+from ringside.trace import Op as TraceOp
+
+MOST_LOOKED_AT = 256  # messages for a rank, by the verdict on a deadlock
+_TRUNCATED = 15
+# Plain numbers: an enumeration costs time at every comparison.
+_SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
+_SEND_KIND, _RECEIVE_KIND = int(Kind.ISEND), int(Kind.IRECV)
+
+
+class Messages:
+    """All messages of a run that are not received yet, and the receives that wait for one."""
+
+    def __init__(
+        self, peers: Sequence[Peer], requests: Requests, eager_threshold: int, notes: Notes
+    ) -> None:
+        self._peers = peers
+        self._world_size = len(peers)
+        self._requests = requests
+        self._eager_threshold = eager_threshold
+        self._notes = notes
+        self._mailboxes: dict[tuple[int, int], Mailbox] = {}
+        self._wildcards: dict[tuple[int, int], tuple[int, Posted]] = {}
+        self._by_number: dict[int, tuple[Mailbox, Sent]] = {}
+
+    def isend(
+        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
+        claimed: int, body: memoryview,
+    ) -> Pending:  # fmt: skip
+        if not 0 <= to < len(comm.members):
+            raise LimitError(
+                peer.rank, f"sent to rank {to} of a communicator of {len(comm.members)}"
+            )
+        mode = flags & 0xF
+        if mode > _READY:
+            raise LimitError(peer.rank, f"sent in a mode that doesn't exist ({mode})")
+        payload = bytes(body)
+        counted = len(payload)
+        if flags >> 4 == OBJECT:
+            counted = peer.envelopes.counted(payload, claimed)
+        dest = comm.members[to]
+        message = peer.sent * self._world_size + peer.rank
+        peer.sent += 1
+        request = self._requests.open(peer, number)
+        eager = mode == _BUFFERED or (mode != _SYNC and counted < self._eager_threshold)
+        request.ready = eager
+        peer.ops.append(
+            TraceOp(_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site)
+        )
+        self._requests.hold(peer, len(payload))
+        source = comm.places[peer.rank]
+        sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
+        box = self._mailbox(comm.number, dest)
+        self._by_number[message] = (box, sent)
+        box.send(sent)
+        return request
+
+    def irecv(
+        self,
+        peer: Peer,
+        kind: int,
+        site: int,
+        comm: Communicator,
+        source: int,
+        tag: int,
+        number: int,
+        capacity: int,
+    ) -> Pending:
+        self.check_source(peer, comm, source)
+        request = self._requests.open(peer, number)
+        world_source = comm.members[source] if source != ANY_SOURCE else -1
+        peer.ops.append(
+            TraceOp(
+                _RECEIVE_KIND,
+                world_source,
+                tag,
+                0,
+                comm.path,
+                number,
+                -1,
+                (world_source, tag),
+                site,
+            )
+        )
+        posted = Posted(source, tag, capacity, request, kind)
+        if source == ANY_SOURCE:
+            self._wildcards[peer.rank, request.op] = (comm.number, posted)
+        self._mailbox(comm.number, peer.rank).receive(posted)
+        return request
+
+    def exchange(
+        self, peer: Peer, flags: int, site: int, comm: Communicator, to: int, tag: int, number: int,
+        claimed: int, body: memoryview,
+    ) -> None:  # fmt: skip
+        source, receive_tag, capacity = EXCHANGE.unpack_from(body)
+        payload = body[EXCHANGE.size :]
+        sending = self.isend(peer, flags & 0xF0, site, comm, to, tag, number, claimed, payload)
+        receiving = self.irecv(
+            peer, flags & 0xF, site, comm, source, receive_tag, number + 1, capacity
+        )
+        self._requests.wait_for(peer, site, (number, number + 1), (sending, receiving))
+
+    def check_source(self, peer: Peer, comm: Communicator, source: int) -> None:
+        if source != ANY_SOURCE and not 0 <= source < len(comm.members):
+            raise LimitError(
+                peer.rank, f"receives from rank {source} of a communicator of {len(comm.members)}"
+            )
+
+    def _mailbox(self, comm: int, rank: int) -> Mailbox:
+        box = self._mailboxes.get((comm, rank))
+        if box is None:
+            box = self._mailboxes[comm, rank] = Mailbox(self._matched)
+        return box
+
+    def _matched(self, message: Sent, receive: Posted) -> None:
+        request = receive.request
+        op = self._peers[request.rank].ops[request.op]
+        self._requests.learn(request, TraceOp(
+            _RECEIVE_KIND, message.world_source, message.tag, message.counted, op.comm, op.request,
+            message.number, op.detail, op.site,
+        ))  # fmt: skip
+        payload = message.payload
+        if message.kind != receive.kind or len(payload) < receive.capacity:
+            self._note(message, receive)
+        request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
+        if 0 <= receive.capacity < len(payload):
+            request.error, request.overflow = _TRUNCATED, True
+            payload = payload[: receive.capacity]
+        request.payload = payload
+        self._requests.held_bytes -= len(message.payload) - len(
+            payload
+        )  # the rest waits with its request
+        message.payload = b""
+        self._by_number.pop(message.number, None)
+        self._requests.is_ready(request)
+        if not message.request.ready:
+            self._requests.is_ready(message.request)
+
+    def _note(self, message: Sent, receive: Posted) -> None:
+        """Keep one message that doesn't fit its buffer, of each way not to fit it.
+
+        It is the lowest rank's first one: real arrival differs from run to run.
+        """
+        what, place = misfit(message, receive), (receive.request.rank, receive.request.op)
+        if what and (what not in self._notes or place < self._notes[what][0]):
+            sites = self._requests.site_of(message.request), self._requests.site_of(receive.request)
+            self._notes[what] = place, sentence(message, receive, *sites)
+
+    def candidates(self, query: Query) -> list[int]:
+        """The messages that a probe or a posted wildcard could take."""
+        if query.kind == "wildcard":
+            comm, posted = self._wildcards[query.rank, query.op]
+            return [m.number for m in self._mailboxes[comm, query.rank].candidates(posted)]
+        comm, source, tag = query.probe
+        box = self._mailbox(comm, query.rank)
+        return [m.number for m in box.visible(source, tag)]
+
+    def choose(self, query: Query, number: int) -> None:
+        """The engine has chosen the message of a wildcard."""
+        _, posted = self._wildcards.pop((query.rank, query.op))
+        box, message = self._by_number[number]
+        box.choose(posted, message)
+
+    def probed(self, number: int) -> Sent:
+        """The message that a probe has found."""
+        return self._by_number[number][1]
+
+    @property
+    def wait_for_the_clock(self) -> bool:
+        """Whether a receive from anybody is posted that the engine must decide."""
+        return bool(self._wildcards)
+
+    def unreceived(self) -> list[str]:
+        """The messages that nobody has received, in words."""
+        return [
+            f"rank {sent.world_source} sent {sent.counted} bytes with tag {sent.tag} to rank {dest}"
+            for (_, dest), box in sorted(self._mailboxes.items(), key=lambda item: item[0])
+            for sent in sorted(box.unexpected, key=lambda s: s.number)
+        ]
+
+    def unexpected(self, rank: int) -> list[tuple[Sent, int]]:
+        """Messages that wait for a rank unreceived, each with its communicator's number."""
+        return [
+            (message, number)
+            for (number, owner), box in self._mailboxes.items()
+            if owner == rank
+            for message in box.unexpected[:MOST_LOOKED_AT]
+        ]

@@ -1,0 +1,171 @@
+"""The requests of all ranks: opened, waited for, completed; and who goes on when.
+
+open        a send, a receive or a collective is posted
+wait_for    the rank stops until all that it named are ready
+is_ready    one is, and with the last of them the rank goes on: ``complete`` tells it
+ask         a call that observes time stops the rank until the engine answers
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from ringside.errors import LimitError
+from ringside.network.matching import Pending
+from ringside.network.peers import Limits, Peer
+from ringside.network.wire import COMPLETION, How, Reply
+from ringside.timing.engine import Engine
+from ringside.timing.questions import Query
+from ringside.trace import CallSite, Kind
+from ringside.trace import Op as TraceOp
+
+# Plain numbers: an enumeration costs time at every comparison.
+_ALL, _LAST_HOW, _DONE = int(How.ALL), int(How.SOME), int(Reply.DONE)
+_WAIT_KIND = int(Kind.WAIT)
+_pack_completion = COMPLETION.pack
+
+Answering = Callable[[Peer, int, int, Sequence[bytes], int], None]
+
+
+class Requests:
+    """What ranks have begun and not completed yet.
+
+    Args:
+        reply: answers a rank: reply, count, parts and their bytes.
+    """
+
+    def __init__(self, peers: Sequence[Peer], limits: Limits, reply: Answering) -> None:
+        self._peers = peers
+        self._limits = limits
+        self._reply = reply
+        self.engine: Engine | None = None  # there is one once a question about time was asked
+        self.num_running = 0
+        self.held_bytes = 0
+
+    def open(self, peer: Peer, number: int) -> Pending:
+        # A number used twice would stand for two operations; an exchange's second may be too large.
+        if not peer.last_request < number < 1 << 32:
+            raise LimitError(peer.rank, "numbered its requests wrongly")
+        if len(peer.requests) >= self._limits.open_requests:
+            raise LimitError(
+                peer.rank,
+                f"has more than {self._limits.open_requests} requests that it never waits for",
+            )
+        peer.last_request = number
+        request = peer.requests[number] = Pending(peer.rank, number, len(peer.ops))
+        return request
+
+    def hold(self, peer: Peer, nbytes: int) -> None:
+        self.held_bytes += nbytes
+        if self.held_bytes > self._limits.held_bytes:
+            raise LimitError(
+                peer.rank, f"more than {self._limits.held_bytes} bytes wait to be received"
+            )
+
+    def _release(self, request: Pending, nbytes: int) -> None:
+        """A payload leaves; one that several members get counts until the last has it."""
+        if request.held is not None:
+            request.held[0] -= 1
+            nbytes = 0 if request.held[0] else request.held[1]
+        self.held_bytes -= nbytes
+
+    def learn(self, request: Pending, op: TraceOp) -> None:
+        """All is known of the operation behind a request now: record it, and tell the clock."""
+        self._peers[request.rank].ops[request.op] = op
+        if self.engine is not None:
+            self.engine.resolve(request.rank, request.op)
+
+    def is_ready(self, request: Pending) -> None:
+        request.ready = True
+        peer = self._peers[request.rank]
+        waiting = peer.waiting
+        if not waiting:
+            return
+        for other in waiting:
+            if not other.ready:
+                return
+        peer.waiting = ()
+        peer.running = True
+        self.num_running += 1
+        self.complete(peer, waiting)
+
+    def pending(self, peer: Peer, numbers: tuple[int, ...]) -> tuple[Pending, ...]:
+        try:
+            return tuple(peer.requests[number] for number in numbers)
+        except KeyError:
+            raise LimitError(peer.rank, "waited for a request that it doesn't have") from None
+
+    def numbers(self, peer: Peer, how: int, body: memoryview) -> tuple[int, ...]:
+        """The requests that a wait or a test names."""
+        if how > _LAST_HOW:
+            raise LimitError(peer.rank, f"waited in a way that doesn't exist ({how})")
+        count = len(body) // 4
+        if count > len(peer.requests):  # before as many numbers are made
+            raise LimitError(
+                peer.rank, "waited for requests that it doesn't have, or for one twice"
+            )
+        numbers = struct.unpack(f"<{count}I", body)
+        if not count or len(set(numbers)) < count:
+            raise LimitError(peer.rank, "waited for no request, or for one twice")
+        return numbers
+
+    def wait(self, peer: Peer, site: int, how: int, numbers: tuple[int, ...]) -> None:
+        waiting = self.pending(peer, numbers)
+        if how != _ALL and len(numbers) > 1:
+            self.ask(peer, site, Query(
+                peer.rank, len(peer.ops), "wait", numbers, how, blocking=True
+            ))  # fmt: skip
+            return
+        self.wait_for(peer, site, numbers, waiting)
+
+    def wait_for(
+        self, peer: Peer, site: int, numbers: tuple[int, ...], waiting: tuple[Pending, ...]
+    ) -> None:
+        """The rank goes on when all are ready."""
+        peer.ops.append(TraceOp(_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site))
+        for request in waiting:
+            if not request.ready:
+                peer.waiting = waiting
+                peer.running = False
+                self.num_running -= 1
+                return
+        self.complete(peer, waiting)
+
+    def ask(self, peer: Peer, site: int, query: Query) -> None:
+        """A call that observes time: the rank waits until the engine can answer."""
+        peer.query = query
+        peer.ops.append(TraceOp(Kind.QUERY, detail=(query,), site=site))
+        peer.running = False
+        self.num_running -= 1
+
+    def complete(self, peer: Peer, requests: Sequence[Pending]) -> None:
+        parts: list[bytes] = []
+        size = COMPLETION.size * len(requests)
+        open_requests = peer.requests
+        for request in requests:
+            number, payload = request.number, request.payload
+            del open_requests[number]
+            flags = 1 if request.overflow else 0
+            if payload is None:
+                parts.append(_pack_completion(
+                    number, request.source, request.tag, request.nbytes, request.error, flags,
+                    0, 0, 0,
+                ))  # fmt: skip
+                continue
+            length = len(payload)
+            self._release(request, length)
+            parts.append(_pack_completion(
+                number, request.source, request.tag, request.nbytes, request.error, flags | 2,
+                0, 0, length,
+            ))  # fmt: skip
+            if length:
+                parts.append(payload)
+                size += length
+        self._reply(peer, _DONE, len(requests), parts, size)
+
+    def site_of(self, request: Pending) -> CallSite:
+        """The call that made a request."""
+        peer = self._peers[request.rank]
+        number = peer.ops[request.op].site
+        return peer.sites[number] if 0 <= number < len(peer.sites) else CallSite("a call", "", 0)

@@ -1,0 +1,98 @@
+"""Who is where: in which call each rank is, and for whom it waits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ringside.errors import BlockedCall
+from ringside.network.collectives import Collectives
+from ringside.network.matching import Pending, Sent
+from ringside.network.messages import MOST_LOOKED_AT, Messages
+from ringside.network.peers import Peer
+from ringside.trace import Kind
+
+
+class Standing:
+    """Where the ranks of a run stand, for messages to the reader and for the verdict."""
+
+    def __init__(
+        self, peers: Sequence[Peer], messages: Messages, collectives: Collectives, front_end: str
+    ) -> None:
+        self.peers = peers
+        self.front_end = front_end
+        self.collectives = collectives
+        self._messages = messages
+
+    def of_one(self, peer: Peer) -> tuple[str, str]:
+        """The call a rank is in, or was in last, and its place."""
+        if 0 <= peer.site < len(peer.sites):
+            site = peer.sites[peer.site]
+            return site.call, site.where
+        return "", ""
+
+    def of_all(self, places: dict[int, str]) -> tuple[str, ...]:
+        """Where each rank is; ``places`` knows the lines of those that compute."""
+        lines = []
+        for peer in self.peers:
+            if not peer.called:
+                continue
+            call, place = self.of_one(peer)
+            if peer.running:
+                at = f" at {places[peer.rank]}," if peer.rank in places else ""
+                after = f" after {call} at {place}" if call else " before its first call"
+                lines.append(f"rank {peer.rank} is computing{at}{after}{_flood(peer)}")
+            elif peer.failure is not None:
+                lines.append(f"rank {peer.rank} raised {peer.failure.type_name}")
+            elif peer.body is None:
+                lines.append(f"rank {peer.rank} is blocked in {call} at {place}")
+            else:
+                lines.append(f"rank {peer.rank} has returned")
+        return tuple(lines)
+
+    def blocked_calls(self) -> tuple[BlockedCall, ...]:
+        """Every called rank's state at a deadlock, for the verdict."""
+        entries = []
+        for peer in self.peers:
+            if not peer.called:
+                continue
+            if peer.body is not None:
+                entries.append(BlockedCall(peer.rank, "(has returned)", ""))
+                continue
+            call, place = self.of_one(peer)
+            entries.append(BlockedCall(peer.rank, call, place, self.waits_for(peer)))
+        return tuple(entries)
+
+    def open_requests(self, peer: Peer) -> tuple[Pending, ...]:
+        """The requests that keep a rank where it is; of very many, the first."""
+        found = peer.waiting
+        if not found and peer.query is not None:
+            found = tuple(peer.requests[n] for n in peer.query.requests)
+        return tuple(itertools.islice((r for r in found if not r.ready), MOST_LOOKED_AT))
+
+    def waits_for(self, peer: Peer) -> tuple[int, ...]:
+        """The ranks that a blocked rank waits for."""
+        found: list[int] = []
+        for request in self.open_requests(peer):
+            op = peer.ops[request.op]
+            if op.kind == Kind.COLLECTIVE:
+                for _, gathering, members in self.collectives.open_gatherings():
+                    if request in gathering.requests.values():
+                        found += [m for i, m in enumerate(members) if i not in gathering.specs]
+            elif op.peer >= 0:
+                found.append(op.peer)
+        if peer.query is not None and peer.query.kind == "probe" and peer.query.probe[1] >= 0:
+            comm, source, _ = peer.query.probe
+            found.append(self.collectives.comms[comm].members[source])
+        return tuple(dict.fromkeys(found))
+
+    def unexpected(self, rank: int) -> list[tuple[Sent, str]]:
+        """Messages that wait for a rank unreceived, each with its communicator's path."""
+        comms = self.collectives.comms
+        return [(message, comms[comm].path) for message, comm in self._messages.unexpected(rank)]
+
+
+def _flood(peer: Peer) -> str:
+    """What is said of a rank that prints more than anybody reads."""
+    printed_mb = (len(peer.text) + peer.dropped) // 1_000_000
+    return f", and has printed more than {printed_mb} MB" if printed_mb else ""

@@ -1,0 +1,186 @@
+"""Calls that observe time, live only: Wtime, Test, Waitany, Probe, and receives from anybody.
+
+pend      the question stands on the engine's heap, where its rank has come to it
+wake      something happens at a rank: its questions look again then
+ask       the heap has come to it: it is answered, or waits on, or (a poll) fails
+release   nothing can change any more: a poll that was withheld fails
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappush
+from typing import Any, NamedTuple
+
+from ringside.timing.flight import Flight, Thread
+from ringside.trace import Kind, Op
+
+MAX_RELEASED_POLLS = 50
+PHASE = 3  # of the engine's heap
+
+
+@dataclass
+class Query:
+    """A call of a live rank that observes time: it waits for the engine's answer."""
+
+    rank: int
+    op: int
+    kind: str  # "wtime" | "test" | "wait" | "probe" | "wildcard"
+    requests: tuple[int, ...] = ()
+    how: int = 0
+    blocking: bool = False
+    key: Any = None  # which poll this is, among the rank's failed ones
+    probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
+    posted: int = 0
+    withheld: bool = False
+    asked: bool = False
+
+
+class Answer(NamedTuple):
+    """What the engine found out: for a query its value, for a wildcard the message it takes."""
+
+    query: Query
+    value: Any  # wtime: picoseconds; test and wait: request numbers or None; else message or None
+
+
+class Questions:
+    """The open questions of all ranks.
+
+    Args:
+        threads, messages, heap: the engine's own, which it goes on changing.
+        poll_ps: what a poll that fails takes.
+        candidates: see the engine.
+        choose: which of several candidates of one instant is taken.
+    """
+
+    def __init__(
+        self,
+        threads: list[Thread],
+        messages: dict[Any, Flight],
+        heap: list[tuple[int, int, int, int, int, Any]],
+        poll_ps: int,
+        candidates: Callable[[Query], list[int]] | None,
+        choose: Callable[[int], int],
+    ) -> None:
+        self._threads = threads
+        self._messages = messages
+        self._heap = heap
+        self._poll_ps = poll_ps
+        self._candidates = candidates
+        self._choose = choose
+        self.watching: list[dict[int, Query]] = [{} for _ in threads]
+        self._released = 0
+        self._num_due = 0
+
+    def pend(self, query: Query, time: int) -> None:
+        """Put a question on the heap; it replaces the event that the question had before."""
+        self.watching[query.rank][query.op] = query
+        self._due(query, time)
+
+    def _due(self, query: Query, time: int) -> None:
+        self._num_due += 1
+        heappush(self._heap, (time, PHASE, query.rank, query.op, self._num_due, query))
+
+    def wake(self, rank: int, time: int, now: int) -> None:
+        """Something happens at ``rank`` at ``time``: its open questions look again then."""
+        for query in self.watching[rank].values():
+            self._due(query, max(time, query.posted, now))
+
+    def ask(self, query: Query, now: int) -> Answer | None:
+        """Answer a question whose time has come, or let it wait on."""
+        answer = self._look(query, now)
+        if answer is not None:
+            self._released = 0
+        return answer
+
+    def release(self, now: int) -> Answer | None:
+        """Nothing can change any more: the earliest withheld poll fails, but not for ever."""
+        polls = [q for watched in self.watching for q in watched.values() if q.withheld]
+        if not polls or self._released >= MAX_RELEASED_POLLS:
+            return None
+        query = min(polls, key=lambda q: (self._threads[q.rank].clock, q.rank))
+        self._released += 1
+        return self._fail(query, self._threads[query.rank].clock + self._poll_ps, now)
+
+    def _look(self, query: Query, now: int) -> Answer | None:
+        if self.watching[query.rank].get(query.op) is not query:
+            return None
+        if query.kind in ("wildcard", "probe"):
+            return self._look_for_message(query, now)
+        thread = self._threads[query.rank]
+        # Asked again with nothing between, time must pass or loops never end.
+        if query.kind == "wtime":
+            repeated = query.key in thread.failed
+            answer = self._answer(query, now, now + (self._poll_ps if repeated else 0), now)
+            thread.failed.add(query.key)
+            return answer
+        done = [n for n in query.requests if 0 <= thread.requests[n].done <= now]
+        enough = len(done) == len(query.requests) if query.how == 0 else bool(done)
+        if enough or not query.requests:
+            if query.how == 1 and done:
+                first = min(done, key=lambda n: (thread.requests[n].done, query.requests.index(n)))
+                done = [first]
+            return self._answer(query, done, now, now)
+        later = [thread.requests[n].done for n in query.requests if thread.requests[n].done > now]
+        return self._not_yet(query, min(later, default=None), now)
+
+    def _look_for_message(self, query: Query, now: int) -> Answer | None:
+        assert self._candidates is not None
+        found, later = [], []
+        for number in self._candidates(query):
+            message = self._messages.get(number)
+            if message is None or message.posted < 0:
+                continue
+            if message.posted <= now:
+                found.append((message.posted, message.source, message.index, number))
+            else:
+                later.append(message.posted)
+        if found:
+            found.sort()
+            number = found[self._choose(len(found))][3]
+            return self._answer(query, number, now, now)
+        return self._not_yet(query, min(later, default=None), now)
+
+    def _not_yet(self, query: Query, later: int | None, now: int) -> Answer | None:
+        """No answer at this instant: wait for one, or let a poll fail."""
+        blocking = query.blocking or query.kind == "wildcard"
+        if not blocking:
+            thread = self._threads[query.rank]
+            if query.withheld:
+                return self._fail(query, now, now)
+            if query.key not in thread.failed:
+                return self._fail(query, now + self._poll_ps, now)
+            query.withheld = True
+            later = min((r.done for r in thread.requests.values() if r.done > now), default=later)
+        if later is not None:
+            self._due(query, later)
+        return None
+
+    def _fail(self, query: Query, time: int, now: int) -> Answer:
+        thread = self._threads[query.rank]
+        thread.failed.add(query.key)
+        elapsed = time - thread.clock
+        thread.ops[query.op] = Op(Kind.POLL, detail=(elapsed,), site=thread.ops[query.op].site)
+        return self._close(query, None, now)
+
+    def _answer(self, query: Query, value: Any, time: int, now: int) -> Answer:
+        thread = self._threads[query.rank]
+        if query.kind != "wildcard":
+            thread.failed.clear()
+            old = thread.ops[query.op]
+            requests = tuple(value) if query.kind in ("test", "wait") else ()
+            if requests:  # a request set free by this call: as if the rank had waited for it
+                thread.ops[query.op] = Op(Kind.WAIT, detail=requests, site=old.site)
+            else:
+                thread.ops[query.op] = Op(Kind.POLL, detail=(time - thread.clock,), site=old.site)
+        return self._close(query, value, now)
+
+    def _close(self, query: Query, value: Any, now: int) -> Answer:
+        watching = self.watching[query.rank]
+        del watching[query.op]
+        if query.kind == "wildcard":  # later wildcards could not take what this one might have
+            for other in watching.values():
+                if other.kind == "wildcard":
+                    self._due(other, max(now, other.posted))
+        return Answer(query, value)

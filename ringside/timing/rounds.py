@@ -1,0 +1,48 @@
+"""A library collective as the messages of its rounds, by which a machine times it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ringside.timing.lowering import ALGORITHMS, Round
+from ringside.timing.machine import Machine
+from ringside.trace import Kind, Mode, Op
+
+
+def collective_ops(machine: Machine, rank: int, op: Op) -> list[Op]:
+    """The messages by which a machine times one rank's part in a library collective."""
+    name, sequence, root, members, sizes = op.detail
+    me = members.index(rank)
+    rounds = ALGORITHMS[name][machine.algorithm(name)](me, len(members), root, sizes)
+    # The making of a group is counted for its members alone.
+    key = (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
+    return _as_ops(rounds, rank, members, key)
+
+
+def _as_ops(
+    rounds: Iterable[Round], rank: int, members: tuple[int, ...], key: tuple[Any, ...]
+) -> list[Op]:
+    """A lowered collective's rounds as operations; messages are numbered by pair and order.
+
+    Args:
+        key: communicator and number of the collective, alike for all its members and nobody else.
+    """
+    ops: list[Op] = []
+    counts: dict[tuple[int, int], int] = {}
+    request = 0
+    for transfers in rounds:
+        first = request
+        for peer, sent, received in transfers:
+            other = members[peer]
+            for source, dest, nbytes in ((rank, other, sent), (other, rank, received)):
+                if nbytes < 0:
+                    continue
+                count = counts[source, dest] = counts.get((source, dest), 0) + 1
+                number: Any = (key, source, dest, count)
+                kind = Kind.ISEND if source == rank else Kind.IRECV
+                detail = (int(Mode.STANDARD),) if source == rank else (other, 0)
+                ops.append(Op(kind, other, 0, nbytes, key[0], request, number, detail))
+                request += 1
+        ops.append(Op(Kind.WAIT, detail=tuple(range(first, request))))
+    return ops
