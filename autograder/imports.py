@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 from collections.abc import Mapping
 
+# CPython 3.11's parser may fail in one thread while another one parses (SystemError: "recursion
+# depth mismatch"), so it is asked by one thread at a time.
+_parsing = threading.Lock()
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b[^\n]*", re.MULTILINE)
 
 
@@ -28,7 +32,8 @@ def imported(module: str, modules: Mapping[str, str]) -> dict[str, str]:
 def imports_package(source: bytes, package: str) -> bool:
     """Whether a module's text has an import statement for a package or a part of it."""
     try:
-        statements = list(ast.walk(ast.parse(source)))
+        with _parsing:
+            statements = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # then it imports nothing at all
         return False
     names = [

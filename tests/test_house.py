@@ -145,9 +145,9 @@ FLOORS = {
         *("lectures", "validation", "commands", "__init__", "__main__"),
     ],
     "autograder": [
-        *("root", "course", "submission", "sandbox", "real_ranks", "suite", "grade", "measured"),
-        *("report", "nbgrader", "exports", "intake", "authoring", "array", "regrade", "verify"),
-        *("demo", "commands", "__init__", "__main__"),
+        *("root", "course", "gradebook", "submission", "sandbox", "real_ranks", "suite", "grade"),
+        *("measured", "report", "authoring", "nbgrader", "exports", "intake", "array", "regrade"),
+        *("verify", "demo", "commands", "__init__", "__main__"),
     ],
 }
 

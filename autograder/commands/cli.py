@@ -22,6 +22,7 @@ from autograder.commands import (
     new_course,
     regrade,
     report,
+    verify,
 )
 from autograder.grade.faults import FAULTS
 
@@ -54,9 +55,10 @@ COMMANDS = (
     new_assignment,
     new_course,
     bundle,
+    verify,
     demo,
 )  # in the order of --help
-OWN_LINES = (["verify"], ["lectures"])  # commands that read their own options
+OWN_LINES = (["lectures"],)  # commands that read their own options
 KEEPS = ("grade", "report", "regrade", "export")  # commands whose results are in the store
 
 
@@ -88,10 +90,6 @@ def _run(arguments: list[str]) -> int:
 
 
 def _command_of_its_own(arguments: list[str]) -> int:
-    if arguments[0] == "verify":
-        from autograder.verify import verify
-
-        return int(verify.main(arguments[1:]))
     from ringside.lectures.__main__ import main as lectures
 
     return lectures(arguments[1:] or ["build"])
@@ -114,6 +112,5 @@ def parser() -> argparse.ArgumentParser:
         )
         each.add_options(sub)
         sub.set_defaults(action=each.run)
-    commands.add_parser("verify", help="the suites against what they must catch (verify --help)")
     commands.add_parser("lectures", help="execute the lectures whose source changed")
     return top

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from autograder.verify.redteam_run import AttackOutcome
+    from autograder.verify.attacks import AttackOutcome
 
 EXPECTED = {
     "no_points": "scored zero",

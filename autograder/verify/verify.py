@@ -16,26 +16,21 @@ looks at values only, as most graders do; it is ours without the other kinds of 
 
 from __future__ import annotations
 
-import argparse
-import difflib
-import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autograder import scratch
-from autograder.course import assignment as assignments
 from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
-from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from autograder.suite.plugin import VALUES_ONLY
 from autograder.verify import edits
+from ringside.units import format_count
 
 SECRET = "verify"
 
@@ -63,6 +58,7 @@ class Finding:
     score: float = 0.0
     failed: list[str] = field(default_factory=list)
     killed_by_values: bool = False
+    idle: list[str] = field(default_factory=list)  # tests that no wrong submission names
     seconds: float = 0.0
 
 
@@ -212,11 +208,9 @@ def verify(
                 about=subject.fails,
             )
         finding = judge(subject, record)
-        if subject.kind == "reference" and finding.ok:
-            names = [test["name"] for test in record["tests"]]
-            idle = [name for name in names if (subject.module, name) not in caught]
-            finding.ok = not idle
-            finding.sentence = f"no wrong submission says that it fails {idle[0]}" if idle else ""
+        if subject.kind == "reference":
+            names = [test["name"] for test in record.get("tests", [])]
+            finding.idle = [name for name in names if (subject.module, name) not in caught]
         finding.seconds = round(time.monotonic() - begun, 2)
         return finding
 
@@ -259,6 +253,12 @@ def table(report: Report) -> str:
     for finding in report.findings:
         if not finding.ok:
             lines.append(f"  {finding.kind}/{finding.name}: {finding.sentence}")
+    for finding in report.findings:
+        if finding.idle:
+            count = format_count(len(finding.idle), "test")
+            lines.append(
+                f"  {finding.module}: no wrong one names {count}: {', '.join(finding.idle)}"
+            )
     if report.red_team:
         lines.append(report.red_team)
     return "\n".join(lines)
@@ -268,58 +268,12 @@ def _share(findings: Sequence[Finding], attribute: str) -> str:
     return f"{sum(bool(getattr(each, attribute)) for each in findings)}/{len(findings)}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """The command; exit status 0 if all is as it must be, 1 if not, 2 if it can't be run."""
-    parser = argparse.ArgumentParser(
-        prog="autograder verify",
-        description="Grade reference, stub, wrong and right ones and attacks against the suites.",
-        epilog="example: autograder verify a03_allreduce --only wrong/ring",
-    )
-    parser.add_argument("assignments", nargs="*", metavar="ASSIGNMENT", help="default: all")
-    parser.add_argument("--jobs", type=int, default=2, help="submissions at once")
-    parser.add_argument("--only", default="", help="part of KIND/NAME, such as wrong/ring")
-    parser.add_argument(
-        "--share",
-        type=int,
-        metavar="SEED",
-        help="one wrong submission for each hidden test and a third of the right ones: "
-        "which, SEED decides",
-    )
-    parser.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
-    parser.add_argument("--json", type=Path, help="write all findings to this file")
-    parser.add_argument("--no-red-team", action="store_true", help="leave out the attacks")
-    parser.add_argument(
-        "--lines",
-        action="store_true",
-        help="type the line of each test's failure, and see whether it shows the same",
-    )
-    parser.add_argument(
-        "--show", metavar="NAME", help="print a wrong submission: what it does, and the difference"
-    )
-    parser.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
-    asked = parser.parse_args(words)
-    try:
-        plans = [assignments.load(name) for name in asked.assignments or assignments.known()]
-        if asked.show:
-            return _show(plans, asked.show)
-        best_tier(trust_submissions=asked.trust_submissions)  # refuse now, not in each finding
-        if asked.lines:
-            return _type_lines(plans, asked)
-        reports = [_verify_and_print(plan, asked) for plan in plans]
-    except (AssignmentError, SandboxUnavailable) as error:
-        print(f"autograder verify: {error}", file=sys.stderr)
-        return 2
-    if asked.json:
-        content = json.dumps([{**asdict(each), "ok": each.ok} for each in reports], indent=1)
-        asked.json.write_text(content + "\n", encoding="utf-8")
-    return 0 if all(report.ok for report in reports) else 1
-
-
 def attack(plan: Assignment, report: Report, deadline_s: float) -> None:
     """Hand in the red team's submissions one after another, and note what they gained."""
     from autograder.verify import redteam_run
+    from autograder.verify.attacks import load_attacks
 
-    attacks = redteam_run.load_attacks(plan.name)
+    attacks = load_attacks(plan.name)
     if not attacks:
         return
     grade = redteam_run.full_grader(plan.name)
@@ -335,61 +289,3 @@ def attack(plan: Assignment, report: Report, deadline_s: float) -> None:
     seconds = time.monotonic() - started
     first = f"red team: {held} attacks gain what they may, {len(bad)} faults, in {seconds:.0f} s"
     report.red_team, report.red_team_ok = "\n".join([first, *bad]), not bad
-
-
-def _verify_and_print(plan: Assignment, asked: argparse.Namespace) -> Report:
-    def progress(finding: Finding) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{finding.kind}/{finding.name:<50}", end="", file=sys.stderr)
-
-    report = verify(
-        plan,
-        sandbox=not asked.trust_submissions,
-        jobs=asked.jobs,
-        only=asked.only,
-        seed=asked.share,
-        deadline_s=asked.deadline,
-        progress=progress,
-    )
-    if not (asked.no_red_team or asked.only or asked.trust_submissions):
-        attack(plan, report, asked.deadline)
-    print(table(report), flush=True)
-    return report
-
-
-def _show(plans: Sequence[Assignment], name: str) -> int:
-    """Print a wrong submission of one of the assignments, by its name or a part of it."""
-    every = []
-    for plan in plans:
-        solution = Course.here().solution(plan.name)
-        for wrong in edits.wrong_submissions(solution, [spec.name for spec in plan.modules]):
-            every.append((solution / f"{wrong.module}.py", wrong))
-    found = [each for each in every if each[1].name == name] or [
-        each for each in every if name in each[1].name
-    ]
-    if not found:
-        near = difflib.get_close_matches(name, [wrong.name for _, wrong in every], n=3, cutoff=0.3)
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise AssignmentError(f"there is no wrong submission {name!r}.{meant}")
-    for reference, wrong in found:
-        print(edits.shown(wrong, reference.read_text(encoding="utf-8")) + "\n")
-    return 0
-
-
-def _type_lines(plans: Sequence[Assignment], asked: argparse.Namespace) -> int:
-    from autograder.verify import reproduce
-
-    typed = [
-        each for plan in plans for each in reproduce.type_all(plan, asked.only, jobs=asked.jobs)
-    ]
-    print(reproduce.table(typed))
-    said = reproduce.faults(typed, reproduce.known_exceptions())
-    print("\n".join(said))
-    if asked.json:
-        content = json.dumps([asdict(each) for each in typed], indent=1)
-        asked.json.write_text(content + "\n", encoding="utf-8")
-    return 1 if said else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,7 +21,7 @@ import pytest
 from autograder import scratch
 from autograder.__main__ import run
 from autograder.authoring.new_course import CONFIGURATION
-from autograder.commands import cli
+from autograder.commands import cli, verify
 from autograder.commands import grade as cli_grade
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
@@ -30,7 +30,6 @@ from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export
 from autograder.sandbox.sandbox import Tier
 from autograder.submission import finding
-from autograder.verify import verify
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
@@ -471,9 +470,9 @@ def test_ctrl_c_stops_a_command_in_one_line(
     def stops(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verify, "main", stops)
+    monkeypatch.setattr(verify, "run", stops)
     monkeypatch.setattr(cli_grade, "run", stops)
-    assert cli.main([command, NAME, "folder"]) == 130
+    assert cli.main([command, NAME, *(["folder"] if command == "grade" else [])]) == 130
     assert capsys.readouterr().err == f"autograder: {says}.\n"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder.commands import cli
 from autograder.course import assignment as assignments
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
@@ -156,10 +157,10 @@ def test_every_edit_of_the_course_applies(name: str) -> None:
 
 
 def test_show_prints_the_difference(capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify.main(["a03_allreduce", "--show", "star__only_master_gets_the_sum"]) == 0
+    assert cli.main(["verify", "a03_allreduce", "--show", "star__only_master_gets_the_sum"]) == 0
     shown = capsys.readouterr().out
     assert "fails: test_sum_on_2_4_and_8_ranks" in shown and "--- star.py" in shown
-    assert verify.main(["a03_allreduce", "--show", "star__only_master_get_sum"]) == 2
+    assert cli.main(["verify", "a03_allreduce", "--show", "star__only_master_get_sum"]) == 2
     assert "star__only_master_gets_the_sum" in capsys.readouterr().err
 
 
