@@ -182,7 +182,7 @@ def test_a_full_disk_and_a_read_only_one_stop_nothing_for_good(
     hand_in("ada", notebook(one=solved("one")))
     answer = subprocess.run(
         ["unshare", "--mount", "--propagation", "private",
-         sys.executable, str(KIT / "tests" / "grader" / "full_disk.py"), str(tmp_path)],
+         sys.executable, str(KIT / "tests" / "autograder" / "full_disk.py"), str(tmp_path)],
         cwd=KIT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
