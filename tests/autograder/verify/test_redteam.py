@@ -15,16 +15,9 @@ from rich.console import Console
 
 from autograder.sandbox import sandbox
 from autograder.verify import redteam_table
+from autograder.verify.attacks import ATTACKS, Attack, AttackOutcome, load_attacks
 from autograder.verify.redteam_outside import Outside
-from autograder.verify.redteam_run import (
-    ATTACKS,
-    EXPECTED,
-    Attack,
-    AttackOutcome,
-    _leaks,
-    load_attacks,
-    run_attack,
-)
+from autograder.verify.redteam_run import EXPECTED, _leaks, run_attack
 
 KIT = Path(__file__).resolve().parents[3]
 MET = range(1, 45)  # of the list of attacks that graders have met
