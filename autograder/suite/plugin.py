@@ -73,7 +73,7 @@ def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     job = pytestconfig.stash[_RECORDER].job
     nursery = _nursery(job, 1)
     real = RealRanks(Path(job.folder), sandbox=job.sandbox, nursery=nursery, limits=job.bounds)
-    return Mpi(real, ranks, _reference(pytestconfig))
+    return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
 
 
 @pytest.fixture(scope="session")
@@ -84,12 +84,12 @@ def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     real = RealRanks(
         Path(job.folder), sandbox=job.sandbox, launcher="gloo", nursery=nursery, limits=job.bounds
     )
-    return Mpi(real, ranks, _reference(pytestconfig))
+    return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
 
 
-def _reference(config: pytest.Config) -> Path:
-    """The solution of the assignment whose suite this is."""
-    return Course.here().solution(Path(config.args[0]).parent.name)
+def _reference(suite: Path) -> Path:
+    """The folder of the solution, from a suite's file: ``solutions/NAME/hidden/test_MODULE.py``."""
+    return Course.here().solution(suite.parents[1].name)
 
 
 def _nursery(job: SuiteJob, number: int) -> WarmNursery | None:
@@ -205,7 +205,7 @@ class Recorder:
         if self.ranks is None or not self.ranks.made:
             return ""
         try:
-            reference = Course.here().solution(item.path.parent.name)
+            reference = _reference(item.path)
             return whose_fault.misshapen(self.ranks.made, reference)
         except Exception:  # then it is ours
             return ""

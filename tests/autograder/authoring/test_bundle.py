@@ -63,7 +63,7 @@ def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
     for name in plans.known(REAL):
         for part in private:
             place = REAL.solution(name) / part
-            files = [place] if place.is_file() else list(place.rglob("*.py"))
+            files = [p for p in (place, *place.rglob("*")) if p.is_file()]
             assert files, f"{name} has no {part}"
             assert not {path.read_bytes() for path in files} & given
 
