@@ -1,36 +1,5 @@
 # fails: test_old_gradients_count_for_nothing
-"""The same step on torch.distributed: autograd finds the gradients, an optimizer makes the update.
-
-    rank 0   forward backward |            | optimizer.step()
-    rank 1   forward backward | all-reduce | optimizer.step()      each on its own samples
-    rank 2   forward backward |            | optimizer.step()
-
-             loss     L = (1 / B) sum of the cross-entropy over all B samples of all ranks
-             gradient g = dL/dw, in ``p.grad`` of each parameter when the optimizer looks at it
-
-What differs from ``step.py``:
-
-- ``group`` is a process group of p >= 1 ranks, in any order; it need not have all ranks of the
-  job. Its first rank, place 0, is ``dist.get_global_rank(group, 0)`` in the whole job, and that is
-  how a broadcast names its source.
-- Parameters are changed in place. The velocity lives in the optimizer.
-
-Rules for every function of this module:
-
-- ``model`` is any ``nn.Module`` whose parameters are dense and contiguous, of one dtype, float64
-  or float32. Those that learn (``requires_grad`` is True) are all used by the forward pass; the
-  others are frozen: a step leaves them as they are, bit for bit, and does not send them.
-- All collectives and point-to-point calls of torch.distributed are allowed, with ``group``; make
-  no group of your own. What is started is waited for. A send may wait until its receive is
-  posted, and messages of different ranks may arrive in any order. A call keeps nothing for the
-  next one.
-- Bytes count as for ``step.py``: ``all_reduce`` of m bytes as ``2 m (p - 1) / p`` for each rank;
-  ``reduce_scatter`` and ``all_gather`` of m bytes in all ``m (p - 1) / p`` each; ``broadcast`` and
-  ``reduce`` m; point-to-point calls as what they send.
-
-The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs: create what
-you need with ``x.new_tensor`` and the like, and it lies where ``x`` lies.
-"""
+"""Clears the gradients of trainable parameters only, and leaves old ones at the others."""
 
 import torch
 import torch.distributed as dist
