@@ -88,7 +88,7 @@ slides: lectures  ## the lectures as slides, in build/slides/
 site: lectures  ## the course's pages and slides, in build/site/
 	@$(PY) -m ringside.lectures site
 
-verify: $(STAMP) system  ## reference, stub, mutants, alternatives and red team against the suites
+verify: $(STAMP) system  ## every suite against references, stubs, wrong and right forms, attacks
 	@$(PY) -m autograder verify
 
 benchmarks: $(STAMP)  ## the figures of benchmarks/

@@ -117,7 +117,7 @@ def _given(plan: Assignment, course: Course) -> dict[str, str]:
 
 
 def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
-    """What anybody can read in the kit: the solutions, and the other right ways of the mutants."""
+    """What anybody can read in the kit: the solutions, and the right forms beside them."""
     folder = course.solution(plan.name)
     shipped = {
         SOLUTION: {

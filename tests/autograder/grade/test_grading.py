@@ -76,7 +76,7 @@ def test_every_hidden_kind_of_assertion_has_a_public_test(module):
     assert {kind for _, kind in points_of(module).values()} <= known
 
 
-def test_mutants_are_many_and_name_tests_that_exist():
+def test_wrong_submissions_are_many_and_name_tests_that_exist():
     subjects = verify.subjects(PLAN)
     wrong = [each for each in subjects if each.kind == "wrong"]
     assert len(wrong) >= 30
