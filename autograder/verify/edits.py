@@ -31,7 +31,8 @@ import difflib
 import io
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from autograder.course.assignment import AssignmentError
@@ -64,7 +65,6 @@ class Wrong:
     sentence: str
     fails: str  # the test that must fail
     source: str
-    changes: tuple[Change, ...] = field(default=(), repr=False)  # none: a file of its own
 
 
 def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
@@ -142,7 +142,7 @@ def _edited(path: Path, reference: Path) -> Iterator[Wrong]:
             ) from None
         if source == lines:
             raise AssignmentError(f"{place}: the edit changes nothing.")
-        yield Wrong(path.stem, f"{path.stem}__{name}", sentence, fails, content, tuple(changes))
+        yield Wrong(path.stem, f"{path.stem}__{name}", sentence, fails, content)
 
 
 def _entries(path: Path) -> Iterator[tuple[int, str, list[str]]]:
@@ -162,48 +162,38 @@ def _entries(path: Path) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _parsed(place: str, text: Sequence[str]) -> tuple[str, str, list[Change]]:
-    said: list[str] = []
-    fails = ""
-    changes: list[Change] = []
-    at: str | None = None
-    before: list[str] = []
-    after: list[str] = []
-
-    def end() -> None:
-        if at is None:
-            return
-        whole = at.startswith("replace ") or at == "add"
-        if (whole and before) or not (whole or before):
-            raise AssignmentError(
-                f"{place}: '@@ {at}' must show lines of the reference, kept (' ') or removed "
-                "('-'); '@@ replace NAME' and '@@ add' must show none."
-            )
-        name = "" if at == "add" else at.removeprefix("replace ").strip()
-        changes.append(Change(name, tuple(before), tuple(after)))
-
-    for line in text:
-        if line.startswith("@@"):
-            end()
-            at, before, after = line[2:].strip(), [], []
-        elif at is None and line.startswith("fails:"):
-            fails = line.removeprefix("fails:").strip()
-        elif at is None:
-            said.append(line.strip())
-        elif line.startswith("-"):
-            before.append(line[1:])
-        elif line.startswith("+"):
-            after.append(line[1:])
-        elif line.startswith(" "):
-            before.append(line[1:])
-            after.append(line[1:])
-        elif line.strip():
-            raise AssignmentError(f"{place}: a line of a change begins with ' ', - or +: {line!r}.")
-    end()
-    sentence = " ".join(filter(None, said))
+    """An edit's sentence, its test and its changes."""
+    starts = [number for number, line in enumerate(text) if line.startswith("@@")]
+    head = text[: starts[0]] if starts else text
+    sentence = " ".join(line.strip() for line in head if line.strip() and not _names_a_test(line))
+    fails = next((line.partition(":")[2].strip() for line in head if _names_a_test(line)), "")
+    changes = [_change(place, text[a:b]) for a, b in pairwise([*starts, len(text)])]
     for what, there in (("sentence", sentence), ("'fails: TEST'", fails), ("change", changes)):
         if not there:
             raise AssignmentError(f"{place}: the edit has no {what}.")
     return sentence, fails, changes
+
+
+def _names_a_test(line: str) -> bool:
+    return line.startswith("fails:")
+
+
+def _change(place: str, text: Sequence[str]) -> Change:
+    """A change, from the line that names its place to the last one that it shows."""
+    at = text[0][2:].strip()
+    shown = [line for line in text[1:] if line.strip()]
+    for line in shown:
+        if line[0] not in " -+":
+            raise AssignmentError(f"{place}: a line of a change begins with ' ', - or +: {line!r}.")
+    before = tuple(line[1:] for line in shown if line[0] in " -")
+    after = tuple(line[1:] for line in shown if line[0] in " +")
+    whole = at.startswith("replace ") or at == "add"
+    if whole == bool(before):
+        raise AssignmentError(
+            f"{place}: '@@ {at}' must show lines of the reference, kept (' ') or removed "
+            "('-'); '@@ replace NAME' and '@@ add' must show none."
+        )
+    return Change("" if at == "add" else at.removeprefix("replace ").strip(), before, after)
 
 
 def _whole(path: Path) -> Wrong:
@@ -275,11 +265,12 @@ def bare(source: str) -> list[str]:
         if ast.get_docstring(node, clean=False) is not None and not alone:
             said = node.body[0]
             dropped |= set(range(said.lineno, (said.end_lineno or said.lineno) + 1))
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    for token in tokens:
         if token.type == tokenize.COMMENT:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
-    kept = _inside_strings(source)  # a blank line in there belongs to the string
+    kept = _inside_strings(tokens)  # a blank line in there belongs to the string
     return [
         line.rstrip() if number not in kept else line
         for number, line in enumerate(lines, 1)
@@ -287,11 +278,11 @@ def bare(source: str) -> list[str]:
     ]
 
 
-def _inside_strings(source: str) -> set[int]:
+def _inside_strings(tokens: Sequence[tokenize.TokenInfo]) -> set[int]:
     """Numbers of lines that begin or go on inside a string of several lines."""
     found: set[int] = set()
     begun = 0
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokens:
         kind = tokenize.tok_name[token.type]  # Python 3.12 cuts f-strings into several tokens
         if kind == "FSTRING_START":
             begun = token.start[0]
