@@ -58,7 +58,6 @@ COMMANDS = (
     verify,
     demo,
 )  # in the order of --help
-OWN_LINES = (["lectures"],)  # commands that read their own options
 KEEPS = ("grade", "report", "regrade", "export")  # commands whose results are in the store
 
 
@@ -66,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _command_of_its_own(arguments) if arguments[:1] in OWN_LINES else _run(arguments)
+        return _run(arguments)
     except FAULTS as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
@@ -78,6 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["lectures"]:  # they read their own options
+        from ringside.lectures.__main__ import main as lectures
+
+        return lectures(arguments[1:] or ["build"])
     options = parser().parse_args(arguments)
     action: Callable[[argparse.Namespace], int] = options.action
     if arguments[0] not in KEEPS:
@@ -87,12 +90,6 @@ def _run(arguments: list[str]) -> int:
         return action(options)
     finally:
         os.umask(before)
-
-
-def _command_of_its_own(arguments: list[str]) -> int:
-    from ringside.lectures.__main__ import main as lectures
-
-    return lectures(arguments[1:] or ["build"])
 
 
 def parser() -> argparse.ArgumentParser:
