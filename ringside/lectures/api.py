@@ -141,7 +141,7 @@ def _annotation(value: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """Markdown's code marks in the place of reStructuredText's."""
+    """Markdown's code marks instead of reStructuredText's."""
     return re.sub(r"``([^`]+)``", r"`\1`", text)
 
 
