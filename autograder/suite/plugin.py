@@ -222,9 +222,15 @@ class Recorder:
         if report.failed:
             self.record.error = f"the suite cannot be read: {str(report.longrepr)[-600:]}"
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the record, whole."""
         if self.ranks is not None:
             self.record.flags += self.ranks.tally.flags()
+        ran, all_of_them = len(self.record.tests), session.testscollected
+        # What has not run would be stored as a zero. Verification may stop before the end.
+        if not self.record.error and (not ran or (ran < all_of_them and not self.job.about)):
+            self.record.error = (
+                f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
+            )
         content = json.dumps(asdict(self.record), allow_nan=False)
         write_atomically(Path(self.job.record), content.encode())

@@ -190,6 +190,32 @@ def test_a_suite_that_breaks_is_our_fault_and_no_zero(tmp_path, monkeypatch):
     assert "left no record" in report["error"]
 
 
+@pytest.mark.parametrize(
+    ("suite", "error"),
+    [
+        (None, "0 of the 0 tests of cost's suite have run"),
+        (
+            "import pytest\n"
+            "@pytest.mark.points(50, kind='values')\n"
+            "def test_one(): pass\n"
+            "@pytest.mark.points(50, kind='values')\n"
+            "def test_two(): pytest.exit('interrupted')\n",
+            "1 of the 2 tests of cost's suite have run",
+        ),
+    ],
+    ids=["no file", "interrupted"],
+)
+def test_a_suite_that_has_not_run_whole_is_no_zero(tmp_path, monkeypatch, suite, error):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    if suite:
+        (hidden / "test_cost.py").write_text(suite)
+    monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
+    (tmp_path / "cost.py").write_bytes((SOLUTION / "cost.py").read_bytes())
+    report = grade_modules("a03_allreduce", tmp_path, secret="s", sandbox=False, modules=["cost"])
+    assert error in report["error"]
+
+
 def test_judge_wants_the_named_test_to_fail():
     subject = verify.Subject("wrong", "ring", "ring__x", "", fails="test_a")
     tests = [

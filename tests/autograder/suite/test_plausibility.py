@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -20,7 +21,7 @@ from autograder.report.rendering import render
 from autograder.report.report import print_report
 from autograder.report.summary import summarise
 from autograder.suite.calls import Ranks
-from autograder.suite.job import SuiteJob
+from autograder.suite.job import SuiteJob, TestRecord
 from autograder.suite.plausibility import BUSY_S, Tally, peak_flop_per_s
 from autograder.suite.plugin import Recorder
 from ringside import Session
@@ -150,7 +151,8 @@ def test_flag_reaches_the_report_and_not_the_student(session: Session, tmp_path:
     recorder = Recorder(job)
     recorder.ranks = Ranks(session, recorder.record, job)
     assert recorder.ranks.call("work:lies", 3, ()).error is None
-    recorder.pytest_sessionfinish()
+    recorder.record.tests.append(TestRecord("test_star", "values", 100.0, 100.0))
+    recorder.pytest_sessionfinish(Mock(testscollected=1))
     record = json.loads(Path(job.record).read_text())
     report = grading._report(plan, ["star"], {"star": record})
     (flag,) = report["modules"]["star"]["flags"]
