@@ -27,8 +27,8 @@ def add_options(sub: argparse.ArgumentParser) -> None:
         "--share",
         type=int,
         metavar="SEED",
-        help="one wrong submission for each hidden test and a third of the right ones: "
-        "which, SEED decides",
+        help="one wrong submission for each hidden test, of which only that test is run, and one "
+        "right form for each module: which, SEED decides",
     )
     sub.add_argument("--deadline", type=float, default=1800.0, help="seconds per assignment")
     sub.add_argument("--json", type=Path, help="write all findings to this file")

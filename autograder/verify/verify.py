@@ -10,6 +10,8 @@
 ``--lines`` types what each failed test offers to type, and compares what comes
 (``autograder.verify.reproduce``).
 
+With ``--share SEED`` only a part is graded; see ``share``.
+
 Beside it stands the kill table: how many of the wrong submissions a suite would catch that
 looks at values only, as most graders do; it is ours without the other kinds of tests.
 """
@@ -65,6 +67,7 @@ class Report:
     """All findings of one assignment."""
 
     assignment: str
+    whole: bool = True  # not a share: of wrong submissions, tests of values were run too
     findings: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
     red_team: str = ""
@@ -105,17 +108,16 @@ def subjects(plan: Assignment) -> list[Subject]:
 def share(every: Sequence[Subject], seed: int) -> list[Subject]:
     """A part of the subjects for every day; over the days of a project, all of them.
 
-    It holds each reference and stub, one wrong submission for each hidden test, and a third of the
-    right ones. The seed decides which: it is a commit's number, and the next commit takes others.
+    It holds each reference and stub, one wrong submission for each hidden test, and one right form
+    for each module. The seed decides which: it is a commit's number, and the next commit takes
+    others. Of a wrong submission only the test is run that it must fail.
     """
-    groups: dict[tuple[str, str], list[Subject]] = {}
+    groups: dict[tuple[str, str, str], list[Subject]] = {}
     for subject in every:
-        if subject.kind == "wrong":
-            groups.setdefault((subject.module, subject.fails), []).append(subject)
+        if subject.kind in ("wrong", "right"):
+            groups.setdefault((subject.kind, subject.module, subject.fails), []).append(subject)
     chosen = [each for each in every if each.kind in ("reference", "stub")]
-    chosen += [group[seed % len(group)] for group in groups.values()]
-    chosen += [each for each in every if each.kind == "right"][seed % 3 :: 3]
-    return chosen
+    return chosen + [group[seed % len(group)] for group in groups.values()]
 
 
 def stub(source: str) -> str:
@@ -184,7 +186,7 @@ def verify(
 ) -> Report:
     """Grade all subjects, or with a seed their share; what the deadline leaves out is not ok."""
     started = time.monotonic()
-    report = Report(plan.name)
+    report = Report(plan.name, whole=seed is None)
     every = subjects(plan)
     caught = {(each.module, each.fails) for each in every if each.kind == "wrong"}
     every = every if seed is None else share(every, seed)
@@ -204,6 +206,7 @@ def verify(
                 secret=SECRET,
                 sandbox=sandbox,
                 about=subject.fails,
+                alone=seed is not None,
             )
         finding = judge(subject, record)
         if subject.kind == "reference" and finding.ok:
@@ -236,7 +239,7 @@ def table(report: Report) -> str:
         f"{report.assignment}: {'as it must be' if report.ok else 'NOT as it must be'}, "
         f"{len(report.findings)} modules graded in {report.seconds:g} s",
         f"{'module':<16}{'reference':>10}{'stub':>6}{'right':>8}{'wrong caught':>14}"
-        f"{'by any test':>13}{'by values only':>16}",
+        + (f"{'by any test':>13}{'by values only':>16}" if report.whole else ""),
     ]
     for module in [*modules, "all"]:
         mine = [each for each in report.findings if module in (each.module, "all")]
@@ -246,9 +249,10 @@ def table(report: Report) -> str:
         }
         wrong = by_kind["wrong"]
         cells = [_share(by_kind[kind], "ok") for kind in ("reference", "stub", "right", "wrong")]
-        cells += [_share(wrong, "failed"), _share(wrong, "killed_by_values")]
+        if report.whole:
+            cells += [_share(wrong, "failed"), _share(wrong, "killed_by_values")]
         widths = (10, 6, 8, 14, 13, 16)
-        row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
         lines.append(f"{module:<16}{row}")
     for finding in report.findings:
         if not finding.ok:
