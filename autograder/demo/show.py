@@ -144,7 +144,7 @@ def _run_of_reference(plan: Assignment, course: Course) -> bytes | None:
 def _grade(plan: Assignment, course: Course, jobs: int) -> None:
     """Grade in parallel before nbgrader asks: it then finds every result in the store."""
     session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=jobs)
-    outcomes = session.grade(finding.find(plan, [course.build / "submitted"]))
+    outcomes = session.grade(finding.find(plan, [course.build / "submitted"], "submitted"))
     faults = [f"{o.student}: {o.message}" for o in outcomes if o.status == "grader_error"]
     if faults:
         raise DemoError(
