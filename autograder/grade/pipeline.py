@@ -101,6 +101,7 @@ class GradingSession:
             self._collect(outcome, jobs, results)
         found = [submission.student for submission in submissions]
         roll.call(found, [outcome.student for outcome in outcomes], "The graded class")
+        _compare_jobs(outcomes)
         return outcomes
 
     def _seconds_late(self) -> Mapping[str, float]:
@@ -227,6 +228,18 @@ class GradingSession:
             "modules": parts,
             "sandbox": next((p["sandbox"] for p in parts.values() if p.get("sandbox")), ""),
         }
+
+
+def _compare_jobs(outcomes: Sequence[Outcome]) -> None:
+    """Tell the instructor of students whose runs name one job of the cluster's."""
+    owners: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        for job in {run.job for run in outcome.runs if run.job}:
+            owners.setdefault(job, []).append(outcome)
+    for job, several in owners.items():
+        names = ", ".join(outcome.student for outcome in several)
+        for outcome in several if len(several) > 1 else ():
+            outcome.doubts.append(f"run.json: job {job} is in what each of these hands in: {names}")
 
 
 def cores() -> int:

@@ -34,7 +34,7 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
             return prepare(assignment, _unpacked(assignment, path, unpacked), course)
     rebuilt = _rebuilt(assignment, path, own, course)
     where = folder if own else _own_folder(assignment, path)
-    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules)
+    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules, course)
     return rebuilt
 
 
