@@ -1,36 +1,94 @@
-"""A file's name for each student, whatever students are called."""
+"""The name of a person's file: each person has another one, on any disk, and it can be read back.
+
+    ada.adeyemi@uni.example     ada.adeyemi@uni.example
+    李明                         李明
+    Ada Lovelace                +Ada=20+Lovelace    a capital is marked
+    a/b                         a=2Fb               other characters are given as UTF-8 bytes
+
+A name depends on the person alone, and not on who else is in the class: two gradings into one
+folder never give one person's page to another. Capitals are marked since some disks take ``Ada``
+and ``ada`` for one name.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable
 
-MAX_BYTES = 120
+MAX_BYTES = 160  # of a file's name, so that a suffix fits into the 255 that disks allow
+_PLAIN = frozenset("_.@-")
+_CUT = "=~"  # no escape: what follows is a hash
 
 
-def of(students: Iterable[str]) -> dict[str, str]:
-    """A name for each student, readable in any script; no two are the same, on any disk.
+def of(person: str) -> str:
+    """The name, without a suffix, of the files that are made for a person.
 
-    >>> of(["ada", "李明", "a b", "a/b"])
-    {'ada': 'ada', '李明': '李明', 'a b': 'a_b-c8687a08', 'a/b': 'a_b-c14cddc0'}
+    >>> of("ada"), of("李明"), of("a b"), of("a+b"), of("Ada"), of("..")
+    ('ada', '李明', 'a=20b', 'a=2Bb', '+Ada', '=2E.')
     """
-    plain = {student: _plain(student) for student in students}
-    counts = Counter(name.casefold() for name in plain.values())
-    return {
-        student: name
-        if counts[name.casefold()] == 1 and len(name.encode()) <= MAX_BYTES
-        else f"{_cut(name)}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:8]}"
-        for student, name in plain.items()
-    }
+    composed = unicodedata.is_normalized("NFC", person)
+    name = "".join(_written(letter, composed) for letter in person)
+    if name[:1] in (".", "-"):  # a hidden file, an option
+        name = _escaped(name[0]) + name[1:]
+    if name[-1:] == ".":  # which Windows takes away
+        name = name[:-1] + _escaped(".")
+    if len(name.encode()) <= MAX_BYTES:
+        return name or "="
+    digest = hashlib.sha256(person.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{_cut(name)}{_CUT}{digest}"
 
 
-def _plain(student: str) -> str:
-    """Letters and digits of any script, dots, dashes, @; what else stands there becomes `_`."""
-    return re.sub(r"[^\w.@-]|^[.-]+", "_", unicodedata.normalize("NFC", student)) or "_"
+def in_tree(person: str) -> str:
+    """What nbgrader's tree calls a person: its folders' names are the gradebook's, and patterns.
+
+    >>> in_tree("Ada"), in_tree("a/b@x"), in_tree("a*b@x"), in_tree("a=2Ab@x")
+    ('Ada', 'a=2Fb@x', 'a=2Ab@x', 'a=3D2Ab@x')
+    """
+    kept = re.sub(r"=(?=[0-9A-F]{2})", _escaped("="), person)
+    return re.sub(r"[/\\\0*?\[\]]|^\.", lambda found: _escaped(found[0]), kept)
+
+
+def person_of(name: str) -> str:
+    """The person for whom a file was named.
+
+    >>> [person_of(of(each)) for each in ("a b", "ADA", "李明", "a=20b", "")]
+    ['a b', 'ADA', '李明', 'a=20b', '']
+
+    Raises:
+        ValueError: `of` gives no such name, or has cut it.
+    """
+    if _CUT in name:
+        raise ValueError(f"{name!r} is cut: it was too long for a file's name.")
+    text = "" if name == "=" else re.sub(r"\+(.)", r"\1", name)
+    raw = re.sub(
+        rb"=([0-9A-F]{2})",
+        lambda found: bytes([int(found[1], 16)]),
+        text.encode("utf-8", "surrogatepass"),
+    )
+    person = raw.decode("utf-8", "surrogatepass")
+    if of(person) != name:
+        raise ValueError(f"{name!r} is no name that is made for a person.")
+    return person
+
+
+def _written(letter: str, composed: bool) -> str:
+    """A letter as it stands in a name: of any script, if disks write it in one way only."""
+    if letter in _PLAIN:
+        return letter
+    kind = unicodedata.category(letter)
+    if not (letter.isascii() or composed) or kind[0] not in "LMN":
+        return _escaped(letter)
+    if letter.casefold() == letter:
+        return letter
+    return f"+{letter}" if len(letter.casefold()) == 1 else _escaped(letter)
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"={byte:02X}" for byte in letter.encode("utf-8", "surrogatepass"))
 
 
 def _cut(name: str) -> str:
-    return name.encode()[:MAX_BYTES].decode("utf-8", "ignore")
+    """The beginning of a name that is too long, and no part of an escape."""
+    kept = name.encode()[: MAX_BYTES - len(_CUT) - 32].decode("utf-8", "ignore")
+    return re.sub(r"(=[0-9A-F]?|\+)$", "", kept)

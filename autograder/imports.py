@@ -1,4 +1,4 @@
-"""What a module imports."""
+"""What a module imports, and why Python can't read it."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ def imports_package(source: bytes, package: str) -> bool:
     ]
     names += [node.module or "" for node in statements if isinstance(node, ast.ImportFrom)]
     return any(name.partition(".")[0] == package for name in names)
+
+
+def syntax_error(source: str) -> str:
+    """Why Python can't read a module, in its words; empty if it can."""
+    try:
+        with _parsing:
+            ast.parse(source)
+    except SyntaxError as error:
+        return error.msg
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return ""

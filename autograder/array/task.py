@@ -87,7 +87,7 @@ def _graded(assignment: str, path: Path, record: Path, options: TaskOptions) -> 
         plan = plans.load(assignment, course)
         outcomes = grade_class(
             plan,
-            finding.find(plan, [path]),
+            finding.find(plan, [path], "submission"),
             course,
             jobs=options.jobs,
             trusted=options.trusted,

@@ -42,6 +42,7 @@ c.CourseDirectory.update(course.nbgrader_folders)
 DATES = """\
 # When assignments of this course are due. A date here goes before the one in the kit's
 # assignment.toml; +01:00 instead of Z is another time zone's.
+# A line `runs = "by hand"` above [due] has the runs on the cluster graded by hand.
 [due]
 """
 READ_ME = """\

@@ -23,6 +23,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="the download as it comes, or anything that `grade` takes",
     )
+    shared.add_layout(sub)
     shared.add_worksheet(sub)
 
 
@@ -33,7 +34,12 @@ def run(options: argparse.Namespace) -> int:
     course = Course.here()
     plan = plans.load(options.assignment, course)
     submissions = intake.take(
-        plan, options.paths, course, roster=options.roster, timezone=options.timezone
+        plan,
+        options.paths,
+        course,
+        roster=options.roster,
+        timezone=options.timezone,
+        layout=options.layout,
     )
     counts = collecting.collect(plan, submissions, course)
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)

@@ -17,6 +17,7 @@ ABOUT = "marks for Canvas, Moodle or Gradescope, or a CSV"
 def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
+    shared.add_layout(sub)
     sub.add_argument("--to", choices=exports.KINDS, required=True, help="for which platform")
     sub.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="a folder, for Gradescope"

@@ -34,6 +34,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
         help="a notebook, a zip, a folder of modules; a folder of these, named after students; or "
         "the download of Canvas, Moodle or Gradescope as it comes, a folder or a zip",
     )
+    shared.add_layout(sub)
     shared.add_worksheet(sub)
     sub.add_argument(
         "--json", type=file_to_write, metavar="FILE", help="write the results; - is stdout"
@@ -77,7 +78,12 @@ def run(options: argparse.Namespace) -> int:
     if options.roster is not None and not Worksheet.is_one(options.roster):
         Worksheet.read(options.roster)  # says what it isn't
     submissions = intake.take(
-        plan, options.paths, course, roster=options.roster, timezone=options.timezone
+        plan,
+        options.paths,
+        course,
+        roster=options.roster,
+        timezone=options.timezone,
+        layout=options.layout,
     )
     lost = _on_cluster(plan, submissions, course, options) if on_cluster else None
     outcomes = grade_class(plan, submissions, course, jobs=options.jobs, trusted=trusted, lost=lost)

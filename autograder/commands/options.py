@@ -11,10 +11,19 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
 from autograder.grade import pipeline
-from autograder.submission.finding import PathError
+from autograder.submission.finding import LAYOUTS, Layout, PathError
 
 if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
+
+
+def add_layout(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        help="what each PATH is: one student's submission; a class, a folder with those of many; "
+        "nbgrader's submitted tree; a platform's download. Default: told by the names at its top",
+    )
 
 
 def add_worksheet(sub: argparse.ArgumentParser) -> None:
@@ -92,7 +101,11 @@ def collected(course: Course, plan: Assignment) -> list[Path]:
 
 
 def grade_paths(
-    plan: Assignment, paths: Sequence[Path], course: Course, options: argparse.Namespace
+    plan: Assignment,
+    paths: Sequence[Path],
+    course: Course,
+    options: argparse.Namespace,
+    layout: Layout | None = None,
 ) -> list[Outcome]:
     """Grade all submissions under `paths`; none named: those that were collected."""
     from autograder.grade.class_grading import grade_class
@@ -104,6 +117,7 @@ def grade_paths(
         course,
         roster=getattr(options, "roster", None),
         timezone=getattr(options, "timezone", None),
+        layout=layout or getattr(options, "layout", None) if paths else "submitted",
     )
     jobs, trusted = options.jobs, options.trust_submissions
     return grade_class(plan, submissions, course, jobs=jobs, trusted=trusted)

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         if absent := sorted(set(options.students) - known):
             raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
         folders = [folder for folder in folders if folder.parent.name in options.students]
-    outcomes = shared.grade_paths(plan, folders, course, options)
+    outcomes = shared.grade_paths(plan, folders, course, options, "submission")
     found = differences.compare(plan, outcomes, course)
     screen = terminal.console()
     differences.show(screen, plan, found)

@@ -18,6 +18,7 @@ ABOUT = "scores, failed tests, similar submissions of a class"
 def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("assignment", metavar="ASSIGNMENT")
     sub.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="default: build/submitted")
+    shared.add_layout(sub)
     shared.add_worksheet(sub)
     sub.add_argument(
         "--html", type=file_to_write, metavar="FILE", help="write one page with everything"

@@ -1,5 +1,6 @@
 """``course.toml``: what this course decides, where the kit's assignments stay as they are.
 
+runs = "by hand"                         # who vouches for a run.json: `submission.vouching`
 [due]
 a03_allreduce = 2026-03-01T23:59:00Z     # before the date in the kit's assignment.toml
 """
@@ -16,7 +17,9 @@ from autograder import tables
 from autograder.course.course import Course
 from autograder.tables import TableError
 
-__all__ = ["due"]
+__all__ = ["RUNS", "due", "runs"]
+
+RUNS = ("accounting", "word", "by hand")  # what `runs` may be
 
 
 def due(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.datetime]:
@@ -32,6 +35,28 @@ def due(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.d
     return _read(course.settings, assignments, status.st_mtime_ns, status.st_size)
 
 
+def runs(course: Course) -> str:
+    """Who vouches for a run.json in this course, one of RUNS; empty where it doesn't say.
+
+    Raises:
+        TableError: the file says something else.
+    """
+    try:
+        status = course.settings.stat()
+    except OSError:
+        return ""
+    return _rule(course.settings, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=16)
+def _rule(path: Path, _modified: int, _size: int) -> str:
+    rule = tables.read(path).get("runs", "")
+    if rule and rule not in RUNS:
+        wanted = ", ".join(f'"{each}"' for each in RUNS)
+        raise TableError(f"{path}{tables.line_of(path, 'runs')}: runs = {rule!r}: one of {wanted}.")
+    return str(rule)
+
+
 @functools.lru_cache(maxsize=16)
 def _read(
     path: Path, assignments: tuple[str, ...], _modified: int, _size: int
@@ -39,11 +64,11 @@ def _read(
     table = tables.read(path)
     dates = table.get("due", {})
     for where, part, kinds in (
-        ("", table, {"due": dict}),
+        ("", table, {"due": dict, "runs": str}),
         ("[due]", dates, dict.fromkeys(assignments, datetime.datetime)),
     ):
         try:
-            tables.check(part, kinds, where)
+            tables.check(part, kinds, where, above=("runs",) if where else ())
         except TableError as error:
             stray = next((key for key in part if f"{key} = " in str(error)), "")
             raise TableError(f"{path}{tables.line_of(path, stray)}: {error}") from None

@@ -37,16 +37,15 @@ def write(
 ) -> int:
     """Write a file for each submission that is graded or rejected; gives how many."""
     by_student: Mapping[str, Outcome] = {outcome.student: outcome for outcome in outcomes}
-    names = file_names.of([mark.student for mark in marks])
-    places = {names[mark.student]: mark for mark in marks}
     given = 0
-    for name, mark in places.items():
+    for mark in marks:
         outcome = by_student.get(mark.student)
         if mark.raw_score is None or outcome is None:
             continue
         text = json.dumps(results(plan, mark, outcome, raw=raw, visibility=visibility), indent=1)
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / name / "results.json", text.encode() + b"\n")
+        place = folder / file_names.of(mark.student)
+        place.mkdir(parents=True, exist_ok=True)
+        write_atomically(place / "results.json", text.encode() + b"\n")
         given += 1
     return given
 

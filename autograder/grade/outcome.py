@@ -46,6 +46,7 @@ class Outcome:
     key: str = ""
     graded_at: float = 0.0  # when the newest of its results was stored, in seconds of the epoch
     measured: list[dict[str, Any]] | None = None  # `grade --measured`; no part of the score
+    doubts: list[str] = field(default_factory=list)  # for the instructor, from beside the others
     name: str = ""  # for a reader, where a platform knows the student by a number
     email: str = ""
 
@@ -64,7 +65,8 @@ class Outcome:
     def flags(self) -> list[str]:
         """What the instructor should look at; it has no effect on the score."""
         modules = self.result.get("modules", {})
-        return [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
+        found = [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
+        return found + [run.flag for run in self.runs if run.flag] + self.doubts
 
     @property
     def empty(self) -> str:
@@ -91,24 +93,31 @@ class Outcome:
     def account(self, assignment: Assignment) -> Account:
         """What each part of the assignment earned."""
         cells = self.cells or {}
-        runs = {run.name: run.points for run in self.runs}
+        runs = {run.name: run for run in self.runs}
         failed, graded = self.status == "grader_error", self.status == "graded"
         parts: list[Part] = []
 
-        def add(name: str, title: str, kind: Kind, of: float, given: float | None) -> None:
+        def add(
+            name: str, title: str, kind: Kind, of: float, given: float | None, waits: bool = False
+        ) -> None:
             cell = cells.get(name)
             if cell is not None:
-                parts.append(Part(name, title, kind, of, cell.points, cell.by_hand, cell.comment))
+                waits = kind == "run" and cell.waits and cell.points is None
+                parts.append(
+                    Part(name, title, kind, of, cell.points, cell.by_hand, cell.comment, waits)
+                )
             else:
-                parts.append(Part(name, title, kind, of, given))
+                parts.append(Part(name, title, kind, of, given, waits=waits))
 
         for module in assignment.modules:
             earned = None if failed else self.points(module) if graded else 0.0
             kind: Kind = "extra" if module.extra else "module"
             add(module.name, module.title, kind, module.weight, earned)
         for run in assignment.runs:
-            earned = None if failed else runs.get(run.name, 0.0) if graded else 0.0
-            add(run.name, f"{run.module}.py on the cluster", "run", run.points, earned)
+            checked = runs.get(run.name) if graded else None
+            waits = checked is not None and checked.waits
+            earned = None if failed or waits else checked.points if checked else 0.0
+            add(run.name, f"{run.module}.py on the cluster", "run", run.points, earned, waits)
         for text in assignment.paragraphs:
             add(text.name, text.title, "text", text.points, None)
         return Account(tuple(parts))
@@ -124,10 +133,17 @@ class Outcome:
         names += [run.name for run in assignment.runs]
         given = bool(cells) and all(name in cells and cells[name].by_hand for name in names)
         found = []
+        runs = [
+            run.name
+            for run in assignment.runs
+            if (cell := cells.get(run.name)) and cell.waits and cell.points is None
+        ]
         if self.status != "graded" and not given:
             found.append(f"{self.status}: {' '.join(self.message.split())}")
-        elif any(cells[name].points is None for name in names if name in cells):
+        elif any(cells[n].points is None for n in names if n in cells and n not in runs):
             return ["not autograded yet"]
+        elif runs:
+            found.append(f"{format_count(len(runs), 'run')} to grade by hand ({', '.join(runs)})")
         texts = [t.name for t in assignment.paragraphs if t.name in cells and cells[t.name].waits]
         if texts:
             found.append(
@@ -166,6 +182,7 @@ class Outcome:
                 run.name: {
                     "score": run.points,
                     "max_score": run.max_points,
+                    **({"to_grade_by_hand": True} if run.waits else {}),
                     "findings": [{"ok": ok, "says": says} for ok, says in run.findings],
                 }
                 for run in self.runs

@@ -19,7 +19,7 @@ from autograder import scratch
 from autograder.course import limits
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.grade import cache
+from autograder.grade import cache, roll
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.imports import imported
@@ -30,6 +30,7 @@ from autograder.submission.reading import prepare
 from autograder.submission.rebuild import (
     Rebuilt,
 )
+from autograder.submission.zip_archive import OURS
 from autograder.suite import nursery as suite_nursery
 
 Grader = Callable[[str, Path, str], Result]  # (assignment, folder, module) -> its result
@@ -84,6 +85,9 @@ class GradingSession:
         """Grade all submissions, `jobs` modules at a time; equal modules once.
 
         `progress` hears first of what is stored already, and then of each module.
+
+        Raises:
+            RollError: not each of the submissions has an outcome.
         """
         outcomes = [self._read(submission) for submission in submissions]
         seconds = self._seconds_late()
@@ -95,6 +99,9 @@ class GradingSession:
         results = self._results(list(wanted.values()), progress)
         for outcome, jobs in zip(outcomes, plans, strict=True):
             self._collect(outcome, jobs, results)
+        found = [submission.student for submission in submissions]
+        roll.call(found, [outcome.student for outcome in outcomes], "The graded class")
+        _compare_jobs(outcomes)
         return outcomes
 
     def _seconds_late(self) -> Mapping[str, float]:
@@ -166,6 +173,12 @@ class GradingSession:
             rebuilt = prepare(self.assignment, submission, self.course)
         except (Rejected, PathError) as rejected:
             outcome = Outcome(submission.student, "rejected", message=str(rejected))
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in OURS:
+                raise  # the machine's, which would be said of each submission
+            told = f"{type(error).__name__}: {error}"[:MAX_FAULT]
+            message = f"The grader failed while it read the submission. {told}"
+            outcome = Outcome(submission.student, "grader_error", message=message)
         else:
             outcome = self._pending(submission.student, rebuilt)
             outcome.intake[:0] = submission.intake
@@ -215,6 +228,18 @@ class GradingSession:
             "modules": parts,
             "sandbox": next((p["sandbox"] for p in parts.values() if p.get("sandbox")), ""),
         }
+
+
+def _compare_jobs(outcomes: Sequence[Outcome]) -> None:
+    """Tell the instructor of students whose runs name one job of the cluster's."""
+    owners: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        for job in {run.job for run in outcome.runs if run.job}:
+            owners.setdefault(job, []).append(outcome)
+    for job, several in owners.items():
+        names = ", ".join(outcome.student for outcome in several)
+        for outcome in several if len(several) > 1 else ():
+            outcome.doubts.append(f"run.json: job {job} is in what each of these hands in: {names}")
 
 
 def cores() -> int:

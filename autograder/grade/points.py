@@ -45,13 +45,15 @@ class Part:
     points: float | None
     by_hand: bool = False
     comment: str = ""
+    waits: bool = False  # of a run: a person is to give the points
 
     @property
     def line(self) -> str:
         """The part in words: `ring: 20 of 35, by hand`."""
         of = f"+{self.of:g}" if self.kind == "extra" else f"{self.of:g}"
         if self.points is None:
-            return f"{self.name}: to be graded{' by hand' if self.kind == 'text' else ''}, of {of}"
+            hand = " by hand" if self.kind == "text" or self.waits else ""
+            return f"{self.name}: to be graded{hand}, of {of}"
         hand = ", by hand" if self.by_hand and self.kind != "text" else ""
         return f"{self.name}: {round(self.points, 2):g} of {of}{hand}"
 
@@ -74,8 +76,9 @@ class Account:
 
     @property
     def by_hand(self) -> float:
-        """The points of texts that a person is still to give."""
-        return sum(part.of for part in self.of_kind("text") if part.points is None)
+        """The points of texts and runs that a person is still to give."""
+        texts = sum(part.of for part in self.of_kind("text") if part.points is None)
+        return texts + sum(part.of for part in self.parts if part.waits)
 
     def of_kind(self, *kinds: Kind) -> tuple[Part, ...]:
         return tuple(part for part in self.parts if part.kind in kinds)
@@ -94,12 +97,16 @@ class Account:
         """
         said = [_sum("modules", self.of_kind("module"))]
         said += [_sum("extra", self.of_kind("extra"), " up to")] if self.of_kind("extra") else []
-        said += [_sum("run", self.of_kind("run"))] if self.of_kind("run") else []
+        runs = self.of_kind("run")
+        unread = sum(part.of for part in runs if part.waits)
+        said += [_sum("run", runs)] if any(not part.waits for part in runs) else []
+        said += [f"run: to be graded by hand, {unread:g}"] if unread else []
         texts = self.of_kind("text")
         read = tuple(part for part in texts if part.points is not None)
         name = "text" if len(texts) == 1 else "texts"
         said += [_sum(name, read)] if read else []
-        said += [f"{name}: to be graded by hand, {self.by_hand:g}"] if self.by_hand else []
+        left = self.by_hand - unread
+        said += [f"{name}: to be graded by hand, {left:g}"] if left else []
         return "; ".join(said)
 
 

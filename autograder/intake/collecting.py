@@ -20,7 +20,7 @@ from autograder import storage
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.gradebook import database
-from autograder.submission import finding
+from autograder.submission import own_folder
 from autograder.submission.finding import Submission
 from autograder.submission.quarantine import Rejected, extract_zip
 
@@ -69,7 +69,7 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
     else:
         fresh.mkdir()
         shutil.copy2(path, fresh / path.name, follow_symlinks=False)
-    archive = finding.what_counts(plan, fresh)
+    archive = own_folder.what_counts(plan, fresh)
     if archive.suffix != ".zip":
         return
     try:  # nbgrader and run.json's check look at files
@@ -97,7 +97,7 @@ def _content(folder: Path) -> dict[str, bytes]:
         if each.is_file()
         and not each.is_symlink()
         and each.name not in ("timestamp.txt", "submission_secret.txt")
-        and not finding.is_placeholder(each)
+        and not own_folder.is_placeholder(each)
     }
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from autograder import file_names
 from autograder.course.assignment import Assignment
 from autograder.course.limits import Limits
 from autograder.intake.gradescope_metadata import MAX_BYTES, METADATA, Author, of_text
@@ -119,7 +120,7 @@ def recognise(
     else:
         uploads, table = _gradescope(tree, names, assignment.limits), METADATA
     for upload in uploads:  # it names a folder, and nbgrader looks for folders by patterns
-        upload.student = re.sub(r"[/\\\0*?\[\]]|^\.", "_", upload.student)
+        upload.student = file_names.in_tree(upload.student)
     return Download(platform, tree, uploads, table)
 
 
@@ -182,13 +183,15 @@ def _moodle(
 ) -> list[Upload]:
     uploads: dict[str, Upload] = {}
     folders: dict[str, str] = {}
+    typed: list[str] = []
     for name, folder in sorted(names.items()):
         mark = MARK.search(name)
         assert mark is not None
         number = mark[1]
-        if mark[3] != "file":
-            continue  # a text that was typed into Moodle
         upload = uploads.setdefault(number, Upload(number, name[: mark.start()]))
+        if mark[3] != "file":
+            typed.append(number)
+            continue
         if folder:
             if number in folders:
                 raise PathError(
@@ -199,6 +202,9 @@ def _moodle(
             _add_folder(upload, tree, name, limits)
         else:
             upload.files[name[mark.end() :]] = name
+    for number in typed:
+        if not uploads[number].files and number not in folders:
+            uploads[number].says.append("A text was typed into Moodle, and no file handed in.")
     if worksheet is not None:
         absent = [number for number in uploads if number not in worksheet.people]
         if absent:

@@ -11,11 +11,12 @@ from zoneinfo import ZoneInfo
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
+from autograder.grade import roll
 from autograder.intake import downloads, unpacking
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.moodle_worksheet import Worksheet
 from autograder.submission import finding
-from autograder.submission.finding import Submission
+from autograder.submission.finding import Layout, Submission
 from autograder.terminal import say
 from ringside.units import format_count
 
@@ -31,12 +32,14 @@ def take(
     *,
     roster: Path | None = None,
     timezone: ZoneInfo | None = None,
+    layout: Layout | None = None,
 ) -> list[Submission]:
     """The submissions under `paths`, whatever they are.
 
     Args:
         roster: if it is Moodle's grading worksheet, it says who handed in, and when.
         timezone: of the worksheet's times; None: this machine's.
+        layout: of all paths, as `finding` lists them; None: the names at their tops tell.
 
     Raises:
         PathError: a path isn't there, is a mix, holds nothing, or a student has two submissions.
@@ -46,20 +49,57 @@ def take(
         if roster is not None and Worksheet.is_one(roster)
         else None
     )
+    given: list[Download] = []
+    if layout in (None, "download"):
+        given = _downloads(plan, paths, course, worksheet, timezone)
     found: list[Submission] = []
-    for path in paths:
-        given = None if _is_collected(path, course) else downloads.recognise(
-            plan, path, worksheet, timezone
-        )  # fmt: skip
-        if given is None:
-            found += finding.find(plan, [path])
-            continue
-        found += unpacking.unpack(given, plan, course)
-        _record(plan, given, course, timezone)
+    for download in given:
+        own = unpacking.unpack(download, plan, course)
+        students = [upload.student for upload in download.uploads]
+        roll.call(students, [each.student for each in own], f"{download.tree.path}, unpacked")
+        found += own
+        _record(plan, download, course, timezone)
+    if not given:
+        found = finding.find(plan, paths, layout)
     finding.check_names(found)
     if not found:
         raise finding.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
     return found
+
+
+def _downloads(
+    plan: Assignment,
+    paths: Sequence[Path],
+    course: Course,
+    worksheet: Worksheet | None,
+    timezone: ZoneInfo | None,
+) -> list[Download]:
+    """The downloads, if all paths are some.
+
+    Among other paths one that looks like a download is a submission: a student gives files the
+    names of a platform, and would add students.
+    """
+    given: list[Download] = []
+    mixed: list[finding.PathError] = []
+    for path in paths:
+        if _is_collected(path, course):
+            continue
+        try:
+            download = downloads.recognise(plan, path, worksheet, timezone)
+        except finding.PathError as error:
+            mixed.append(error)
+            continue
+        given += [] if download is None else [download]
+    if len(given) + len(mixed) < len(paths):
+        for each in given:
+            say(
+                f"{each.tree.path} looks like a download from {each.platform}. Among other paths "
+                "it is read as one submission: if it is a class, grade it in a call of its own."
+            )
+        return []
+    if mixed:
+        raise mixed[0]
+    return given
 
 
 def _is_collected(path: Path, course: Course) -> bool:

@@ -10,14 +10,8 @@ from typing import Protocol
 
 from autograder.course.limits import Limits
 from autograder.intake.gradescope_metadata import METADATA
-from autograder.submission.quarantine import (
-    DAMAGED,
-    MIB,
-    Rejected,
-    directory_size,
-    inspect,
-    read_regular,
-)
+from autograder.submission.quarantine import Rejected, inspect, read_regular
+from autograder.submission.zip_archive import DAMAGED, MIB, Refused, directory_size
 
 # The first of these in a name is the platform's; what follows is the student's own.
 MARK = re.compile(r"_(\d+)_(?:(\d+)_|assignsubmission_(file|onlinetext)(?:_|$))")
@@ -72,24 +66,36 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._archive = zipfile.ZipFile(path)
-        members = {each.filename: each for each in self._archive.infolist() if not each.is_dir()}
-        members = {name: each for name, each in members.items() if not is_ignored(name)}
-        tops = {name.split("/")[0] for name in members}
+        entries = {
+            each.filename: each
+            for each in self._archive.infolist()
+            if not is_ignored(each.filename.split("/")[0])
+        }
+        tops = {name.split("/")[0] for name in entries}
         around = tops.pop() if len(tops) == 1 else ""
         if platform_of(around, True) is None and all(
-            each.startswith(f"{around}/") for each in members
+            each.startswith(f"{around}/") for each in entries
         ):
-            members = {name.split("/", 1)[1]: each for name, each in members.items()}
-        self._members = members
+            entries = {name.split("/", 1)[1]: each for name, each in entries.items()}
+        # An empty folder is somebody's, too.
+        self._tops = {name.split("/")[0]: "/" in name for name in entries if name}
+        self._members = {
+            name: each
+            for name, each in entries.items()
+            if not each.is_dir() and not is_ignored(name)
+        }
 
     def tops(self) -> dict[str, bool]:
-        return {name.split("/")[0]: "/" in name for name in self._members}
+        return dict(self._tops)
 
     def below(self, top: str, limits: Limits) -> tuple[list[str], list[str]]:
         names = [name.split("/", 1)[1] for name in self._members if name.startswith(f"{top}/")]
         return names, []
 
     def read(self, name: str, max_bytes: int) -> bytes:
+        if self._members[name].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # Others ask for memory as they like, and this is the grader's own process.
+            raise Rejected(f"{name} is packed in a way that no platform uses: it is not read.")
         try:
             with self._archive.open(self._members[name]) as stream:
                 content = stream.read(max_bytes + 1)
@@ -111,7 +117,7 @@ def tree_of(path: Path) -> Tree | None:
     try:
         directory_size(path, most=_MOST_ENTRIES, max_bytes=32 * MIB)
         return Archive(path)
-    except (Rejected, OSError, *DAMAGED):
+    except (Refused, OSError, *DAMAGED):
         return None  # that is said where it is read as a submission
 
 

@@ -21,11 +21,8 @@ from autograder.course.limits import Limits
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.trees import Tree
 from autograder.submission.finding import Submission
-from autograder.submission.quarantine import (
-    MIB,
-    Rejected,
-    size_cap,
-)
+from autograder.submission.quarantine import Rejected, size_cap
+from autograder.submission.zip_archive import MIB
 
 
 def unpack(found: Download, assignment: Assignment, course: Course) -> list[Submission]:
@@ -70,10 +67,9 @@ def _digest(found: Download, limits: Limits) -> str:
 def _write(found: Download, limits: Limits, place: Path) -> None:
     place.mkdir()
     uploads = sorted(found.uploads, key=lambda upload: upload.student)
-    folders = file_names.of([upload.student for upload in uploads])
     listed: list[dict[str, Any]] = []
     for upload in uploads:
-        folder = place / folders[upload.student]
+        folder = place / file_names.of(upload.student)
         folder.mkdir()
         says, rejected = list(upload.says), ""
         try:

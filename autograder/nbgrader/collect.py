@@ -13,7 +13,7 @@ from nbgrader.exchange.default import ExchangeCollect
 from autograder.course import assignment as plans
 from autograder.course import limits
 from autograder.course.course import Course
-from autograder.submission import finding
+from autograder.submission import own_folder
 from autograder.submission.quarantine import Rejected, extract_zip
 from autograder.submission.receipt import record, stamp
 
@@ -35,7 +35,7 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
     def _unpack(self, folder: Path) -> None:
         """Unpack the one archive of a folder without a notebook: nbgrader would pass over it."""
         plan = plans.load(folder.name, Course.of_root(self.coursedir.root))
-        counts = finding.what_counts(plan, folder)
+        counts = own_folder.what_counts(plan, folder)
         if counts.suffix != ".zip":
             return
         allowed = limits.load(folder.name, Course.of_root(self.coursedir.root))

@@ -19,7 +19,7 @@ from autograder import storage
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome, Status
-from autograder.submission.finding import is_placeholder
+from autograder.submission.own_folder import is_placeholder
 
 __all__ = [
     "GradedPart",
@@ -100,8 +100,10 @@ def submission_hash(notebook: Path) -> str:
     """What tells a submission from the next one: its notebook, else the files that count for it."""
     if not is_placeholder(notebook):
         return file_hash(notebook)
-    files = [each for each in notebook.parent.iterdir() if each.suffix in (".ipynb", ".py", ".zip")]
-    hashes = [f"{each.name} {file_hash(each)}" for each in sorted(files)]
+    files = [
+        each for each in notebook.parent.rglob("*") if each.suffix in (".ipynb", ".py", ".zip")
+    ]
+    hashes = [f"{each.relative_to(notebook.parent)} {file_hash(each)}" for each in sorted(files)]
     return hashlib.sha256("\n".join(hashes).encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -60,7 +60,9 @@ class WriteResults(NbGraderPreprocessor):  # type: ignore[misc]
         outcome.runs = (
             [cluster_run.of_record(run) for run in kept]
             if kept
-            else cluster_run.check_all(plan, course.submitted(student, plan.name), outcome.modules)
+            else cluster_run.check_all(
+                plan, course.submitted(student, plan.name), outcome.modules, course
+            )
         )
         runs = {run.name: run for run in outcome.runs}
         for cell in nb.cells:
@@ -146,9 +148,21 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
             nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
             for grade in read:
                 grade.needs_manual_grade = False
-            self._save_extra_credit(outcome_of(nb))
+            outcome = outcome_of(nb)
+            self._save_extra_credit(outcome)
+            self._ask_for_a_person(outcome)
             commit()
         return nb, resources
+
+    def _ask_for_a_person(self, outcome: Outcome) -> None:
+        """A run that a person is to judge has no points yet, and no zero."""
+        for run in outcome.runs:
+            if run.waits:
+                grade = self.gradebook.find_grade(
+                    run.name, self.notebook_id, self.assignment_id, self.student_id
+                )
+                if grade.manual_score is None:
+                    grade.auto_score, grade.needs_manual_grade = None, True
 
     def _texts_read(self) -> list[Any]:
         """The texts that a person has graded, if the submission is still the one they saw.

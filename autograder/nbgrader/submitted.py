@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -25,7 +26,7 @@ from autograder.nbgrader import graded
 from autograder.nbgrader.outdated import LatenessNow, clear_unfinished, why_another, why_not_result
 from autograder.nbgrader.results import MARK, grade_now
 from autograder.sandbox.sandbox import SandboxUnavailable
-from autograder.submission import finding, late, reading, receipt
+from autograder.submission import finding, late, own_folder, reading, receipt
 from autograder.submission.quarantine import Rejected, sweep
 from autograder.submission.rebuild import (
     RebuiltNotebook,
@@ -39,21 +40,44 @@ _not_swept: dict[str, str] = {}  # submission folder -> why; nbgrader goes on af
 
 # nbgrader passes over a submission without a notebook; ours may be handed in as files.
 _init_notebooks = Autograde.init_notebooks
+_convert_notebooks = Autograde.convert_notebooks
 
 
 def _see_files(converter: Any) -> None:
     name = converter.coursedir.assignment_id
     course = Course.of_root(converter.coursedir.root)
+    folders = course.submissions(name) if name in plans.known(course) else []
     try:
-        for folder in course.submissions(name) if name in plans.known(course) else ():
-            finding.hold_place(plans.load(name, course), folder)
+        for folder in folders:
+            own_folder.hold_place(plans.load(name, course), folder)
     except OSError as error:
         converter.log.error(str(error))
         raise NbGraderException(str(error)) from error
     _init_notebooks(converter)
 
 
+def _convert_all(converter: Any) -> None:
+    """Convert, and fail at the end if nbgrader did not see somebody who has handed in."""
+    _convert_notebooks(converter)
+    where = converter.coursedir
+    course = Course.of_root(where.root)
+    seen = {Path(each).parent.name for each in converter.assignments}
+    excluded = set(getattr(where, "student_id_exclude", "").split(","))
+    asked = [
+        folder
+        for folder in course.submissions(where.assignment_id)
+        if fnmatch.fnmatchcase(folder.parent.name, where.student_id)
+    ]
+    missing = [each for each in asked if each.parent.name not in seen | excluded]
+    for folder in missing:
+        converter.log.error("%s was not graded: nbgrader can't list it.", folder)
+    if missing:
+        names = ", ".join(each.parent.name for each in missing)
+        raise NbGraderException(f"Handed in and not graded: {names}. The log says more.")
+
+
 Autograde.init_notebooks = _see_files
+Autograde.convert_notebooks = _convert_all
 
 
 def quarantine_submission(assignment: str, student: str, notebooks: list[str]) -> None:
@@ -192,6 +216,8 @@ def _is_graded(course: Course, folder: Path) -> bool:
     session = pipeline.GradingSession(plan, course, grade_now(course))
     return all(
         session.store.get(key) is not None
-        for submission in finding.find(plan, [course.submitted(folder.parent.name, folder.name)])
+        for submission in finding.find(
+            plan, [course.submitted(folder.parent.name, folder.name)], "submission"
+        )
         for key in session.keys(submission)
     )

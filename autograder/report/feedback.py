@@ -138,6 +138,7 @@ class RunSection:
     max_points: float
     by_hand: bool
     findings: tuple[tuple[bool, str], ...]
+    waits: bool = False  # for a person
 
 
 @dataclass(frozen=True)
@@ -293,6 +294,7 @@ def _run(part: Part, outcome: Outcome) -> RunSection:
         max_points=part.of,
         by_hand=part.by_hand,
         findings=tuple(checked.findings) if checked else (),
+        waits=part.waits,
     )
 
 

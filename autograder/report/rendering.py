@@ -54,9 +54,8 @@ def write_pages(folder: Path, plan: Assignment, outcomes: list[Outcome]) -> list
     """One page per submission, for courses that don't use nbgrader's feedback."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    names = file_names.of([outcome.student for outcome in outcomes])
     for outcome in outcomes:
-        path = folder / f"{names[outcome.student]}.html"
+        path = folder / f"{file_names.of(outcome.student)}.html"
         path.write_text(render(page_of(plan, outcome)), encoding="utf-8")
         written.append(path)
     return written

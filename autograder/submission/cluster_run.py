@@ -1,4 +1,7 @@
-"""The job on a cluster that a student hands in: is run.json complete, and of this module?"""
+"""The job on a cluster that a student hands in: is run.json complete, and of this module?
+
+Who says that it ran so is `vouching`'s to find out.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autograder.course import settings
 from autograder.course.assignment import Assignment, RunSpec
+from autograder.course.course import Course
 from autograder.submission.quarantine import Rejected, read_regular
+from autograder.submission.vouching import vouch
 from ringside.checking.notebook import module_sha256
 
 MAX_BYTES = 4 << 20
@@ -19,13 +25,22 @@ FORMAT, VERSION = "ringside-run", 1  # what `ringside launch` writes; tests hold
 
 @dataclass(frozen=True)
 class RunCheck:
-    """What is right and what isn't about a run; all of it earns the points."""
+    """What is right and what isn't about a run; all of it earns the points.
+
+    Attributes:
+        waits: all of it is right, and a person is to give the points.
+        job: Slurm's number of the job that the record names.
+        flag: what the instructor should look at.
+    """
 
     name: str
     module: str
     points: float
     max_points: float
     findings: list[tuple[bool, str]]
+    waits: bool = False
+    job: str = ""
+    flag: str = ""
 
 
 def of_record(record: Mapping[str, Any]) -> RunCheck:
@@ -34,32 +49,56 @@ def of_record(record: Mapping[str, Any]) -> RunCheck:
     return RunCheck(**{**record, "findings": findings})
 
 
-def check_all(plan: Assignment, folder: Path | None, sources: Mapping[str, str]) -> list[RunCheck]:
+def check_all(
+    plan: Assignment, folder: Path | None, sources: Mapping[str, str], course: Course
+) -> list[RunCheck]:
     """Check a submission's runs; `sources` are the modules that were handed in."""
-    return [check(run, folder, sources.get(run.module)) for run in plan.runs]
+    if not plan.runs:
+        return []
+    rule = settings.runs(course)
+    return [check(run, folder, sources.get(run.module), rule) for run in plan.runs]
 
 
-def check(run: RunSpec, folder: Path | None, source: str | None) -> RunCheck:
+def check(run: RunSpec, folder: Path | None, source: str | None, rule: str = "word") -> RunCheck:
     """Check `folder`/run.json against the module's `source` that was handed in.
 
     No folder means that the submission has none of its own: a notebook among others.
+
+    Args:
+        rule: the course's, of who vouches for a run; see `vouching`.
     """
-    findings = list(_findings(run, folder, source))
-    points = run.points if findings and all(ok for ok, _ in findings) else 0.0
-    return RunCheck(run.name, run.module, points, run.points, findings)
+    record, why_not = _read(folder)
+    if record is None:
+        return RunCheck(run.name, run.module, 0.0, run.points, [(False, why_not)])
+    findings = [*_complete(record), _belongs(record, run, source)]
+    if not all(ok for ok, _ in findings):
+        return RunCheck(run.name, run.module, 0.0, run.points, findings)
+    behind = vouch(record, rule)
+    findings.append((behind.by != "nobody", behind.says))
+    return RunCheck(
+        run.name,
+        run.module,
+        run.points if behind.by in ("accounting", "word") else 0.0,
+        run.points,
+        findings,
+        waits=behind.by == "person",
+        job=str(record.get("job_id") or "")[:32],
+        flag=behind.flag,
+    )
 
 
-def _findings(run: RunSpec, folder: Path | None, source: str | None) -> list[tuple[bool, str]]:
+def _read(folder: Path | None) -> tuple[dict[str, Any] | None, str]:
+    """The record in a folder, or why there is none."""
     path = folder and folder / "run.json"
     if path is None or not path.exists():
-        return [(False, "There is no run.json: `ringside launch` leaves it; hand it in too.")]
+        return None, "There is no run.json: `ringside launch` leaves it; hand it in too."
     try:
         record = json.loads(read_regular(path, MAX_BYTES))
     except (Rejected, ValueError, RecursionError) as error:
-        return [(False, f"run.json can't be read: {str(error)[:200]}")]
+        return None, f"run.json can't be read: {str(error)[:200]}"
     if not isinstance(record, dict):
-        return [(False, "run.json does not hold a run.")]
-    return [*_complete(record), _belongs(record, run, source)]
+        return None, "run.json does not hold a run."
+    return record, ""
 
 
 def _complete(record: dict[str, Any]) -> list[tuple[bool, str]]:

@@ -1,29 +1,30 @@
 """The first thing that touches a submission: regular files only, counted and size-capped.
 
 Nothing here parses what a student wrote. `inspect` looks with lstat and follows no link;
-`read_regular` opens without following links or waiting on pipes; `extract_zip` reads the
-archive's own directory first, within caps, and writes every path itself.
+`read_regular` opens without following links or waiting on pipes; `extract_zip` has an archive
+unpacked by a process that may die of it.
 """
 
 from __future__ import annotations
 
-import errno
-import lzma
+import dataclasses
+import json
 import os
+import signal
 import stat
-import struct
-import zipfile
-import zlib
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from autograder.course.limits import Limits
+from autograder.submission import zip_archive
+from autograder.submission.zip_archive import MIB
 from ringside import output_folder
 
-MIB = 1 << 20
-
-
 KIT = Limits()
+UNPACKING_S = 300  # only ends what sleeps, as on a file server that is gone
 
 
 class Rejected(Exception):
@@ -154,117 +155,68 @@ def sweep(folder: Path, shelf: Path, limits: Limits = KIT) -> dict[str, str]:
     return refused
 
 
-# What reading a damaged archive can raise: zipfile promises only the first.
-DAMAGED = (
-    zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, OverflowError,
-    struct.error, zlib.error, lzma.LZMAError,
-)  # fmt: skip
-# The machine's faults, not the archive's.
-OURS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
-
-
 def extract_zip(archive: Path, folder: Path, limits: Limits = KIT) -> list[str]:
-    """Unpack `archive` into `folder`; gives the names written.
+    """Unpack `archive` into `folder`, in a process of its own; gives the names written.
 
-    One folder around everything, as many tools make it, is taken off.
+    One folder around everything, as many tools make it, is taken off. The process has its own
+    memory and CPU time (see `zip_archive`); what ends it is the archive's fault, and ends nothing
+    else.
 
     Raises:
-        Rejected: it is damaged, encrypted, too large, or names a path outside.
+        Rejected: it is damaged, encrypted, too large, names a path outside, or can't be unpacked
+            within these bounds.
+        OSError: the machine can't write it, or can't start the process.
     """
-    read_directory_size(archive, limits)
+    asked = {
+        "archive": os.fsencode(archive).hex(),
+        "folder": os.fsencode(folder).hex(),
+        "caps": dataclasses.asdict(_caps(limits)),
+    }
+    command = [sys.executable, "-I", "-S", str(zip_archive.__file__)]
     try:
-        with zipfile.ZipFile(archive) as source:
-            members = _members(source, limits)
-            return _write_members(source, members, folder, limits)
-    except Rejected:
-        raise
-    except DAMAGED as error:
-        raise Rejected(f"{archive.name} is damaged: {error}.") from error
-    except OSError as error:
-        if error.errno in OURS:
-            raise
-        raise Rejected(f"{archive.name} can't be unpacked: {error}.") from error
+        ended = subprocess.run(
+            command, input=json.dumps(asked).encode(), capture_output=True, timeout=UNPACKING_S
+        )
+    except subprocess.TimeoutExpired:
+        raise Rejected(f"{archive.name} was not unpacked within {UNPACKING_S} s.") from None
+    if not ended.stdout.startswith(zip_archive.READY):
+        told = ended.stderr[-300:].decode("utf-8", "replace").strip()
+        raise OSError(f"The process that unpacks archives doesn't start: {told}")
+    answer = _answer(archive, ended)
+    if "errno" in answer:
+        raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["path"])
+    if "refused" in answer:
+        raise Rejected(answer["refused"])
+    return [str(name) for name in answer["written"]]
+
+
+def _answer(archive: Path, ended: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    """What the process said before it ended; how it died, where it said nothing."""
+    if ended.returncode == 0:
+        return dict(json.loads(ended.stdout.removeprefix(zip_archive.READY)))
+    if ended.returncode == -signal.SIGXCPU:
+        raise Rejected(
+            f"{archive.name} takes more than {zip_archive.CPU_S} s of CPU time to be unpacked."
+        )
+    how = f"status {ended.returncode}"
+    if ended.returncode < 0:
+        how = f"signal {signal.Signals(-ended.returncode).name}"
+    raise Rejected(f"{archive.name} can't be unpacked: the process that did it ended with {how}.")
 
 
 def read_directory_size(archive: Path, limits: Limits = KIT) -> int:
     """The number of members by the archive's last record, read before anything is parsed."""
-    status = os.lstat(archive)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > limits.zip_bytes:
-        raise Rejected(
-            f"{archive.name} is no regular file of at most {limits.zip_bytes // MIB} MiB."
-        )
-    return directory_size(archive, most=2 * limits.submission_files, told=limits.submission_files)
+    try:
+        return zip_archive.number_of_members(archive, _caps(limits))
+    except zip_archive.Refused as refused:
+        raise Rejected(str(refused)) from refused
 
 
-def directory_size(
-    archive: Path, *, most: int, told: int | None = None, max_bytes: int = MIB
-) -> int:
-    """As `read_directory_size`, with at most so many members, listed in so many bytes.
-
-    `zipfile` makes an object for every entry on opening: a small file can name millions.
-    """
-    with archive.open("rb") as stream:
-        size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - (76 + 22 + 0xFFFF)))
-        tail = stream.read()
-    at = tail.rfind(b"PK\x05\x06")
-    if at < 0 or len(tail) < at + 22:
-        raise Rejected(f"{archive.name} is not a zip archive.")
-    count, size = struct.unpack("<HI", tail[at + 10 : at + 16])
-    if at >= 76 and tail[at - 20 : at - 16] == b"PK\x06\x07":  # zip64: `zipfile` believes these
-        count, size = struct.unpack("<2Q", tail[at - 44 : at - 28])
-    if count > most or size > max_bytes:
-        raise Rejected(f"{archive.name} holds more than {told or most} files.")
-    return int(count)
-
-
-def _members(source: zipfile.ZipFile, limits: Limits) -> dict[str, zipfile.ZipInfo]:
-    members: dict[str, zipfile.ZipInfo] = {}
-    total = 0
-    for info in source.infolist():
-        path = PurePosixPath(info.filename.replace("\\", "/"))
-        kind = stat.S_IFMT(info.external_attr >> 16)
-        if path.is_absolute() or ".." in path.parts or ":" in info.filename or not path.parts:
-            raise Rejected(f"The archive names a path outside of itself: {info.filename!r}.")
-        if info.is_dir() or path.parts[0] == "__MACOSX" or path.name == ".DS_Store":
-            continue
-        if kind not in (0, stat.S_IFREG):
-            raise Rejected(f"{info.filename!r} in the archive is not a regular file.")
-        if info.flag_bits & 0x1:
-            raise Rejected("The archive is encrypted.")
-        if str(path) in members:
-            raise Rejected(f"{info.filename!r} is in the archive twice.")
-        total += info.file_size
-        if len(members) >= limits.submission_files or total > limits.submission_bytes:
-            raise Rejected(
-                f"The archive holds more than {limits.submission_files} files or "
-                f"{limits.submission_bytes // MIB} MiB."
-            )
-        if info.file_size > MIB and info.file_size > limits.zip_ratio * max(1, info.compress_size):
-            raise Rejected(f"{info.filename!r} is packed more than {limits.zip_ratio} times.")
-        members[str(path)] = info
-    tops = {PurePosixPath(name).parts[0] for name in members}
-    if len(tops) == 1 and all("/" in name for name in members):
-        members = {name.split("/", 1)[1]: info for name, info in members.items()}
-    if any(len(PurePosixPath(name).parts) > limits.submission_depth for name in members):
-        raise Rejected(f"The archive nests deeper than {limits.submission_depth} folders.")
-    return members
-
-
-def _write_members(
-    source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], folder: Path, limits: Limits
-) -> list[str]:
-    left = limits.submission_bytes
-    for name, info in members.items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with source.open(info) as stream, target.open("xb") as output:
-            # The declared size is the archive's word; what comes out is counted.
-            while block := stream.read(min(MIB, left + 1)):
-                left -= len(block)
-                if left < 0:
-                    raise Rejected(
-                        f"The archive unpacks to more than {limits.submission_bytes // MIB} MiB."
-                    )
-                output.write(block)
-    return sorted(members)
+def _caps(limits: Limits) -> zip_archive.Caps:
+    return zip_archive.Caps(
+        limits.zip_bytes,
+        limits.submission_files,
+        limits.submission_depth,
+        limits.submission_bytes,
+        limits.zip_ratio,
+    )

@@ -8,7 +8,8 @@ from autograder import scratch
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.submission import cluster_run
-from autograder.submission.finding import PathError, Submission, find_at, packages_in, what_counts
+from autograder.submission.finding import Submission
+from autograder.submission.own_folder import home, packages_in, what_counts
 from autograder.submission.quarantine import Rejected, extract_zip, inspect
 from autograder.submission.rebuild import (
     Rebuilt,
@@ -25,14 +26,15 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
         Rejected: it can't be read; the message is for the student.
     """
     own = submission.path.is_dir() and not submission.path.is_symlink()
-    path = what_counts(assignment, submission.path) if own else submission.path
-    if path.suffix == ".zip":
+    folder = home(assignment, submission.path) if own else submission.path
+    path = what_counts(assignment, folder) if own else folder
+    if path.suffix == ".zip" and not path.is_dir():
         with scratch.fresh("zip-") as unpacked:
             extract_zip(path, unpacked, assignment.limits)
             return prepare(assignment, _unpacked(assignment, path, unpacked), course)
     rebuilt = _rebuilt(assignment, path, own, course)
-    where = submission.path if own else _own_folder(assignment, path)
-    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules)
+    where = folder if own else _own_folder(assignment, path)
+    rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules, course)
     return rebuilt
 
 
@@ -61,12 +63,13 @@ def _rebuilt(assignment: Assignment, path: Path, own: bool, course: Course) -> R
 def _unpacked(assignment: Assignment, archive: Path, folder: Path) -> Submission:
     """The submission in an `archive` that was unpacked to `folder`."""
     try:
-        found = find_at(assignment, folder)
-    except PathError:
-        found = []
-    if len(found) != 1 or what_counts(assignment, found[0].path).suffix == ".zip":
+        inner = home(assignment, folder)
+        nested = what_counts(assignment, inner).suffix == ".zip"
+    except Rejected:
+        nested = True
+    if nested:
         raise Rejected(
             f"{archive.name} must hold one submission: {assignment.notebook} or its "
             f"modules; no archive in an archive."
         )
-    return found[0]
+    return Submission(archive.stem, inner)

@@ -28,7 +28,8 @@ from autograder import notebooks
 from autograder.course.assignment import Assignment
 from autograder.course.limits import Limits
 from autograder.submission.cluster_run import RunCheck
-from autograder.submission.quarantine import MIB, Rejected, read_regular
+from autograder.submission.quarantine import Rejected, read_regular
+from autograder.submission.zip_archive import MIB
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

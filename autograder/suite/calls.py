@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autograder.suite import whose_fault
+from autograder.suite.disclosure import Disclosure
 from autograder.suite.job import SuiteJob, SuiteRecord
 from autograder.suite.plausibility import Tally
 from autograder.suite.reality import (
@@ -46,6 +47,7 @@ class Ranks:
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
         self.tally = Tally()
+        self.disclosure = Disclosure(Path(job.folder))
 
     def call(
         self,
@@ -95,6 +97,7 @@ class Ranks:
         first_s = self._limits.call_timeout_s
         for timeout_s in (first_s, self._limits.call_retry_factor * first_s):
             result = self._session.call(target, world_size, args, timeout_s=timeout_s, **options)
+            result = self.disclosure.of_run(result)
             self.tally.add(result, stated=states_work)
             if not isinstance(result.error, DeadlineError):
                 return result
@@ -173,7 +176,8 @@ class Mpi:
             self._rehearse(calls, rendezvous())
 
         try:
-            return self._real.call_all([RealCall(*call) for call in calls], waiting_sends)
+            runs = self._real.call_all([RealCall(*call) for call in calls], waiting_sends)
+            return [self._ranks.disclosure.of_run(run) for run in runs]
         except RealityUnavailable as reason:
             raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
         except RealityError as error:

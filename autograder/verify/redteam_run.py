@@ -120,7 +120,7 @@ def full_grader(assignment: str) -> Callable[[Path], dict[str, Any]]:
             session = pipeline.GradingSession(plan, course, pipeline.suite_grader(course), jobs=1)
             session.store = Store(stored)
             try:
-                outcomes = session.grade(finding.find(plan, [path]))
+                outcomes = session.grade(finding.find(plan, [path], "submission"))
             finally:
                 suite_nursery.close()  # what is still there afterwards is the attacker's
             pages = rendering.write_pages(Path(results) / "pages", plan, outcomes)

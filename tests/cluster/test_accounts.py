@@ -111,6 +111,58 @@ def test_a_job_that_slurmctld_has_forgotten_is_looked_up_in_the_accounts(
     assert "the job's script ended with exit status 7" in ends[1][3]
 
 
+RING = """
+import numpy as np
+
+
+def all_reduce(comm, x):
+    total = np.empty_like(x)
+    comm.Allreduce(x, total)
+    return total
+"""
+# What `autograder grade` makes of a run.json, where Slurm's accounting can be asked.
+VOUCH = """
+import json
+from pathlib import Path
+
+from autograder.course.assignment import RunSpec
+from autograder.submission import cluster_run
+
+source = Path("ring.py").read_text()
+true = json.loads(Path("run.json").read_text())
+for change in ({}, {"hosts": ["node1", "node9"]}, {"started_utc": "2026-01-01T00:00:00+00:00"},
+               {"job_id": "999999"}, {"job_id": None}):
+    Path("run.json").write_text(json.dumps(true | change))
+    found = cluster_run.check(RunSpec("run", "ring", 5.0), Path(), source, "")
+    print(found.points, found.waits, found.findings[-1][1], sep="|")
+"""
+
+
+def test_a_run_is_checked_against_the_job_that_slurm_accounted_for(
+    accounting_slurm: Any, launch_command: Any, shared_folder: Path
+) -> None:
+    (shared_folder / "ring.py").write_text(RING)
+    (shared_folder / "vouch.py").write_text(VOUCH)
+    words = (*ONE_RANK, "--nodes", "2", "--account", "class-aac", "--json")
+    command = launch_command("ring.py:all_reduce", *words, after="--n 100")
+    result = accounting_slurm.run(command, cwd=shared_folder)
+    assert result.returncode == 0, result.stdout + result.stderr + accounting_slurm.logs()
+    job_id = json.loads(result.stdout)["job_id"]
+    ended = f"until sacct -X -n -P -o State -j {job_id} | grep -q COMPLETED; do sleep 0.1; done"
+    accounting_slurm.run(["bash", "-c", ended])
+    python = ["env", f"PYTHONPATH={ROOT}", sys.executable, "vouch.py"]
+    said = accounting_slurm.run(python, cwd=shared_folder)
+    assert said.returncode == 0, said.stderr
+    found = [line.split("|") for line in said.stdout.splitlines()]
+    assert [each[:2] for each in found] == [
+        ["5.0", "False"], ["0.0", "False"], ["0.0", "False"], ["0.0", "True"], ["0.0", "True"]
+    ]  # fmt: skip
+    assert found[0][2].startswith(f"Slurm's accounting vouches for job {job_id}: root ran it")
+    assert "it ran on node1, node2, and the run on node9" in found[1][2]
+    assert "and the run began at 2026-01-01T00:00:00" in found[2][2]
+    assert "knows no job 999999" in found[3][2]
+
+
 # What `autograder grade --executor slurm` asks, where slurmctld has forgotten an array.
 TASKS = """
 import sys

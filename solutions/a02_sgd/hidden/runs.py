@@ -84,8 +84,13 @@ def taken(target: str, call: Call, answer: tuple[Any, str], line: str = "") -> A
     """The result in an answer of ``callers.py``; a verdict if the call raised something."""
     result, raised = answer
     if raised:
-        raise fail(target, call, f"{one_line(raised)}.", line)
+        raise fail(target, call, f"{without_text(raised)}.", line)
     return result
+
+
+def without_text(raised: str) -> str:
+    """Type and place of an exception: its text may hold hidden inputs, and the line shows it."""
+    return one_line(raised.partition(": ")[0])
 
 
 def check(

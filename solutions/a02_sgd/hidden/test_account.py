@@ -118,7 +118,7 @@ def counted(ranks, function, calls):
     results = []
     for call, (result, raised) in zip(calls, found, strict=True):
         if raised:
-            raise fail(function, call, f"{one_line(raised)}.")
+            raise fail(function, call, f"{runs.without_text(raised)}.")
         results.append(result)
     return results, peak
 

@@ -277,12 +277,14 @@ def test_a_run_beside_notebooks_of_several_students_is_nobodys(
     course: Course, notebook: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(class_grading, "best_tier", lambda **_: Tier.NONE)
+    folder = tmp_path / "class"
+    folder.mkdir()
     for student in ("ada", "bela"):
         text = json.dumps(notebook(one=solved("one")))
-        (tmp_path / f"{student}.ipynb").write_text(text)
-    (tmp_path / "run.json").write_text(run_json(MODULE.format(name="one")))
+        (folder / f"{student}.ipynb").write_text(text)
+    (folder / "run.json").write_text(run_json(MODULE.format(name="one")))
     out = tmp_path / "out.json"
-    assert cli.main(["grade", NAME, str(tmp_path), "--json", str(out)]) == 0
+    assert cli.main(["grade", NAME, str(folder), "--json", str(out)]) == 0
     found: list[dict[str, Any]] = json.loads(out.read_text())["submissions"]
     assert [each["score"] for each in found] == [30.0, 30.0]
     assert "There is no run.json" in str(found[0]["runs"])

@@ -433,11 +433,42 @@ def test_names_in_any_script_are_pages_of_their_own(course: Course, tmp_path: Pa
     )
     grade(tmp_path, given, "--feedback", tmp_path / "pages")
     pages = {path.name: path.read_text() for path in (tmp_path / "pages").iterdir()}
-    assert len(pages) == 5 and {"李明.html", "王芳.html", "Ada.html"} <= pages.keys()
+    assert len(pages) == 5 and {"李明.html", "王芳.html", "+Ada.html"} <= pages.keys()
     assert "王芳" in pages["王芳.html"]
     long = ["x" * 300, "x" * 299, "ADA", "ada", "..", "\ud800"]
-    names = file_names.of(long).values()
-    assert len({name.casefold() for name in names}) == 6 and max(map(len, names)) < 140
+    names = [file_names.of(each) for each in long]
+    assert len({name.casefold() for name in names}) == 6 and max(map(len, names)) <= 160
+
+
+def test_who_has_typed_a_text_or_handed_in_an_empty_folder_is_in_the_table(
+    course: Course, tmp_path: Path
+) -> None:
+    given = as_zip(
+        tmp_path / "moodle.zip",
+        {
+            "Ada_1_assignsubmission_file_/one.py": source("one"),
+            "Bo_2_assignsubmission_file_/": b"",
+            "Cy_3_assignsubmission_onlinetext_/onlinetext.html": b"I could not upload",
+            "Di_4_assignsubmission_file_/.DS_Store": b"",
+            "😀_5_assignsubmission_file_/one.py": source("one"),
+            "😁_6_assignsubmission_file_/two.py": source("two"),
+        },
+    )
+    status, report = grade(tmp_path, given, "--feedback", tmp_path / "pages")
+    assert status == 2 and scores(report) == {"1": 30, "2": 0, "3": 0, "4": 0, "5": 30, "6": 60}
+    assert report["3"]["message"] == "A text was typed into Moodle, and no file handed in."
+    assert len(list((tmp_path / "pages").iterdir())) == 6
+
+
+def test_a_member_that_names_its_own_memory_is_read_in_no_process_of_ours(
+    course: Course, tmp_path: Path
+) -> None:
+    given = as_zip(tmp_path / "canvas.zip", {"a_1_2_one.py": source("one")})
+    with zipfile.ZipFile(given, "a", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("b_3_4_one.py", source("one"))
+    _, report = grade(tmp_path, given)
+    assert scores(report) == {"1": 30, "3": 0}
+    assert "is packed in a way that no platform uses" in report["3"]["message"]
 
 
 def test_unpacking_is_done_once_and_a_changed_file_is_seen(course: Course, tmp_path: Path) -> None:

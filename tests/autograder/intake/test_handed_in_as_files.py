@@ -111,6 +111,27 @@ def test_nbgrader_and_our_commands_give_files_the_same_points_whatever_lies_besi
     assert "About the files" not in page(registered, "files")
 
 
+def test_nbgrader_passes_over_nobody_whatever_lies_in_the_folder(
+    registered: Course, hand_in: HandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for student, files in {
+        "nested": ["hw/one.py"], "tree": ["ada/one.py", "bob/one.py"], "empty": [],
+        "zips": ["a.zip", "b.zip"], "text": ["notes.txt"], "named": [f"{NAME}/one.py"],
+    }.items():  # fmt: skip
+        folder = registered.submitted(student, NAME)
+        folder.mkdir(parents=True)
+        for name in files:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(source("one"))
+    expected = {"nested": 30, "tree": 0, "empty": 0, "zips": 0, "text": 0, "named": 30}
+    steps.autograde(registered, NAME)
+    assert in_gradebook(registered) == expected
+    assert by_suites(registered, tmp_path, registered.build / "submitted") == expected
+    (registered.submitted("a[b]", NAME)).mkdir(parents=True)  # for nbgrader it is a pattern
+    with pytest.raises(database.GradebookError, match=r"not graded: a\[b\]\. The log"):
+        steps.autograde(registered, NAME)
+
+
 def test_report_export_and_table_say_what_was_taken(
     registered: Course, hand_in: HandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
+import signal
 import stat
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from autograder.course.limits import Limits
+from autograder.submission import zip_archive
 from autograder.submission.quarantine import (
     Rejected,
     extract_zip,
@@ -218,9 +223,69 @@ def test_a_full_disk_is_no_fault_of_the_archive(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     archive = pack(("ring.py", b"x"))
-    monkeypatch.setattr("autograder.submission.quarantine._write_members", full)
-    with pytest.raises(OSError, match="No space left"):
+    caps = zip_archive.Caps(10_000, 3, 3, 10_000, 200)
+    with monkeypatch.context() as patched:
+        patched.setattr(zip_archive, "_write_members", full)
+        with pytest.raises(OSError, match="No space left"):
+            zip_archive.extract(archive, tmp_path / "out", caps)
+    said = json.dumps({"errno": errno.ENOSPC, "path": "/x"}).encode()
+    ended = subprocess.CompletedProcess([], 0, zip_archive.READY + said, b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(OSError, match="No space left on device: '/x'"):
         extract_zip(archive, tmp_path / "out")
+
+
+def test_a_process_that_does_not_start_is_no_fault_of_the_archive(
+    tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(OSError, match="that unpacks archives doesn't start"):
+        extract_zip(pack(("ring.py", b"x")), tmp_path / "out")
+
+
+def test_an_archive_that_wants_4_gib_of_memory_is_rejected_in_words(
+    tmp_path: Path, pack: Pack
+) -> None:
+    archive = pack(("ring.py", b"x = 1\n" * 100), method=zipfile.ZIP_LZMA)
+    assert extract_zip(archive, tmp_path / "right") == ["ring.py"]
+    raw = archive.read_bytes()
+    at = raw.index(b"ring.py") + len("ring.py")
+    assert raw[at : at + 4] == b"\x09\x04\x05\x00"  # LZMA's properties: 5 bytes, of which 4 say
+    archive.write_bytes(raw[: at + 5] + b"\xff" * 4 + raw[at + 9 :])  # how large its window is
+    with pytest.raises(Rejected, match="needs more than 256 MiB of memory to be unpacked"):
+        extract_zip(archive, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [(-signal.SIGXCPU, "more than 30 s of CPU time"), (-signal.SIGSEGV, "with signal SIGSEGV"),
+     (-signal.SIGKILL, "with signal SIGKILL"), (1, "with status 1")],
+)  # fmt: skip
+def test_what_dies_of_an_archive_rejects_it_in_words(
+    tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch, ended: int, said: str
+) -> None:
+    died = subprocess.CompletedProcess([], ended, zip_archive.READY, b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: died)
+    with pytest.raises(Rejected, match=f"hand-in.zip .*{said}"):
+        extract_zip(pack(("ring.py", b"x")), tmp_path / "out")
+
+
+def test_the_process_that_unpacks_is_bound_before_it_reads_the_archive(tmp_path: Path) -> None:
+    code = (
+        "import json, resource, sys; sys.path.insert(0, sys.argv[1]); import zip_archive as z;"
+        "z._bound(z.Caps(1, 1, 1, 5, 1));"
+        "print(json.dumps([resource.getrlimit(k)[0] for k in (resource.RLIMIT_CPU,"
+        " resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_AS)]))\n"
+        "try: bytearray(z.MEMORY_BYTES)\nexcept MemoryError: print('refused')"
+    )
+    folder = Path(zip_archive.__file__).parent
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(folder)], capture_output=True, check=True
+    )
+    limits, refused = ended.stdout.splitlines()
+    cpu_s, file_bytes, core, memory = json.loads(limits)
+    assert (cpu_s, file_bytes, core) == (30, 5 + (1 << 20), 0)
+    assert refused == b"refused" and memory < 512 << 20
 
 
 def test_a_damaged_archive_and_one_that_names_a_million_files_are_rejected_unread(
