@@ -40,6 +40,7 @@ from ringside.checking.assertions import (
     with_waiting_sends,
 )
 from ringside.checking.callers import find
+from ringside.checking.order import assert_declared_at_once, passes
 
 __all__ = [
     "Call",
@@ -48,6 +49,7 @@ __all__ = [
     "Verdict",
     "assert_array",
     "assert_bytes",
+    "assert_declared_at_once",
     "assert_inputs_kept",
     "assert_makespan",
     "assert_messages",
@@ -75,6 +77,7 @@ __all__ = [
     "on_three_members",
     "one_line",
     "open_request",
+    "passes",
     "rendezvous",
     "short_wire",
     "total",
