@@ -13,7 +13,7 @@ import numpy as np
 from cases import greedy
 from model import Model, loss_gradient, random_parameters
 
-from ringside.checking import assert_array, one_line, passes
+from ringside.checking import announced, assert_array, one_line
 from ringside.trace import Kind
 
 LAYERS, BATCH = 4, 16
@@ -225,7 +225,7 @@ def backward_phases(ops):
 
     In a test of order it is the network that says where they are: where each was announced first.
     """
-    named = [(place, phase) for place, phase, _ in passes(ops)]
+    named = [(place, phase) for place, phase, _ in announced(ops)]
     if not named:
         named = [(k, str(op.detail[3])) for k, op in enumerate(ops) if op.kind == Kind.COMPUTE]
     return [
@@ -243,7 +243,8 @@ def assert_launches(result, case, widths, buckets):
     for bucket in buckets:
         lowest = min(lowest, min(index // 2 for index in bucket))
         last_layers.append(lowest)
-    for rank, ops in enumerate(result.trace.ops):
+    for rank, member in enumerate(result.members or range(result.world_size)):
+        ops = result.trace.ops[member]
         phases = {number: place for place, number in backward_phases(ops)}
         places = [place for place, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
         for number, (place, layer) in enumerate(zip(places, last_layers, strict=True)):

@@ -40,13 +40,14 @@ from ringside.checking.assertions import (
     with_waiting_sends,
 )
 from ringside.checking.callers import find
-from ringside.checking.order import assert_declared_at_once, passes
+from ringside.checking.order import announced, assert_declared_at_once
 
 __all__ = [
     "Call",
     "Case",
     "LATENCY_SEEDS",
     "Verdict",
+    "announced",
     "assert_array",
     "assert_bytes",
     "assert_declared_at_once",
@@ -77,7 +78,6 @@ __all__ = [
     "on_three_members",
     "one_line",
     "open_request",
-    "passes",
     "rendezvous",
     "short_wire",
     "total",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ringside.session.session import Result
 
 
-def passes(ops: Sequence[Op]) -> list[tuple[int, str, int]]:
+def announced(ops: Sequence[Op]) -> list[tuple[int, str, int]]:
     """The passes that a rank announced: place among its operations, phase, number.
 
     Each stands once, where it was announced first: from there on its factors were known.
@@ -39,9 +39,9 @@ def assert_declared_at_once(result: Result, case: Case, phases_like: str = "") -
             operators is counted by itself.
     """
     for rank, ops in enumerate(result.trace.ops):
-        announced = [each for each in passes(ops) if each[1].startswith(phases_like)]
-        phases = {phase for _, phase, _ in announced}
-        for place, phase, number in announced:
+        begun = [each for each in announced(ops) if each[1].startswith(phases_like)]
+        phases = {phase for _, phase, _ in begun}
+        for place, phase, number in begun:
             if place + 1 >= len(ops) or _declared(ops[place + 1]) != phase:
                 raise case.seen_in(result).fail(
                     f"rank {rank} announced the pass {one_line(phase, 60)!r} (number {number}) and "

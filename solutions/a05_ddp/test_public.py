@@ -17,13 +17,13 @@ from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
+    announced,
     assert_array,
     assert_declared_at_once,
     assert_makespan,
     assert_ran,
     assert_real_run,
     assert_requests_complete,
-    passes,
     rendezvous,
 )
 from ringside.checking.points import points
@@ -75,7 +75,7 @@ def all_reduces(result, rank):
 def order_of(result, rank, wanted):
     """A rank's passes and collectives whose names begin so, in the order that the network saw."""
     ops = result.trace.ops[rank]
-    found = [(place, phase) for place, phase, _ in passes(ops)]
+    found = [(place, phase) for place, phase, _ in announced(ops)]
     found += [(k, str(op.detail[0])) for k, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
     return [what for _, what in sorted(found) if what.startswith(wanted)]
 

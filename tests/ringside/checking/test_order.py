@@ -12,7 +12,7 @@ import pytest
 
 import ringside
 from ringside import RankError, Session, Trace, replay
-from ringside.checking import Case, Verdict, assert_declared_at_once, passes
+from ringside.checking import Case, Verdict, announced, assert_declared_at_once
 from ringside.errors import LimitError
 from ringside.factors import Factors, Order, scaled
 from ringside.network.peers import Limits
@@ -169,7 +169,7 @@ def test_passes_stand_among_the_messages_where_they_were_announced(session: Sess
     for ops in result.trace.ops:
         kinds = [op.kind for op in ops if op.kind != Kind.WAIT]
         assert kinds == [Kind.COLLECTIVE, Kind.PASS, Kind.ISEND, Kind.PASS, Kind.IRECV]
-        assert [(phase, number) for _, phase, number in passes(ops)] == [("a", 0), ("b", 0)]
+        assert [(phase, number) for _, phase, number in announced(ops)] == [("a", 0), ("b", 0)]
 
 
 def test_a_sent_payload_is_what_it_was_when_it_was_posted(session: Session) -> None:
@@ -195,7 +195,7 @@ def test_an_oracle_of_the_same_layers_gets_the_same_values(session: Session) -> 
     for sums in result.values:
         for found, right in zip(sums, wanted, strict=True):
             np.testing.assert_allclose(found, right, rtol=1e-12)
-    places = {phase: place for place, phase, _ in passes(result.trace.ops[3])}
+    places = {phase: place for place, phase, _ in announced(result.trace.ops[3])}
     launches = [k for k, op in enumerate(result.trace.ops[3]) if op.kind == Kind.COLLECTIVE]
     assert places["backward 2"] < launches[0] < places["backward 1"] < launches[1]
     assert_declared_at_once(result, CASE)
@@ -213,7 +213,7 @@ def test_who_computes_before_announcing_has_wrong_values_or_a_wrong_order(sessio
 
     def order(run: ringside.Result) -> list[str]:
         ops = run.trace.ops[0]
-        found = [(place, phase) for place, phase, _ in passes(ops)]
+        found = [(place, phase) for place, phase, _ in announced(ops)]
         found += [(k, "launch") for k, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
         return [what for _, what in sorted(found)]
 
@@ -236,14 +236,14 @@ def test_a_pass_that_comes_again_gets_its_factors_again(session: Session) -> Non
     first, again, another = result.values[0]
     assert np.array_equal(first, again) and not np.array_equal(first, another)
     assert not np.array_equal(first, result.values[1][0]), "each rank has its own factors"
-    assert [number for _, _, number in passes(result.trace.ops[0])] == [3, 4]
+    assert [number for _, _, number in announced(result.trace.ops[0])] == [3, 4]
     assert sum(op.kind == Kind.PASS for op in result.trace.ops[0]) == 3
 
 
 def test_inputs_are_numbered_in_the_order_in_which_they_appear(session: Session) -> None:
     a, b = np.ones(3), np.full(3, 2.0)
     result = session.call("programs:numbered", 1, ([a, b, a],), factors=FACTORS).raise_for_error()
-    assert [number for _, _, number in passes(result.trace.ops[0])] == [0, 1]
+    assert [number for _, _, number in announced(result.trace.ops[0])] == [0, 1]
     with FACTORS.of_rank(0):
         wanted = [ringside.announce("forward", each) for each in (a, b, a)]
     assert all(map(np.array_equal, result.values[0], wanted))
