@@ -92,17 +92,20 @@ def assert_received(result, lists, case):
     last = num_stages * (1 + max(each.chunk for own in lists for each in own)) - 1
     for stage, actions in enumerate(lists):
         ops = result.trace.ops[result.members[stage] if result.members else stage]
-        receives = {op.request for op in ops if op.kind == Kind.IRECV}
-        places = [place for place, _, _ in announced(ops)]
-        needed = 0
-        for action, place in zip(actions, places, strict=False):
-            piece = action.chunk * num_stages + stage
-            alone = {"F": piece == 0, "W": True}.get(letter(action), piece == last)
-            needed += not alone and num_stages > 1
-            waited = [each for op in ops[:place] if op.kind == Kind.WAIT for each in op.detail]
-            had = len(receives.intersection(waited))
-            if had < needed:
-                raise case.seen_in(result).fail(
-                    f"stage {stage} began {text([action])} when it had {had} messages; it and "
-                    f"the passes before it need {needed}."
-                )
+        begun = {place for place, _, _ in announced(ops)}
+        receives, left, needed = set(), iter(actions), 0
+        had = 0
+        for place, op in enumerate(ops):
+            if op.kind == Kind.IRECV:
+                receives.add(op.request)
+            elif op.kind == Kind.WAIT:
+                had += len(receives.intersection(op.detail))
+            elif place in begun and (action := next(left, None)) is not None:
+                piece = action.chunk * num_stages + stage
+                alone = {"F": piece == 0, "W": True}.get(letter(action), piece == last)
+                needed += not alone and num_stages > 1
+                if had < needed:
+                    raise case.seen_in(result).fail(
+                        f"stage {stage} began {text([action])} when it had {had} messages; it and "
+                        f"the passes before it need {needed}."
+                    )

@@ -405,6 +405,20 @@ def test_gradients_exist_once(ranks, rng):
             )
 
 
+def check_declared(result, rank, asked_s, case):
+    """The layers' backward passes took the time that the network was made to take."""
+    spent_ps = sum(
+        max(0, op.detail[2])
+        for op in result.trace.ops[rank]
+        if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("backward layer ")
+    )
+    if spent_ps < asked_s * 1e12 * (1 - 1e-6):
+        raise case.fail(
+            f"rank {rank}'s backward passes took {spent_ps / 1e12:.6g} s of virtual time; those of "
+            f"the network that it was given take {asked_s:.6g} s."
+        )
+
+
 @points(11, "speed")
 def test_time_of_a_step(ranks, rng):
     machine = Machine("slow wire", alpha_s=1e-4, beta_s_per_byte=1e-6)
@@ -418,6 +432,7 @@ def test_time_of_a_step(ranks, rng):
     )
     for rank, nbytes in enumerate(reduced(one, case)):
         check_buckets(nbytes, net, cap, 1, case, rank)
+        check_declared(one, rank, takes_s * layers, case)
     ready_s = [takes_s * (layers - number // 2) for number in range(2 * layers)]
     bound_s = oracle.finish_s(ready_s, takes_s * layers, buckets_of(net, cap), bucket_s)
     assert_makespan(one, none.makespan_s + bound_s, case, half=1.3)
