@@ -1,5 +1,6 @@
 """Ringside: write a parallel scheme, run it on simulated ranks, and see every message it sends."""
 
+from ringside.checking.announce import announce
 from ringside.checking.public_tests import check
 from ringside.commands.magic import load_ipython_extension
 from ringside.errors import (
@@ -38,6 +39,7 @@ __all__ = [
     "Timeline",
     "Trace",
     "TraceError",
+    "announce",
     "check",
     "compute",
     "load_ipython_extension",

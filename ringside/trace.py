@@ -9,7 +9,8 @@ and every other line is one operation, ranks in order::
 
     [rank, kind, peer, tag, nbytes, comm, request, message, detail, site]
 
-kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective; a blocking call is two of them
+kind     0 compute, 1 isend, 2 irecv, 3 wait, 4 poll, 5 collective, 7 pass; a blocking call is two
+         of them
 peer     world rank of the other side; -1: none
 nbytes   counted payload of a message or collective
 comm     the communicator's path: "world", "world/2.1" is colour 1 of the 2nd collective on "world"
@@ -19,7 +20,8 @@ detail   compute [flops, nbytes, picoseconds or -1, phase] and, where operators 
          [.., number of operators, bytes of those bound by memory]; isend [mode];
          irecv [source, tag] as asked; wait [requests]; poll [picoseconds it took];
          collective [name, sequence, root, members, sizes]; the sequence is counted per
-         communicator, and below 0, per members, where a group of them is made
+         communicator, and below 0, per members, where a group of them is made; pass [phase,
+         number, how many factors], announced by a supplied layer, in no time
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Kind(IntEnum):
     POLL = 4
     COLLECTIVE = 5
     QUERY = 6  # a call that observes time, until the live network has answered it; never in a file
+    PASS = 7  # a supplied layer says what it computes next, and is told the factors of it
 
 
 _IN_FILES = frozenset(Kind) - {Kind.QUERY}

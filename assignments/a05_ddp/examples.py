@@ -6,12 +6,14 @@
 Layers of widths n -> n -> n -> n -> n; each rank has another batch of 16 samples.
 """
 
+import contextlib
+
 import callers
 import numpy as np
 from cases import greedy
 from model import Model, loss_gradient, random_parameters
 
-from ringside.checking import assert_array, one_line
+from ringside.checking import announced, assert_array, one_line
 from ringside.trace import Kind
 
 LAYERS, BATCH = 4, 16
@@ -73,7 +75,7 @@ def check(case, function, rank, value, options):
         assert_means(gradients, rank, _samples(p, options), set(agreed), case)
     elif function == "try_step":
         params, batches = callers.sample_step(others["widths"], p, options.dtype)
-        right = trained(params, batches)
+        right = trained(params, batches, case.factors)
         compare(value, right, options.dtype, case, f"rank {rank}'s gradient")
     else:
         return False
@@ -86,12 +88,36 @@ def _samples(world_size, options):
     ]
 
 
-def trained(params, batches):
-    """The gradients of all ranks' batches in one."""
-    model = Model([np.asarray(each, "float64") for each in params])
-    x, target = (np.concatenate(parts).astype("float64") for parts in zip(*batches, strict=True))
-    model.backward(loss_gradient(model.forward(x), target))
-    return model.gradients()
+def trained(params, batches, factors=None):
+    """The mean gradients of all ranks' batches."""
+    return training(params, [[each] for each in batches], None, factors)["gradients"]
+
+
+def training(params, per_rank, lr, factors=None):
+    """Serial training on all ranks' batches.
+
+    Args:
+        per_rank: per rank a list of ``(x, target)``, one a step, of equal lengths.
+        lr: learning rate; None: no update.
+        factors: of the passes, in a test of order; then each rank's batch has its own.
+
+    Returns:
+        ``params`` and ``gradients`` at the end, and ``inputs``: per rank and step the gradient
+        with respect to x of this rank's own loss.
+    """
+    params = [np.array(each, "float64") for each in params]
+    models = [Model(params) for _ in per_rank]  # which share the parameters
+    inputs = [[] for _ in per_rank]
+    for batches in zip(*per_rank, strict=True):
+        for rank, (x, target) in enumerate(batches):
+            with contextlib.nullcontext() if factors is None else factors.of_rank(rank):
+                output = models[rank].forward(np.asarray(x, "float64"))
+                inputs[rank].append(models[rank].backward(loss_gradient(output, target)))
+        gradients = mean([model.gradients() for model in models])
+        if lr is not None:
+            for param, gradient in zip(params, gradients, strict=True):
+                param -= lr * gradient
+    return {"params": params, "gradients": gradients, "inputs": inputs}
 
 
 def mean(contributions):
@@ -195,12 +221,18 @@ def assert_all_reduces(result, wanted, case, free=()):
 
 
 def backward_phases(ops):
-    """Places of the layers' backward passes among a rank's operations, and their numbers."""
-    found = []
-    for place, op in enumerate(ops):
-        if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("backward layer "):
-            found.append((place, int(str(op.detail[3]).rpartition(" ")[2])))
-    return found
+    """Places of the layers' backward passes among a rank's operations, and their numbers.
+
+    In a test of order it is the network that says where they are: where each was announced first.
+    """
+    named = [(place, phase) for place, phase, _ in announced(ops)]
+    if not named:
+        named = [(k, str(op.detail[3])) for k, op in enumerate(ops) if op.kind == Kind.COMPUTE]
+    return [
+        (place, int(phase.rpartition(" ")[2]))
+        for place, phase in named
+        if phase.startswith("backward layer ")
+    ]
 
 
 def assert_launches(result, case, widths, buckets):
@@ -211,7 +243,8 @@ def assert_launches(result, case, widths, buckets):
     for bucket in buckets:
         lowest = min(lowest, min(index // 2 for index in bucket))
         last_layers.append(lowest)
-    for rank, ops in enumerate(result.trace.ops):
+    for rank, member in enumerate(result.members or range(result.world_size)):
+        ops = result.trace.ops[member]
         phases = {number: place for place, number in backward_phases(ops)}
         places = [place for place, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
         for number, (place, layer) in enumerate(zip(places, last_layers, strict=True)):

@@ -9,6 +9,9 @@ in place, and returns the gradient with respect to its input. Whatever array sta
 
 Every pass declares its floating-point operations with ``ringside.compute``, so virtual time
 passes for it; ``work`` multiplies them, so that a small layer can take the time of a large one.
+
+Every pass is announced, too. In tests of order the network answers with factors that scale the
+pass's input, so that it can't have been computed before; everywhere else they are 1.
 """
 
 import itertools
@@ -33,24 +36,28 @@ class Linear:
         self.params = [weight, bias]
         self.grads = [np.zeros_like(weight), np.zeros_like(bias)]
         self.work = work
+        self.step = 0  # forward passes so far
 
     def forward(self, x):
         """Shape ``(batch, d_in)`` to ``(batch, d_out)``; keeps ``x`` for the backward pass."""
-        self.x = x
-        self._declare(2, f"forward {self.name}")
-        return x @ self.params[0] + self.params[1]
+        self.step += 1
+        self.x = self._begin(2, f"forward {self.name}", x)
+        return self.x @ self.params[0] + self.params[1]
 
     def backward(self, grad_output):
         """Write ``grads`` and return the gradient with respect to the input."""
+        grad_output = self._begin(4, f"backward {self.name}", grad_output)
         np.matmul(self.x.T, grad_output, out=self.grads[0])
         np.sum(grad_output, axis=0, out=self.grads[1])
-        self._declare(4, f"backward {self.name}")
         return grad_output @ self.params[0].T
 
-    def _declare(self, times, phase):
+    def _begin(self, times, phase, given):
+        """Announce a pass and let its time pass; returns its input, scaled in tests of order."""
+        given = ringside.announce(phase, given, self.step)
         ringside.compute(
-            num_flops=self.work * times * len(self.x) * self.params[0].size, phase=phase
+            num_flops=self.work * times * len(given) * self.params[0].size, phase=phase
         )
+        return given
 
 
 class Tanh:

@@ -8,6 +8,9 @@ and the network can keep running means in buffers.
 
 Each layer's backward pass takes ``backward_s`` of virtual time on simulated ranks, and the
 timeline calls it "backward layer 3"; on real ranks that is nothing.
+
+Every pass is announced, too. In tests of order the network answers with factors that scale the
+pass's input, so that it can't have been computed before; everywhere else they are 1.
 """
 
 import torch
@@ -16,8 +19,20 @@ from torch import nn
 import ringside
 
 
+class _Begins(torch.autograd.Function):
+    """Announces a layer's forward pass, and returns its input, scaled in tests of order."""
+
+    @staticmethod
+    def forward(ctx, x, number):
+        return ringside.announce(f"forward layer {number}", x).view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
 class _Takes(torch.autograd.Function):
-    """Passes its input on; its backward pass lets virtual time pass before the layer's own."""
+    """Passes its input on; its backward pass is announced and lets virtual time pass."""
 
     @staticmethod
     def forward(ctx, y, number, backward_s):
@@ -26,6 +41,7 @@ class _Takes(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
+        grad = ringside.announce(f"backward layer {ctx.number}", grad)
         ringside.compute(seconds=ctx.backward_s, phase=f"backward layer {ctx.number}")
         return grad, None, None
 
@@ -74,7 +90,7 @@ class Network(nn.Module):
                 self.count += 1
             x = x - self.running
         for number in path:
-            y = torch.tanh(self.layers[number](x))
+            y = torch.tanh(self.layers[number](_Begins.apply(x, number)))
             x = _Takes.apply(y, number, self.backward_s)
         return x
 

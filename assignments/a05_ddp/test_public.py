@@ -10,13 +10,16 @@ from pathlib import Path
 
 import numpy as np
 from cases import average_call, ddp_call, drawn, fusion_call, greedy, ring_s, step_call
+from examples import mean, training
 from model import Model, loss_gradient, random_parameters
 
 from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
+    announced,
     assert_array,
+    assert_declared_at_once,
     assert_makespan,
     assert_ran,
     assert_real_run,
@@ -24,6 +27,7 @@ from ringside.checking import (
     rendezvous,
 )
 from ringside.checking.points import points
+from ringside.factors import Factors
 from ringside.trace import Kind
 
 
@@ -66,6 +70,14 @@ def all_reduces(result, rank):
     """Bytes of a rank's all-reduces, as the network counted them."""
     ops = [op for op in result.trace.ops[rank] if op.kind == Kind.COLLECTIVE]
     return [op.nbytes for op in ops if op.detail[0] == "allreduce"]
+
+
+def order_of(result, rank, wanted):
+    """A rank's passes and collectives whose names begin so, in the order that the network saw."""
+    ops = result.trace.ops[rank]
+    found = [(place, phase) for place, phase, _ in announced(ops)]
+    found += [(k, str(op.detail[0])) for k, op in enumerate(ops) if op.kind == Kind.COLLECTIVE]
+    return [what for _, what in sorted(found) if what.startswith(wanted)]
 
 
 def only_all_reduces(result, wanted, call):
@@ -294,6 +306,8 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
     """Train with ``overlap``, and compare with serial training."""
     call = step_call(p, widths, buckets, dtype)
     lr, work = (0.2 if steps > 1 else None), options.pop("work", 1.0)
+    if options.pop("observed", False):
+        options["factors"] = Factors.drawn(rng)
     params = random_parameters(widths, rng, dtype)
     batches = [
         [
@@ -306,16 +320,16 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
     arguments = [(params, own, buckets, lr, work) for own in batches]
     result = ranks.call("callers:overlapped", world_size, arguments, **options)
     assert_ran(result, call)
-    model = Model([np.array(each) for each in params])
-    for of_rank in zip(*batches, strict=True):
-        x, target = (np.concatenate(parts) for parts in zip(*of_rank, strict=True))
-        model.backward(loss_gradient(model.forward(x), target))
-        if lr is not None:
-            for param, gradient in zip(model.parameters(), model.gradients(), strict=True):
-                param -= lr * gradient
+    seen = call.seen_in(result)
+    right = training(params, batches, lr, result.factors)
+    gradients, updated = (
+        [each.astype(dtype) for each in right[name]] for name in ("gradients", "params")
+    )
     for rank, value in enumerate(result.values):
-        all_near(value["gradients"], model.gradients(), call, f"rank {rank}'s gradient")
-        all_near(value["params"], model.parameters(), call, f"rank {rank}'s parameter")
+        all_near(value["gradients"], gradients, seen, f"rank {rank}'s gradient")
+        all_near(value["params"], updated, seen, f"rank {rank}'s parameter")
+    if result.factors is not None:
+        assert_declared_at_once(result, call)
     return call, result, params
 
 
@@ -403,19 +417,15 @@ def test_communicator_of_some_ranks(ranks, rng):
 @points(5, "schedule", "overlap")
 def test_launches_follow_the_order_of_buckets(ranks, rng):
     buckets = [[1, 0], [5, 4], [3, 2]]  # the first one is full last
-    call, result, params = stepped(ranks, rng, 2, buckets)
+    call, result, params = stepped(ranks, rng, 2, buckets, observed=True)
     only_all_reduces(result, [sum(params[i].nbytes for i in b) for b in buckets], call)
 
 
 @points(5, "schedule", "overlap")
 def test_all_reduces_begin_before_the_next_layer(ranks, rng):
-    call, result, _ = stepped(ranks, rng, 2)
-    for rank, ops in enumerate(result.trace.ops):
-        seen = [
-            str(op.detail[3] if op.kind == Kind.COMPUTE else op.detail[0])
-            for op in ops
-            if op.kind in (Kind.COMPUTE, Kind.COLLECTIVE)
-        ][3:]
+    call, result, _ = stepped(ranks, rng, 2, observed=True)
+    for rank in range(2):
+        seen = order_of(result, rank, ("backward layer", "allreduce"))
         right = ["backward layer 2", "allreduce", "backward layer 1", "allreduce"]
         if seen[:4] != right:
             raise call.fail(f"rank {rank} did {seen[:4]}; it must be {right}.")
@@ -452,7 +462,9 @@ def test_time_of_a_step(ranks, rng):
     buckets = [[7, 6], [5, 4], [3, 2], [1, 0]]
     bucket_s = ring_s(8 * 17 * 16, 8, machine)
     work = bucket_s * machine.flop_per_s / (4 * 3 * 16 * 16)  # one layer takes as long as a bucket
-    call, result, _ = stepped(ranks, rng, 8, buckets, widths, work=work, machine=machine)
+    call, result, _ = stepped(
+        ranks, rng, 8, buckets, widths, work=work, machine=machine, observed=True
+    )
     # Forward passes take half as long; then four layers, and the last bucket.
     assert_makespan(result, (4 * 0.5 + 4 + 1) * bucket_s, call, half=1.3)
 
@@ -494,6 +506,15 @@ def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
     arguments = [(spec, params[rank], [], steps[rank], numbers) for rank in range(p)]
     result = ranks.call("callers_torch:train", world_size, arguments, **options)
     assert_ran(result, call)
+    if result.factors is not None:  # each rank's passes have factors of their own
+        call = call.seen_in(result)
+        arguments = [(spec, params[0], steps[rank]) for rank in range(p)]
+        own = ranks.call("callers_torch:alone", p, arguments, factors=result.factors)
+        right = mean(own.raise_for_error().values)
+        for rank, value in enumerate(result.values):
+            all_near(value["gradients"][0], right, call, f"rank {rank}'s gradient")
+        assert_declared_at_once(result, call, "backward")
+        return call, result
     serial = ranks.call("callers_torch:serial", 1, [(spec, params[0], [], steps, numbers)])
     right = serial.raise_for_error().values[0]
     for rank, value in enumerate(result.values):
@@ -580,14 +601,9 @@ def test_given_group_is_used(ranks, rng):
 
 @points(5, "schedule", "ddp_torch")
 def test_launches_before_the_last_gradient(ranks, rng):
-    call, result = trained(ranks, rng, 2, [[[ALL]]] * 2, cap=336)
-    for rank, ops in enumerate(result.trace.ops):
-        seen = [
-            str(op.detail[3] if op.kind == Kind.COMPUTE else op.detail[0])
-            for op in ops
-            if op.kind in (Kind.COMPUTE, Kind.COLLECTIVE)
-        ]
-        seen = [each for each in seen if each.startswith(("backward layer", "allreduce"))]
+    call, result = trained(ranks, rng, 2, [[[ALL]]] * 2, cap=336, factors=Factors.drawn(rng))
+    for rank in range(2):
+        seen = order_of(result, rank, ("backward layer", "allreduce"))
         right = ["backward layer 3", "allreduce", "backward layer 2", "allreduce"]
         if seen[:4] != right:
             raise call.fail(f"rank {rank} did {seen[:4]}; it must be {right}.")

@@ -16,6 +16,8 @@ from cases_torch import (
     assert_near,
     block_call,
     block_params,
+    handed_block,
+    handed_pair,
     operator_call,
     pair_call,
     pair_params,
@@ -478,7 +480,8 @@ def trained_pair(ranks, rng, p, rows, widths, steps=1, needs="all", **more):
     given = list(zip(drawn[::2], drawn[1::2], strict=True))
     serial = ranks.call("callers_torch:serial_pair", 1, [(params, given)])
     zs, dxs, whole = serial.raise_for_error().values[0]
-    arguments = [(params, given, needs, more.pop("measure", False))] * p
+    measure = more.pop("measure", False)
+    arguments = [(handed_pair(params, p, rank), given, needs, measure) for rank in range(p)]
     world_size = more.pop("world_size", p)
     result = ranks.call("callers_torch:pair", world_size, arguments, **more)
     assert_ran(result, call)
@@ -580,7 +583,11 @@ def test_layers_on_rows_and_columns_of_a_grid(ranks, rng):
     pairs = [pair_params(rng, widths) for widths in ((3, 4, 5), (5, 6, 2))]
     x, dz = rng.standard_normal((4, 3)), rng.standard_normal((4, 2))
     call = pair_call(4, 4, (3, 4, 5), about="then 5, 6, 2 on another group")
-    result = ranks.call("callers_torch:two_groups", 4, [(pairs, x, dz)] * 4)
+    given = [
+        ([handed_pair(pairs[0], 2, rank % 2), handed_pair(pairs[1], 2, rank // 2)], x, dz)
+        for rank in range(4)
+    ]
+    result = ranks.call("callers_torch:two_groups", 4, given)
     assert_ran(result, call)
     alone = ranks.call("callers_torch:serial_pair", 1, [(pairs[0], [(x, np.zeros((4, 5)))])])
     middle = alone.raise_for_error().values[0][0][0]
@@ -647,7 +654,10 @@ def trained_block(ranks, rng, p, positions, widths, rate=0.0, steps=1, names=WHO
             mine.append((*parts, seed))
     backward, measure = more.pop("backward", True), more.pop("measure", False)
     world_size = more.pop("world_size", p)
-    given = [(params, rate, own[rank], training, backward, measure) for rank in range(p)]
+    given = [
+        (handed_block(params, p, rank), rate, own[rank], training, backward, measure)
+        for rank in range(p)
+    ]
     result = ranks.call("callers_torch:block", world_size, given, **more)
     assert_ran(result, call)
     for rank, value in enumerate(result.values):

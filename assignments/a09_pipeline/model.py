@@ -11,6 +11,9 @@ many microbatches as are under way, and let it go.
 
 Every pass lets virtual time pass, ``forward_s`` or ``backward_s``, and timelines call it
 "F2 of piece 5".
+
+Every pass is announced, too. In tests of order the network answers with factors that scale the
+pass's input, so that it can't have been computed before; everywhere else they are 1.
 """
 
 import itertools
@@ -60,31 +63,29 @@ class Piece:
         Returns:
             ``(y, saved)``: the output, and what a backward pass of this microbatch needs.
         """
-        saved = []
+        x, saved = self._begin(f"F{microbatch}", self.forward_s, x), []
         for weight, bias in zip(self.params[::2], self.params[1::2], strict=True):
             y = np.tanh(x @ weight + bias)
             saved.append((x, y))
             x = y
-        self._takes(f"F{microbatch}", self.forward_s)
         return x, saved
 
     def backward(self, microbatch, saved, grad_y):
         """Add this microbatch's gradients to ``grads``; return that with respect to the input."""
+        grad_y = self._begin(f"B{microbatch}", self.backward_s, grad_y)
         grad_x, pending = self._through(saved, grad_y)
         self._add(pending)
-        self._takes(f"B{microbatch}", self.backward_s)
         return grad_x
 
     def backward_input(self, microbatch, saved, grad_y):
         """The first half of ``backward``: ``(grad_x, pending)``; ``saved`` may go then."""
-        grad_x, pending = self._through(saved, grad_y)
-        self._takes(f"I{microbatch}", self.backward_s / 2)
-        return grad_x, pending
+        grad_y = self._begin(f"I{microbatch}", self.backward_s / 2, grad_y)
+        return self._through(saved, grad_y)
 
     def backward_weight(self, microbatch, pending):
         """The second half: add this microbatch's gradients to ``grads``."""
-        self._add(pending)
-        self._takes(f"W{microbatch}", self.backward_s / 2)
+        samples = np.ones((len(pending[0][0]), 1), self.dtype)
+        self._add(pending, self._begin(f"W{microbatch}", self.backward_s / 2, samples))
 
     def _through(self, saved, grad):
         pending = []
@@ -94,13 +95,18 @@ class Piece:
             grad = grad @ weight.T
         return grad, pending[::-1]
 
-    def _add(self, pending):
+    def _add(self, pending, samples=None):
         for k, (x, grad) in enumerate(pending):
+            grad = grad if samples is None else grad * samples
             self.grads[2 * k] += x.T @ grad
             self.grads[2 * k + 1] += grad.sum(axis=0)
 
-    def _takes(self, what, seconds):
-        ringside.compute(seconds=seconds, phase=f"{what} of piece {self.number}")
+    def _begin(self, what, seconds, given):
+        """Announce a pass and let its time pass; returns its input, scaled in tests of order."""
+        phase = f"{what} of piece {self.number}"
+        given = ringside.announce(phase, given, 0)
+        ringside.compute(seconds=seconds, phase=phase)
+        return given
 
 
 def loss(output, target, batch_size):

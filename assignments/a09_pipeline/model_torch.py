@@ -4,6 +4,9 @@
 
 Each forward and each backward pass takes virtual time on simulated ranks, and timelines call it
 "F of piece 5"; on real ranks that is nothing.
+
+Every pass is announced, too. In tests of order the network answers with factors that scale the
+pass's input, so that it can't have been computed before; everywhere else they are 1.
 """
 
 import torch
@@ -12,18 +15,39 @@ from torch import nn
 import ringside
 
 
-class _Takes(torch.autograd.Function):
-    """Passes its input on; its backward pass lets virtual time pass."""
+def _begin(letter, number, seconds, given):
+    """Announce a pass and let its time pass; returns its input, scaled in tests of order."""
+    phase = f"{letter} of piece {number}"
+    given = ringside.announce(phase, given)
+    ringside.compute(seconds=seconds, phase=phase)
+    return given
+
+
+class _BeginsForward(torch.autograd.Function):
+    """The piece's input; its backward pass changes nothing."""
 
     @staticmethod
-    def forward(ctx, hidden, number, backward_s):
-        ctx.number, ctx.backward_s = number, backward_s
-        return hidden.view_as(hidden)
+    def forward(ctx, x, number, forward_s):
+        return _begin("F", number, forward_s, x).view_as(x)
 
     @staticmethod
     def backward(ctx, grad):
-        ringside.compute(seconds=ctx.backward_s, phase=f"B of piece {ctx.number}")
         return grad, None, None
+
+
+class _BeginsBackward(torch.autograd.Function):
+    """The piece's output; the piece's backward pass begins here."""
+
+    @staticmethod
+    def forward(ctx, y, number, backward_s):
+        ctx.number, ctx.backward_s = number, backward_s
+        ctx.save_for_backward(y)
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, grad):
+        _ = ctx.saved_tensors  # with checkpointing, the forward pass is made again here
+        return _begin("B", ctx.number, ctx.backward_s, grad), None, None
 
 
 class Piece(nn.Module):
@@ -45,9 +69,10 @@ class Piece(nn.Module):
         self.number, self.costs = number, costs
 
     def forward(self, x):
-        ringside.compute(seconds=self.costs[0], phase=f"F of piece {self.number}")
+        x = _BeginsForward.apply(x, self.number, self.costs[0])
         hidden = self.dropout(torch.tanh(self.first(x)))
-        return torch.tanh(self.second(_Takes.apply(hidden, self.number, self.costs[1])))
+        y = torch.tanh(self.second(hidden))
+        return _BeginsBackward.apply(y, self.number, self.costs[1])
 
 
 def loss_of(output, target, batch_size):

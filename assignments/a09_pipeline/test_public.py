@@ -16,11 +16,13 @@ from callers_torch import torch_sample
 from cases import stage_call, torch_call
 from model import Piece, loss_gradient
 from model import loss as loss_of
+from observed import assert_received, of_stage, of_torch
 
 from ringside import Machine, checking
 from ringside import replay as replay_trace
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, rendezvous
 from ringside.checking.points import points
+from ringside.factors import Factors
 from ringside.trace import Kind
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
@@ -178,6 +180,20 @@ def check_loss(result, right, call, rtol):
         raise call.fail(f"the last stage returned {told}; the loss is {right:.10g}.")
 
 
+def check_observed(result, right, lists, call):
+    """A run whose passes were announced: loss, gradients, and what there was for each pass."""
+    loss, gradients = right
+    call = call.seen_in(result)
+    check_loss(result, loss, call, 1e-7)
+    for stage, value in enumerate(result.values):
+        for chunk, grads in enumerate(value["grads"]):
+            for mine, wanted in zip(grads, gradients[chunk * len(lists) + stage], strict=True):
+                if mine is None or not np.allclose(mine, wanted, rtol=1e-9, atol=1e-11):
+                    raise call.fail(f"a gradient of stage {stage} is not that of the whole batch.")
+    checking.assert_declared_at_once(result, call)
+    assert_received(result, lists, call)
+
+
 def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
     """One step of ``stage.run``, compared with the whole batch in one process."""
     p = len(words)
@@ -200,6 +216,11 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
     ]
     result = ranks.call(f"callers:{through}", options.pop("world_size", p), arguments, **options)
     checking.assert_ran(result, call)
+    if result.factors is not None:  # the passes were announced
+        lists = [parse(each) for each in words]
+        right = of_stage(params, inputs, targets, lists, result.factors)
+        check_observed(result, right, lists, call)
+        return call, result
     pieces = [Piece(own, number) for number, own in enumerate(params)]
     x, target, kept = np.concatenate(inputs), np.concatenate(targets), []
     for piece in pieces:
@@ -298,11 +319,10 @@ def test_neighbours_on_any_communicator(ranks):
 
 
 @points(10, "schedule", "stage")
-def test_passes_follow_the_list(ranks):
-    call, result = stepped(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1))
+def test_passes_follow_the_list(ranks, rng):
+    call, result = stepped(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), factors=Factors.drawn(rng))
     for stage, words in enumerate(PDFLUSH_3):
-        ops = result.trace.ops[stage]
-        done = [str(op.detail[3]).split()[0] for op in ops if op.kind == Kind.COMPUTE]
+        done = [phase.split()[0] for _, phase, _ in checking.announced(result.trace.ops[stage])]
         if done != words.split():
             raise call.fail(f"stage {stage} computed {' '.join(done)}; its list is {words}.")
 
@@ -427,6 +447,12 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
     checking.assert_ran(result, call)
     if dropout:
         return call, result
+    if result.factors is not None:  # the passes were announced
+        turned, lists = [[each.T for each in own] for own in params], [parse(w) for w in words]
+        loss, grads = of_torch(turned, inputs, targets, lists, result.factors)
+        right = loss, [[each.T for each in own] for own in grads]
+        check_observed(result, right, lists, call)
+        return call, result
     pieces = [Piece([each.T for each in own], k) for k, own in enumerate(params)]
     x, target, graphs = np.concatenate(inputs), np.concatenate(targets), []
     for piece in pieces:
@@ -499,10 +525,12 @@ def test_neighbours_in_any_group(ranks):
 
 
 @points(5, "schedule", "pipeline_torch")
-def test_torch_passes_follow_the_list(ranks):
-    call, result = torch_step(ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), recompute=True)
+def test_torch_passes_follow_the_list(ranks, rng):
+    call, result = torch_step(
+        ranks, "1F1B", PDFLUSH_3, (1, 2, 1, 1), recompute=True, factors=Factors.drawn(rng)
+    )
     for stage, words in enumerate(PDFLUSH_3):
-        labels = [str(op.detail[3]) for op in result.trace.ops[stage] if op.kind == Kind.COMPUTE]
+        labels = [op.detail[0] for op in result.trace.ops[stage] if op.kind == Kind.PASS]
         done = "".join(label[0] for label in labels if label[1:10] == " of piece")
         right = "".join({"F": "F", "B": "FB"}[word[0]] for word in words.split())
         if done != right:

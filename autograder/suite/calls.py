@@ -25,6 +25,7 @@ from autograder.suite.reality import (
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import DeadlineError
+from ringside.factors import Factors
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
 from ringside.units import format_count
@@ -59,11 +60,13 @@ class Ranks:
         machine: Machine | str | None = None,
         seed: int | None = None,
         states_work: bool = False,
+        factors: Factors | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; never raises for what student code does.
 
         ``states_work``: the arguments let supplied layers declare more work than they do, so it
-        is not compared with the ranks' CPU time.
+        is not compared with the ranks' CPU time. ``factors``: the order of passes is observed; draw
+        new ones for each call, since ranks live on.
 
         A call that does not end is tried once more with twice the time, since the machine may
         have been busy. If that ends no better, it is a strike, and after the last one later calls
@@ -82,7 +85,7 @@ class Ranks:
                 "operations (sends, receives, waits, polls, work) in all."
             )
         begun = time.monotonic()
-        options = {"members": members, "machine": machine, "seed": seed}
+        options = {"members": members, "machine": machine, "seed": seed, "factors": factors}
         try:
             result = self._call(target, world_size, args, options, states_work)
         finally:

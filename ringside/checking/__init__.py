@@ -40,14 +40,17 @@ from ringside.checking.assertions import (
     with_waiting_sends,
 )
 from ringside.checking.callers import find
+from ringside.checking.order import announced, assert_declared_at_once
 
 __all__ = [
     "Call",
     "Case",
     "LATENCY_SEEDS",
     "Verdict",
+    "announced",
     "assert_array",
     "assert_bytes",
+    "assert_declared_at_once",
     "assert_inputs_kept",
     "assert_makespan",
     "assert_messages",

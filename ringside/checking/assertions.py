@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ringside.arrays import Array
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.errors import DeadlineError, DeadlockError, RankError
+from ringside.factors import Factors
 from ringside.network.wire import FIRST_INTERNAL_TAG
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
@@ -84,6 +85,7 @@ class Case:
     through: str = ""  # a supplied function that calls the target: "callers:strided --stride 2"
     num_drawn: int = 1  # so many of the last seeds are of the call
     said: str = ""  # what sentences call it, where its line runs less
+    factors: Factors | None = field(default=None, compare=False, repr=False)  # of its run's passes
 
     @property
     def function(self) -> str:
@@ -150,7 +152,7 @@ class Case:
         return [(vector, *self.options.values()) for vector in vectors]
 
     def seen_in(self, result: Result) -> Case:
-        """This case with the machine, the permuted latencies and the members of a run."""
+        """This case with machine, permuted latencies, members and factors of a run."""
         case, machine = self, getattr(result, "machine", None)  # real ranks have none
         if machine is not None and not self.where:
             seed = getattr(result, "seed", None)
@@ -158,6 +160,9 @@ class Case:
         members = tuple(getattr(result, "members", ()))
         if members and not self.ranks and members != tuple(range(result.world_size)):
             case = case.among(members, result.world_size)
+        factors = getattr(result, "factors", None)
+        if factors is not None and case.factors is None:
+            case = dataclasses.replace(case.asking("factors"), factors=factors)
         return case
 
     def on(self, machine: Machine, *options: str, named: bool = False) -> Case:
@@ -211,7 +216,8 @@ class Call(Case):
 
     def __str__(self) -> str:
         places = format_count(self.world_size, self.place)
-        return f"{self.function} on {places}, {self.about}"
+        observed = "" if self.factors is None else ", passes announced"
+        return f"{self.function} on {places}, {self.about}{observed}"
 
 
 def members_of_world(

@@ -30,6 +30,7 @@ from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import DeadlineError, Interrupted
+from ringside.factors import Factors
 from ringside.files import write_atomically
 from ringside.mpi_there import found_mpiexec
 from ringside.session.session import Result, Session
@@ -126,6 +127,7 @@ class Ranks:
         members: Sequence[int] | None = None,
         machine: Machine | str | None = None,
         seed: int | None = None,
+        factors: Factors | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; an error of student code is in the result.
 
@@ -140,6 +142,7 @@ class Ranks:
             machine=machine,
             seed=seed,
             timeout_s=self._running.timeout_s,
+            factors=factors,
         )
         self.results.append(result)
         if isinstance(result.error, DeadlineError):

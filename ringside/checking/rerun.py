@@ -14,6 +14,7 @@ allows. Typed again, the line makes the same check, and says the same sentence::
     time=BOUND_S,FULL,HALF   the virtual time; a fourth number stretches the run to so many ranks
     part                     on a part of the world as on the whole
     short                    long messages as short ones
+    factors                  in a run whose passes are announced; see ``ringside.factors``
 
 An assignment has checks of its own: ``CHECKS`` of its ``examples.py``, by name.
 """
@@ -32,11 +33,14 @@ from ringside.checking import assertions as checking
 from ringside.checking import examples, inputs
 from ringside.checking.assertions import Case, Verdict
 from ringside.errors import TargetError
+from ringside.factors import Factors
 from ringside.session.session import Result
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.timing.widen import widen
 from ringside.trace import Kind
+
+_SEED = b"ringside run"  # of factors: a line says the same each time
 
 Run = Callable[..., Result]
 Check = Callable[[Result, Case, str], None]
@@ -65,10 +69,11 @@ def judge(
     known = {**_CHECKS, **own}
     named = [_named(check, known) for check in checks]
     both = [each for each in named if each[0] in ("part", "short")]
+    observed = any(name == "factors" for name, _ in named)
     last: list[Result] = []
 
     def checked(**there: Any) -> Result:
-        result = run(**there)
+        result = run(**there, factors=Factors(_SEED) if observed else None)
         last.append(result)
         _values(result, case, path, function, options)
         for name, value in named:
@@ -196,6 +201,7 @@ _CHECKS: Mapping[str, Check] = {
     "requests": _requests,
     "moved": _moved,
     "time": _time,
+    "factors": lambda result, case, _: None,  # how it was run
 }
 
 

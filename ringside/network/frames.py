@@ -8,6 +8,7 @@ from ringside.errors import LimitError, RankError
 from ringside.network import codec, failure
 from ringside.network.collectives import Collectives
 from ringside.network.messages import Messages
+from ringside.network.passes import Passes
 from ringside.network.peers import READ_BYTES, Limits, Peer
 from ringside.network.requests import Requests
 from ringside.network.standing import Standing
@@ -33,12 +34,14 @@ class Frames:
         messages: Messages,
         collectives: Collectives,
         standing: Standing,
+        passes: Passes,
     ) -> None:
         self._limits = limits
         self._requests = requests
         self._messages = messages
         self._collectives = collectives
         self._standing = standing
+        self._passes = passes
         self.aborted: RankError | None = None  # a rank has called MPI_Abort
 
     def handle(
@@ -61,6 +64,9 @@ class Frames:
             call, place = self._standing.of_one(peer)
             last = f"; the last is {call} at {place}" if call else ""
             raise LimitError(peer.rank, f"made more than {self._limits.ops_per_rank} calls{last}")
+        if op == Op.PASS:  # announced by a supplied file: not where the student's code is
+            self._passes.announce(peer, request, extra, body)
+            return
         peer.site = site
         messages, comm_of = self._messages, self._collectives.comm_of
         if op == _EXCHANGE:

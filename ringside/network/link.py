@@ -19,10 +19,23 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ringside.errors import RingsideError
+from ringside.factors import Order
 from ringside.kit import PACKAGE
 from ringside.network import codec
 from ringside.network.codec import Part
-from ringside.network.wire import BLOCKING, COMPLETION, DOWN, EXCHANGE, OBJECT, UP, How, Op, Reply
+from ringside.network.wire import (
+    BLOCKING,
+    COMPLETION,
+    DOWN,
+    EXCHANGE,
+    LAST,
+    OBJECT,
+    OBSERVED,
+    UP,
+    How,
+    Op,
+    Reply,
+)
 from ringside.trace import Mode
 
 Call = tuple[str, tuple[tuple[str, Any], ...]]  # name and arguments, for verdicts
@@ -96,6 +109,8 @@ class Link:
         self._thread = get_ident()
         self._work: _Work | None = None
         self.last_call = False  # whether the rank may end after the present call
+        self.observed = False  # whether passes are announced in the present call
+        self.order = Order()  # of the inputs of its passes
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     @property
@@ -280,6 +295,11 @@ class Link:
             call = ("compute", (("phase", work.label),))
             self._post(Op.COMPUTE, 0, call, 0, 0, 0, 0, 0, body)
 
+    def announce(self, phase: str, number: int, count: int) -> bytes:
+        """Announce a pass; returns its factors in sixty-fourths, ``count`` of them."""
+        self._post(Op.PASS, 0, 0, 0, 0, 0, number, count, phase.encode())
+        return bytes(self._answer()[2])
+
     def wtime(self) -> float:
         """Return the rank's virtual time in seconds."""
         self._post(Op.WTIME, 0, ("Wtime", ()), 0, 0, 0, 0, 0, b"")
@@ -307,8 +327,9 @@ class Link:
         """
         data, files, _, _ = socket.recv_fds(self._sock, len(self._start), 1)
         self._start[: len(data)] = data
-        _, last, body = self._rest_of_reply(len(data))
-        self.last_call = bool(last)
+        _, flags, body = self._rest_of_reply(len(data))
+        self.last_call, self.observed = bool(flags & LAST), bool(flags & OBSERVED)
+        self.order = Order()
         self._requests = 0
         self._sites.clear()
         self._places.clear()

@@ -23,11 +23,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from ringside.errors import DeadlineError, Frame, Interrupted, LimitError, RankError, RunError
+from ringside.factors import Factors
 from ringside.network import codec
 from ringside.network.collectives import Collectives
 from ringside.network.frames import Frames
 from ringside.network.messages import Messages
 from ringside.network.misfits import Notes
+from ringside.network.passes import Passes
 from ringside.network.peers import Limits, Peer, Peers
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import Recording, RunEnd
@@ -35,7 +37,7 @@ from ringside.network.requests import Requests
 from ringside.network.standing import Standing
 from ringside.network.verdict import judge
 from ringside.network.whereabouts import without_stacks
-from ringside.network.wire import COMPLETION, Reply, call_parts
+from ringside.network.wire import COMPLETION, LAST, OBSERVED, Reply, call_parts
 from ringside.timing.engine import Engine, uncollected
 from ringside.timing.machine import Machine
 from ringside.timing.questions import Answer
@@ -51,6 +53,7 @@ class Network:
         first_comm: the number of the next communicator made.
         locate: finds out at which lines ranks are that compute when time is up.
         memory: looks at what ranks hold; None: nobody does.
+        factors: of the passes that supplied layers announce; None: they announce nothing.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Network:
         locate: Callable[[list[Peer]], dict[int, str]] | None = None,
         front_end: str = "mpi",
         memory: MemoryWatch | None = None,
+        factors: Factors | None = None,
     ) -> None:
         self.peers = list(peers)
         self.machine = machine
@@ -71,6 +75,7 @@ class Network:
         self.error: RunError | None = None
         self._locate = locate
         self._memory = memory
+        self._observed = factors is not None
         self._timeout_s: float | None = None
         self._notes: Notes = {}
         limits = limits or Limits()
@@ -79,7 +84,10 @@ class Network:
         self._messages = Messages(self.peers, requests, machine.eager_threshold_bytes, self._notes)
         self._collectives = Collectives(self.peers, requests, limits, self._notes, first_comm)
         self._standing = Standing(self.peers, self._messages, self._collectives, front_end)
-        self._frames = Frames(limits, requests, self._messages, self._collectives, self._standing)
+        self._frames = Frames(
+            limits, requests, self._messages, self._collectives, self._standing,
+            Passes(limits, self._wires.reply, factors),
+        )  # fmt: skip
 
     @property
     def next_comm(self) -> int:
@@ -107,6 +115,7 @@ class Network:
         )
         for peer in self.peers:
             peer.reset()
+        flags = (LAST if last else 0) | (OBSERVED if self._observed else 0)
         self._wires.open(self._frames.handle)
         try:
             for rank, body in bodies.items():
@@ -115,7 +124,7 @@ class Network:
                 self._requests.num_running += 1
                 place = comm.members.index(rank)
                 told = (comm.number, comm.members, place, self.machine.ranks_per_node)
-                self._wires.call(peer, last, call_parts(told, body))
+                self._wires.call(peer, flags, call_parts(told, body))
             with uncollected():
                 self._loop(deadline)
         except KeyboardInterrupt:

@@ -52,6 +52,7 @@ class Limits:
     sites: int = 60_001
     open_requests: int = 1 << 16  # of one rank
     communicators: int = 1 << 14
+    factors: int = 1 << 20  # of all passes that one rank announces
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +80,7 @@ class Peer:
     envelopes: Envelopes = field(default_factory=Envelopes)
     last_request: int = 0
     site: int = -1
+    num_factors: int = 0  # that it has been told
     called: bool = False
     running: bool = False
     waiting: tuple[Pending, ...] = ()
@@ -101,7 +103,7 @@ class Peer:
     def reset(self) -> None:
         """Forget the last call."""
         self.ops, self.sites, self.requests = [], [], {}
-        self.sent, self.last_request, self.site = 0, 0, -1
+        self.sent, self.last_request, self.site, self.num_factors = 0, 0, -1, 0
         self.waiting, self.query, self.envelopes = (), None, Envelopes()
         self.body, self.failure, self.cpu_s = None, None, None
         self.called = self.running = False
@@ -163,11 +165,11 @@ class Peers:
             if events & _READ and not peer.gone:
                 self._read(peer)
 
-    def call(self, peer: Peer, last: bool, parts: Sequence[Part]) -> None:
-        """Send a rank its call."""
+    def call(self, peer: Peer, flags: int, parts: Sequence[Part]) -> None:
+        """Send a rank its call; ``flags`` are LAST and OBSERVED."""
         size = sum(map(len, parts))
-        if size < _BY_FILE_BYTES or peer.outbox or not _send_as_file(peer.sock, last, parts):
-            self.reply(peer, Reply.CALL, int(last), parts, size)
+        if size < _BY_FILE_BYTES or peer.outbox or not _send_as_file(peer.sock, flags, parts):
+            self.reply(peer, Reply.CALL, flags, parts, size)
 
     def reply(self, peer: Peer, kind: int, count: int, parts: Sequence[Part], size: int) -> None:
         """Send a rank one frame: ``parts``, of ``size`` bytes in all."""
@@ -342,7 +344,7 @@ class Peers:
             self._selector.modify(peer.sock, events, (peer, True))
 
 
-def _send_as_file(sock: socket.socket, last: bool, parts: Sequence[Part]) -> bool:
+def _send_as_file(sock: socket.socket, flags: int, parts: Sequence[Part]) -> bool:
     """Send a call whose body is a file in memory that nobody can write any more.
 
     The rank maps it: its pages are copied only where they are written. False: not possible here.
@@ -356,7 +358,7 @@ def _send_as_file(sock: socket.socket, last: bool, parts: Sequence[Part]) -> boo
             file.flush()
             seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
             fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
-            socket.send_fds(sock, [DOWN.pack(Reply.CALL, 0, 0, int(last), 0)], [made])
+            socket.send_fds(sock, [DOWN.pack(Reply.CALL, 0, 0, flags, 0)], [made])
         return True
     return False
 

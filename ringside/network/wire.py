@@ -6,6 +6,8 @@ network -> rank    kind, flags, count, nbytes | body
 ``site`` numbers a pair (call, line of the student's file) that a SITE frame described before. An
 EXCHANGE is an ISEND, an IRECV with the next request's number, and a WAIT for both, in one frame.
 A CALL with large arguments has no body: they come with it as a sealed file, by descriptor.
+A PASS announces what a supplied layer computes next (its phase as text, which one in ``request``,
+and in ``extra`` how many factors it needs); the answer are FACTORS, see ``ringside.factors``.
 Both sides are written so that the network never trusts a field: ranks run student code.
 """
 
@@ -55,6 +57,7 @@ class Op(enum.IntEnum):
     FAILURE = 12
     FREE = 14
     EXCHANGE = 15
+    PASS = 16
 
 
 class Reply(enum.IntEnum):
@@ -64,6 +67,7 @@ class Reply(enum.IntEnum):
     DONE = 2
     EMPTY = 3
     TIME = 4
+    FACTORS = 5
 
 
 class How(enum.IntEnum):
@@ -75,6 +79,7 @@ class How(enum.IntEnum):
 
 
 BLOCKING = 2  # flag of PROBE
+LAST, OBSERVED = 1, 2  # of a CALL, in its count: no call comes after it; passes are announced
 
 # What a message is made of, or the buffer of a receive, as its rank says: the upper half of the
 # flags. Of an OBJECT, a lower-case message, ``extra`` holds the bytes its sender claims to count.

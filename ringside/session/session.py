@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
+from ringside.factors import Factors
 from ringside.network import codec, cpu_time
 from ringside.network.network import Network
 from ringside.network.peers import Limits, Peer
@@ -113,6 +114,7 @@ class Result:
             other runs.
         cpu_s: per rank of the world, CPU time that the kernel charged to it for this call, of a
             world's first call with the rank's start; None where it isn't known.
+        factors: of the passes that supplied layers announced; None where they announced nothing.
     """
 
     values: list[Any]
@@ -130,6 +132,7 @@ class Result:
     memory: list[dict[str, Any]] = field(default_factory=list)
     cpu_s: list[float | None] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    factors: Factors | None = None
 
     def __repr__(self) -> str:
         """The sentence that a notebook shows; ``values``, ``timeline`` and the rest say more."""
@@ -293,6 +296,7 @@ class Session:
         kwargs: dict[str, Any] | None = None,
         front_end: str | None = None,
         last: bool = False,
+        factors: Factors | None = None,
     ) -> Result:
         """Call a function on ranks; student failures come back in ``Result.error``.
 
@@ -309,6 +313,8 @@ class Session:
             kwargs: keyword arguments for all ranks.
             front_end: ``"mpi"`` or ``"torch"``, see ``run``; None: what the file's text tells.
             last: these ranks end with this call; another call starts new ones.
+            factors: observe the order of passes: supplied layers announce each one, and these
+                factors scale its input (see ``ringside.factors``).
 
         Raises:
             TargetError: no such file, or impossible sizes.
@@ -342,7 +348,7 @@ class Session:
             }
             bodies[rank] = codec.encode_parts(call)
         used = Machine.load(machine) if machine is not None else self.machine
-        return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last)
+        return self._carry(front, bodies, world_size, members, used, seed, timeout_s, last, factors)
 
     def trace_torch(
         self,
@@ -384,7 +390,7 @@ class Session:
     def _carry(
         self, front: str, bodies: dict[int, list[codec.Part]], world_size: int,
         members: Sequence[int] | None, used: Machine, seed: int | None, timeout_s: float | None,
-        last: bool = False,
+        last: bool = False, factors: Factors | None = None,
     ) -> Result:  # fmt: skip
         """Send every rank in ``bodies`` its call and see the run through."""
         group = tuple(members) if members is not None else tuple(range(world_size))
@@ -403,6 +409,7 @@ class Session:
         network = Network(
             world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
+            factors=factors,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)
@@ -412,7 +419,7 @@ class Session:
         world.next_comm = network.next_comm
         if outcome.error is not None or last:
             self._discard(front, world_size)
-        return _result(outcome, group, used, seed)
+        return _result(outcome, group, used, seed, factors)
 
     def _memory_of(self, world: _World, world_size: int) -> MemoryWatch | None:
         """Who looks at what a student's own ranks hold; in a sandbox others do."""
@@ -634,7 +641,10 @@ def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
     return per_rank
 
 
-def _result(outcome: RunEnd, group: tuple[int, ...], machine: Machine, seed: int | None) -> Result:
+def _result(
+    outcome: RunEnd, group: tuple[int, ...], machine: Machine, seed: int | None,
+    factors: Factors | None = None,
+) -> Result:  # fmt: skip
     values: list[Any] = []
     changed, aliased, memory = [], [], []
     error = outcome.error
@@ -659,6 +669,7 @@ def _result(outcome: RunEnd, group: tuple[int, ...], machine: Machine, seed: int
         values, error, outcome.output, outcome.recording, machine, changed, aliased,
         outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
         memory if any(memory) else [], outcome.cpu_s, outcome.notes,
+        None if factors is None else factors.among(group),
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from ringside.trace import Kind, Mode, Op
 _MICRO = 20  # bits of an index that number the transfers inside one collective
 _TRANSMIT, _ARRIVE = 1, 2
 _LOOK_AT_CLOCK = 4096  # events
-_COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP = (int(kind) for kind in Kind)
+_COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS = (int(kind) for kind in Kind)
 _BUFFERED, _SYNC = int(Mode.BUFFERED), int(Mode.SYNC)
 
 
@@ -178,6 +178,9 @@ class Engine:
                     self._start_collective(rank, cursor, op, clock, request)
                 else:
                     self._collectives[rank, cursor] = (clock, request)
+            elif kind == _PASS:  # takes no time, and is nothing that a poll could wait for
+                cursor += 1
+                continue
             else:  # a question of a live rank, which stays at this operation until it is answered
                 thread.clock, thread.cursor = clock, cursor
                 query = op[7][0]

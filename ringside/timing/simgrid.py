@@ -245,7 +245,7 @@ class _Actions:
                     lines += waits.pop(request)
             elif op.kind == Kind.COLLECTIVE:
                 waits[op.request] = self._collective(rank, op)
-            else:
+            elif op.kind != Kind.PASS:
                 post, waits[op.request] = self._message(rank, op)
                 lines += post
 

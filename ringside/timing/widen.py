@@ -34,7 +34,7 @@ def widen(trace: Trace, world_size: int) -> Trace:
 
 
 def _wide(op: Op, trace: Trace, world_size: int) -> Op:
-    if op.kind in (Kind.COMPUTE, Kind.WAIT):
+    if op.kind in (Kind.COMPUTE, Kind.WAIT, Kind.PASS):
         return op
     where = trace.sites[op.site].call if 0 <= op.site < len(trace.sites) else f"kind {op.kind}"
     if op.kind != Kind.COLLECTIVE:

@@ -16,7 +16,7 @@ from importlib import import_module
 import numpy as np
 import torch
 import torch.distributed as dist
-from cases_torch import WHOLE_NAMES, block_params, pair_params
+from cases_torch import WHOLE_NAMES, block_params, handed_block, handed_pair, pair_params
 from dropout import scaled_mask
 from torch.nn.functional import gelu, layer_norm, linear
 
@@ -73,7 +73,8 @@ def pair(group, params, steps, needs="all", measure=False, how="plain"):
     """A column-parallel layer, gelu, a row-parallel layer; all steps add up their gradients.
 
     Args:
-        params: whole W1, b1, W2, b2, on all ranks.
+        params: W1, b1, W2, b2, of the whole layers' shapes; beside this rank's part, what is cut
+            may hold anything.
         steps: ``(x, dz)`` each: inputs, and the gradient of the result.
         needs: which gradients: "all", "weights" (x is data), "x" (all parameters are frozen),
             "biases" (of biases and x: weights are frozen), "none".
@@ -173,7 +174,7 @@ def two_groups(group, pairs, x, dz):
 
     Args:
         group: p = 2 q ranks, as a grid of 2 rows and q columns.
-        pairs: the parameters of both; the first is on the rows.
+        pairs: the parameters of both, as for ``pair``; the first is on the rows.
 
     Returns:
         ``(z, dx, gradients)``, gradients of the first pair and of the second.
@@ -220,7 +221,8 @@ def block(
     """A ``SequenceBlock``; all steps add up their gradients, then ``finish``.
 
     Args:
-        params: the whole parameters, a dict.
+        params: a dict of the whole parameters' shapes; beside this rank's part, what is cut may
+            hold anything.
         steps: ``(x, dz, seed)`` each, of this rank's positions.
         measure: find out what the block keeps.
         before: such steps with a ``finish`` of their own, after which gradients are 0 again.
@@ -303,11 +305,10 @@ def try_operator(group, target, shape=(6, 4), how="plain", dtype="float64", seed
 def try_pair(group, rows=5, widths=(4, 6, 4), dtype="float64", seed=0):
     """Compare a pair of layers with one rank; returns the largest error of result and gradients."""
     rng = np.random.default_rng(seed)
-    params = [torch.tensor(each) for each in pair_params(rng, widths, dtype)]
+    drawn, p, r = pair_params(rng, widths, dtype), group.size(), group.rank()
     x, dz = (torch.tensor(rng.standard_normal((rows, d)).astype(dtype)) for d in widths[::2])
-    found = pair(group, params, [(x.clone(), dz)])
-    z, dx, whole = serial_pair(group, params, [(x.clone(), dz)])
-    p, r = group.size(), group.rank()
+    found = pair(group, list(map(torch.tensor, handed_pair(drawn, p, r))), [(x.clone(), dz)])
+    z, dx, whole = serial_pair(group, list(map(torch.tensor, drawn)), [(x.clone(), dz)])
     right = [
         *z, *dx, *(each.tensor_split(p)[r] for each in whole[:2]),
         whole[2].tensor_split(p, dim=1)[r], whole[3],
@@ -318,13 +319,14 @@ def try_pair(group, rows=5, widths=(4, 6, 4), dtype="float64", seed=0):
 def try_block(group, positions=8, widths=(4, 8), rate=0.25, dtype="float64", seed=0):
     """Compare a block with one rank; returns the largest error of result and gradients."""
     rng = np.random.default_rng(seed)
-    params = {name: torch.tensor(v) for name, v in block_params(rng, widths, dtype).items()}
+    drawn, p, r = block_params(rng, widths, dtype), group.size(), group.rank()
+    mine = {name: torch.tensor(each) for name, each in handed_block(drawn, p, r).items()}
+    params = {name: torch.tensor(each) for name, each in drawn.items()}
     x, dz = (
         torch.tensor(rng.standard_normal((positions, widths[0])).astype(dtype)) for _ in range(2)
     )
-    p, r = group.size(), group.rank()
     own = [each.chunk(p)[r].clone() for each in (x, dz)]
-    found = block(group, params, rate, [(*own, seed)])
+    found = block(group, mine, rate, [(*own, seed)])
     z, dx, whole = serial_block(group, params, rate, [(x.clone(), dz, seed)])
     cuts = {"w1": 0, "b1": 0, "w2": 1}
     right = [each.chunk(p)[r] for each in (*z, *dx)] + [

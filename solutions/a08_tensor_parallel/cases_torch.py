@@ -75,6 +75,36 @@ def block_params(rng, widths, dtype="float64"):
     return params
 
 
+PAIR_CUTS = (0, 0, 1, None)  # axes along which W1, b1, W2 and b2 are cut
+BLOCK_CUTS = {"w1": 0, "b1": 0, "w2": 1}
+
+
+def handed(whole, axis, world_size, rank):
+    """A parameter as a rank is handed it: beside its own part it holds other numbers.
+
+    So no rank has what another one must compute with.
+    """
+    if whole is None or axis is None:
+        return whole
+    given = np.random.default_rng([77, rank]).standard_normal(whole.shape).astype(whole.dtype)
+    own = [slice(None)] * whole.ndim
+    own[axis] = np.array_split(np.arange(whole.shape[axis]), world_size)[rank]
+    given[tuple(own)] = whole[tuple(own)]
+    return given
+
+
+def handed_pair(params, world_size, rank):
+    """``handed`` for what ``pair_params`` gives."""
+    return [handed(*each, world_size, rank) for each in zip(params, PAIR_CUTS, strict=True)]
+
+
+def handed_block(params, world_size, rank):
+    """``handed`` for what ``block_params`` gives."""
+    return {
+        name: handed(each, BLOCK_CUTS.get(name), world_size, rank) for name, each in params.items()
+    }
+
+
 def assert_near(value, expected, call, what):
     """An array of the right dtype and shape, close to what is expected in the Frobenius norm."""
     expected = np.asarray(expected)

@@ -106,8 +106,9 @@ class ColumnLinear(nn.Module):
 
     Args:
         group: the ranks that take part; p of them.
-        weight: the whole W, shape ``(d_out, d_in)``, the same on all ranks.
-        bias: the whole b, shape ``(d_out,)``, or None.
+        weight: of the whole W's shape ``(d_out, d_in)``. Only part r of the rows is this rank's; in
+            the others may stand anything.
+        bias: likewise of b's shape ``(d_out,)``, or None.
 
     Attributes:
         weight, bias: parameters of the module: this rank's parts of W's rows and of b; ``bias``
@@ -138,8 +139,9 @@ class RowLinear(nn.Module):
 
     Args:
         group: the ranks that take part; p of them.
-        weight: the whole W, shape ``(d_out, d_in)``, the same on all ranks.
-        bias: the whole b, shape ``(d_out,)``, or None.
+        weight: of the whole W's shape ``(d_out, d_in)``. Only part r of the columns is this rank's;
+            in the others may stand anything.
+        bias: the whole b, shape ``(d_out,)``, the same on all ranks, or None.
 
     Attributes:
         weight, bias: parameters of the module: this rank's part of W's columns, and the whole b,

@@ -119,9 +119,10 @@ class SequenceBlock(nn.Module):
 
     Args:
         group: the ranks that take part; p of them.
-        params: the whole tensors, the same on all ranks: ``norm_weight``, ``norm_bias`` and ``b2``
-            of shape ``(d,)``; ``w1``, shape ``(h, d)``; ``b1``, shape ``(h,)``; ``w2``, shape
-            ``(d, h)``. h is divisible by p.
+        params: ``norm_weight``, ``norm_bias`` and ``b2``, shape ``(d,)``, the same on all ranks;
+            ``w1``, shape ``(h, d)``; ``b1``, shape ``(h,)``; ``w2``, shape ``(d, h)``. h is
+            divisible by p. Of the last three only part r of h is this rank's; in the others may
+            stand anything.
         rate: of dropout; 0 <= rate < 1.
 
     Attributes:

@@ -11,11 +11,18 @@ from dataclasses import replace
 
 import callers
 import numpy as np
+import observed
 import schedule
-from actions import Backward, Forward, parse, text
+from actions import parse, text
 from model import Piece, loss_gradient, random_parameters
 
-from ringside.checking import assert_array, award, one_line
+from ringside.checking import (
+    announced,
+    assert_array,
+    assert_declared_at_once,
+    award,
+    one_line,
+)
 from ringside.trace import Kind
 
 SAMPLES = 32
@@ -93,7 +100,10 @@ def check(case, function, rank, value, options):
     drawn = callers.sample(
         case.world_size * chunks, others["batch_sizes"], dtype, others.get("widths", (5, 7, 4))
     )
-    check_values(value, rank, serial(*drawn), replace(case, dtype=dtype))
+    right = serial(*drawn)
+    if case.factors is not None:
+        right = observed.of_stage(*drawn, _lists(case), case.factors)
+    check_values(value, rank, right, replace(case, dtype=dtype))
     return True
 
 
@@ -172,10 +182,16 @@ def flat(value, right):
 
 
 def passes(result, rank, num_stages):
-    """What the layers of a rank computed: "F0" of chunk 0 as ``("F0", 0)``."""
-    found = []
-    for op in result.trace.ops[rank]:
-        words = str(op.detail[3]).split() if op.kind == Kind.COMPUTE else []
+    """What the layers of a rank computed: "F0" of chunk 0 as ``("F0", 0)``.
+
+    In a test of order it is the network that says in which order they began.
+    """
+    found, ops = [], result.trace.ops[rank]
+    phases = [phase for _, phase, _ in announced(ops)]
+    if result.factors is None:
+        phases = [str(op.detail[3]) for op in ops if op.kind == Kind.COMPUTE]
+    for phase in phases:
+        words = phase.split()
         if len(words) == 4 and words[1:3] == ["of", "piece"] and words[3].isdigit():
             found.append((words[0], int(words[3]) // num_stages))
     return found
@@ -200,13 +216,16 @@ def assert_order(result, lists, case):
             .asking("order")
             .fail(f"stage {stage} computed {did} as pass {at}; its list has {should} there.")
         )
+    if result.factors is not None:
+        assert_declared_at_once(result, case)
+        observed.assert_received(result, lists, case)
 
 
 def assert_work(result, lists, costs, case):
     """Each stage's passes took the time that the pieces were made to take."""
-    seconds = {Forward: costs[0], Backward: costs[1]}
+    seconds = {"F": costs[0], "B": costs[1]}
     for stage, actions in enumerate(lists):
-        asked_s = sum(seconds.get(type(each), costs[1] / 2) for each in actions)
+        asked_s = sum(seconds.get(observed.letter(each), costs[1] / 2) for each in actions)
         ops = result.trace.ops[stage]
         spent_ps = sum(max(0, op.detail[2]) for op in ops if op.kind == Kind.COMPUTE)
         if spent_ps < asked_s * 1e12 * (1 - 1e-6):

@@ -26,7 +26,10 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 FIELDS = ("op", "flags", "site", "comm", "to", "tag", "request", "extra", "nbytes")
 _BITS = {"op": 8, "flags": 8, "site": 16, "comm": -32, "to": -32, "tag": -32, "request": 32,
          "extra": -64, "nbytes": 64}  # fmt: skip
-_BLOCKING = {Op.WAIT, Op.EXCHANGE, Op.TEST, Op.PROBE, Op.WTIME, Op.RESULT, Op.FAILURE, Op.ABORT}
+_BLOCKING = {
+    *(Op.WAIT, Op.EXCHANGE, Op.TEST, Op.PROBE, Op.WTIME, Op.RESULT, Op.FAILURE, Op.ABORT),
+    Op.PASS,
+}
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,11 @@ class Writer:
         ]))  # fmt: skip
         self.say(rank, Frame(Op.COMPUTE, codec.encode(told)))
 
+    def announced(self, draw: Draw) -> None:
+        rank, number = draw(st.integers(0, self.size - 1)), draw(st.integers(0, 3))
+        phase = draw(st.sampled_from([b"forward layer 1", "rückwärts".encode(), b"p" * 200]))
+        self.say(rank, Frame(Op.PASS, phase, request=number, extra=draw(st.integers(0, 99))))
+
     def question(self, draw: Draw) -> None:
         rank = draw(st.integers(0, self.size - 1))
         kind = draw(st.sampled_from(["wtime", "probe", "test"]))
@@ -242,7 +250,7 @@ def programs(draw: Draw) -> Program:
     """Ranks that keep the rules."""
     writer = Writer(draw(st.integers(1, 4)))
     kinds = [writer.message, writer.message, writer.exchange, writer.collective,
-             writer.communicator, writer.work, writer.question]  # fmt: skip
+             writer.communicator, writer.work, writer.announced, writer.question]  # fmt: skip
     for _ in range(draw(st.integers(0, 8))):
         draw(st.sampled_from(kinds))(draw)
     return writer.end()
@@ -309,6 +317,9 @@ NASTY = st.sampled_from(
         Frame(Op.SITE, codec.encode(("\ud800", "\x1b[2J", -5))), Frame(Op.RESULT, b"\x80\x04N."),
         Frame(Op.FAILURE, codec.encode(("E", "m", [("f", 10**2400, "w", "t")], ""))),
         Frame(Op.FAILURE, codec.encode((None, 3, [], {}))), Frame(Op.RESULT), Frame(Op.FAILURE),
+        Frame(Op.PASS), Frame(Op.PASS, b"\xff", extra=3), Frame(Op.PASS, b"p" * 201, extra=3),
+        Frame(Op.PASS, b"p", extra=-1), Frame(Op.PASS, b"p", extra=2**62),
+        Frame(Op.PASS, b"p", extra=1000, request=2**32 - 1),
         Frame(Op.COLLECTIVE, codec.encode(("split", (10**2400, 0))), request=907),
         Frame(Op.COLLECTIVE, codec.encode(("create", ((0, 99),))), request=908),
         Frame(Op.COLLECTIVE, codec.encode(("create_group", ((0, 0),))), request=909),

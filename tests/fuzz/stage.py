@@ -22,6 +22,7 @@ from typing import Any
 from ringside.checking import one_line, open_request
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import RunError
+from ringside.factors import Factors
 from ringside.network import codec
 from ringside.network.network import Network
 from ringside.network.peers import Limits, Peer
@@ -32,7 +33,7 @@ from tests.fuzz.frames import Program
 
 LIMITS = Limits(
     ops_per_rank=600, frame_bytes=1 << 20, held_bytes=2 << 20, output_bytes=2048, sites=100,
-    open_requests=100, communicators=100,
+    open_requests=100, communicators=100, factors=5000,
 )  # fmt: skip
 MEMORY_BYTES = 24 << 20  # at most, beside what the limits say: objects, and values decoded
 MOST_CPU_S = 15.0  # of one run
@@ -205,7 +206,7 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
     stage = Stage(program, order, pieces)
     used = Machine.load(machine)
     try:
-        network = Network(stage.peers, used, seed=seed, limits=LIMITS)
+        network = Network(stage.peers, used, seed=seed, limits=LIMITS, factors=Factors(b"fuzz"))
         wires = network._wires
         carry = wires.carry
 

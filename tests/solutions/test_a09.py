@@ -9,6 +9,7 @@ import pytest
 from autograder.course import assignment
 from autograder.verify import edits
 from ringside import Machine, Session, TraceError, replay
+from ringside.checking import Verdict
 from ringside.commands import cli
 from ringside.errors import DeadlockError
 from ringside.validation.pipelines import gpipe_s
@@ -193,3 +194,45 @@ def test_random_schedules_are_legal_and_halves_are_optional():
         whole = oracle.anything(p, m, v, rng, halves=False)
         assert {type(each) for own in whole for each in own} == {Forward, Backward}
         replayed.check(whole, m, v)
+
+
+EARLY = """
+    if following is not None and isinstance(following, Forward) and stage:
+        phase = f"F{following.microbatch} of piece {stage}"
+        shape = batch_sizes[following.microbatch], pieces[0].width_in
+        ringside.announce(phase, np.ones(shape), 0)
+        ringside.compute(seconds=pieces[0].forward_s, phase=phase)
+"""
+
+
+class Observing:
+    """``ranks.call`` of a suite, on a session of our own."""
+
+    def __init__(self, session):
+        self._session = session
+
+    def call(self, target, world_size, arguments, **options):
+        return self._session.call(target, world_size, arguments, **options)
+
+
+def test_a_pass_that_is_announced_before_its_input_has_come_is_seen(tmp_path):
+    """Its virtual time would pass while the message is still on its way."""
+    for path in SOLUTION.glob("*.py"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    before = "        expect(action)\n        incoming = take(action)"
+    source = (SOLUTION / "stage.py").read_text()
+    assert source.count(before) == 1
+    early = EARLY.replace("following", "action").replace("\n    ", "\n        ")
+    changed = source.replace(before, early + before).replace(
+        "import numpy", "import ringside\nimport numpy"
+    )
+    rng, lists = np.random.default_rng(0), runs.lists_of(oracle.one_f_one_b, 2, 3)
+    for text_of_stage, wrong in ((source, False), (changed, True)):
+        (tmp_path / "stage.py").write_text(text_of_stage)
+        with Session(tmp_path) as session:
+            arguments = (Observing(session), rng, "one_f_one_b", lists, (2, 1, 3))
+            if not wrong:
+                runs.stepped(*arguments, observed=True)
+                continue
+            with pytest.raises(Verdict, match=r"stage 1 began F0 when it had 0 messages"):
+                runs.stepped(*arguments, observed=True)

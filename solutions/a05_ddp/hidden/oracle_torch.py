@@ -3,7 +3,12 @@
 The oracle of ddp_torch.py: the trusted process never imports torch.
 """
 
+import contextlib
+
 import numpy as np
+
+import ringside
+from ringside.factors import Factors
 
 Arrays = list[np.ndarray]
 
@@ -52,12 +57,14 @@ class Replica:
         inputs, outputs = [], []
         for layer in path:
             weight, bias = self.place[layer]
+            x = ringside.announce(f"forward layer {layer}", x)
             inputs.append(x)
             x = np.tanh(x @ params[weight].T + params[bias])
             outputs.append(x)
         found: list[np.ndarray | None] = [None] * len(params)
         grad = (x - target) / len(x)
         for layer, x_in, y in zip(path[::-1], inputs[::-1], outputs[::-1], strict=True):
+            grad = ringside.announce(f"backward layer {layer}", grad)
             grad = grad * (1 - y**2)
             for number, part in zip(
                 self.place[layer], (grad.T @ x_in, grad.sum(axis=0)), strict=True
@@ -68,11 +75,15 @@ class Replica:
         return found, x
 
 
-def train(spec: dict, params: Arrays, buffers: Arrays, steps_of_rank: list, options: dict) -> dict:
+def train(
+    spec: dict, params: Arrays, buffers: Arrays, steps_of_rank: list, options: dict,
+    factors: Factors | None = None,
+) -> dict:  # fmt: skip
     """What all ranks must have, from rank 0's parameters and buffers.
 
     Args:
         steps_of_rank: per rank, per step a list of microbatches ``(x, target, path)``.
+        factors: of the passes, in a test of order.
 
     Returns:
         ``gradients`` (per step; means, zeros for unused ones, None for frozen ones), ``params``,
@@ -91,7 +102,8 @@ def train(spec: dict, params: Arrays, buffers: Arrays, steps_of_rank: list, opti
                 own = [[np.array(each) for each in own[0]] for _ in range(ranks)]
             for rank in range(ranks):
                 x, target, path = steps_of_rank[rank][step][number]
-                found, output = net.gradients(params, own[rank], x, target, path)
+                with contextlib.nullcontext() if factors is None else factors.of_rank(rank):
+                    found, output = net.gradients(params, own[rank], x, target, path)
                 for k, each in enumerate(found):
                     if each is not None:
                         total[k] += each / ranks

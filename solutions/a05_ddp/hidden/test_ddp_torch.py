@@ -6,15 +6,18 @@ from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
+    assert_declared_at_once,
     assert_makespan,
     assert_ran,
     on_three_members,
     rendezvous,
 )
 from ringside.checking.points import points_of
+from ringside.factors import Factors
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import ddp_call, greedy, ring_s
 from solutions.a05_ddp.hidden import oracle, oracle_torch, runs
+from solutions.a05_ddp.hidden.runs import examples
 
 WIDTH, BATCH = 6, 3
 SIZES = (8 * WIDTH * WIDTH, 8 * WIDTH)  # of a weight and a bias
@@ -35,7 +38,12 @@ def straight(p, num_layers, steps=1, microbatches=1):
 
 
 def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
-    """Train, and compare everything with the oracle; returns case, result and network."""
+    """Train, and compare everything with the oracle; returns case, result and network.
+
+    ``observed=True``: the network says where the layers' passes are, and scales their inputs.
+    """
+    if more.pop("observed", False):
+        more["factors"] = Factors.drawn(rng)
     spec = spec or spec_of()
     paths = straight(p, spec["num_layers"], 2) if paths is None else paths
     options = {"bucket_bytes": cap, "lr": 0.2, "momentum": 0.5, "set_to_none": True}
@@ -67,7 +75,9 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     arguments = [(spec, params[r], buffers[r], steps[r], options) for r in range(p)]
     result = ranks.call("callers_torch:train", world_size, arguments, **more)
     assert_ran(result, case)
-    wanted = oracle_torch.train(spec, params[0], buffers[0], steps, options)
+    factors = getattr(result, "factors", None)  # real ranks have none
+    wanted = oracle_torch.train(spec, params[0], buffers[0], steps, options, factors)
+    case = case if factors is None else case.seen_in(result)
     wanted = cast(wanted, dtype)
     for rank, value in enumerate(result.values):
         compare(value["begin"], params[0], case, f"after the constructor, rank {rank}'s parameter")
@@ -85,6 +95,8 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
         )
         if value["same"] is not True:
             raise case.fail(f"rank {rank}: ddp.module is not the module that was given.")
+    if factors is not None:
+        assert_declared_at_once(result, case, "backward")
     return case, result, net
 
 
@@ -326,10 +338,7 @@ def check_launches(result, net, buckets, path, case):
     """
     order = path[::-1]
     for rank, ops in enumerate(result.trace.ops):
-        places = {}
-        for place, op in enumerate(ops):
-            if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("backward layer "):
-                places[int(str(op.detail[3]).rpartition(" ")[2])] = place
+        places = {layer: place for place, layer in examples.backward_phases(ops)}
         if [layer for layer, _ in sorted(places.items(), key=lambda each: each[1])] != order:
             raise case.fail(f"rank {rank} did not go backward through layers {order}, each once.")
         launches = [
@@ -361,7 +370,7 @@ def test_launches_before_the_last_gradient(ranks, rng):
         (3, spec_of(4), [1, 0, 3, 2]),
         (2, spec_of(4, frozen=[2]), [0, 1, 2, 3]),
     ):
-        case, result, net = trained(ranks, rng, p, spec, [[[path]]] * p, cap=whole)
+        case, result, net = trained(ranks, rng, p, spec, [[[path]]] * p, cap=whole, observed=True)
         for rank, nbytes in enumerate(reduced(result, case)):
             check_buckets(nbytes, net, whole, 1, case, rank)
         check_launches(result, net, buckets_of(net, whole), path, case)
@@ -396,6 +405,20 @@ def test_gradients_exist_once(ranks, rng):
             )
 
 
+def check_declared(result, rank, asked_s, case):
+    """The layers' backward passes took the time that the network was made to take."""
+    spent_ps = sum(
+        max(0, op.detail[2])
+        for op in result.trace.ops[rank]
+        if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("backward layer ")
+    )
+    if spent_ps < asked_s * 1e12 * (1 - 1e-6):
+        raise case.fail(
+            f"rank {rank}'s backward passes took {spent_ps / 1e12:.6g} s of virtual time; those of "
+            f"the network that it was given take {asked_s:.6g} s."
+        )
+
+
 @points(11, "speed")
 def test_time_of_a_step(ranks, rng):
     machine = Machine("slow wire", alpha_s=1e-4, beta_s_per_byte=1e-6)
@@ -404,9 +427,12 @@ def test_time_of_a_step(ranks, rng):
     takes_s = bucket_s[0]
     spec = spec_of(layers) | {"backward_s": takes_s}
     case, none, net = trained(ranks, rng, p, spec, straight(p, layers, 0), cap, machine=machine)
-    case, one, net = trained(ranks, rng, p, spec, straight(p, layers, 1), cap, machine=machine)
+    case, one, net = trained(
+        ranks, rng, p, spec, straight(p, layers, 1), cap, machine=machine, observed=True
+    )
     for rank, nbytes in enumerate(reduced(one, case)):
         check_buckets(nbytes, net, cap, 1, case, rank)
+        check_declared(one, rank, takes_s * layers, case)
     ready_s = [takes_s * (layers - number // 2) for number in range(2 * layers)]
     bound_s = oracle.finish_s(ready_s, takes_s * layers, buckets_of(net, cap), bucket_s)
     assert_makespan(one, none.makespan_s + bound_s, case, half=1.3)

@@ -11,12 +11,14 @@ from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
     assert_array,
+    assert_declared_at_once,
     assert_makespan,
     assert_ran,
     on_three_members,
     rendezvous,
 )
 from ringside.checking.points import points_of
+from ringside.factors import Factors
 from ringside.trace import Kind
 from solutions.a05_ddp.cases import greedy, ring_s, step_call
 from solutions.a05_ddp.hidden import oracle, runs
@@ -49,9 +51,14 @@ def stepped(
     steps=1,
     lr=None,
     work=1.0,
+    observed=False,
     **options,
 ):
-    """Train, and compare gradients and parameters with serial training; returns case and result."""
+    """Train, and compare gradients and parameters with serial training; returns case and result.
+
+    Args:
+        observed: the network says where the layers' passes are, and scales their inputs.
+    """
     buckets = cut(widths, 200, dtype) if buckets is None else buckets
     case = step_call(p, widths, buckets, dtype)
     case = case.with_options(work=work) if isinstance(work, float) and work != 1.0 else case
@@ -66,18 +73,23 @@ def stepped(
     world_size = options.pop("world_size", p)
     arguments = [(params, own, buckets, lr, work) for own in per_rank]
     scaled = bool(np.any(np.asarray(work) != 1.0))
+    if observed:
+        options["factors"] = Factors.drawn(rng)
     result = ranks.call("callers:overlapped", world_size, arguments, states_work=scaled, **options)
     assert_ran(result, case)
     seen = case.seen_in(result)
     exact = [np.asarray(each, "float64") for each in params]
     wanted = oracle.train(
-        exact, [[tuple(np.asarray(a, "float64") for a in b) for b in own] for own in per_rank], lr
-    )
+        exact, [[tuple(np.asarray(a, "float64") for a in b) for b in own] for own in per_rank], lr,
+        result.factors if observed else None,
+    )  # fmt: skip
     for rank, value in enumerate(result.values):
         for name in ("gradients", "params"):
             examples.compare(value[name], wanted[name], dtype, seen, f"rank {rank}'s {name[:-1]}")
         what = f"rank {rank}'s gradient with respect to the input, step"
         examples.compare(value["inputs"], wanted["inputs"][rank], dtype, seen, what)
+    if observed:
+        assert_declared_at_once(result, case)
     check_work(result, params, widths, steps, work, case, options.get("members"))
     return case, result, params, buckets
 
@@ -89,7 +101,8 @@ def check_work(result, params, widths, steps, work, case, members=None):
     for place in range(case.world_size):
         ops = result.trace.ops[place if members is None else members[place]]
         phases = examples.backward_phases(ops)
-        declared = [ops[at].detail[0] for at, _ in phases]
+        at_phases = [ops[at + (ops[at].kind == Kind.PASS)] for at, _ in phases]
+        declared = [op.detail[0] for op in at_phases]
         right = [number for _, number in phases] == order and all(
             math.isclose(a, flops[number], rel_tol=1e-9)
             for a, number in zip(declared, order, strict=True)
@@ -232,7 +245,7 @@ def test_all_reduces_begin_before_the_next_layer(ranks, rng):
     for p, widths in ((2, WIDTHS), (4, FOUR_LAYERS)):
         for bucket_bytes in (1, 200, 5000, 10**6):
             buckets = cut(widths, bucket_bytes)
-            case, result, params, _ = stepped(ranks, rng, p, widths, buckets)
+            case, result, params, _ = stepped(ranks, rng, p, widths, buckets, observed=True)
             runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
             examples.assert_launches(result, case, widths, buckets)
 
@@ -241,7 +254,7 @@ def test_all_reduces_begin_before_the_next_layer(ranks, rng):
 def test_launches_follow_the_order_of_buckets(ranks, rng):
     for p in (2, 5):
         for buckets in (SHUFFLED, [[0], [1], [2], [3], [4], [5]], [[3, 5], [4], [0], [1, 2]]):
-            case, result, params, _ = stepped(ranks, rng, p, buckets=buckets)
+            case, result, params, _ = stepped(ranks, rng, p, buckets=buckets, observed=True)
             runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
             examples.assert_launches(result, case, WIDTHS, buckets)
 
@@ -290,7 +303,9 @@ def timed(ranks, rng, p, machine):
     buckets = cut(FOUR_LAYERS, 5000)
     params = random_parameters(FOUR_LAYERS, rng)
     work = oracle.work_for(params, BATCH, buckets, p, machine)
-    case, result, *_ = stepped(ranks, rng, p, FOUR_LAYERS, buckets, work=work, machine=machine)
+    case, result, *_ = stepped(
+        ranks, rng, p, FOUR_LAYERS, buckets, work=work, machine=machine, observed=True
+    )
     bound_s = oracle.step_s(params, BATCH, work, buckets, p, machine)
     total_s = sum(ring_s(each, p, machine) for each in bucket_nbytes(params, buckets))
     beside = f" All-reduces alone take {total_s * 1e6:.1f} µs, as long as the backward pass."

@@ -10,6 +10,7 @@ from ringside.timing.widen import widen
 from ringside.trace import Kind
 from solutions.a08_tensor_parallel.cases_torch import (
     assert_near,
+    handed_pair,
     operator_call,
     pair_call,
     pair_params,
@@ -93,7 +94,7 @@ def trained(
         tuple(rng.standard_normal((*lead, d)).astype(dtype) for d in widths[::2])
         for _ in range(steps)
     ]
-    arguments = [(params, given, needs, measure, how)] * p
+    arguments = [(handed_pair(params, p, rank), given, needs, measure, how) for rank in range(p)]
     result = ranks.call("callers_torch:pair", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = [oracle.pair(params, x, dz) for x, dz in given]
@@ -241,7 +242,11 @@ def test_two_groups_in_one_graph(ranks, rng):
     middle, *_ = oracle.pair(pairs[0], x, np.zeros((rows, 4)))
     z, d_middle, second = oracle.pair(pairs[1], middle, dz)
     _, dx, first = oracle.pair(pairs[0], x, d_middle)
-    result = ranks.call("callers_torch:two_groups", 2 * q, [(pairs, x, dz)] * (2 * q))
+    arguments = []
+    for rank in range(2 * q):
+        own = [handed_pair(pairs[0], q, rank % q), handed_pair(pairs[1], 2, rank // q)]
+        arguments.append((own, x, dz))
+    result = ranks.call("callers_torch:two_groups", 2 * q, arguments)
     for rank, (found_z, found_dx, gradients) in enumerate(runs.finished(result, call)):
         assert_near(found_z, z, call, f"rank {rank}'s result")
         assert_near(found_dx, dx, call, f"rank {rank}'s gradient of x")

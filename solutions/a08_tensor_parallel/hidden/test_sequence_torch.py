@@ -9,6 +9,7 @@ from solutions.a08_tensor_parallel.cases_torch import (
     assert_near,
     block_call,
     block_params,
+    handed_block,
     operator_call,
 )
 from solutions.a08_tensor_parallel.dropout import scaled_mask
@@ -99,7 +100,7 @@ def trained(
     for rank in range(p):
         own = [(*(oracle.part(each, p, rank) for each in (x, dz)), seed) for x, dz, seed in given]
         parts = own[before:], training, backward, measure, own[:before], how
-        arguments.append((params, rate, *parts))
+        arguments.append((handed_block(params, p, rank), rate, *parts))
     result = ranks.call("callers_torch:block", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = []

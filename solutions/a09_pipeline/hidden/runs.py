@@ -10,6 +10,7 @@ from ringside.checking import (
     one_line,
 )
 from ringside.checking.formulas import evaluated, plain
+from ringside.factors import Factors
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import parse, text
 from solutions.a09_pipeline.cases import stage_call
@@ -131,13 +132,15 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     Args:
         options: ``widths`` (in, hidden and out of a piece; what pieces hand on takes turns),
             ``costs``, ``through`` (a function of ``callers.py``), ``ordered`` (must the passes
-            follow the lists; then what ``run`` returns is another test's matter), and those of
-            ``ranks.call``.
+            follow the lists; then what ``run`` returns is another test's matter), ``observed``
+            (it is the network that says in which order they were), and those of ``ranks.call``.
     """
     num_stages = len(lists)
     case = stage_call(name, [text(each) for each in lists], batch_sizes, num_chunks, dtype)
     ends, hidden = options.pop("widths", ((5, 4), 7))
     ordered = options.pop("ordered", True)
+    if options.pop("observed", False):
+        options["factors"] = Factors.drawn(rng)
     through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
     case = case.second() if through == "second_step" else case
     if (ends, hidden) != ((5, 4), 7):
@@ -163,6 +166,8 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
     assert_ran(result, case)
     case_there = case.seen_in(result)
     right = oracle.serial(params, inputs, targets)
+    if "factors" in options:
+        right = examples.observed.of_stage(params, inputs, targets, lists, result.factors)
     for stage, value in enumerate(result.values):
         oracle.examples.check_values(value, stage, right, case_there, returned=not ordered)
     if ordered:

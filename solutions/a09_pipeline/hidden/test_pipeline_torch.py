@@ -8,6 +8,7 @@ from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
+    assert_declared_at_once,
     assert_own_messages,
     assert_peers,
     assert_ran,
@@ -16,6 +17,7 @@ from ringside.checking import (
     rendezvous,
 )
 from ringside.checking.points import points_of
+from ringside.factors import Factors
 from ringside.trace import Kind
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.actions import Backward, text
@@ -41,10 +43,16 @@ class Model:
         self.inputs = [rng.standard_normal((size, handed[0])) for size in batch_sizes]
         self.targets = [rng.standard_normal((size, handed[-1])) for size in batch_sizes]
 
-    def right(self):
-        """Loss and gradients of the whole batch; torch's weights are transposed."""
-        turned = [[each.T for each in own] for own in self.params]
-        loss, gradients = oracle.serial(turned, self.inputs, self.targets)
+    def right(self, lists=None, factors=None):
+        """Loss and gradients of the whole batch; torch's weights are transposed.
+
+        With ``factors``, those of a run whose passes are announced.
+        """
+        whole = [[each.T for each in own] for own in self.params], self.inputs, self.targets
+        if factors is None:
+            loss, gradients = oracle.serial(*whole)
+        else:
+            loss, gradients = oracle.examples.observed.of_torch(*whole, lists, factors)
         return loss, [[each.T for each in own] for own in gradients]
 
 
@@ -78,8 +86,13 @@ def run(ranks, rng, name, num_stages, batch_sizes, num_chunks=1, recompute=False
     case = torch_call(name, words, batch_sizes, num_chunks, recompute)
     case = case.second() if options.get("through") == "second_step" else case
     members, ordered = options.get("members"), options.pop("ordered", True)
+    if options.pop("observed", False):
+        options["factors"] = Factors.drawn(rng)
     result = called(ranks, case, model, lists, batch_sizes, num_chunks, recompute, **options)
-    check_gradients(result, *model.right(), case, returned=not ordered)
+    factors = options.get("factors") and result.factors
+    right = model.right(lists, factors) if factors else model.right()
+    case_there = case.seen_in(result) if factors else case
+    check_gradients(result, *right, case_there, returned=not ordered)
     if ordered:
         check_passes(result, lists, case, recompute, members)
     return case, result, lists
@@ -109,6 +122,11 @@ def check_gradients(result, loss, gradients, case, returned):
             )
 
 
+def begun(ops):
+    """The passes that a rank announced, repeated ones too: "F of piece 2", and which of these."""
+    return [op.detail[:2] for op in ops if op.kind == Kind.PASS]
+
+
 def passes(ops):
     """What the modules of a rank computed: "F of piece 2"."""
     phases = [str(op.detail[3]) for op in ops if op.kind == Kind.COMPUTE]
@@ -117,6 +135,7 @@ def passes(ops):
 
 def check_passes(result, lists, case, recompute, members=None):
     """Passes in the order of the list; with recomputation a forward pass before each backward."""
+    observed = result.factors is not None
     for stage, actions in enumerate(lists):
         wanted = []
         for action in actions:
@@ -124,13 +143,38 @@ def check_passes(result, lists, case, recompute, members=None):
             back = isinstance(action, Backward)
             wanted += [f"F of piece {piece}"] if recompute or not back else []
             wanted += [f"B of piece {piece}"] if back else []
-        done = passes(result.trace.ops[stage if members is None else members[stage]])
+        ops = result.trace.ops[stage if members is None else members[stage]]
+        done = passes(ops)
+        if done == wanted and observed and begun(ops) != numbered(actions, stage, lists, recompute):
+            raise case.seen_in(result).fail(
+                f"stage {stage} announced its passes in another order than its list has them."
+            )
         if done != wanted:
             at = next((k for k, (a, b) in enumerate(zip(done, wanted, strict=False)) if a != b), -1)
             raise case.fail(
                 f"stage {stage} computed {len(done)} passes, and {len(wanted)} are asked for"
                 f"{f'; pass {at} was {done[at]}, not {wanted[at]}' if at >= 0 else ''}."
             )
+    if observed:
+        assert_declared_at_once(result, case)
+        oracle.examples.observed.assert_received(result, lists, case)
+
+
+def numbered(actions, stage, lists, recompute):
+    """What ``begun`` must be: passes of a piece are numbered as the list has them."""
+    found, counts = [], {}
+    for action in actions:
+        piece = action.chunk * len(lists) + stage
+        forward = f"F of piece {piece}"
+        if isinstance(action, Backward):
+            phase = f"B of piece {piece}"
+            made = counts[forward, action.microbatch]
+            found += [(forward, made)] if recompute else []
+        else:
+            phase = forward
+        counts[phase, action.microbatch] = counts[phase] = counts.get(phase, -1) + 1
+        found.append((phase, counts[phase]))
+    return found
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -296,10 +340,10 @@ def test_given_group_is_used(ranks, rng):
 @points(8, "schedule")
 def test_passes_follow_the_list(ranks, rng):
     # `run` compares what the modules computed with the lists.
-    run(ranks, rng, "gpipe", 2, LENGTHS[:3])
+    run(ranks, rng, "gpipe", 2, LENGTHS[:3], observed=True)
     for again in (False, True):
-        run(ranks, rng, "one_f_one_b", 3, LENGTHS[:5], recompute=again)
-        run(ranks, rng, "interleaved", 2, LENGTHS[:4], 2, again)
+        run(ranks, rng, "one_f_one_b", 3, LENGTHS[:5], recompute=again, observed=True)
+        run(ranks, rng, "interleaved", 2, LENGTHS[:4], 2, again, observed=True)
 
 
 def check_memory(ranks, rng, name, recompute):
@@ -355,8 +399,9 @@ def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
     costs, width = (1e-2, 2e-2), 16
     sizes, widths = (1,) * count, ((width, width), 4)
     case, result, lists = run(
-        ranks, rng, name, p, sizes, v, recompute, machine=machine, costs=costs, widths=widths
-    )
+        ranks, rng, name, p, sizes, v, recompute, machine=machine, costs=costs, widths=widths,
+        observed=True,
+    )  # fmt: skip
     spent = (costs[0], costs[1] + costs[0] * recompute)
     oracle.examples.assert_work(result, lists, spent, case)
     ideal = replayed.timeline(lists, v, *spent, 8 * width, machine).makespan_s

@@ -187,13 +187,13 @@ def test_given_communicator_is_used(ranks, rng):
 def test_passes_follow_the_list(ranks, rng):
     # `run` compares what the layers computed with the lists.
     for name in ("gpipe", "one_f_one_b", "zero_bubble"):
-        run(ranks, rng, name, 3, UNEQUAL[:5])
-    run(ranks, rng, "interleaved", 2, UNEQUAL, 2)
+        run(ranks, rng, name, 3, UNEQUAL[:5], observed=True)
+    run(ranks, rng, "interleaved", 2, UNEQUAL, 2, observed=True)
     for name, lists in (
         ("a schedule drawn at random", oracle.anything(3, 5, 1, rng)),
         ("no warm-up after stage 0", oracle.unhurried(3, 5)),
     ):
-        runs.stepped(ranks, rng, name, lists, UNEQUAL[:5])
+        runs.stepped(ranks, rng, name, lists, UNEQUAL[:5], observed=True)
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -249,7 +249,9 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
 def test_time_with_free_messages(ranks, rng):
     for name, p, count in (("gpipe", 4, 8), ("one_f_one_b", 4, 8), ("one_f_one_b", 3, 2)):
         costs = (1e-3, 2e-3)
-        case, result, lists = run(ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs)
+        case, result, lists = run(
+            ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs, observed=True
+        )
         oracle.examples.assert_work(result, lists, costs, case)
         bound_s = (count + p - 1) * sum(costs)
         where = "if messages take no time"
@@ -267,8 +269,9 @@ def test_time_on_a_slow_wire(ranks, rng):
     ):
         sizes, widths = (1,) * count, ((width, width), 4)
         case, result, lists = run(
-            ranks, rng, name, p, sizes, v, machine=machine, costs=costs, widths=widths
-        )
+            ranks, rng, name, p, sizes, v, machine=machine, costs=costs, widths=widths,
+            observed=True,
+        )  # fmt: skip
         oracle.examples.assert_work(result, lists, costs, case)
         ideal = replayed.timeline(lists, v, *costs, 8 * width, machine).makespan_s
         where = f"on machine {machine.name!r}"
@@ -282,7 +285,7 @@ def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
     costs = (gpt.forward_s / num_chunks, gpt.backward_s / num_chunks)
     case, result, lists = run(
         ranks, rng, name, num_stages, (1,) * count, num_chunks,
-        machine=machine, costs=costs, widths=((16, 16), 4),
+        machine=machine, costs=costs, widths=((16, 16), 4), observed=True,
     )  # fmt: skip
     oracle.examples.assert_work(result, lists, costs, case)
     taken_s = replay(replayed.resized(result.trace, gpt.nbytes / tiny), machine).makespan_s
