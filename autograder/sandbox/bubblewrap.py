@@ -102,7 +102,7 @@ def arguments(
 
 def limiter(limits: Limits, *, nproc: int, uid: int | None) -> list[str]:
     """The commands between bubblewrap and the program: set limits, and leave root for ``uid``."""
-    command = ["/usr/bin/prlimit", f"--nproc={nproc}", f"--cpu={limits.cpu_s}", "--core=0"]
+    command = ["/usr/bin/prlimit", f"--nproc={nproc}", f"--cpu={limits.process_cpu_s}", "--core=0"]
     command += [f"--as={limits.address_space_bytes}", f"--fsize={limits.written_file_bytes}"]
     command += [f"--nofile={limits.open_files}", "--"]
     if uid is not None:

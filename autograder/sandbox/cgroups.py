@@ -125,6 +125,10 @@ class ControlGroup:
             f"{limits.memory_bytes >> 20} MiB allowed to processes"
         )
 
+    def shares_cpu(self) -> bool:
+        """Whether the kernel gives each group its part of the processors."""
+        return (self.path / "cpu.weight").exists()
+
     def usage(self) -> Usage:
         """What it has used since it was made."""
         peaks = [_number(self.path / f"{name}.peak") for name in NEEDED]

@@ -44,6 +44,7 @@ from autograder.sandbox.bubblewrap import (
 )
 from autograder.sandbox.files import copy_modules, kit, write_all
 from autograder.sandbox.process import Process
+from ringside.network.processes import Reading
 from ringside.ranks import landlock
 
 __all__ = ["Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier", "prepare"]
@@ -186,6 +187,16 @@ class Sandbox:
     def kill(self) -> None:
         for process in self._processes:
             process.kill()
+
+    def reading(self) -> Reading:
+        """What all that was started here has used, and whether anything is awake."""
+        told = [process.reading() for process in self._processes]
+        return Reading(sum(each.cpu_s for each in told), any(each.awake for each in told))
+
+    def lower_priority(self) -> None:
+        """Let other submissions go first."""
+        for process in self._processes:
+            process.lower_priority()
 
     def survivors(self) -> list[int]:
         return sorted({pid for process in self._processes for pid in process.survivors()})

@@ -259,7 +259,7 @@ class WarmSandbox(Sandbox):
     def _room(self) -> Mapping[str, object]:
         limits = {
             "RLIMIT_NPROC": self._nproc(),
-            "RLIMIT_CPU": self.limits.cpu_s,
+            "RLIMIT_CPU": self.limits.process_cpu_s,
             "RLIMIT_CORE": 0,
             "RLIMIT_AS": self.limits.address_space_bytes,
             "RLIMIT_FSIZE": self.limits.written_file_bytes,
