@@ -120,6 +120,8 @@ class Sandbox:
         trust_submissions: whether to go on where no sandbox works.
         binds: path inside -> folder outside that is there too, read-only; bubblewrap alone.
         stage: an empty folder for the copies, to be removed at the end; None for a new one.
+        proc: whether programs see one another in /proc. Real MPI needs it; where simulated ranks
+            are to tell one another nothing, it must not be there.
         nests: for a program of ours that makes namespaces of its own for others' programs, and
             limits them: it keeps the rights that it takes.
 
@@ -140,8 +142,10 @@ class Sandbox:
         binds: Mapping[str, Path] | None = None,
         stage: Path | None = None,
         nests: bool = False,
+        proc: bool = True,
     ) -> None:
         self._nests = nests
+        self._proc = proc
         self.tier = tier or best_tier(trust_submissions=trust_submissions)
         self.limits = limits or Limits()
         self._devices = tuple(devices)
@@ -236,6 +240,7 @@ class Sandbox:
             newest_options=has_disable_userns(),
             devices=self._devices,
             nests=self._nests,
+            proc=self._proc,
         )
         limits = [] if self._nests else limiter(self.limits, nproc=self._nproc(), uid=uid)
         group = None if self._nests else self._group()

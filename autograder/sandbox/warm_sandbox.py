@@ -216,6 +216,7 @@ class WarmSandbox(Sandbox):
         extra: Mapping[str, bytes] | None = None,
         pipes: int = 0,
         limits: Limits | None = None,
+        proc: bool = True,
     ) -> None:
         self._nursery = nursery
         self.num_warm = 0
@@ -229,6 +230,7 @@ class WarmSandbox(Sandbox):
             limits=limits,
             tier=best_tier(trust_submissions=True),
             stage=stage,
+            proc=proc,
         )
 
     def popen(
@@ -271,6 +273,7 @@ class WarmSandbox(Sandbox):
             "uid": self._become(),
             "tmp_bytes": self.limits.tmp_bytes,
             "shm_bytes": self.limits.shm_bytes,
+            "proc": self._proc,
             "limits": limits,
         }
 

@@ -50,9 +50,9 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             limits = recorder.job.bounds
             nursery = _nursery(recorder.job, 0)
             place = stack.enter_context(
-                Sandbox(folder, limits=limits)
+                Sandbox(folder, limits=limits, proc=False)
                 if nursery is None
-                else WarmSandbox(nursery, folder, limits=limits)
+                else WarmSandbox(nursery, folder, limits=limits, proc=False)
             )
             recorder.record.sandbox = place.tier
             session = Session(

@@ -301,7 +301,7 @@ def attempts(make, tmp_path_factory) -> dict[str, tuple[bool, str]]:
     """Every attempt of test_confine.py by ranks of one sandbox."""
     folder = tmp_path_factory.mktemp("empty")
     script = (HERE / "sibling_attempts.py").read_bytes()
-    with make(folder, extra={"attempts.py": script}) as place:
+    with make(folder, extra={"attempts.py": script}, proc=False) as place:
         path = str(place.job_path / "attempts.py")
         process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
         assert process.wait(60) == 0, process.output()
@@ -506,9 +506,9 @@ folder = Path(tempfile.mkdtemp())
 extra = {"attempts.py": Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()}
 if sys.argv[2] == "warm":
     warm_sandbox.start(["mpi"])
-    place = warm_sandbox.WarmSandbox(warm_sandbox.known["mpi"], folder, extra=extra)
+    place = warm_sandbox.WarmSandbox(warm_sandbox.known["mpi"], folder, extra=extra, proc=False)
 else:
-    place = Sandbox(folder, tier=sys.argv[2], extra=extra)
+    place = Sandbox(folder, tier=sys.argv[2], extra=extra, proc=False)
 with place:
     path = str(place.job_path / "attempts.py")
     process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
@@ -630,10 +630,11 @@ with open(os.environ["RINGSIDE_JOB_PIPE"], "wb") as pipe:
 """
 
 
-def mpi(modules: Path, source: str, worlds=(3,), *, limits: Limits | None = None):
+def mpi(modules: Path, source: str, worlds=(3,), *, limits: Limits | None = None, **options):
     (modules / "job.py").write_text("import numpy as np\n" + textwrap.dedent(source))
     inputs = np.arange(1000.0).tobytes()
-    return run_mpi(worlds, modules, inputs, Allowance(limits or Limits()), driver=DRIVER)
+    allowance = Allowance(limits or Limits())
+    return run_mpi(worlds, modules, inputs, allowance, driver=DRIVER, **options)
 
 
 @pytest.mark.mpi
