@@ -79,6 +79,11 @@ class Limits:
         return 2 * math.ceil(self.cpu_s)
 
     @property
+    def of_real_ranks(self) -> Limits:
+        """Those of a module's calls on real ranks: a third of the CPU time."""
+        return dataclasses.replace(self, cpu_s=self.cpu_s / 3)
+
+    @property
     def suite_s(self) -> float:
         """What a module's whole suite has on the wall; past it the fault counts as ours."""
         return 2 * self.clock_s + 600

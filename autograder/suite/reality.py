@@ -114,7 +114,7 @@ class RealRanks:
         return [next(runs[call.world_size]) for call in calls]
 
     def _launch(self, sizes: list[int], worlds: list[list[RealCall]]) -> MpiOutcome:
-        allowance = Allowance(self._limits)
+        allowance = Allowance(self._limits.of_real_ranks)
         outcome = run_mpi(
             sizes,
             self._folder,
