@@ -162,13 +162,17 @@ class DeadlockError(RunError):
 
 
 class DeadlineError(RunError):
-    """The run took longer than it may; says which ranks were where."""
+    """The run took longer than it may; says which ranks were where.
 
-    def __init__(self, timeout_s: float, still: tuple[str, ...]) -> None:
-        self.timeout_s = timeout_s
+    Attributes:
+        allowed: what it could take, such as ``within 60 s``.
+    """
+
+    def __init__(self, allowed: str, still: tuple[str, ...]) -> None:
+        self.allowed = allowed
         self.still = still
         detail = "".join(f"\n  {line}" for line in still)
-        super().__init__(f"the run did not end within {timeout_s:g} s.{detail}")
+        super().__init__(f"the run did not end {allowed}.{detail}")
 
 
 class Interrupted(KeyboardInterrupt):

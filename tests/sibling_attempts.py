@@ -33,6 +33,7 @@ MEMORY = ctypes.create_string_buffer(b"nothing here yet")  # at the same address
 SECRET = b"rank 1's numbers"
 OPENED_BEFORE = 99  # one file description for both
 KEY = 0x52494E47
+LONG_AGO = 1e9
 
 
 def syscall(x86: int, aarch64: int, *arguments: Any) -> int:
@@ -480,6 +481,61 @@ class ListProcesses(Attempt):
         return str(victim) in os.listdir("/proc")
 
 
+class CountDescriptors(Attempt):
+    """The size of a folder that may not be opened is the number of what is in it."""
+
+    def prepare(self):
+        self.files = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
+
+    def attack(self, victim, hint):
+        return os.stat(f"/proc/{victim}/fd").st_size > 100
+
+
+class CountThreads(Attempt):
+    def prepare(self):
+        for _ in range(10):
+            threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+
+    def attack(self, victim, hint):
+        return os.stat(f"/proc/{victim}/task").st_nlink > 10
+
+
+class AskWhetherAThreadLives(Attempt):
+    def prepare(self):
+        thread = threading.Thread(target=time.sleep, args=(20,), daemon=True)
+        thread.start()
+        return thread.native_id
+
+    def attack(self, victim, hint):
+        return os.sched_getscheduler(victim if hint is None else hint) >= 0
+
+
+class TimeOfAccess(Attempt):
+    """A file that was read long ago gets a new time when it is read again."""
+
+    def prepare(self):
+        self.before = os.stat(SHARED_FILE).st_atime
+
+    def attack(self, victim, hint):
+        with open(SHARED_FILE) as file:
+            return not file.read(1)
+
+    def noticed(self):
+        return os.stat(SHARED_FILE).st_atime != self.before
+
+
+class FreeRoom(Attempt):
+    """How much is free on a file system that both see."""
+
+    def attack(self, victim, hint):
+        return os.statvfs(SHARED_FILE).f_bfree > 0
+
+
+class LoadOfTheMachine(Attempt):
+    def attack(self, victim, hint):
+        return syscall(99, 179, ctypes.create_string_buffer(256)) == 0  # sysinfo
+
+
 class NewUserNamespace(Attempt):
     def attack(self, victim, hint):
         return syscall(272, 97, 0x10000000) == 0
@@ -567,6 +623,8 @@ def main(kit: str, mode: str) -> None:
     if mode == "confined":
         harden_zygote()
     os.dup2(os.open(SHARED_FILE, os.O_RDONLY), OPENED_BEFORE)
+    with contextlib.suppress(OSError):  # where nobody can write, no time changes
+        os.utime(SHARED_FILE, (LONG_AGO, os.stat(SHARED_FILE).st_mtime))
     results = {name: run(cls(), mode == "confined") for name, cls in ATTEMPTS.items()}
     print(json.dumps(results))
 

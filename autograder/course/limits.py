@@ -48,15 +48,10 @@ _START = {_field(key): value * _UNITS.get(key[-4:], 1) for key, value in _KIT.it
 class Limits:
     """What one submission may use; ``limits.toml`` says what each is for."""
 
-    call_timeout_s: float = _START["call_timeout_s"]
-    call_retry_factor: float = _START["call_retry_factor"]
-    strikes: int = _START["strikes"]
-    calls_s: float = _START["calls_s"]
+    cpu_s: float = _START["cpu_s"]
+    sleep_s: float = _START["sleep_s"]
+    clock_s: float = _START["clock_s"]
     calls_operations: int = _START["calls_operations"]
-    module_timeout_s: float = _START["module_timeout_s"]
-    mpiexec_timeout_s: float = _START["mpiexec_timeout_s"]
-    gloo_timeout_s: float = _START["gloo_timeout_s"]
-    cpu_s: int = _START["cpu_s"]
     memory_bytes: int = _START["memory_bytes"]
     memory_torch_bytes: int = _START["memory_torch_bytes"]
     address_space_bytes: int = _START["address_space_bytes"]
@@ -77,6 +72,21 @@ class Limits:
     submission_file_bytes: int = _START["submission_file_bytes"]
     zip_bytes: int = _START["zip_bytes"]
     zip_ratio: int = _START["zip_ratio"]
+
+    @property
+    def process_cpu_s(self) -> int:
+        """What the kernel itself allows one process, should nobody look at all of them."""
+        return 2 * math.ceil(self.cpu_s)
+
+    @property
+    def of_real_ranks(self) -> Limits:
+        """Those of a module's calls on real ranks: a third of the CPU time."""
+        return dataclasses.replace(self, cpu_s=self.cpu_s / 3)
+
+    @property
+    def suite_s(self) -> float:
+        """What a module's whole suite has on the wall; past it the fault counts as ours."""
+        return 2 * self.clock_s + 600
 
     def for_module(self, module: str) -> Limits:
         """These limits, with the memory that this module may use."""
@@ -108,10 +118,10 @@ def load(assignment: str, course: Course | None = None) -> Limits:
             raise LimitsError(f"{of_course}: [{name}]: there is no such assignment; {near}")
     values |= _changes(of_course, table.get(assignment, {}))
     made = Limits(**values)
-    if made.module_timeout_s <= made.call_timeout_s:
+    if made.clock_s < 2 * (made.cpu_s + made.sleep_s):
         raise LimitsError(
-            f"{assignment}: module_timeout_s = {made.module_timeout_s:g} ends a module before one "
-            f"of its calls, call_timeout_s = {made.call_timeout_s:g}; make it ten times as long."
+            f"{assignment}: clock_s = {made.clock_s:g} may end what has used up neither cpu_s = "
+            f"{made.cpu_s:g} nor sleep_s = {made.sleep_s:g}; make it ten times both together."
         )
     return made
 
@@ -159,6 +169,4 @@ def _value(path: Path, key: str, value: object) -> int | float:
     size = value * _UNITS.get(key[-4:], 1)
     if not math.isfinite(size) or not 0 < size <= _MOST:
         raise LimitsError(f"{told}: {wanted} is wanted, as {key} = {_KIT[key]!r}.")
-    if key == "call_retry_factor" and value < 1:
-        raise LimitsError(f"{told}: a second try has no less time than the first: 1 or more.")
     return size if whole else float(size)

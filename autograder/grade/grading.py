@@ -158,7 +158,7 @@ def _run_pytest(assignment: str, job: SuiteJob, outer: Path) -> str:
     job_path.touch(mode=0o600)  # it holds the course's secret
     job_path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     arguments = ["--job", str(job_path), "-c", str(PYTEST_INI), str(suite)]
-    return suite_nursery.run(arguments, outer, job.limits["module_timeout_s"], job.nurseries)
+    return suite_nursery.run(arguments, outer, job.bounds.suite_s, job.nurseries)
 
 
 def _report(
@@ -183,6 +183,7 @@ def _report(
             "tests": tests,
             "timeline_svg": record.get("timeline_svg"),
             **({"flags": record["flags"]} if record.get("flags") else {}),
+            **({"ended_by_clock": True} if record.get("ended_by_clock") else {}),
         }
         report["sandbox"] = record.get("sandbox") or report["sandbox"]
         report["counts"][name] = record.get("counts", [])

@@ -131,6 +131,9 @@ class GradingSession:
                     found[futures[future].key] = future.result()
                     if progress:
                         progress(len(found), len(jobs))
+                for job in missing:
+                    if found[job.key].get("ended_by_clock"):  # nothing runs beside it now
+                        found[job.key] = self._result(job, alone=True)
             except BaseException:
                 self._stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -138,8 +141,11 @@ class GradingSession:
                 raise
         return found
 
-    def _result(self, job: ModuleJob) -> Result:
-        """A module's result, stored or new. A fault of ours is an error in it, never a zero."""
+    def _result(self, job: ModuleJob, *, alone: bool = False) -> Result:
+        """A module's result, stored or new. A fault of ours is an error in it, never a zero.
+
+        What the clock has ended is stored only where nothing else was graded beside it.
+        """
         stored = self.store.get(job.key)
         if stored is not None:
             return stored
@@ -147,7 +153,8 @@ class GradingSession:
         for pause_s in (*pauses_s, None):
             result = self._try(job)
             if not result.get("error"):
-                self.store.put(job.key, result)
+                if alone or not result.get("ended_by_clock"):
+                    self.store.put(job.key, result)
                 return result
             if pause_s is None or self._stopped.wait(pause_s):
                 break

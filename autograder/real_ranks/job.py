@@ -1,6 +1,6 @@
 """Run a student's modules on real ranks, worlds of several sizes in one sandbox.
 
-    outcome = run_mpi([4, 3], folder, inputs, 60.0, driver=DRIVER)
+    outcome = run_mpi([4, 3], folder, inputs, Allowance(limits), driver=DRIVER)
     outcome.results[1][2]       # the bytes that rank 2 of the second world sent back
 
 Ranks are those of ``mpiexec``, or (``launcher="gloo"``) of torch.distributed's gloo.
@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from autograder.course.limits import Limits
 from autograder.real_ranks import gloo_nursery, mpi_nursery, mpi_stand_in
+from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Process, Sandbox, Tier
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox
 
@@ -46,7 +46,6 @@ class _Brought(TypedDict):
     files: Sequence[str] | None
     extra: Mapping[str, bytes]
     pipes: int
-    limits: Limits | None
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,11 @@ def run_mpi(
     worlds: Sequence[int],
     modules_folder: Path,
     inputs: bytes,
-    timeout_s: float,
+    allowance: Allowance,
     *,
     driver: str,
     launcher: str = "mpiexec",
     files: Sequence[str] | None = None,
-    limits: Limits | None = None,
     trust_submissions: bool = False,
     nursery: WarmNursery | None = None,
 ) -> MpiOutcome:
@@ -86,23 +84,23 @@ def run_mpi(
     Args:
         worlds: P of each. Ranks may start threads, and no processes.
         inputs: given to every rank.
-        timeout_s: for all of them together.
+        allowance: what all of them together may use, with the limits of the sandbox; a job that
+            sends back more than ``result_bytes`` is killed.
         driver: source of the program that each rank runs.
         launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
-        limits: of the sandbox; a job that sends back more than ``result_bytes`` is killed.
         nursery: the warm sandbox to use; None for one of its own.
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
     of_ranks = gloo_nursery if launcher == "gloo" else mpi_nursery
     extra["nursery.py"] = Path(str(of_ranks.__file__)).read_bytes()
     extra["stand_in.py"] = Path(mpi_stand_in.__file__).read_bytes()
-    brought: _Brought = {"files": files, "extra": extra, "pipes": sum(worlds), "limits": limits}
-    max_result_bytes = (limits or Limits()).result_bytes
+    brought: _Brought = {"files": files, "extra": extra, "pipes": sum(worlds)}
+    limits = allowance.limits
     with (
-        Sandbox(modules_folder, trust_submissions=trust_submissions, **brought)
+        Sandbox(modules_folder, trust_submissions=trust_submissions, limits=limits, **brought)
         if nursery is None
-        else WarmSandbox(nursery, modules_folder, **brought)
+        else WarmSandbox(nursery, modules_folder, limits=limits, **brought)
     ) as sandbox:
         if sandbox.tier == Tier.LANDLOCK:
             reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"
@@ -113,7 +111,8 @@ def run_mpi(
             process = sandbox.popen(
                 command_inside(worlds, sandbox, launcher), env=environment_inside(sandbox)
             )
-            results, status = _collect(process, pipes, started + timeout_s, max_result_bytes)
+            allowance.watch(sandbox.reading, sandbox.lower_priority)
+            results, status = _collect(process, pipes, allowance)
         finally:
             sandbox.kill()
             for pipe in pipes:
@@ -149,24 +148,29 @@ def environment_inside(sandbox: Sandbox) -> dict[str, str]:
 
 
 def _collect(
-    process: Process, pipes: Sequence[int], deadline: float, max_bytes: int
+    process: Process, pipes: Sequence[int], allowance: Allowance
 ) -> tuple[list[bytes], str]:
-    """Read all pipes until the job has ended, the deadline is met or it has said too much."""
+    """Read all pipes until the job has ended, has used up what it may or has said too much."""
     results = [bytearray() for _ in pipes]
+    look = time.monotonic() + allowance.every_s
     with selectors.DefaultSelector() as selector:
         for rank, pipe in enumerate(pipes):
             selector.register(pipe, selectors.EVENT_READ, rank)
         while True:
             ended = process.poll() is not None  # asked first, so that the last read sees all
             # A pipe without a writer, before the first or after the last, is always readable.
-            if not _read_ready(selector, results, 0 if ended else _TICK_S):
-                if ended:
-                    break
+            came = _read_ready(selector, results, 0 if ended else _TICK_S)
+            if not came and ended:
+                break
+            if not came:
                 time.sleep(_TICK_S)
-            if sum(map(len, results)) > max_bytes:
+            if sum(map(len, results)) > allowance.limits.result_bytes:
                 return _ended(results, "limit")
-            if time.monotonic() > deadline:
-                return _ended(results, "timeout")
+            if time.monotonic() > look:
+                asleep = not allowance.awake() and not came
+                if allowance.over(asleep):
+                    return _ended(results, "timeout")
+                look = time.monotonic() + allowance.every_s
     if process.killed_for is not None:
         return _ended(results, "limit")
     return _ended(results, "ok" if process.returncode == 0 else "failed")

@@ -11,6 +11,7 @@ Inside::
     /job                       read-only, what one run brings besides
     /tmp, /dev/shm             fresh, private, of limited size; where the interpreter lies below
                                one, a folder there shows it, and is read-only
+    /proc                      of the sandbox's own processes; for simulated ranks not there
     everything else            not there: no home, no course, no gradebook, no network
 
 Started as root there is no user namespace (its root could read root's home): bubblewrap binds as
@@ -67,6 +68,7 @@ def arguments(
     newest_options: bool = True,
     devices: Sequence[Path] = (),
     nests: bool = False,
+    proc: bool = True,
 ) -> list[str]:
     """bubblewrap's options, without the command.
 
@@ -77,6 +79,7 @@ def arguments(
         newest_options: whether this bubblewrap knows ``--disable-userns`` (0.8).
         devices: device files that are there inside too, such as GPUs.
         nests: whether the command is ours, and makes namespaces of its own; see ``warm_room``.
+        proc: whether its processes may see one another in /proc.
     """
     options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     options += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
@@ -89,20 +92,23 @@ def arguments(
         options += ["--disable-userns"] if newest_options and not nests else []
     for name, value in env.items():
         options += ["--setenv", name, value]
-    options += ["--proc", "/proc", "--dev", "/dev"]
+    options += ["--proc", "/proc"] if proc else []
+    options += ["--dev", "/dev"]
     for device in devices:
         options += ["--dev-bind", str(device), str(device)]
     options += ["--size", str(limits.shm_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]
     options += ["--remount-ro", "/dev"]
     options += ["--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
     # Last: a kit below /tmp would be hidden by what is laid over /tmp after it.
-    options += _mounts({**_system_binds(), **binds})
+    # Libraries ask for the kind of processor there.
+    known = {} if proc else {"/proc/cpuinfo": Path("/proc/cpuinfo")}
+    options += _mounts({**_system_binds(), **known, **binds})
     return [*options, "--remount-ro", "/", "--chdir", "/tmp"]
 
 
 def limiter(limits: Limits, *, nproc: int, uid: int | None) -> list[str]:
     """The commands between bubblewrap and the program: set limits, and leave root for ``uid``."""
-    command = ["/usr/bin/prlimit", f"--nproc={nproc}", f"--cpu={limits.cpu_s}", "--core=0"]
+    command = ["/usr/bin/prlimit", f"--nproc={nproc}", f"--cpu={limits.process_cpu_s}", "--core=0"]
     command += [f"--as={limits.address_space_bytes}", f"--fsize={limits.written_file_bytes}"]
     command += [f"--nofile={limits.open_files}", "--"]
     if uid is not None:

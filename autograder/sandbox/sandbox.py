@@ -44,6 +44,7 @@ from autograder.sandbox.bubblewrap import (
 )
 from autograder.sandbox.files import copy_modules, kit, write_all
 from autograder.sandbox.process import Process
+from ringside.network.processes import Reading
 from ringside.ranks import landlock
 
 __all__ = ["Process", "Sandbox", "SandboxUnavailable", "Tier", "best_tier", "prepare"]
@@ -119,6 +120,8 @@ class Sandbox:
         trust_submissions: whether to go on where no sandbox works.
         binds: path inside -> folder outside that is there too, read-only; bubblewrap alone.
         stage: an empty folder for the copies, to be removed at the end; None for a new one.
+        proc: whether programs see one another in /proc. Real MPI needs it; where simulated ranks
+            are to tell one another nothing, it must not be there.
         nests: for a program of ours that makes namespaces of its own for others' programs, and
             limits them: it keeps the rights that it takes.
 
@@ -139,8 +142,10 @@ class Sandbox:
         binds: Mapping[str, Path] | None = None,
         stage: Path | None = None,
         nests: bool = False,
+        proc: bool = True,
     ) -> None:
         self._nests = nests
+        self._proc = proc
         self.tier = tier or best_tier(trust_submissions=trust_submissions)
         self.limits = limits or Limits()
         self._devices = tuple(devices)
@@ -187,6 +192,16 @@ class Sandbox:
         for process in self._processes:
             process.kill()
 
+    def reading(self) -> Reading:
+        """What all that was started here has used, and whether anything is awake."""
+        told = [process.reading() for process in self._processes]
+        return Reading(sum(each.cpu_s for each in told), any(each.awake for each in told))
+
+    def lower_priority(self) -> None:
+        """Let other submissions go first."""
+        for process in self._processes:
+            process.lower_priority()
+
     def survivors(self) -> list[int]:
         return sorted({pid for process in self._processes for pid in process.survivors()})
 
@@ -225,6 +240,7 @@ class Sandbox:
             newest_options=has_disable_userns(),
             devices=self._devices,
             nests=self._nests,
+            proc=self._proc,
         )
         limits = [] if self._nests else limiter(self.limits, nproc=self._nproc(), uid=uid)
         group = None if self._nests else self._group()

@@ -50,7 +50,8 @@ def enter(room: Mapping[str, Any], outer_filter: bytes, life: socket.socket) -> 
         room: ``stage``, the folder whose ``modules``, ``job`` and ``passwd`` are shown; ``hide``,
             the folder that holds all stages; ``uid``, whom to become, None without root;
             ``shown``, what of the nursery's /tmp and /dev/shm is shown in the room's own;
-            ``tmp_bytes``, ``shm_bytes``, and ``limits``, those of ``setrlimit`` by name.
+            ``tmp_bytes``, ``shm_bytes``; ``proc``, whether its processes are shown in /proc; and
+            ``limits``, those of ``setrlimit`` by name.
         outer_filter: the packed filter of system calls.
         life: hears ``!`` once all is set, or ``?`` and the reason why the kernel refuses. It says
             ``>`` for the program to begin, and hears its exit status in a byte, 128 and its number
@@ -110,12 +111,20 @@ def _mount_all(room: Mapping[str, Any]) -> None:
     for path, number in held:
         _show(path, number)
     _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    if room["proc"]:
+        _show_processes(safe)
+    else:
+        _mount("tmpfs", "/proc", "tmpfs", safe | _NOEXEC | _RDONLY, "mode=555,size=4k")
+    os.chdir("/tmp")
+
+
+def _show_processes(safe: int) -> None:
+    """Those of the room, and nothing of the kernel that could be written."""
     _mount("proc", "/proc", "proc", safe | _NOEXEC)
     for path in (f"/proc/{name}" for name in _KERNEL):
         if os.path.exists(path):
             _mount(path, path, "", _BIND | _REC)
             _mount("", path, "", _REMOUNT | _BIND | _RDONLY | safe | _NOEXEC)
-    os.chdir("/tmp")
 
 
 def _show(path: str, number: int) -> None:

@@ -216,6 +216,7 @@ class WarmSandbox(Sandbox):
         extra: Mapping[str, bytes] | None = None,
         pipes: int = 0,
         limits: Limits | None = None,
+        proc: bool = True,
     ) -> None:
         self._nursery = nursery
         self.num_warm = 0
@@ -229,6 +230,7 @@ class WarmSandbox(Sandbox):
             limits=limits,
             tier=best_tier(trust_submissions=True),
             stage=stage,
+            proc=proc,
         )
 
     def popen(
@@ -259,7 +261,7 @@ class WarmSandbox(Sandbox):
     def _room(self) -> Mapping[str, object]:
         limits = {
             "RLIMIT_NPROC": self._nproc(),
-            "RLIMIT_CPU": self.limits.cpu_s,
+            "RLIMIT_CPU": self.limits.process_cpu_s,
             "RLIMIT_CORE": 0,
             "RLIMIT_AS": self.limits.address_space_bytes,
             "RLIMIT_FSIZE": self.limits.written_file_bytes,
@@ -271,6 +273,7 @@ class WarmSandbox(Sandbox):
             "uid": self._become(),
             "tmp_bytes": self.limits.tmp_bytes,
             "shm_bytes": self.limits.shm_bytes,
+            "proc": self._proc,
             "limits": limits,
         }
 

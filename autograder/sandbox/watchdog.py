@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
 
+from ringside.network.processes import children, stat
+
 __all__ = [
     "Drain",
     "Meter",
@@ -60,7 +62,7 @@ def descendants(root: ProcessId) -> list[ProcessId]:
         if state is None:
             continue
         found.append(ProcessId(current, state[2]))
-        waiting += _children(current)
+        waiting += children(current)
     return found
 
 
@@ -195,7 +197,7 @@ class Watchdog(threading.Thread):
         for process in sorted(used, key=lambda each: used[each], reverse=True):
             if total <= self.limit:
                 return
-            if any(ProcessId.of(child).alive() for child in _children(process.pid)):
+            if any(ProcessId.of(child).alive() for child in children(process.pid)):
                 self._on_excess()
                 return
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -231,42 +233,14 @@ class Drain(threading.Thread):
 
 def _state(pid: int) -> tuple[str, int, int] | None:
     """State letter, parent and start time of a process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except OSError:
-        return None
-    fields = line[line.rindex(b")") + 2 :].split()  # the name before may hold anything
-    return fields[0].decode(), int(fields[1]), int(fields[19])
+    fields = stat(pid)
+    return None if fields is None else (fields[0].decode(), int(fields[1]), int(fields[19]))
 
 
 def _faults(pid: int) -> int:
     """Page faults of a process that needed no disk, since it began."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except OSError:
-        return 0
-    return int(line[line.rindex(b")") + 2 :].split()[7])
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += [int(child) for child in file.read().split()]
-    except FileNotFoundError:
-        if not _HAS_CHILDREN_FILE:
-            return _children_by_scan(pid)
-    except OSError:
-        pass
-    return found
-
-
-def _children_by_scan(pid: int) -> list[int]:
-    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [n for n in numbers if (state := _state(n)) is not None and state[1] == pid]
+    fields = stat(pid)
+    return 0 if fields is None else int(fields[7])
 
 
 def _resident(pid: int) -> int:
@@ -307,8 +281,3 @@ def _anonymous(pid: int) -> int:
         return (int(words[1]) - int(words[2])) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0
-
-
-_HAS_CHILDREN_FILE = os.path.exists("/proc/self/task") and any(
-    os.path.exists(f"/proc/self/task/{task}/children") for task in os.listdir("/proc/self/task")
-)

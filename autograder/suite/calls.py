@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from autograder.sandbox.allowance import Allowance
 from autograder.suite import whose_fault
 from autograder.suite.disclosure import Disclosure
 from autograder.suite.job import SuiteJob, SuiteRecord
 from autograder.suite.plausibility import Tally
 from autograder.suite.reality import (
+    RanksDoNotEnd,
     RanksEnded,
     RealCall,
     RealityError,
@@ -24,7 +24,6 @@ from autograder.suite.reality import (
 )
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.checking.ring_bytes import sent_as_ring
-from ringside.errors import DeadlineError
 from ringside.factors import Factors
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
@@ -34,15 +33,21 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """The fixture ``ranks``: calls into the student's module, within a budget of strikes."""
+    """The fixture ``ranks``: calls into the student's module, within what it may use.
 
-    def __init__(self, session: Session, record: SuiteRecord, job: SuiteJob) -> None:
+    Args:
+        allowance: what ends a call of the session, and then all that follow.
+    """
+
+    def __init__(
+        self, session: Session, record: SuiteRecord, job: SuiteJob, allowance: Allowance
+    ) -> None:
         self._session = session
         self._record = record
         self._job = job
         self._limits = job.bounds
-        self._struck: list[str] = []  # the calls that did not end
-        self._spent_s = 0.0
+        self._allowance = allowance
+        self._endless = ""  # the call that did not end, or the last one before all was used up
         self._num_operations = 0
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
@@ -68,45 +73,32 @@ class Ranks:
         is not compared with the ranks' CPU time. ``factors``: the order of passes is observed; draw
         new ones for each call, since ranks live on.
 
-        A call that does not end is tried once more with twice the time, since the machine may
-        have been busy. If that ends no better, it is a strike, and after the last one later calls
-        are not made at all: one hang must not cost its time-out again in every test.
+        A call that does not end uses up what all calls of the module have together, and later
+        ones are not made: one hang must not cost its time again in every test.
         """
         self.world_sizes.add(world_size)
-        if len(self._struck) >= self._limits.strikes:
-            raise Verdict(f"not run: an earlier call did not end ({self._struck[0]}).")
-        if self._spent_s > self._limits.calls_s:
-            raise Verdict(
-                f"not run: earlier calls took {self._limits.calls_s:g} s and more in all."
-            )
+        if self._endless:
+            raise Verdict(f"not run: an earlier call did not end ({self._endless}).")
         if self._num_operations > self._limits.calls_operations:
             raise Verdict(
                 f"not run: earlier calls made more than {self._limits.calls_operations:,} "
                 "operations (sends, receives, waits, polls, work) in all."
             )
-        begun = time.monotonic()
-        options = {"members": members, "machine": machine, "seed": seed, "factors": factors}
-        try:
-            result = self._call(target, world_size, args, options, states_work)
-        finally:
-            self._spent_s += time.monotonic() - begun
+        options: dict[str, Any] = {
+            "members": members, "machine": machine, "seed": seed, "factors": factors,
+        }  # fmt: skip
+        left_s = self._allowance.left_s
+        with self._allowance.calling():
+            result = self._session.call(target, world_size, args, timeout_s=left_s, **options)
+        result = self.disclosure.of_run(result)
+        self.tally.add(result, stated=states_work)
+        if self._allowance.ended:
+            first = args[0][0] if args and args[0] else None  # what supplied callers shall call
+            named = first if isinstance(first, str) and ":" in first else target
+            self._endless = f"{named} on {format_count(world_size, 'rank')}"
+            self.record_clock(self._allowance.ended_by_clock)
         self._num_operations += sum(map(len, result.recording.ops))
         self.made.append(whose_fault.Made(target, world_size, args, options, result))
-        return result
-
-    def _call(
-        self, target: str, world_size: int, args: Any, options: dict[str, Any], states_work: bool
-    ) -> Result:
-        first_s = self._limits.call_timeout_s
-        for timeout_s in (first_s, self._limits.call_retry_factor * first_s):
-            result = self._session.call(target, world_size, args, timeout_s=timeout_s, **options)
-            result = self.disclosure.of_run(result)
-            self.tally.add(result, stated=states_work)
-            if not isinstance(result.error, DeadlineError):
-                return result
-        first = args[0][0] if args and args[0] else None  # supplied callers are told what to call
-        named = first if isinstance(first, str) and ":" in first else target
-        self._struck.append(f"{named} on {format_count(world_size, 'rank')}")
         return result
 
     def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
@@ -126,6 +118,10 @@ class Ranks:
         finally:
             self.world_sizes = self.world_sizes | before
             self.made = earlier + self.made
+
+    def record_clock(self, ended_by_clock: bool) -> None:
+        """Note whether only the clock has ended a call: then the whole module is graded again."""
+        self._record.ended_by_clock |= ended_by_clock
 
     def values_fail(self) -> bool:
         """Whether a test of values has failed so far."""
@@ -168,51 +164,71 @@ class Mpi:
         """Make the calls one after another on real ranks; one result each.
 
         What fails on our network is not tried, nor what leaves a request open there: real ranks
-        may wait for it for ever. What hangs on real ranks is the machine's
-        fault, unless it hangs on our network too where sends wait for their receives. Ranks that
-        end without an answer are the machine's fault where the reference's do so too.
+        may wait for it for ever. Where this machine has no real ranks, the results are those of
+        simulated ones: a test that looks at values earns its points by them. Real ranks that don't
+        end, or end without an answer, are the submission's fault where the reference's answer;
+        else it is the machine's.
         """
-        self._rehearse(calls, buffered())
-
-        @functools.cache  # once is enough: the network says the same each time
-        def waiting_sends() -> None:
-            self._rehearse(calls, rendezvous())
-
+        rehearsed = self._rehearse(calls, buffered())
         try:
-            runs = self._real.call_all([RealCall(*call) for call in calls], waiting_sends)
+            runs = self._real.call_all([RealCall(*call) for call in calls])
             return [self._ranks.disclosure.of_run(run) for run in runs]
-        except RealityUnavailable as reason:
-            raise Verdict(f"not run: {one_line(str(reason))}", fraction=1.0) from None
+        except RealityUnavailable:
+            return rehearsed
         except RealityError as error:
-            waiting_sends()
+            # Perhaps the network knows the reason, where sends wait for their receives.
+            self._rehearse(calls, rendezvous())
+            said = one_line(str(error))
             if self._ranks.values_fail():  # a wrong module must not hide behind a fault of ours
-                said = one_line(str(error))
                 raise Verdict(f"wrong on the network, and here: {said}.") from None
-            if isinstance(error, RanksEnded) and self._ends_again(calls):
-                target = calls[0][0]
-                raise Verdict(
-                    f"under {self._real.launcher} the ranks of {target} ended, or took more than "
-                    "they may, before they had returned a value."
-                ) from None
+            if self._is_the_modules(error, calls):
+                raise Verdict(self._blamed(error, calls[0][0])) from None
             raise
 
-    def _ends_again(self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]) -> bool:
-        """Whether the reference answers where the submission, tried once more, does not."""
+    def _is_the_modules(
+        self, error: RealityError, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]]
+    ) -> bool:
+        """Whether the reference answers where the submission does not.
+
+        Ranks that have ended are tried once more, as a machine may end them. Ranks that do not end
+        have used up time of their own, which no machine makes them do.
+        """
         made = [RealCall(*call) for call in calls]
-        if any(run.error for run in self._real.of(self._reference).call_all(made)):
+        try:
+            if any(run.error for run in self._real.of(self._reference).call_all(made)):
+                return False
+        except RealityError:
             return False
+        if isinstance(error, RanksDoNotEnd):
+            self._ranks.record_clock(error.by_clock)
+            return True
         try:
             self._real.call_all(made)
         except RanksEnded:
             return True
         return False
 
+    def _blamed(self, error: RealityError, target: str) -> str:
+        launcher = self._real.launcher
+        if isinstance(error, RanksDoNotEnd):
+            return (
+                f"under {launcher} the calls of {target} did not end {error.allowed}, though they "
+                "end on the network."
+            )
+        return (
+            f"under {launcher} the ranks of {target} ended, or took more than they may, before "
+            "they had returned a value."
+        )
+
     def _rehearse(
         self, calls: Sequence[tuple[str, int, list[tuple[Any, ...]]]], machine: Machine
-    ) -> None:
+    ) -> list[RealRun]:
+        runs = []
         for target, world_size, args in calls:
             result = self._ranks.call(target, world_size, args, machine=machine)
             headline = str(result.error).splitlines()[0] if result.error else open_request(result)
             if headline:
                 headline, where = one_line(headline), self._real.launcher
                 raise Verdict(f"not run under {where}, since it fails on the network: {headline}")
+            runs.append(RealRun(result.values, None))
+        return runs

@@ -66,4 +66,5 @@ class SuiteRecord:
     timeline_svg: str | None = None
     sandbox: str = "none"
     flags: list[str] = field(default_factory=list)
+    ended_by_clock: bool = False  # on a machine that was busy: it tells nothing of the module
     error: str | None = None  # a fault of ours: then nothing counts

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from autograder.course.course import Course
+from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from autograder.suite import whose_fault
@@ -29,6 +30,7 @@ from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
 from ringside.files import write_atomically
+from ringside.network.processes import of_tree
 from ringside.session.session import Session
 
 VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
@@ -42,14 +44,15 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
     recorder = pytestconfig.stash[_RECORDER]
     folder = Path(recorder.job.folder)
+    allowance = Allowance(recorder.job.bounds)
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
             limits = recorder.job.bounds
             nursery = _nursery(recorder.job, 0)
             place = stack.enter_context(
-                Sandbox(folder, limits=limits)
+                Sandbox(folder, limits=limits, proc=False)
                 if nursery is None
-                else WarmSandbox(nursery, folder, limits=limits)
+                else WarmSandbox(nursery, folder, limits=limits, proc=False)
             )
             recorder.record.sandbox = place.tier
             session = Session(
@@ -58,12 +61,17 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
                 folder_inside=str(place.modules_path),
                 kit_inside=str(place.kit_path),
                 strict=True,
+                patience=allowance,
             )
         else:
             recorder.record.sandbox = "none (submissions trusted)"
-            session = Session(folder)
+            session = Session(folder, patience=allowance)
         stack.enter_context(session)
-        recorder.ranks = Ranks(session, recorder.record, recorder.job)
+        if recorder.job.sandbox:
+            allowance.watch(place.reading, place.lower_priority)
+        else:
+            allowance.watch(lambda: of_tree(session.process))
+        recorder.ranks = Ranks(session, recorder.record, recorder.job, allowance)
         yield recorder.ranks
 
 
@@ -226,6 +234,11 @@ class Recorder:
         """Write the record, whole."""
         if self.ranks is not None:
             self.record.flags += self.ranks.tally.flags()
+        if self.record.ended_by_clock:
+            self.record.flags.append(
+                f"It was ended by the clock ({self.job.bounds.clock_s:g} s), alone on this "
+                "machine too: if other programs kept the machine busy, grade it again."
+            )
         ran, all_of_them = len(self.record.tests), session.testscollected
         # What has not run would be stored as a zero. Verification may stop before the end.
         if not self.record.error and (not ran or (ran < all_of_them and not self.job.about)):

@@ -8,7 +8,7 @@ of all world sizes through one sandbox.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,28 @@ from typing import Any
 from autograder.course.limits import Limits
 from autograder.real_ranks import gloo_driver, mpi_driver
 from autograder.real_ranks.job import MpiOutcome, run_mpi
+from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.warm_sandbox import WarmNursery
 from ringside.errors import CodecError, RankError, RunError
 from ringside.network import codec, failure
 
-AGAIN = {"mpiexec": 2.0, "gloo": 3.0}  # the second try has so many times the first one's time
-WARM_TIMEOUT_S = 10.0  # where nothing is imported, before the others
-
 
 class RealityError(RuntimeError):
     """Real MPI did not answer, and that is not known to be the submission's fault."""
+
+
+class RanksDoNotEnd(RealityError):
+    """Real ranks used up what they may.
+
+    Attributes:
+        allowed: what that was, as what follows "did not end".
+        by_clock: whether only the clock has ended them, on a machine that may have been busy.
+    """
+
+    def __init__(self, launcher: str, sizes: Sequence[int], allowance: Allowance) -> None:
+        self.allowed, self.by_clock = allowance.ended or "", allowance.ended_by_clock
+        ranks = " and ".join(map(str, sizes))
+        super().__init__(f"{launcher} on {ranks} ranks did not end {self.allowed}")
 
 
 class RanksEnded(RealityError):
@@ -84,60 +96,40 @@ class RealRanks:
             limits=self._limits,
         )
 
-    def call_all(
-        self, calls: Sequence[RealCall], before_retry: Callable[[], None] = lambda: None
-    ) -> list[RealRun]:
+    def call_all(self, calls: Sequence[RealCall]) -> list[RealRun]:
         """One result a call; comm and COMM_WORLD have equal ranks.
-
-        Args:
-            before_retry: called when the first try did not end in time; what it raises is raised
-                instead of trying again.
 
         Raises:
             RealityUnavailable: real MPI can't be run here.
             RanksEnded: it broke without a result.
-            RealityError: it did not end in time, twice.
+            RanksDoNotEnd: they have used up what a module's calls may use.
         """
         sizes = list(dict.fromkeys(call.world_size for call in calls))
         worlds = [[call for call in calls if call.world_size == size] for size in sizes]
-        outcome = self._launch(sizes, worlds, before_retry)
+        outcome = self._launch(sizes, worlds)
         runs = {
             size: iter(_read(self.launcher, outcome, results, mine))
             for size, results, mine in zip(sizes, outcome.results, worlds, strict=True)
         }
         return [next(runs[call.world_size]) for call in calls]
 
-    def _launch(
-        self, sizes: list[int], worlds: list[list[RealCall]], before_retry: Callable[[], None]
-    ) -> MpiOutcome:
-        job = codec.encode([[(call.target, call.args) for call in world] for world in worlds])
-        own = self._limits
-        first_s = {"mpiexec": own.mpiexec_timeout_s, "gloo": own.gloo_timeout_s}[self.launcher]
-        timeouts_s: tuple[float, ...] = (first_s, AGAIN[self.launcher] * first_s)
-        if self._nursery is not None:  # most that hang hang on our network too, and cost no more
-            timeouts_s = (WARM_TIMEOUT_S, *timeouts_s)
-        for number, timeout_s in enumerate(timeouts_s):
-            if number:
-                before_retry()
-            outcome = run_mpi(
-                sizes,
-                self._folder,
-                job,
-                timeout_s,
-                driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
-                launcher=self.launcher,
-                trust_submissions=not self._sandbox,
-                nursery=self._nursery,
-                limits=self._limits,
-            )
-            if outcome.status == "unavailable":
-                raise RealityUnavailable(outcome.output)
-            if outcome.status != "timeout":
-                return outcome
-        raise RealityError(
-            f"{self.launcher} on {' and '.join(map(str, sizes))} ranks did not end within "
-            f"{timeout_s:g} s, the last of {len(timeouts_s)} tries"
+    def _launch(self, sizes: list[int], worlds: list[list[RealCall]]) -> MpiOutcome:
+        allowance = Allowance(self._limits.of_real_ranks)
+        outcome = run_mpi(
+            sizes,
+            self._folder,
+            codec.encode([[(call.target, call.args) for call in world] for world in worlds]),
+            allowance,
+            driver=Path(str(_DRIVERS[self.launcher].__file__)).read_text(encoding="utf-8"),
+            launcher=self.launcher,
+            trust_submissions=not self._sandbox,
+            nursery=self._nursery,
         )
+        if outcome.status == "unavailable":
+            raise RealityUnavailable(outcome.output)
+        if outcome.status == "timeout":
+            raise RanksDoNotEnd(self.launcher, sizes, allowance)
+        return outcome
 
 
 def _read(

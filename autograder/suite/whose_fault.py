@@ -18,7 +18,7 @@ import numpy as np
 
 from ringside.session.session import Result, Session
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 600.0
 MAX_CALLS = 20
 LARGEST = 1e300
 

@@ -418,7 +418,7 @@ def assert_ran(result: Result, case: Case) -> None:
     if isinstance(error, DeadlockError):
         raise case.fail(one_line(error.headline), detail)
     if isinstance(error, DeadlineError):
-        raise case.fail(f"did not end within {error.timeout_s:g} s.", detail)
+        raise case.fail(f"did not end {error.allowed}.", detail)
     raise case.fail(one_line(str(error)), detail)
 
 

@@ -13,6 +13,8 @@ import os
 import socket
 import struct
 
+from ringside.network import processes
+
 _PASSCRED: int | None = getattr(socket, "SO_PASSCRED", None)
 _CREDENTIALS: int | None = getattr(socket, "SCM_CREDENTIALS", None)
 _UCRED = struct.Struct("<3i")  # pid, uid, gid
@@ -45,18 +47,7 @@ def receive(sock: socket.socket, into: memoryview) -> tuple[int, int]:
 
 def spent_s(pid: int) -> float | None:
     """Seconds of CPU that a process has had; None if it is gone or not known."""
-    if pid <= 0:
+    fields = processes.stat(pid) if pid > 0 else None
+    if fields is None:
         return None
-    try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            line = os.read(descriptor, 2048)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return None
-    fields = line[line.rindex(b")") + 2 :].split()  # the name before may hold anything
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+    return (int(fields[11]) + int(fields[12])) / processes.TICKS_PER_S

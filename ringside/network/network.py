@@ -30,6 +30,7 @@ from ringside.network.frames import Frames
 from ringside.network.messages import Messages
 from ringside.network.misfits import Notes
 from ringside.network.passes import Passes
+from ringside.network.patience import Patience, ends
 from ringside.network.peers import Limits, Peer, Peers
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import Recording, RunEnd
@@ -54,6 +55,7 @@ class Network:
         locate: finds out at which lines ranks are that compute when time is up.
         memory: looks at what ranks hold; None: nobody does.
         factors: of the passes that supplied layers announce; None: they announce nothing.
+        patience: looks at how long ranks take; None: nobody does but the deadline of a call.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Network:
         front_end: str = "mpi",
         memory: MemoryWatch | None = None,
         factors: Factors | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.peers = list(peers)
         self.machine = machine
@@ -76,6 +79,7 @@ class Network:
         self._locate = locate
         self._memory = memory
         self._observed = factors is not None
+        self._patience = patience
         self._timeout_s: float | None = None
         self._notes: Notes = {}
         limits = limits or Limits()
@@ -134,7 +138,7 @@ class Network:
         return self._outcome()
 
     def _loop(self, deadline: float | None) -> None:
-        every_s = math.inf if self._memory is None else self._memory.every_s
+        every_s = min((each.every_s for each in self._watches()), default=math.inf)
         until = math.inf if deadline is None else deadline
         look = time.monotonic() + every_s
         while self.error is None:
@@ -146,16 +150,27 @@ class Network:
             if now >= until:
                 self.error = self._late()
                 return
-            if now >= look and self._memory is not None:
-                self.error = self._memory.look(self._line_of)
+            if now >= look:
+                self.error = self._looked()
                 look = time.monotonic() + every_s
                 continue
             wait = min(until, look) - now
             self._wires.carry(None if wait == math.inf else wait)
             self.error = self._frames.aborted or self._wires.error
 
+    def _watches(self) -> list[MemoryWatch | Patience]:
+        return [each for each in (self._memory, self._patience) if each is not None]
+
+    def _looked(self) -> RunError | None:
+        """Why the run can't go on, where somebody looks at what ranks hold, or take."""
+        if self._memory is not None and (error := self._memory.look(self._line_of)):
+            return error
+        if self._patience is not None and (allowed := ends(self._patience, self.peers)):
+            return DeadlineError(allowed, self._still())
+        return None
+
     def _late(self) -> DeadlineError:
-        return DeadlineError(self._timeout_s or 0.0, self._still())
+        return DeadlineError(f"within {self._timeout_s or 0.0:g} s", self._still())
 
     def _still(self) -> tuple[str, ...]:
         """Where each rank is, those that compute asked for their line."""

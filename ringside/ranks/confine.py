@@ -6,11 +6,15 @@ every rank before student code, wherever the rank runs. A sandbox wraps it, and 
 
     descriptors   all but the given ones closed; standard input is a private /dev/null
     process       not dumpable, no new privileges, no capabilities, dies with its parent
+    mounts        strict: no /proc, which tells of other processes even to those who can't read
+                  it (``stat`` of a folder counts descriptors and threads), and all read-only, so
+                  that no file's time of access changes
     Landlock      reads: interpreter, libraries, the given folders; writes: its own scratch
-    seccomp       no processes, sockets, shared memory, signals to others, and the rest of the
-                  list in ``ringside.ranks.seccomp``
+    seccomp       the system calls that are listed in ``ringside.ranks.seccomp``: no processes,
+                  sockets, shared memory, or signals to others
 
 What stays open are the side channels of shared hardware: load, caches and disk are felt by all.
+docs/architecture.md says how wide that of load is.
 """
 
 from __future__ import annotations
@@ -41,6 +45,9 @@ __all__ = [
 
 _PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 3, 4, 38
 _SIGKILL = 9
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000  # the same on every architecture
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION = 0x20080522
 _LINUX = sys.platform.startswith("linux")
@@ -129,6 +136,8 @@ def confine(
         missing = tuple(f"{what}: not isolated on {sys.platform}" for what in open_here)
         return ConfineReport(sys.platform, 0, False, missing)
     missing_here: list[str] = []
+    if strict:
+        missing_here += _take_proc_away(read_only=scratch is None)
     _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities()
@@ -264,6 +273,27 @@ def _missing_from_landlock(version: int) -> list[str]:
         missing.append(f"Landlock {version} does not know truncation")
     # Sockets and signals are refused by the filter too, so older versions lack nothing else.
     return missing
+
+
+def _take_proc_away(*, read_only: bool) -> list[str]:
+    """Cover /proc in mounts of this process's own; what remains visible, in words.
+
+    Inside bubblewrap there is no /proc, and no right to cover it either. The rights that the new
+    user namespace gives are dropped with all others.
+    """
+    if not os.path.exists("/proc/self"):
+        return []
+    if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) != 0:
+        return ["/proc can't be taken away: what it tells of other processes is visible"]
+    flags = ctypes.c_ulong(_MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    if _libc.mount(b"tmpfs", b"/proc", b"tmpfs", flags, b"size=4k,mode=555") != 0:
+        return ["/proc can't be covered: what it tells of other processes is visible"]
+    attributes = struct.pack("=QQQQ", _MS_RDONLY, 0, 0, 0)  # struct mount_attr
+    if read_only and _libc.syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, b"/", _AT_RECURSIVE, attributes, ctypes.c_size_t(32)
+    ):
+        return ["files can't be made read-only: their times of access are visible"]
+    return []
 
 
 def _close_descriptors_except(keep: Iterable[int]) -> None:

@@ -1,24 +1,26 @@
 """System call filters, assembled here as classic BPF: one for a rank, one for a whole sandbox.
 
-The filter is a list of refusals; whatever it does not name is allowed. A refused call gives an
-error number, so that student code sees a Python exception and not a killed process::
+A rank's filter is a list of what it may do. A refused call gives an error number, so that student
+code sees a Python exception and not a killed process::
 
     wrong architecture                      kill the process
     number above the newest known call      ENOSYS   (tomorrow's system calls)
     clone3                                  ENOSYS   (the C library then uses clone, whose flags
                                                       a filter can read)
-    refused outright                        EPERM
-    refused for some arguments              EPERM, see ``_argument_rules``
-    anything else                           allowed
+    on the list                             allowed
+    on the list for some arguments          see ``_argument_rules``; else EPERM
+    anything else                           EPERM
 
-Two kinds of call are refused: those by which a process reaches another one or gains rights, and
-those by which two ranks could tell each other something that the network does not count (locks
-on shared files, futexes on shared pages, change notification, page-cache residency, process
-groups, priorities, another process's CPU clock).
+On the list is what touches nothing but the process itself, its files and the connection that it
+has. Not on it are calls by which a process reaches another one or gains rights, and those by which
+two ranks could tell each other something that the network does not count (locks on shared files,
+futexes on shared pages, change notification, page-cache residency, free room on a disk, process
+groups, priorities, whether a process is there). NumPy, torch, the mpi4py front end and their
+threads need two dozen of them.
 
-The sandbox's own filter, ``assemble_outer``, stands round zygote and ``mpiexec``. It allows
-processes and sockets, and refuses what no namespace separates (key rings, vsock) and what makes
-the kernel's surface large.
+The sandbox's own filter, ``assemble_outer``, stands round zygote and ``mpiexec``. It is a list of
+refusals: it allows processes and sockets, and refuses what no namespace separates (key rings,
+vsock) and what makes the kernel's surface large.
 
 Sources: seccomp(2), bpf(4), the kernel's unistd.h of x86_64 and of the generic table (aarch64).
 """
@@ -57,55 +59,97 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # name: (x86_64, aarch64); None where the architecture has no such call.
 _Numbers = dict[str, tuple[int | None, int | None]]
 
-_REACH_OTHERS: _Numbers = {
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440), "process_mrelease": (448, 448), "kcmp": (312, 272),
-    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424),
-    "get_robust_list": (274, 100), "move_pages": (279, 239), "migrate_pages": (256, 238),
-    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118), "sched_setattr": (314, 274), "setpriority": (141, 140),
-    "ioprio_set": (251, 30), "setpgid": (109, 154), "setsid": (112, 157),
+_FILES: _Numbers = {
+    "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66),
+    "pread64": (17, 67), "pwrite64": (18, 68), "preadv": (295, 69), "pwritev": (296, 70),
+    "lseek": (8, 62), "open": (2, None), "openat": (257, 56), "close": (3, 57),
+    "close_range": (436, 436), "stat": (4, None), "fstat": (5, 80), "lstat": (6, None),
+    "newfstatat": (262, 79), "statx": (332, 291), "access": (21, None), "faccessat": (269, 48),
+    "faccessat2": (439, 439), "readlink": (89, None), "readlinkat": (267, 78), "getcwd": (79, 17),
+    "chdir": (80, 49), "fchdir": (81, 50), "getdents": (78, None), "getdents64": (217, 61),
+    "dup": (32, 23), "dup2": (33, None), "dup3": (292, 24), "ftruncate": (77, 46),
+    "fsync": (74, 82), "fdatasync": (75, 83), "umask": (95, 166), "sendfile": (40, 71),
 }  # fmt: skip
+# With Landlock, which knows where; without it nothing is changed.
+_FILE_CHANGES: _Numbers = {
+    "creat": (85, None), "mkdir": (83, None), "mkdirat": (258, 34), "unlink": (87, None),
+    "unlinkat": (263, 35), "rename": (82, None), "renameat": (264, 38), "renameat2": (316, 276),
+    "rmdir": (84, None), "truncate": (76, 45),
+}  # fmt: skip
+_CONNECTION: _Numbers = {
+    "sendto": (44, 206), "recvfrom": (45, 207), "sendmsg": (46, 211), "recvmsg": (47, 212),
+    "sendmmsg": (307, 269), "recvmmsg": (299, 243), "shutdown": (48, 210),
+    "getsockname": (51, 204), "getpeername": (52, 205), "getsockopt": (55, 209),
+    "setsockopt": (54, 208), "poll": (7, None), "ppoll": (271, 73), "select": (23, None),
+    "pselect6": (270, 72), "epoll_create": (213, None), "epoll_create1": (291, 20),
+    "epoll_ctl": (233, 21), "epoll_wait": (232, None), "epoll_pwait": (281, 22),
+    "epoll_pwait2": (441, 441), "eventfd": (284, None), "eventfd2": (290, 19),
+}  # fmt: skip
+_MEMORY: _Numbers = {
+    "brk": (12, 214), "mmap": (9, 222), "munmap": (11, 215), "mprotect": (10, 226),
+    "mremap": (25, 216), "madvise": (28, 233), "msync": (26, 227), "mlock": (149, 228),
+    "munlock": (150, 229),
+}  # fmt: skip
+_THREADS: _Numbers = {
+    "gettid": (186, 178), "set_tid_address": (218, 96), "set_robust_list": (273, 99),
+    "rseq": (334, 293), "arch_prctl": (158, None), "sched_yield": (24, 124),
+    "sched_get_priority_max": (146, 125), "sched_get_priority_min": (147, 126),
+    "getcpu": (309, 168), "exit": (60, 93), "exit_group": (231, 94),
+    "restart_syscall": (219, 128),
+}  # fmt: skip
+_SIGNALS: _Numbers = {
+    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
+    "rt_sigpending": (127, 136), "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133),
+    "sigaltstack": (131, 132), "pause": (34, None), "alarm": (37, None), "getitimer": (36, 102),
+    "setitimer": (38, 103),
+}  # fmt: skip
+_OF_ITSELF: _Numbers = {
+    "getpid": (39, 172), "getppid": (110, 173), "getpgrp": (111, None), "getuid": (102, 174),
+    "geteuid": (107, 175), "getgid": (104, 176), "getegid": (108, 177), "getresuid": (118, 148),
+    "getresgid": (120, 150), "getgroups": (115, 158), "getrlimit": (97, 163),
+    "getrusage": (98, 165), "times": (100, 153), "time": (201, None), "gettimeofday": (96, 169),
+    "nanosleep": (35, 101), "getrandom": (318, 278), "uname": (63, 160), "wait4": (61, 260),
+    "waitid": (247, 95),
+}  # fmt: skip
+_ALLOWED: _Numbers = {
+    **_FILES, **_CONNECTION, **_MEMORY, **_THREADS, **_SIGNALS, **_OF_ITSELF,
+}  # fmt: skip
+
+# Allowed for some arguments.
+_CONDITIONAL: _Numbers = {
+    "clone": (56, 220), "clone3": (435, 435), "kill": (62, 129), "tkill": (200, 130),
+    "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
+    "prlimit64": (302, 261), "getpgid": (121, 155), "getsid": (124, 156),
+    "sched_getaffinity": (204, 123), "sched_getparam": (143, 121),
+    "sched_getscheduler": (145, 120), "getpriority": (140, 141), "fcntl": (72, 25),
+    "ioctl": (16, 29), "prctl": (157, 167), "futex": (202, 98), "preadv2": (327, 286),
+    "pwritev2": (328, 287), "clock_gettime": (228, 113), "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115), "open": (2, None), "openat": (257, 56),
+    "socket": (41, 198), "socketpair": (53, 199),
+}  # fmt: skip
+
+# What the other filters refuse.
 _PROCESSES: _Numbers = {
     "fork": (57, None), "vfork": (58, None), "execve": (59, 221), "execveat": (322, 281),
+    "setsid": (112, 157), "setpgid": (109, 154),
 }  # fmt: skip
-_SHARED_OBJECTS: _Numbers = {
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "shmdt": (67, 197),
-    "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
-    "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
-    "mq_open": (240, 180), "mq_unlink": (241, 181), "mq_timedsend": (242, 182),
-    "mq_timedreceive": (243, 183), "mq_notify": (244, 184), "mq_getsetattr": (245, 185),
+_MOVING: _Numbers = {
+    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118), "sched_setattr": (314, 274), "setpriority": (141, 140),
+    "ioprio_set": (251, 30), "timer_create": (222, 107), "pidfd_send_signal": (424, 424),
+}  # fmt: skip
+_OUTER_REFUSES: _Numbers = {
+    "ptrace": (101, 117), "kcmp": (312, 272), "pidfd_getfd": (438, 438),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447), "flock": (73, 32),
-    "futex_waitv": (449, 449), "timer_create": (222, 107),
-}  # fmt: skip
-_SOCKETS: _Numbers = {
-    "socket": (41, 198), "socketpair": (53, 199), "bind": (49, 200), "listen": (50, 201),
-    "connect": (42, 203), "accept": (43, 202), "accept4": (288, 242),
-    "pipe": (22, None), "pipe2": (293, 59),  # their inode numbers come from a shared counter
-}  # fmt: skip
-_WATCHING: _Numbers = {
-    "inotify_init": (253, None), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
-    "fanotify_init": (300, 262), "fanotify_mark": (301, 263), "mincore": (27, 232),
-    "readahead": (187, 213), "fadvise64": (221, 223), "sysinfo": (99, 179),
-    "lookup_dcookie": (212, 18), "perf_event_open": (298, 241), "syslog": (103, 116),
-    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-}  # fmt: skip
-_FILE_MARKS: _Numbers = {  # Landlock has no right for these
-    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "chown": (92, None),
-    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None),
-    "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
-    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
-}  # fmt: skip
-_ADMINISTRATION: _Numbers = {
+    "memfd_secret": (447, 447), "perf_event_open": (298, 241), "lookup_dcookie": (212, 18),
+    "syslog": (103, 116), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262), "fanotify_mark": (301, 263),
     "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
     "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428),
     "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
     "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "io_setup": (206, 0), "bpf": (321, 280), "userfaultfd": (323, 282), "seccomp": (317, 277),
-    "personality": (135, 92), "sync": (162, 81), "syncfs": (306, 267), "acct": (163, 89),
+    "io_setup": (206, 0), "bpf": (321, 280), "userfaultfd": (323, 282), "acct": (163, 89),
     "quotactl": (179, 60), "quotactl_fd": (443, 443), "swapon": (167, 224),
     "swapoff": (168, 225), "reboot": (169, 142), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
@@ -113,45 +157,6 @@ _ADMINISTRATION: _Numbers = {
     "modify_ldt": (154, None), "settimeofday": (164, 170), "clock_settime": (227, 112),
     "clock_adjtime": (305, 266), "adjtimex": (159, 171), "sethostname": (170, 161),
     "setdomainname": (171, 162), "vhangup": (153, 58), "uselib": (134, None),
-    "capset": (126, 91), "setuid": (105, 146), "setgid": (106, 144), "setreuid": (113, 145),
-    "setregid": (114, 143), "setresuid": (117, 147), "setresgid": (119, 149),
-    "setgroups": (116, 159), "setfsuid": (122, 151), "setfsgid": (123, 152),
-    "setrlimit": (160, 164),
-}  # fmt: skip
-_REFUSED: _Numbers = {
-    **_REACH_OTHERS, **_PROCESSES, **_SHARED_OBJECTS, **_SOCKETS, **_WATCHING, **_FILE_MARKS,
-    **_ADMINISTRATION,
-}  # fmt: skip
-
-# Only without Landlock: every way to change a file system.
-_FILE_CHANGES: _Numbers = {
-    "creat": (85, None), "mkdir": (83, None), "mkdirat": (258, 34), "mknod": (133, None),
-    "mknodat": (259, 33), "link": (86, None), "linkat": (265, 37), "symlink": (88, None),
-    "symlinkat": (266, 36), "unlink": (87, None), "unlinkat": (263, 35), "rename": (82, None),
-    "renameat": (264, 38), "renameat2": (316, 276), "rmdir": (84, None), "truncate": (76, 45),
-    "openat2": (437, 437),
-}  # fmt: skip
-
-_CONDITIONAL: _Numbers = {
-    "clone": (56, 220), "clone3": (435, 435), "kill": (62, 129), "tkill": (200, 130),
-    "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
-    "prlimit64": (302, 261), "getpgid": (121, 155), "getsid": (124, 156),
-    "sched_getaffinity": (204, 123), "fcntl": (72, 25), "ioctl": (16, 29), "prctl": (157, 167),
-    "futex": (202, 98), "preadv2": (327, 286), "pwritev2": (328, 287),
-    "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115),
-    "open": (2, None), "openat": (257, 56),
-}  # fmt: skip
-
-# For the whole sandbox: of the above, what is refused there too.
-_OUTER_ALLOWS = {
-    "seccomp", "personality", "sync", "syncfs", "capset", "setuid", "setgid", "setreuid",
-    "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "setrlimit",
-}  # fmt: skip
-_OUTER_REFUSES = {
-    "ptrace", "kcmp", "add_key", "request_key", "keyctl", "memfd_secret", "perf_event_open",
-    "lookup_dcookie", "syslog", "name_to_handle_at", "open_by_handle_at", "fanotify_init",
-    "fanotify_mark", "pidfd_getfd",
-    *(set(_ADMINISTRATION) - _OUTER_ALLOWS),
 }  # fmt: skip
 
 _ANY_PID = 0x7ACEB00C  # above every process id, and no other constant of the filter
@@ -198,8 +203,7 @@ def refuse_processes(pid: int) -> None:
         ("clone3", [_error(errno.ENOSYS)]),
         *((name, _only_values(0, (pid,))) for name in ("kill", "tkill", "tgkill")),
     ]
-    refused = {**_PROCESSES, "setsid": (112, 157), "setpgid": (109, 154)}
-    program = pack(_program(os.uname().machine, refused, rules))
+    program = pack(_program(os.uname().machine, rules, refused=_PROCESSES))
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the kernel refuses no_new_privs")
     _put_on(program)
@@ -213,12 +217,7 @@ def refuse_moving() -> None:
     Raises:
         OSError: the kernel refuses, or the architecture is not known here.
     """
-    names = {
-        "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr",
-        "setpriority", "ioprio_set", "timer_create", "pidfd_send_signal",
-    }  # fmt: skip
-    refused = {name: row for name, row in _REFUSED.items() if name in names}
-    _put_on(pack(_program(os.uname().machine, refused, [])))
+    _put_on(pack(_program(os.uname().machine, [], refused=_MOVING)))
 
 
 def _put_on(packed: bytes) -> None:
@@ -241,20 +240,19 @@ def assemble(
     architecture: str, *, pid: int, threads: bool = True, file_changes: bool = True
 ) -> list[Instruction]:
     """The filter as BPF instructions; arguments as in ``install``."""
-    refused = _REFUSED if file_changes else {**_REFUSED, **_FILE_CHANGES}
-    return _program(architecture, refused, _argument_rules(pid, threads, file_changes))
+    allowed = {**_ALLOWED, **_FILE_CHANGES} if file_changes else _ALLOWED
+    return _program(architecture, _argument_rules(pid, threads, file_changes), allowed=allowed)
 
 
 def assemble_outer(architecture: str) -> list[Instruction]:
     """The filter round a whole sandbox, as BPF instructions."""
-    refused = {name: row for name, row in _REFUSED.items() if name in _OUTER_REFUSES}
     rules = [
         ("clone", _without_bits(0, _CLONE_NEW, errno.EPERM)),
         ("clone3", [_error(errno.ENOSYS)]),
         ("socket", _only_values(0, _FAMILIES, errno.EAFNOSUPPORT)),
         ("socketpair", _only_values(0, _FAMILIES, errno.EAFNOSUPPORT)),
     ]
-    return _program(architecture, refused, rules)
+    return _program(architecture, rules, refused=_OUTER_REFUSES)
 
 
 def pack(program: Sequence[Instruction]) -> bytes:
@@ -263,12 +261,17 @@ def pack(program: Sequence[Instruction]) -> bytes:
 
 
 def _program(
-    architecture: str, refused: _Numbers, rules: Iterable[tuple[str, list[Instruction]]]
+    architecture: str,
+    rules: Iterable[tuple[str, list[Instruction]]],
+    *,
+    allowed: _Numbers | None = None,
+    refused: _Numbers | None = None,
 ) -> list[Instruction]:
+    """A filter: the rules first, then a list of what is allowed or one of what is refused."""
     if architecture not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no system call table for the architecture {architecture}")
     column = list(ARCHITECTURES).index(architecture)
-    known = {**_REFUSED, **_CONDITIONAL}
+    allow, refuse = (_RET, 0, 0, _ALLOW), _error(errno.EPERM)
     program: list[Instruction] = [
         (_LOAD, 0, 0, 4),  # seccomp_data.arch
         (_JEQ, 1, 0, ARCHITECTURES[architecture]),
@@ -276,15 +279,16 @@ def _program(
         (_LOAD, 0, 0, 0),  # seccomp_data.nr
         # The bit of the x32 interface is above every number, so one comparison meets both.
         (_JGT, 0, 1, _NEWEST),
-        (_RET, 0, 0, _ERRNO | errno.ENOSYS),
+        _error(errno.ENOSYS),
     ]
-    for first, last in _ranges(_numbers(refused, column)):
-        program += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), (_RET, 0, 0, _ERRNO | errno.EPERM)]
     for name, block in rules:
-        number = known[name][column]
+        number = _CONDITIONAL[name][column]
         if number is not None:
             program += [(_JEQ, 0, len(block), number), *block]
-    return [*program, (_RET, 0, 0, _ALLOW)]
+    listed, answer, otherwise = (allowed, allow, refuse) if allowed else (refused, refuse, allow)
+    for first, last in _ranges(_numbers(listed or {}, column)):
+        program += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), answer]
+    return [*program, otherwise]
 
 
 def _argument_rules(
@@ -305,7 +309,9 @@ def _argument_rules(
     ]
     rules += [(name, _only_values(0, (pid,))) for name in ("kill", "tkill", "tgkill")]
     rules += [(name, _only_values(0, (pid,))) for name in ("rt_sigqueueinfo", "rt_tgsigqueueinfo")]
-    rules += [(n, _only_values(0, (0, pid))) for n in ("getpgid", "getsid", "sched_getaffinity")]
+    of_itself = ("getpgid", "getsid", "sched_getaffinity", "sched_getparam", "sched_getscheduler")
+    rules += [(name, _only_values(0, (0, pid))) for name in of_itself]
+    rules.append(("getpriority", _only_values(1, (0, pid))))
     # A negative clock is another process's or thread's CPU time.
     for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
         rules.append((name, _without_bits(0, 0x80000000, errno.EINVAL)))

@@ -74,7 +74,7 @@ class Watch:
         write_atomically(self.folder / f"where-{self.rank}", self.where().encode())
         time.sleep(_GRACE_S)
         if self._is_first():
-            error = DeadlineError(self.deadline_s, tuple(self._everybody()))
+            error = DeadlineError(f"within {self.deadline_s:g} s", tuple(self._everybody()))
             report_failure(self.folder, "deadline", self.rank, str(error))
             print(f"DeadlineError: {error}", file=sys.stderr, flush=True)
             if not self._keep:

@@ -21,6 +21,7 @@ from ringside.errors import CodecError, RankError, RingsideError, RunError, Targ
 from ringside.factors import Factors
 from ringside.network import codec, cpu_time
 from ringside.network.network import Network
+from ringside.network.patience import Patience
 from ringside.network.peers import Limits, Peer
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
@@ -234,6 +235,7 @@ class Session:
         preload: library modules that the zygote imports before it forks.
         strict: confine ranks as in grading.
         spawn: start every rank by exec instead of forking it; the default on macOS.
+        patience: ends calls that take too much, beside their ``timeout_s``.
     """
 
     def __init__(
@@ -248,10 +250,12 @@ class Session:
         strict: bool = False,
         spawn: bool = sys.platform == "darwin",
         limits: Limits | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.folder = Path(folder).resolve()
         self.machine = Machine.load(machine)
         self.limits = limits or Limits()
+        self._patience = patience
         self._folder_inside = folder_inside or str(self.folder)
         self._strict = strict
         self._spawn = spawn
@@ -269,6 +273,11 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def process(self) -> int:
+        """The process that starts ranks, by number."""
+        return self._nursery.pid
 
     def close(self) -> None:
         """End all ranks; the process that started them may serve the next session."""
@@ -410,6 +419,7 @@ class Session:
             world.peers, used, seed=seed, limits=self.limits, first_comm=world.next_comm,
             front_end=world.front_end, locate=locate, memory=self._memory_of(world, world_size),
             factors=factors,
+            patience=self._patience,
         )  # fmt: skip
         try:
             outcome = network.call(bodies, group if members is not None else None, timeout_s, last)

@@ -43,11 +43,12 @@ from autograder.grade import pipeline
 from autograder.gradebook import database, steps
 from autograder.nbgrader import csv_export
 from autograder.nbgrader.release import register
-from autograder.sandbox.watchdog import ProcessId, _children, descendants
+from autograder.sandbox.watchdog import ProcessId, descendants
 from autograder.submission import finding
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
 from autograder.suite import nursery as suite_nursery
 from autograder.verify import edits
+from ringside.network.processes import children
 
 NAME = "a01_first_ranks"
 WRONG = ("fit__swapped", "fit__two_ends")
@@ -272,7 +273,7 @@ class Rain:
                 return
             if not pid:
                 if time.monotonic() > deadline:
-                    left = {child: command(child) for child in _children(os.getpid())}
+                    left = {child: command(child) for child in children(os.getpid())}
                     raise AssertionError(f"these live on after {TOGETHER_S} s: {left}")
                 time.sleep(0.005)
 

@@ -78,10 +78,16 @@ def test_a_submission_has_the_same_points_with_and_without_bubblewrap(tmp_path: 
     assert 0 < sum(tests.values()) < 100
     alone, same = graded(tmp_path, "")  # no bwrap is found
     assert alone == Tier.LANDLOCK
-    # Real ranks need bubblewrap; without it nobody loses points for them.
-    assert {name: same[name] for name in tests if "mpi" not in name} == {
-        name: earned for name, earned in tests.items() if "mpi" not in name
-    }
+    assert same == tests  # without real ranks, their test looks at simulated ones
+
+
+@pytest.mark.skipif(landlock.abi() < 1, reason="this kernel has no Landlock")
+def test_who_does_nothing_earns_nothing_where_there_are_no_real_ranks(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "star.py").write_text("def all_reduce(comm, x):\n    return x.copy()\n")
+    tier, tests = graded(tmp_path, "")
+    assert tier == Tier.LANDLOCK
+    assert set(tests.values()) == {0}
 
 
 def test_where_namespaces_are_refused_bubblewrap_is_not_taken(

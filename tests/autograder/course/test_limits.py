@@ -35,9 +35,9 @@ def say(course: Course, *, of_course: str = "", of_assignment: str = "") -> Cour
 def test_the_kits_file_says_what_holds_where_nobody_says_else(course: Course) -> None:
     found = limits.load(NAME, course)
     assert found == Limits()
-    assert (found.memory_bytes, found.call_timeout_s, found.output_bytes) == (
+    assert (found.memory_bytes, found.cpu_s, found.output_bytes) == (
         1 << 30,
-        20.0,
+        60.0,
         1 << 20,
     )
 
@@ -52,12 +52,12 @@ def test_every_limit_of_the_kit_says_why() -> None:
 def test_the_course_goes_last_and_its_table_of_an_assignment_after_that(course: Course) -> None:
     theirs = say(
         course,
-        of_assignment="memory_mib = 100\nprocesses = 50\nstrikes = 2",
-        of_course=f"processes = 60\nstrikes = 3\n[{NAME}]\nstrikes = 4",
+        of_assignment="memory_mib = 100\nprocesses = 50\nnotebook_cells = 2",
+        of_course=f"processes = 60\nnotebook_cells = 3\n[{NAME}]\nnotebook_cells = 4",
     )
-    changed = {"memory_bytes": 100 << 20, "processes": 60, "strikes": 4}
+    changed = {"memory_bytes": 100 << 20, "processes": 60, "notebook_cells": 4}
     assert limits.load(NAME, theirs) == dataclasses.replace(Limits(), **changed)
-    assert plans.load(NAME, theirs).limits.strikes == 4
+    assert plans.load(NAME, theirs).limits.notebook_cells == 4
 
 
 def test_a_module_of_torch_has_its_own_memory() -> None:
@@ -70,18 +70,18 @@ def test_a_module_of_torch_has_its_own_memory() -> None:
     [
         ("memory_mb = 9", r"limits\.toml: memory_mb: there is no such limit; perhaps memory_mib"),
         ("colour = 9", r"limits\.toml: colour: there is no such limit; limits\.toml of the kit"),
-        ("strikes = 0", r"strikes = 0: a whole number above 0 is wanted, as strikes = 1\."),
-        ("strikes = 1.5", r"strikes = 1\.5: a whole number above 0 is wanted"),
-        ("strikes = true", r"strikes = True: a whole number above 0 is wanted"),
-        ("call_timeout_s = '9'", r"call_timeout_s = '9': a number above 0 is wanted"),
-        ("call_timeout_s = nan", r"call_timeout_s = nan: a number above 0 is wanted"),
-        ("call_timeout_s = inf", r"call_timeout_s = inf: a number above 0 is wanted"),
+        ("processes = 0", r"processes = 0: a whole number above 0 is wanted, as processes = 512\."),
+        ("processes = 1.5", r"processes = 1\.5: a whole number above 0 is wanted"),
+        ("processes = true", r"processes = True: a whole number above 0 is wanted"),
+        ("sleep_s = '9'", r"sleep_s = '9': a number above 0 is wanted"),
+        ("sleep_s = nan", r"sleep_s = nan: a number above 0 is wanted"),
+        ("sleep_s = inf", r"sleep_s = inf: a number above 0 is wanted"),
         ("zip_mib = 99999999999", r"zip_mib = 99999999999: a whole number above 0 is wanted"),
-        ("call_retry_factor = 0.5", r"call_retry_factor = 0\.5: a second try has no less time"),
-        ("module_timeout_s = 5", r"module_timeout_s = 5 ends a module before one of its calls"),
+        ("clock_s = 100", r"clock_s = 100 may end what has used up neither cpu_s = 60 nor"),
+        ("call_timeout_s = 9", r"call_timeout_s: there is no such limit"),
         ("memory_mib 5", r"limits\.toml: .*line 1.*It must be TOML"),
-        ("[a98_other]\nstrikes = 2", r"\[a98_other\]: there is no such assignment; known are"),
-        ("[a99_toi]\nstrikes = 2", r"\[a99_toi\]: .* no such assignment; did you mean 'a99_toy'"),
+        ("[a98_other]\nprocesses = 2", r"\[a98_other\]: there is no such assignment; known are"),
+        ("[a99_toi]\nprocesses = 2", r"\[a99_toi\]: .* no such assignment; did you mean 'a99_toy'"),
     ],
 )
 def test_what_is_no_limit_is_refused_with_its_file_and_the_cure(
@@ -105,7 +105,7 @@ def test_a_changed_limit_grades_anew(course: Course) -> None:
     def key(line: str) -> str:
         return cache.key(NAME, "one", {"one": "x"}, say(course, of_course=line))
 
-    assert key("") == key("# nothing") == key("strikes = 1") != key("strikes = 2")
+    assert key("") == key("# nothing") == key("notebook_cells = 2000") != key("notebook_cells = 2")
 
 
 def test_what_is_handed_in_meets_the_limits_of_its_course(
@@ -132,5 +132,5 @@ def test_what_is_handed_in_meets_the_limits_of_its_course(
 def test_a_sandbox_is_started_with_the_limits_of_its_processes() -> None:
     few = Limits(cpu_s=7, open_files=30, address_space_bytes=5 << 20, written_file_bytes=9)
     words = limiter(few, nproc=40, uid=None)
-    asked = {"--nproc=40", "--cpu=7", "--core=0", f"--as={5 << 20}", "--fsize=9", "--nofile=30"}
+    asked = {"--nproc=40", "--cpu=14", "--core=0", f"--as={5 << 20}", "--fsize=9", "--nofile=30"}
     assert asked < set(words)

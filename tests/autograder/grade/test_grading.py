@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +15,16 @@ from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.grading import grade_modules, run_suite, staged
 from autograder.imports import imports_package
+from autograder.sandbox.allowance import Allowance
 from autograder.suite.calls import Mpi, Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
-from autograder.suite.reality import RanksEnded, RealityError, RealRun
+from autograder.suite.reality import (
+    RanksDoNotEnd,
+    RanksEnded,
+    RealityError,
+    RealityUnavailable,
+    RealRun,
+)
 from autograder.verify import edits, verify
 from ringside import Machine, Session
 from ringside.checking import (
@@ -33,7 +39,8 @@ from ringside.checking import (
     one_line,
 )
 from ringside.checking import verify as check
-from ringside.errors import DeadlineError, RunError
+from ringside.errors import RunError
+from ringside.network.processes import of_tree
 
 KIT = Path(__file__).resolve().parents[3]
 SOLUTION = KIT / "solutions" / "a03_allreduce"
@@ -150,10 +157,12 @@ def test_a_module_that_cannot_be_imported_earns_nothing(tmp_path):
 
 def test_a_hang_costs_its_time_once(tmp_path):
     source = "def all_reduce(comm, x):\n    while True:\n        pass\n"
-    record = grade(tmp_path, source, "star", limits=Limits(call_timeout_s=0.5))
+    record = grade(tmp_path, source, "star", limits=Limits(cpu_s=1.0))
     tests = by_name(record)
     assert all(test["earned"] == 0 for test in tests.values())
-    assert sum(test["seconds"] for test in tests.values()) < 6
+    first = tests["test_sum_on_2_4_and_8_ranks"]["message"]
+    assert "did not end within 1 s of CPU time, which a module's calls have together." in first
+    assert not record["ended_by_clock"]
     last = tests["test_time_with_long_vectors"]["message"]
     assert last == "not run: an earlier call did not end (star:all_reduce on 2 ranks)."
 
@@ -241,7 +250,7 @@ def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
         return ranks.call("m:f", 2, (1,))
 
     with Session(tmp_path) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
         first = ranks.once("a", run)
         assert ranks.world_sizes == {2}
         ranks.world_sizes = {3}
@@ -251,24 +260,43 @@ def test_a_run_that_tests_share_is_made_once_with_numbers_of_its_own(tmp_path):
     assert made == [job.rng("a").integers(1 << 40), job.rng("b").integers(1 << 40)]
 
 
-def test_every_strike_is_tried_twice_and_after_the_last_nothing_is_run(tmp_path):
-    asked = []
+def test_after_a_call_that_did_not_end_nothing_is_run(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import time\n\ndef f(comm, x):\n    time.sleep(x)\n    return x\n"
+    )
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    allowance = Allowance(Limits(sleep_s=0.5))
+    with Session(tmp_path, patience=allowance) as session:
+        allowance.watch(lambda: of_tree(session.process))
+        ranks = Ranks(session, SuiteRecord("m"), job, allowance)
+        assert ranks.call("m:f", 2, (0.0,)).values == [0.0, 0.0]
+        asleep = ranks.call("m:f", 2, [(0.0,), (1e6,)])
+        assert str(asleep.error).startswith("the run did not end while its ranks slept for 0.5 s.")
+        assert asleep.error.still[1].startswith("rank 1")
+        with pytest.raises(Verdict, match=r"an earlier call did not end \(m:f on 2 ranks\)"):
+            ranks.call("m:f", 2, (0.0,))
 
-    class Hangs:
-        def call(self, target, world_size, args, *, timeout_s, **options):
-            asked.append((target, timeout_s))
-            unknown = {"cpu_s": [None] * world_size, "num_flops": lambda: [0.0] * world_size}
-            error, nothing = DeadlineError(timeout_s, ()), SimpleNamespace(ops=[])
-            return SimpleNamespace(error=error, world_size=world_size, recording=nothing, **unknown)
 
-    bounds = {"strikes": 2, "call_timeout_s": 3.0, "call_retry_factor": 4.0}
-    job = SuiteJob("m", "", "", secret="s", module_hash="h", sandbox=False, limits=bounds)
-    ranks = Ranks(Hangs(), SuiteRecord("m"), job)
-    for name in ("m:f", "m:g"):
-        ranks.call(name, 2, ())
-    with pytest.raises(Verdict, match=r"an earlier call did not end \(m:f on 2 ranks\)"):
-        ranks.call("m:h", 2, ())
-    assert asked == [("m:f", 3.0), ("m:f", 12.0), ("m:g", 3.0), ("m:g", 12.0)]
+def test_a_rank_that_waits_in_a_receive_may_sleep_as_long_as_another_works(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import time\n\ndef f(comm, busy_s):\n"
+        "    if comm.rank:\n        return comm.recv(source=0)\n"
+        "    while time.process_time() < busy_s: pass\n"
+        "    comm.send(1, dest=1)\n"
+    )
+    allowance = Allowance(Limits(sleep_s=0.25))
+    with Session(tmp_path, patience=allowance) as session:
+        allowance.watch(lambda: of_tree(session.process))
+        assert session.call("m:f", 2, (1.0,)).values == [None, 1]
+
+
+def test_what_the_clock_has_ended_is_flagged_in_the_record(tmp_path):
+    source = "import time\n\ndef all_reduce(comm, x):\n    time.sleep(60)\n"
+    limits = Limits(cpu_s=60.0, sleep_s=60.0, clock_s=0.1)
+    record = grade(tmp_path, source, "star", limits=limits)
+    assert all(test["earned"] == 0 for test in by_name(record).values())
+    assert record["ended_by_clock"]
+    assert "It was ended by the clock (0.1 s)" in record["flags"][0]
 
 
 # -- the checks that public and hidden tests share -------------------------------------------------
@@ -363,21 +391,6 @@ def test_one_line_makes_student_text_harmless():
     assert len(one_line("x" * 1000)) == 160
 
 
-def test_calls_that_dawdle_are_no_longer_made(tmp_path):
-    (tmp_path / "m.py").write_text(
-        "import time\ndef f(comm, x):\n    time.sleep(0.1)\n    return x\n"
-    )
-    limits = asdict(Limits(calls_s=0.05))
-    job = SuiteJob(
-        "m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits
-    )
-    with Session(tmp_path) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job)
-        assert ranks.call("m:f", 1, (1,)).values == [1]
-        with pytest.raises(Verdict, match=r"not run: earlier calls took 0\.05 s"):
-            ranks.call("m:f", 1, (1,))
-
-
 def test_calls_that_do_endlessly_much_are_no_longer_made(tmp_path):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    comm.Barrier()\n    return x\n")
     limits = asdict(Limits(calls_operations=3))
@@ -385,7 +398,7 @@ def test_calls_that_do_endlessly_much_are_no_longer_made(tmp_path):
         "m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False, limits=limits
     )
     with Session(tmp_path) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
         assert ranks.call("m:f", 2, (1,)).values == [1, 1]
         with pytest.raises(Verdict, match="not run: earlier calls made more than 3 operations"):
             ranks.call("m:f", 2, (1,))
@@ -420,45 +433,115 @@ def test_real_ranks_that_end_are_the_modules_fault_where_the_references_do_not(
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
     job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
 
-    class Real:
+    class Answering:
         launcher = "mpiexec"
 
         def __init__(self, answers):
             self.answers = answers
 
         def of(self, folder):
-            return Real([reference])
+            return Answering([reference])
 
-        def call_all(self, calls, before_retry=None):
+        def call_all(self, calls):
             answer = self.answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
             return [RealRun([1, 2], error) for error in answer]
 
     with Session(tmp_path) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job)
-        mpi = Mpi(Real([RanksEnded("ended"), again]), ranks, tmp_path)
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
+        mpi = Mpi(Answering([RanksEnded("ended"), again]), ranks, tmp_path)
         with pytest.raises(kind, match="ended"):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
 
 
-@pytest.mark.parametrize("earned", [0.0, 5.0])
-def test_a_module_that_is_wrong_does_not_hide_behind_real_ranks_that_hang(tmp_path, earned):
+class Hanging:
+    """Real ranks that don't end, but perhaps for the reference."""
+
+    launcher = "mpiexec"
+
+    def __init__(self, reference, allowance):
+        self.reference, self.allowance = reference, allowance
+        self.tries = 0
+
+    def of(self, folder):
+        return Real(self.reference)
+
+    def call_all(self, calls):
+        self.tries += 1
+        raise RanksDoNotEnd("mpiexec", [2], self.allowance)
+
+
+class Real:
+    launcher = "mpiexec"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def call_all(self, calls):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def asleep_too_long():
+    """An allowance of which nothing is left."""
+    allowance = Allowance(Limits(sleep_s=0.1))
+    assert allowance.over(True)
+    return allowance
+
+
+@pytest.mark.parametrize(
+    ("earned", "reference", "kind", "said"),
+    [
+        (0.0, None, Verdict, "wrong on the network, and here: mpiexec on 2 ranks did not end"),
+        (5.0, [RealRun([1, 2], None)], Verdict, "calls of m:f did not end while its ranks slept"),
+        (5.0, [RealRun([None], RunError("no"))], RealityError, "mpiexec on 2 ranks did not end"),
+        (5.0, RealityError("neither"), RealityError, "mpiexec on 2 ranks did not end"),
+    ],
+    ids=["wrong on the network too", "the reference ends", "it fails", "it does not end either"],
+)
+def test_real_ranks_that_hang_are_judged_by_the_reference_once(
+    tmp_path, earned, reference, kind, said
+):
     (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
     job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
-
-    class Hanging:
-        launcher = "mpiexec"
-
-        def call_all(self, calls, before_retry):
-            raise RealityError("mpiexec did not end")
-
     record = SuiteRecord("m", tests=[TestRecord("test_sum", "values", 5.0, earned)])
+    real = Hanging(reference, asleep_too_long())
     with Session(tmp_path) as session:
-        mpi = Mpi(Hanging(), Ranks(session, record, job), tmp_path)
-        kind = Verdict if earned < 5 else RealityError  # ours, where nothing else is wrong
-        with pytest.raises(kind, match="mpiexec did not end"):
+        mpi = Mpi(real, Ranks(session, record, job, Allowance(Limits())), tmp_path)
+        with pytest.raises(kind, match=said):
             mpi.call_all([("m:f", 2, [(1,), (2,)])])
+    assert real.tries == 1
+    assert not record.ended_by_clock
+
+
+def test_real_ranks_that_the_clock_has_ended_are_graded_again(tmp_path):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    record = SuiteRecord("m")
+    late = Allowance(Limits(), clock=iter([0.0, 1e9]).__next__)
+    assert late.over(False) == "within 1800 s"
+    with Session(tmp_path) as session:
+        mpi = Mpi(
+            Hanging([RealRun([1, 2], None)], late),
+            Ranks(session, record, job, Allowance(Limits())),
+            tmp_path,
+        )
+        with pytest.raises(Verdict, match="did not end within 1800 s"):
+            mpi.call_all([("m:f", 2, [(1,), (2,)])])
+    assert record.ended_by_clock
+
+
+@pytest.mark.parametrize("value", [1, 2])
+def test_where_real_ranks_can_not_be_run_a_test_looks_at_simulated_ones(tmp_path, value):
+    (tmp_path / "m.py").write_text("def f(comm, x):\n    return x\n")
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
+        mpi = Mpi(Real(RealityUnavailable("no bubblewrap")), ranks, tmp_path)
+        (run,) = mpi.call_all([("m:f", 2, [(value,), (2,)])])
+    assert (run.values, run.error) == ([value, 2], None)
 
 
 def test_torch_may_be_imported_where_it_is_not_needed(tmp_path):

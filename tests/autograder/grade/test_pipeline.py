@@ -282,6 +282,53 @@ def test_a_module_is_graded_once_and_a_second_grading_computes_nothing(
     assert [o.score(plan) for o in first] == [90.0, 48.0]
 
 
+def test_what_the_clock_has_ended_beside_others_is_graded_again_alone(
+    plan: Assignment, course: Course, tmp_path: Path
+) -> None:
+    running: set[str] = set()
+    tried: list[set[str]] = []  # what ran beside the module that is late
+    both = threading.Barrier(2)  # the first two begin together, and end together
+
+    def grader(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        running.add(module)
+        if module == "two":
+            tried.append(set(running))
+        if module != "one" and len(tried) < 2:
+            both.wait(20)
+            both.wait(20)
+        running.remove(module)
+        late = {"ended_by_clock": True} if module == "two" and len(tried) == 1 else {}
+        return {**toy_grader(assignment, folder, module), **late}
+
+    one = submission(tmp_path, "ada", one=source("one"), two=source("two"))
+    (outcome,) = pipeline.GradingSession(plan, course, grader, jobs=2).grade([one])
+    assert "ended_by_clock" not in outcome.result["modules"]["two"]
+    assert tried[1:] == [{"two"}]
+    (stored,) = pipeline.GradingSession(plan, course, refuse).grade([one])
+    assert stored.as_json(plan) == outcome.as_json(plan)
+
+
+def test_what_the_clock_ends_alone_too_is_stored_with_its_flag(
+    plan: Assignment, course: Course, tmp_path: Path
+) -> None:
+    graded: list[str] = []
+
+    def grader(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+        graded.append(module)
+        late = {"ended_by_clock": True, "flags": ["late"]} if module == "two" else {}
+        return {**toy_grader(assignment, folder, module), **late}
+
+    one = submission(tmp_path, "ada", one=source("one"), two="half")
+    (outcome,) = pipeline.GradingSession(plan, course, grader).grade([one])
+    assert graded.count("two") == 2
+    assert outcome.result["modules"]["two"]["flags"] == ["late"]
+    pipeline.GradingSession(plan, course, refuse).grade([one])
+
+
+def refuse(assignment: str, folder: Path, module: str) -> dict[str, Any]:
+    raise AssertionError(f"{module} is stored")
+
+
 def test_a_grading_that_is_stopped_keeps_what_was_finished(
     plan: Assignment, course: Course, tmp_path: Path
 ) -> None:

@@ -269,6 +269,7 @@ def test_processes_go_into_the_leaf_before_controllers_come(pretended: Path) -> 
         ("ringside-grader/cgroup.procs", "11"),
         ("ringside-grader/cgroup.procs", "12"),
         *((control, f"+{name}") for name in ("memory", "pids", "cpu", "cpuset")),
+        ("ringside-grader/cpu.weight", "400"),  # it serves all sandboxes
     ]
 
 

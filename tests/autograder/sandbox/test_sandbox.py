@@ -24,6 +24,7 @@ import pytest
 from autograder.course.limits import Limits
 from autograder.real_ranks.job import run_mpi
 from autograder.sandbox import bubblewrap, sandbox, warm_sandbox, watchdog
+from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_tier
 from autograder.sandbox.warm_sandbox import WarmSandbox
 from autograder.sandbox.watchdog import ProcessId
@@ -300,7 +301,7 @@ def attempts(make, tmp_path_factory) -> dict[str, tuple[bool, str]]:
     """Every attempt of test_confine.py by ranks of one sandbox."""
     folder = tmp_path_factory.mktemp("empty")
     script = (HERE / "sibling_attempts.py").read_bytes()
-    with make(folder, extra={"attempts.py": script}) as place:
+    with make(folder, extra={"attempts.py": script}, proc=False) as place:
         path = str(place.job_path / "attempts.py")
         process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
         assert process.wait(60) == 0, process.output()
@@ -505,9 +506,9 @@ folder = Path(tempfile.mkdtemp())
 extra = {"attempts.py": Path(sys.argv[1], "tests", "sibling_attempts.py").read_bytes()}
 if sys.argv[2] == "warm":
     warm_sandbox.start(["mpi"])
-    place = warm_sandbox.WarmSandbox(warm_sandbox.known["mpi"], folder, extra=extra)
+    place = warm_sandbox.WarmSandbox(warm_sandbox.known["mpi"], folder, extra=extra, proc=False)
 else:
-    place = Sandbox(folder, tier=sys.argv[2], extra=extra)
+    place = Sandbox(folder, tier=sys.argv[2], extra=extra, proc=False)
 with place:
     path = str(place.job_path / "attempts.py")
     process = place.popen([place.python, "-I", path, str(place.kit_path), "confined"])
@@ -629,10 +630,11 @@ with open(os.environ["RINGSIDE_JOB_PIPE"], "wb") as pipe:
 """
 
 
-def mpi(modules: Path, source: str, worlds=(3,), *, timeout_s: float = 60.0, **options):
+def mpi(modules: Path, source: str, worlds=(3,), *, limits: Limits | None = None, **options):
     (modules / "job.py").write_text("import numpy as np\n" + textwrap.dedent(source))
     inputs = np.arange(1000.0).tobytes()
-    return run_mpi(worlds, modules, inputs, timeout_s, driver=DRIVER, **options)
+    allowance = Allowance(limits or Limits())
+    return run_mpi(worlds, modules, inputs, allowance, driver=DRIVER, **options)
 
 
 @pytest.mark.mpi
@@ -653,8 +655,13 @@ def test_a_real_mpi_job_gives_every_ranks_bytes(modules):
 
 @pytest.mark.mpi
 def test_a_real_mpi_job_that_hangs_is_ended(modules):
-    outcome = mpi(modules, "def work(comm, x): comm.recv(source=0, tag=99)", timeout_s=3.0)
-    assert outcome.status == "timeout"
+    # MPI waits by looking again and again; a rank may also be quiet.
+    for wait, limits in (
+        ("comm.recv(source=0, tag=99)", Limits(cpu_s=3.0)),
+        ("time.sleep(1000)", Limits(sleep_s=1.0)),
+    ):
+        outcome = mpi(modules, f"import time\ndef work(comm, x): {wait}", limits=limits)
+        assert outcome.status == "timeout"
     assert outcome.survivors == ()
 
 

@@ -14,12 +14,14 @@ import pytest
 from rich.console import Console
 
 from autograder.course import assignment as assignments
+from autograder.course.limits import Limits
 from autograder.grade import grading
 from autograder.grade.outcome import Outcome
 from autograder.report.feedback import page_of
 from autograder.report.rendering import render
 from autograder.report.report import print_report
 from autograder.report.summary import summarise
+from autograder.sandbox.allowance import Allowance
 from autograder.suite.calls import Ranks
 from autograder.suite.job import SuiteJob, TestRecord
 from autograder.suite.plausibility import BUSY_S, Tally, peak_flop_per_s
@@ -149,7 +151,7 @@ def test_flag_reaches_the_report_and_not_the_student(session: Session, tmp_path:
     plan = assignments.load("a03_allreduce")
     job = SuiteJob("star", str(session.folder), str(tmp_path / "record.json"), "s", "0", False)
     recorder = Recorder(job)
-    recorder.ranks = Ranks(session, recorder.record, job)
+    recorder.ranks = Ranks(session, recorder.record, job, Allowance(Limits()))
     assert recorder.ranks.call("work:lies", 3, ()).error is None
     recorder.record.tests.append(TestRecord("test_star", "values", 100.0, 100.0))
     recorder.pytest_sessionfinish(Mock(testscollected=1))

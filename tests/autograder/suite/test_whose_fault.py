@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.course.limits import Limits
+from autograder.sandbox.allowance import Allowance
 from autograder.suite.calls import Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord
 from autograder.suite.whose_fault import alike, form, misshapen
@@ -41,7 +43,7 @@ def test_answers_of_another_form_are_the_submissions_fault(
     own = folder(tmp_path, "own", f"def ask(comm, n):\n    return {answer}\n")
     job = SuiteJob("m", str(own), "", secret="s", module_hash="h", sandbox=False)
     with Session(own) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
         ranks.once("shared", lambda rng: ranks.call("callers:ask", 1, (3,)))
     assert misshapen(ranks.made, reference) == blamed
 

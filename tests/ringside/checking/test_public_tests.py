@@ -16,8 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from autograder.course.limits import Limits
-from ringside.checking import public_tests, pytest_plugin
+from ringside.checking import public_tests
 from ringside.checking.pytest_process import TestsError, follow
 from ringside.errors import Interrupted
 
@@ -121,10 +120,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     report = public_tests.run(folder, list(bad), timeout_s=2.0)
     alone = [dataclasses.replace(report, modules=[module]) for module in report.modules]
     return {one.modules[0].name: public_tests.text(one) for one in alone}
-
-
-def test_a_call_has_the_time_that_the_grader_gives_it() -> None:
-    assert Limits().call_timeout_s == pytest_plugin.CALL_TIMEOUT_S == public_tests.CALL_TIMEOUT_S
 
 
 def test_an_endless_loop_is_named_with_rank_and_line_and_met_once(told: dict[str, str]) -> None:
