@@ -103,6 +103,13 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     return request.config.stash[_RECORDER].job.rng(request.node.name)
 
 
+def _told(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """An exception for the instructor: what, and where it was raised."""
+    lines = traceback.format_exception_only(excinfo.type, excinfo.value)
+    place = excinfo.traceback[-1]
+    return f"{''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
+
+
 def _kind(item: pytest.Item) -> str:
     """What a test's points are for."""
     marker = item.get_closest_marker("points")
@@ -162,7 +169,7 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Iterator[None]:
-        """Take points and sentence; any error that is no verdict is ours."""
+        """Take points and sentence; any error before a call of the submission is ours."""
         report = yield
         if call.when == "call":
             self._note(item, call)
@@ -195,10 +202,24 @@ class Recorder:
                 f"{item.name} could not read what {target} gave back, where the reference's can "
                 "be read: see whether the module puts something in the place of supplied files."
             )
+        elif self._data_has_come() and not whose_fault.of_the_machine(call.excinfo.value):
+            test.message = (
+                "the grader could not judge what came back here, so this test earns nothing. "
+                "Your instructor is told, and can see why."
+            )
+            self.record.flags.append(
+                f"{item.name} ended in an error of the grader's own, after the submission's data "
+                f"had come in: {_told(call.excinfo)}. The test earned nothing; see whether the "
+                "module provokes it, and report it if not."
+            )
         else:
             test.message = "the grader failed here; this is no fault of the submission."
             self._fault(item.name, call.excinfo)
         self.record.tests.append(test)
+
+    def _data_has_come(self) -> bool:
+        """Whether the running test has made a call of the submission."""
+        return self.ranks is not None and bool(self.ranks.made)
 
     def _misshapen(self, item: pytest.Item) -> str:
         """The target whose answer a test could not read, if that is the submission's fault."""
@@ -211,11 +232,7 @@ class Recorder:
             return ""
 
     def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        lines = traceback.format_exception_only(excinfo.type, excinfo.value)
-        place = excinfo.traceback[-1]
-        self.record.error = (
-            f"{name}: {''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
-        )
+        self.record.error = f"{name}: {_told(excinfo)}"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A suite that can't be read is a fault of ours."""
