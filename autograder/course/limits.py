@@ -53,6 +53,7 @@ class Limits:
     strikes: int = _START["strikes"]
     calls_s: float = _START["calls_s"]
     calls_operations: int = _START["calls_operations"]
+    calls_result_bytes: int = _START["calls_result_bytes"]
     module_timeout_s: float = _START["module_timeout_s"]
     mpiexec_timeout_s: float = _START["mpiexec_timeout_s"]
     gloo_timeout_s: float = _START["gloo_timeout_s"]

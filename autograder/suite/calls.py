@@ -26,7 +26,7 @@ from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import DeadlineError
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
-from ringside.units import format_count
+from ringside.units import format_bytes, format_count
 
 T = TypeVar("T")
 
@@ -42,6 +42,7 @@ class Ranks:
         self._struck: list[str] = []  # the calls that did not end
         self._spent_s = 0.0
         self._num_operations = 0
+        self._result_bytes = 0
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
@@ -77,7 +78,13 @@ class Ranks:
         if self._num_operations > self._limits.calls_operations:
             raise Verdict(
                 f"not run: earlier calls made more than {self._limits.calls_operations:,} "
-                "operations (sends, receives, waits, polls, work) in all."
+                "operations (sends, receives, waits, polls, work, messages of collectives) in "
+                "all."
+            )
+        if self._result_bytes > self._limits.calls_result_bytes:
+            raise Verdict(
+                "not run: earlier calls returned more than "
+                f"{format_bytes(self._limits.calls_result_bytes)} in all."
             )
         begun = time.monotonic()
         options = {"members": members, "machine": machine, "seed": seed}
@@ -85,7 +92,8 @@ class Ranks:
             result = self._call(target, world_size, args, options, states_work)
         finally:
             self._spent_s += time.monotonic() - begun
-        self._num_operations += sum(map(len, result.recording.ops))
+        self._num_operations += result.num_operations
+        self._result_bytes += result.result_bytes
         self.made.append(whose_fault.Made(target, world_size, args, options, result))
         return result
 

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from autograder.course.course import Course
+from autograder.course.limits import Limits
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
 from autograder.suite import whose_fault
@@ -29,6 +30,7 @@ from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
 from ringside.files import write_atomically
+from ringside.network.bounds import Limits as NetworkLimits
 from ringside.session.session import Session
 
 VALUES_ONLY = ("values", "reality")  # what graders look at that compare results alone
@@ -41,10 +43,9 @@ _RECORDER = pytest.StashKey["Recorder"]()
 def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
     recorder = pytestconfig.stash[_RECORDER]
-    folder = Path(recorder.job.folder)
+    folder, limits = Path(recorder.job.folder), recorder.job.bounds
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
-            limits = recorder.job.bounds
             nursery = _nursery(recorder.job, 0)
             place = stack.enter_context(
                 Sandbox(folder, limits=limits)
@@ -58,13 +59,30 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
                 folder_inside=str(place.modules_path),
                 kit_inside=str(place.kit_path),
                 strict=True,
+                limits=network_limits(limits),
             )
         else:
             recorder.record.sandbox = "none (submissions trusted)"
-            session = Session(folder)
+            session = Session(folder, limits=network_limits(limits))
         stack.enter_context(session)
         recorder.ranks = Ranks(session, recorder.record, recorder.job)
         yield recorder.ranks
+
+
+def network_limits(limits: Limits) -> NetworkLimits:
+    """What ranks may make this process hold, in proportion to what they may use themselves.
+
+    It is eight times and more what any reference needs: 33,000 operations in a call and 11 MB.
+    """
+    held_bytes = limits.memory_bytes // 8
+    return NetworkLimits(
+        operations=limits.calls_operations // 2,
+        frame_bytes=held_bytes,
+        held_bytes=held_bytes,
+        result_bytes=limits.result_bytes,
+        decoded_bytes=limits.result_bytes // 2,
+        site_bytes=limits.result_bytes // 4,
+    )
 
 
 @pytest.fixture(scope="session")
