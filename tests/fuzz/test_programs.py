@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -366,4 +367,31 @@ def _replay(result: Result) -> None:
 
 
 TestPrograms = Programs.TestCase
-TestPrograms.settings = settings(FEW, max_examples=40, stateful_step_count=25)
+TestPrograms.settings = settings(FEW, max_examples=30, stateful_step_count=25)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        # A collective's messages are known when the last member has come, and were sent before.
+        [[("Iprobe", 0, ANY, 0), ("Iprobe", 0, ANY, 0), ("Dup", 0)], [("Dup", 0)]],
+        # What a receive from anybody gets leaves after all else of that instant.
+        [
+            [("Idup", 4, 0), ("Waitall", [4])],
+            [("Isend", 3, 0, 2, 2, 7, 1), ("Idup", 5, 0), ("Waitall", [5]), ("Waitall", [3])],
+            [("Irecv", 1, 0, ANY, ANY, ROOM), ("Idup", 6, 0), ("Waitall", [6]), ("Waitall", [1])],
+        ],
+        # One wait for a communicator and for a message.
+        [
+            [("Isend", 1, 0, 1, 0, 7, 1), ("Idup", 2, 0), ("Waitall", [1, 2])],
+            [("Irecv", 1, 0, 0, 0, ROOM), ("Idup", 2, 0), ("Waitall", [2, 1])],
+        ],
+    ],
+    ids=["late-collective", "wildcard-behind-a-collective", "one-wait"],
+)
+def test_program_that_once_was_timed_differently_live(steps: list[list[tuple[Any, ...]]]) -> None:
+    for machine in MACHINES.values():
+        result = session().call("program:play", len(steps), [(mine, 0) for mine in steps],
+                                machine=machine)  # fmt: skip
+        assert result.error is None
+        check(result, result, {7: len(steps) - 1})
