@@ -157,6 +157,8 @@ class Mailbox:
 
     def _receive_for(self, message: Sent) -> Posted | None:
         """The earliest receive that accepts a message."""
+        if not self._posted:
+            return None
         tag, best = message.tag, None
         for source in (message.source, ANY_SOURCE):
             rows = self._posted.get(source)
