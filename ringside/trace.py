@@ -95,6 +95,9 @@ class CallSite(NamedTuple):
         return f"{self.file}:{self.line}" if self.file else ""
 
 
+UNDESCRIBED = CallSite("a call", "", 0)
+
+
 @dataclass(eq=True)
 class Trace:
     """Per rank, the ordered operations; see the module's docstring for the file."""
@@ -108,6 +111,13 @@ class Trace:
     def num_ops(self) -> int:
         """Operations of all ranks together."""
         return sum(len(ops) for ops in self.ops)
+
+    def site_of(self, op: Op) -> CallSite:
+        """The call that made an operation; ``UNDESCRIBED`` where its rank has said nothing of it.
+
+        An operation's ``site`` is -1 then, so it must not index ``sites`` by itself.
+        """
+        return self.sites[op.site] if 0 <= op.site < len(self.sites) else UNDESCRIBED
 
     def save(self, path: str | Path) -> Path:
         """Write the trace; the file appears whole or not at all."""

@@ -52,6 +52,7 @@ class Limits:
     sleep_s: float = _START["sleep_s"]
     clock_s: float = _START["clock_s"]
     calls_operations: int = _START["calls_operations"]
+    calls_result_bytes: int = _START["calls_result_bytes"]
     memory_bytes: int = _START["memory_bytes"]
     memory_torch_bytes: int = _START["memory_torch_bytes"]
     address_space_bytes: int = _START["address_space_bytes"]

@@ -27,7 +27,7 @@ from ringside.checking.ring_bytes import sent_as_ring
 from ringside.factors import Factors
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
-from ringside.units import format_count
+from ringside.units import format_bytes, format_count
 
 T = TypeVar("T")
 
@@ -49,6 +49,7 @@ class Ranks:
         self._allowance = allowance
         self._endless = ""  # the call that did not end, or the last one before all was used up
         self._num_operations = 0
+        self._result_bytes = 0
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
@@ -82,7 +83,13 @@ class Ranks:
         if self._num_operations > self._limits.calls_operations:
             raise Verdict(
                 f"not run: earlier calls made more than {self._limits.calls_operations:,} "
-                "operations (sends, receives, waits, polls, work) in all."
+                "operations (sends, receives, waits, polls, work, messages of collectives) in "
+                "all."
+            )
+        if self._result_bytes > self._limits.calls_result_bytes:
+            raise Verdict(
+                "not run: earlier calls returned more than "
+                f"{format_bytes(self._limits.calls_result_bytes)} in all."
             )
         options: dict[str, Any] = {
             "members": members, "machine": machine, "seed": seed, "factors": factors,
@@ -97,7 +104,8 @@ class Ranks:
             named = first if isinstance(first, str) and ":" in first else target
             self._endless = f"{named} on {format_count(world_size, 'rank')}"
             self.record_clock(self._allowance.ended_by_clock)
-        self._num_operations += sum(map(len, result.recording.ops))
+        self._num_operations += result.num_operations
+        self._result_bytes += result.result_bytes
         self.made.append(whose_fault.Made(target, world_size, args, options, result))
         return result
 

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from autograder.course.course import Course
+from autograder.course.limits import Limits
 from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
@@ -30,6 +31,7 @@ from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
 from ringside.files import write_atomically
+from ringside.network.bounds import Limits as NetworkLimits
 from ringside.network.processes import of_tree
 from ringside.session.session import Session
 
@@ -43,11 +45,10 @@ _RECORDER = pytest.StashKey["Recorder"]()
 def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
     recorder = pytestconfig.stash[_RECORDER]
-    folder = Path(recorder.job.folder)
-    allowance = Allowance(recorder.job.bounds)
+    folder, limits = Path(recorder.job.folder), recorder.job.bounds
+    allowance = Allowance(limits)
     with contextlib.ExitStack() as stack:
         if recorder.job.sandbox:
-            limits = recorder.job.bounds
             nursery = _nursery(recorder.job, 0)
             place = stack.enter_context(
                 Sandbox(folder, limits=limits, proc=False)
@@ -61,11 +62,12 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
                 folder_inside=str(place.modules_path),
                 kit_inside=str(place.kit_path),
                 strict=True,
+                limits=network_limits(limits),
                 patience=allowance,
             )
         else:
             recorder.record.sandbox = "none (submissions trusted)"
-            session = Session(folder, patience=allowance)
+            session = Session(folder, limits=network_limits(limits), patience=allowance)
         stack.enter_context(session)
         if recorder.job.sandbox:
             allowance.watch(place.reading, place.lower_priority)
@@ -73,6 +75,22 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
             allowance.watch(lambda: of_tree(session.process))
         recorder.ranks = Ranks(session, recorder.record, recorder.job, allowance)
         yield recorder.ranks
+
+
+def network_limits(limits: Limits) -> NetworkLimits:
+    """What ranks may make this process hold, in proportion to what they may use themselves.
+
+    It is eight times and more what any reference needs: 33,000 operations in a call and 11 MB.
+    """
+    held_bytes = limits.memory_bytes // 8
+    return NetworkLimits(
+        operations=limits.calls_operations // 2,
+        frame_bytes=held_bytes,
+        held_bytes=held_bytes,
+        result_bytes=limits.result_bytes,
+        decoded_bytes=limits.result_bytes // 2,
+        site_bytes=limits.result_bytes // 4,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -109,6 +127,13 @@ def _nursery(job: SuiteJob, number: int) -> WarmNursery | None:
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers from the course's secret, the test and the module: same on regrade."""
     return request.config.stash[_RECORDER].job.rng(request.node.name)
+
+
+def _told(excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """An exception for the instructor: what, and where it was raised."""
+    lines = traceback.format_exception_only(excinfo.type, excinfo.value)
+    place = excinfo.traceback[-1]
+    return f"{''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
 
 
 def _kind(item: pytest.Item) -> str:
@@ -170,7 +195,7 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Iterator[None]:
-        """Take points and sentence; any error that is no verdict is ours."""
+        """Take points and sentence; any error before a call of the submission is ours."""
         report = yield
         if call.when == "call":
             self._note(item, call)
@@ -203,10 +228,24 @@ class Recorder:
                 f"{item.name} could not read what {target} gave back, where the reference's can "
                 "be read: see whether the module puts something in the place of supplied files."
             )
+        elif self._data_has_come() and not whose_fault.of_the_machine(call.excinfo.value):
+            test.message = (
+                "the grader could not judge what came back here, so this test earns nothing. "
+                "Your instructor is told, and can see why."
+            )
+            self.record.flags.append(
+                f"{item.name} ended in an error of the grader's own, after the submission's data "
+                f"had come in: {_told(call.excinfo)}. The test earned nothing; see whether the "
+                "module provokes it, and report it if not."
+            )
         else:
             test.message = "the grader failed here; this is no fault of the submission."
             self._fault(item.name, call.excinfo)
         self.record.tests.append(test)
+
+    def _data_has_come(self) -> bool:
+        """Whether the running test has made a call of the submission."""
+        return self.ranks is not None and bool(self.ranks.made)
 
     def _misshapen(self, item: pytest.Item) -> str:
         """The target whose answer a test could not read, if that is the submission's fault."""
@@ -219,11 +258,7 @@ class Recorder:
             return ""
 
     def _fault(self, name: str, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        lines = traceback.format_exception_only(excinfo.type, excinfo.value)
-        place = excinfo.traceback[-1]
-        self.record.error = (
-            f"{name}: {''.join(lines).strip()[:400]} ({place.path}:{place.lineno + 1})"
-        )
+        self.record.error = f"{name}: {_told(excinfo)}"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A suite that can't be read is a fault of ours."""

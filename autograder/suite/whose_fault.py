@@ -4,7 +4,12 @@ Suites call supplied files inside the ranks (``callers.py``), and take their ans
 files make them: ``for value, error in answers``. A module can put functions of its own in their
 place, and what a test then meets is an exception that looks like a fault of the grader's. So the
 same calls are made of the reference: where its answers have another form, the submission's fault
-it is; where they have the same one, the fault stays ours.
+it is.
+
+Where they have the same form, the exception is the grader's own. It costs that test alone, and the
+instructor is told: otherwise a module that knows one of our faults would choose between no grade
+and a grade, for the modules beside it too. What the machine does (``of_the_machine``) is no answer
+to anything that came back, and stays a fault that voids the result.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from autograder.suite.reality import RealityError
+from ringside.errors import MachineError, RingsideError, TargetError
 from ringside.session.session import Result, Session
 
 TIMEOUT_S = 600.0
@@ -32,6 +39,17 @@ class Made:
     args: Any
     options: dict[str, Any]  # members, machine, seed
     result: Result
+
+
+def of_the_machine(error: BaseException) -> bool:
+    """Whether an exception tells of the machine or of the kit's own files, and not of an answer.
+
+    A full disk, no memory, real ranks or a zygote that are gone (a plain ``RingsideError``), a
+    file that isn't there; and what isn't an ``Exception``, such as Ctrl-C.
+    """
+    if type(error) is RingsideError or not isinstance(error, Exception):
+        return True
+    return isinstance(error, OSError | MemoryError | RealityError | MachineError | TargetError)
 
 
 def misshapen(calls: Sequence[Made], reference: Path) -> str:

@@ -29,7 +29,7 @@ from ringside.factors import Factors
 from ringside.network.wire import FIRST_INTERNAL_TAG
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
-from ringside.trace import Kind
+from ringside.trace import UNDESCRIBED, Kind, Op
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -665,7 +665,9 @@ def _among_neighbours(result: Result) -> str:
     for ops in result.trace.ops:
         for op in ops:
             if op.kind == Kind.ISEND and op.tag >= FIRST_INTERNAL_TAG:
-                return one_line(result.trace.sites[op.site].call.partition("(")[0], 60)
+                site = result.trace.site_of(op)
+                name = site.call.partition("(")[0] if site is not UNDESCRIBED else ""
+                return one_line(name, 60) or "collective among neighbours"
     return ""
 
 
@@ -689,10 +691,9 @@ def open_request(result: Result, kinds: Sequence[int] = (Kind.ISEND, Kind.IRECV)
         done = {request for op in ops if op.kind == Kind.WAIT for request in op.detail}
         for op in ops:
             if op.kind in kinds and op.request not in done:
-                what = "a call"
-                if op.site >= 0:
-                    site = result.trace.sites[op.site]
-                    what = f"{one_line(site.call, 60)} at {one_line(site.where, 60)}"
+                site = result.trace.site_of(op)
+                at = f" at {one_line(site.where, 60)}" if site.where else ""
+                what = f"{one_line(site.call, 60)}{at}"
                 return (
                     f"rank {rank} returned before {what} was complete: "
                     "wait for everything that was started, or test until it is done."
@@ -737,14 +738,24 @@ def message_time_s(result: Result) -> float:
     """The makespan without the collectives that make communicators."""
     if not result.comm_calls or result.collectives:
         return result.makespan_s
-    ops = []
-    for own in result.trace.ops:
-        made = {op.request for op in own if op.kind == Kind.COLLECTIVE}
-        waits = [op for op in own if op.kind == Kind.WAIT and set(op.detail) <= made]
-        left_out = {id(op) for op in waits} | {id(op) for op in own if op.request in made}
-        ops.append([op for op in own if id(op) not in left_out])
+    ops = [_without_collectives(own) for own in result.trace.ops]
     rest = dataclasses.replace(result.trace, ops=ops)
     return replay(rest, result.machine, latency_seed=result.seed).makespan_s
+
+
+def _without_collectives(ops: Sequence[Op]) -> list[Op]:
+    """A rank's operations but for its collectives.
+
+    One ``Waitall`` may wait for an ``Idup`` and for messages: of it the messages remain.
+    """
+    left_out = {op.request for op in ops if op.kind == Kind.COLLECTIVE}
+    rest = []
+    for op in ops:
+        if op.kind != Kind.WAIT:
+            rest += [op] if op.request not in left_out else []
+        elif remaining := tuple(number for number in op.detail if number not in left_out):
+            rest.append(op._replace(detail=remaining))
+    return rest
 
 
 def microseconds(time_s: float) -> str:

@@ -50,21 +50,28 @@ class Block:
 
 def _gather(blocks: Sequence[Block], narrow_s: float, *, same_kind: bool) -> list[Block]:
     """Join neighbours while both are narrower than `narrow_s`."""
-    joined: list[Block] = []
+    groups: list[list[Block]] = []
     for block in blocks:
-        last = joined[-1] if joined else None
+        group = groups[-1] if groups else None
         if (
-            last is not None
-            and last.end_s - last.start_s < narrow_s
+            group is not None
+            and group[-1].end_s - group[0].start_s < narrow_s
             and block.end_s - block.start_s < narrow_s
-            and last.end_s >= block.start_s
-            and (last.kind == block.kind or not same_kind)
+            and group[-1].end_s >= block.start_s
+            and (not same_kind or group[0].kind == block.kind)
         ):
-            spans = last.spans + block.spans
-            joined[-1] = Block(block.rank, last.start_s, block.end_s, spans)
+            group.append(block)
         else:
-            joined.append(block)
-    return joined
+            groups.append([block])
+    return [_joined(group) for group in groups]
+
+
+def _joined(group: Sequence[Block]) -> Block:
+    """One block in the place of several; put together once, since a group may have a million."""
+    if len(group) == 1:
+        return group[0]
+    spans = tuple(span for block in group for span in block.spans)
+    return Block(group[0].rank, group[0].start_s, group[-1].end_s, spans)
 
 
 def cut(spans: Iterable[Span], narrow_s: float) -> list[Block]:

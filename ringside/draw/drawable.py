@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ringside.trace import UNDESCRIBED
+
 if TYPE_CHECKING:
     from ringside.spans import Span, TimedMessage
 
@@ -43,8 +45,7 @@ def blocked_calls(timeline: Drawable) -> dict[int, tuple[float, str]]:
     calls = {}
     for rank in getattr(timeline, "unfinished", ()):
         trace, end_s = timeline.trace, timeline.end_s[rank]  # type: ignore[attr-defined]
-        site = trace.ops[rank][-1].site if trace.ops[rank] else -1
-        known = 0 <= site < len(trace.sites)
-        words = f"{trace.sites[site].call} · {trace.sites[site].where}" if known else "unknown call"
+        site = trace.site_of(trace.ops[rank][-1]) if trace.ops[rank] else UNDESCRIBED
+        words = "unknown call" if site is UNDESCRIBED else f"{site.call} · {site.where}"
         calls[rank] = (end_s, words)
     return calls

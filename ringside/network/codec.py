@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import sys
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ringside.errors import CodecError
+from ringside.units import format_bytes
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -29,6 +31,9 @@ _DTYPE_OF = [np.dtype(name) for name in DTYPES]
 ALIGNMENT = 64
 _MAX_DEPTH = 24
 _MAX_ITEMS = 2_000_000
+# What things take in memory beside their bytes: the largest of CPython's small objects is an empty
+# dict of 80 bytes, and its place in a list takes 8.
+_ITEM_BYTES, _RECORD_BYTES, _ARRAY_BYTES = 88, 400, 512
 _MAX_INT_BYTES = 1024  # such a number can still be written out in decimal digits
 _MAX_CHOSEN_KEYS = 1000
 _PLAIN_KEYS = (str, bytes, int, float, bool, type(None))
@@ -74,6 +79,10 @@ def encode_parts(value: Any) -> list[Part]:
     out = _Parts()
     _encode(value, out, 0)
     return out
+
+
+class TooLargeError(CodecError):
+    """Bytes that are a value of more memory than it may take."""
 
 
 class _Parts(list[Part]):
@@ -173,23 +182,46 @@ def decode(data: bytes | bytearray | memoryview, *, copy: bool = True) -> Any:
     Raises:
         CodecError: the bytes are cut short, too long, or hold something not allowed.
     """
-    reader = _Reader(memoryview(data), copy)
+    return decode_within(data, None, copy=copy)[0]
+
+
+def decode_within(
+    data: bytes | bytearray | memoryview, most_bytes: int | None, *, copy: bool = True
+) -> tuple[Any, int]:
+    """As ``decode``, and the bytes of memory that the value takes, or a little more.
+
+    Args:
+        most_bytes: that it may take; None: any number.
+
+    Raises:
+        TooLargeError: it takes more.
+        CodecError: as ``decode``.
+    """
+    reader = _Reader(memoryview(data), copy, most_bytes)
     try:
         value = reader.value(0)
     except (struct.error, IndexError, UnicodeDecodeError, ValueError, OverflowError) as error:
         raise CodecError(f"damaged value: {error}") from None
     if reader.at != len(reader.data):
         raise CodecError(f"damaged value: {len(reader.data) - reader.at} bytes too many")
-    return value
+    return value, reader.nbytes
 
 
 class _Reader:
-    def __init__(self, data: memoryview, copy: bool) -> None:
+    def __init__(self, data: memoryview, copy: bool, most_bytes: int | None) -> None:
         self.data = data
         self.copy = copy or data.readonly
+        self.most_bytes = most_bytes
+        self.nbytes = _ITEM_BYTES
         self.at = 0
         self.items = 0
         self.chosen_keys = 0
+
+    def grow(self, nbytes: int) -> None:
+        """The value takes so many bytes more."""
+        self.nbytes += nbytes
+        if self.most_bytes is not None and self.nbytes > self.most_bytes:
+            raise TooLargeError(f"a value takes more than {format_bytes(self.most_bytes)}.")
 
     def take(self, count: int) -> memoryview:
         if count < 0 or self.at + count > len(self.data):
@@ -208,6 +240,7 @@ class _Reader:
         self.items += count
         if self.items > _MAX_ITEMS:
             raise CodecError(f"a value may hold {_MAX_ITEMS} items at most.")
+        self.grow(_ITEM_BYTES * count)  # before the first of them is made
         return count
 
     def value(self, depth: int) -> Any:
@@ -227,9 +260,11 @@ class _Reader:
         if tag == b"c":
             return complex(*_C128.unpack(self.take(16)))
         if tag == b"s":
-            return bytes(self.take(self.i64())).decode("utf-8", "surrogatepass")
+            return self.text()
         if tag == b"b":
-            return bytes(self.take(self.i64()))
+            length = self.i64()
+            self.grow(length)
+            return bytes(self.take(length))
         if tag == b"a":
             return self.array()
         if tag == b"t":
@@ -246,11 +281,21 @@ class _Reader:
         nbytes = self.i64()
         if nbytes > _MAX_INT_BYTES:
             raise CodecError(f"damaged value: an integer of {nbytes} bytes")
+        self.grow(2 * nbytes)
         return int.from_bytes(self.take(nbytes), "little", signed=True)
+
+    def text(self) -> str:
+        data = self.take(self.i64())
+        self.grow(len(data))
+        text = bytes(data).decode("utf-8", "surrogatepass")
+        self.grow(sys.getsizeof(text) - len(data))  # one wide letter makes all of them wide
+        return text
 
     def mapping(self, depth: int) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
-        for _ in range(self.count()):
+        count = self.count()
+        self.grow(2 * _ITEM_BYTES * count)  # the keys, and the table
+        for _ in range(count):
             key = self.value(depth + 1)
             self.check_key(key)
             try:
@@ -271,6 +316,7 @@ class _Reader:
         cls = _registered.get(name)
         if cls is None:
             raise CodecError(f"a {name} may not travel: it isn't registered on this side.")
+        self.grow(_RECORD_BYTES)
         fields = self.value(depth + 1)
         names = [f.name for f in dataclasses.fields(cls)]
         if not isinstance(fields, tuple) or len(fields) != len(names):
@@ -293,4 +339,6 @@ class _Reader:
             size *= extent
         self.take(-self.at % ALIGNMENT)
         array = np.frombuffer(self.take(size * dtype.itemsize), dtype=dtype).reshape(shape)
-        return array.copy() if self.copy or not array.flags.aligned else array
+        copied = self.copy or not array.flags.aligned
+        self.grow(_ARRAY_BYTES + (array.nbytes if copied else 0))
+        return array.copy() if copied else array

@@ -8,19 +8,23 @@ new_comm    some collectives make communicators: Dup, Split, Create
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from ringside.errors import LimitError
 from ringside.network import codec
+from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
 from ringside.network.gathering import TIMED_AS, BadSpec, Gathering, group_of
 from ringside.network.misfits import Notes, unlike
-from ringside.network.peers import Limits, Peer
+from ringside.network.peers import Peer
 from ringside.network.recording import CollectiveRecord
 from ringside.network.requests import Requests
+from ringside.timing.rounds import num_messages
 from ringside.trace import Kind
 from ringside.trace import Op as TraceOp
+from ringside.units import format_bytes
 
 _MAX_PATH = 240  # characters of a communicator's path
 
@@ -36,13 +40,13 @@ class Collectives:
         self,
         peers: Sequence[Peer],
         requests: Requests,
-        limits: Limits,
+        ledger: Ledger,
         notes: Notes,
         first_comm: int,
     ) -> None:
         self._peers = peers
         self._requests = requests
-        self._limits = limits
+        self._ledger, self._limits = ledger, ledger.limits
         self._notes = notes
         self.next_comm = first_comm
         self.comms = {0: Communicator(0, "world", tuple(range(len(peers))))}
@@ -59,7 +63,16 @@ class Collectives:
     def join(
         self, peer: Peer, kind: int, site: int, comm: Communicator, number: int, body: memoryview
     ) -> None:
-        name, spec, *told = codec.decode(body)
+        # Held as what it has become: small things are larger than on their way, and arrays alike.
+        most = self._limits.decoded_bytes + len(body)
+        try:
+            (name, spec, *told), nbytes = codec.decode_within(body, most)
+        except codec.TooLargeError:
+            raise LimitError(
+                peer.rank,
+                f"gives a collective objects of more than {format_bytes(most)} of memory. An array "
+                "takes less than a list of as many numbers.",
+            ) from None
         request = self._requests.open(peer, number)
         peer.ops.append(TraceOp(Kind.COLLECTIVE, comm=comm.path, request=number, site=site))
         me = comm.places[peer.rank]
@@ -76,10 +89,12 @@ class Collectives:
         gathering = comm.gatherings.get(key)
         if gathering is None:
             sequence = key if isinstance(key, int) else key[1]
-            gathering = comm.gatherings[key] = Gathering(name, sequence, len(members))
-        self._requests.hold(peer, len(body))
-        gathering.held_bytes += len(body)
+            gathering = Gathering(name, sequence, len(members), comm.path, members)
+            comm.gatherings[key] = gathering
+        self._ledger.hold(peer.rank, nbytes)
+        gathering.held_bytes += nbytes
         gathering.join(me, name, spec, request, *told)
+        request.gathering = gathering
         gathering.kinds[me] = kind
         if gathering.complete:
             del comm.gatherings[key]
@@ -106,9 +121,11 @@ class Collectives:
             record = CollectiveRecord(name, comm.path, members, total, gathering.by_members)
             self.records.append(record)
             values = gathering.values()
+        timed_as = TIMED_AS.get(name, name)
+        self._ledger.record(peer.rank, num_messages(timed_as, len(members)) + len(sizes))
         # A group's making has a count of its own, kept apart from the communicator's.
         sequence = -1 - gathering.sequence if name == "create_group" else gathering.sequence
-        detail = (TIMED_AS.get(name, name), sequence, gathering.root, members, sizes)
+        detail = (timed_as, sequence, gathering.root, members, sizes)
         encoded: dict[int, bytes] = {}
         held: dict[int, list[int]] = {}
         for member, value in enumerate(values):
@@ -117,12 +134,13 @@ class Collectives:
             if data is None:
                 data = encoded[id(value)] = codec.encode(value)
                 held[id(value)] = [0, len(data)]
-                self._requests.hold(peer, len(data))
+                self._ledger.hold(peer.rank, len(data))
             request.payload, request.held = data, held[id(value)]
             request.held[0] += 1
+            request.gathering = None
             op = self._peers[request.rank].ops[request.op]
             self._requests.learn(request, op._replace(nbytes=max(sizes), detail=detail))
-        self._requests.held_bytes -= gathering.held_bytes
+        self._ledger.release(gathering.held_bytes)
         for member in range(len(members)):
             self._requests.is_ready(gathering.requests[member])
 
@@ -162,6 +180,7 @@ class Collectives:
             raise LimitError(
                 members[0], f"made more than {self._limits.communicators} communicators"
             )
+        self._ledger.join(members[0], len(members))
         if len(path) > _MAX_PATH:  # copies of copies; the order of the calls gives the same again
             path = f"...{hashlib.sha256(path.encode()).hexdigest()[:32]}"
         comm = Communicator(self.next_comm, path, members)
@@ -169,13 +188,7 @@ class Collectives:
         self.next_comm += 1
         return comm
 
-    def open_gatherings(self) -> list[tuple[str, Gathering, tuple[int, ...]]]:
-        """Collectives that some members haven't come to: communicator, state, members."""
-        result = []
-        for comm in self.comms.values():
-            for key, gathering in comm.gatherings.items():
-                members = (
-                    comm.members if isinstance(key, int) else tuple(comm.members[m] for m in key[0])
-                )
-                result.append((comm.path, gathering, members))
-        return result
+    def open_gatherings(self) -> list[Gathering]:
+        """Collectives that some members haven't come to; of very many, the first."""
+        found = (each for comm in self.comms.values() for each in comm.gatherings.values())
+        return list(itertools.islice(found, MOST_LOOKED_AT))

@@ -20,6 +20,7 @@ OwnFrame = tuple[str, int, str, str]  # file, line, function, text
 
 _HERE = str(PACKAGE)
 _MOST_FRAMES = 12
+_MOST_TEXT = 300  # of a line of source
 _MAX_LINE = 1 << 31
 
 
@@ -46,8 +47,9 @@ def encode(error: BaseException, folder: str, otherwise: Sequence[OwnFrame] = ()
         message = str(error)
     except Exception:  # a student's exception may fail while it describes itself
         message = "(its message could not be made)"
-    shown = own or list(otherwise) or frames[-3:]
-    return codec.encode((type(error).__name__, message[:4000], shown, hint))
+    shown = (own or list(otherwise) or frames[-3:])[-_MOST_FRAMES:]
+    cut = [(file, line, name, text[:_MOST_TEXT]) for file, line, name, text in shown]
+    return codec.encode((type(error).__name__, message[:4000], cut, hint))
 
 
 def encode_caught(error: BaseException, folder: str) -> bytes:
@@ -85,7 +87,7 @@ def decode(rank: int, body: codec.Part) -> RankError:
         text(type_name, 100),
         text(message, 2000),
         tuple(
-            Frame(text(f, 200), line(n), text(w, 100), text(t, 300))
+            Frame(text(f, 200), line(n), text(w, 100), text(t, _MOST_TEXT))
             for f, n, w, t in frames[-_MOST_FRAMES:]
         ),
         text(hint, 300),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from ringside.errors import LimitError, RankError
 from ringside.network import codec, failure
+from ringside.network.bounds import Ledger
 from ringside.network.collectives import Collectives
 from ringside.network.messages import Messages
 from ringside.network.passes import Passes
-from ringside.network.peers import READ_BYTES, Limits, Peer
+from ringside.network.peers import READ_BYTES, Peer
 from ringside.network.requests import Requests
 from ringside.network.standing import Standing
 from ringside.network.wire import BLOCKING, Op
@@ -17,6 +19,7 @@ from ringside.timing.ports import PS
 from ringside.timing.questions import Query
 from ringside.trace import CallSite, Kind
 from ringside.trace import Op as TraceOp
+from ringside.units import format_bytes
 
 # Plain numbers of the frames that come most often: an enumeration costs time at every comparison.
 _ISEND, _IRECV, _WAIT = int(Op.ISEND), int(Op.IRECV), int(Op.WAIT)
@@ -29,14 +32,15 @@ class Frames:
 
     def __init__(
         self,
-        limits: Limits,
+        ledger: Ledger,
         requests: Requests,
         messages: Messages,
         collectives: Collectives,
         standing: Standing,
         passes: Passes,
     ) -> None:
-        self._limits = limits
+        self._ledger, self._limits = ledger, ledger.limits
+        self._result_bytes = 0
         self._requests = requests
         self._messages = messages
         self._collectives = collectives
@@ -53,21 +57,24 @@ class Frames:
             raise LimitError(peer.rank, "spoke to the network out of turn")
         if op in _NO_CALLS:
             if op == Op.SITE:
-                self._describe_site(peer, site, body)
+                self._describe_site(peer, site, self._description(peer, body))
             elif op == Op.RESULT:
                 # A large body is the frame's own already.
                 self._finish(peer, body if len(body) > READ_BYTES else bytes(body), None)
             else:
-                self._finish(peer, None, failure.decode(peer.rank, body))
+                told = failure.decode(peer.rank, self._description(peer, body))
+                self._finish(peer, None, told)
             return
-        if len(peer.ops) >= self._limits.ops_per_rank:
-            call, place = self._standing.of_one(peer)
-            last = f"; the last is {call} at {place}" if call else ""
-            raise LimitError(peer.rank, f"made more than {self._limits.ops_per_rank} calls{last}")
+        ledger = self._ledger
+        ledger.operations += 3 if op == _EXCHANGE else 1
         if op == Op.PASS:  # announced by a supplied file: not where the student's code is
+            ledger.record(peer.rank, 0)
             self._passes.announce(peer, request, extra, body)
             return
         peer.site = site
+        if ledger.operations > self._limits.operations:
+            call, place = self._standing.of_one(peer)
+            ledger.record(peer.rank, 0, f"; the last is {call} at {place}" if call else "")
         messages, comm_of = self._messages, self._collectives.comm_of
         if op == _EXCHANGE:
             messages.exchange(peer, flags, site, comm_of(peer, comm), to, tag, request, extra, body)
@@ -95,7 +102,7 @@ class Frames:
         elif op == Op.COLLECTIVE:
             self._collectives.join(peer, flags >> 4, site, comm_of(peer, comm), request, body)
         elif op == Op.COMPUTE:
-            self._compute(peer, site, body)
+            self._compute(peer, site, self._description(peer, body))
         elif op == Op.FREE:
             comm_of(peer, comm)
         elif op == Op.ABORT:
@@ -104,18 +111,37 @@ class Frames:
         else:
             raise LimitError(peer.rank, f"sent an unknown request ({op})")
 
+    def _description(self, peer: Peer, body: memoryview) -> memoryview:
+        """The body of a frame that describes something, which is short."""
+        if len(body) > self._limits.description_bytes:
+            raise LimitError(
+                peer.rank,
+                f"described something in {format_bytes(len(body))}; "
+                f"{format_bytes(self._limits.description_bytes)} are allowed.",
+            )
+        return body
+
     def _describe_site(self, peer: Peer, site: int, body: memoryview) -> None:
         call, file, line = codec.decode(body)
         if site > len(peer.sites) or site >= self._limits.sites:
             raise LimitError(peer.rank, "numbered its calls wrongly")
         entry = CallSite(failure.text(call, 200), failure.text(file, 200), failure.line(line))
+        self._ledger.describe(peer.rank, sys.getsizeof(entry.call) + sys.getsizeof(entry.file) + 80)
         if site == len(peer.sites):
             peer.sites.append(entry)
         else:
             peer.sites[site] = entry
 
     def _finish(self, peer: Peer, body: codec.Part | None, failure: RankError | None) -> None:
-        self._requests.hold(peer, len(body or b""))
+        nbytes = len(body or b"")
+        self._result_bytes += nbytes
+        if self._result_bytes > self._limits.result_bytes:
+            raise LimitError(
+                peer.rank,
+                f"returns {format_bytes(nbytes)}; what all ranks return may have "
+                f"{format_bytes(self._limits.result_bytes)} together.",
+            )
+        self._ledger.hold(peer.rank, nbytes)
         peer.body, peer.failure = body, failure
         peer.note_cpu_time()
         peer.running = False

@@ -11,14 +11,15 @@ every addition differ from that by a few units in the last place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ringside.arrays import Array
-from ringside.network.envelope import counted_alone
+from ringside.network.wire import counted_of_object
 
 REDUCTIONS: dict[str, Callable[[Array, Array], Array]] = {
     "SUM": np.add,
@@ -65,13 +66,15 @@ class Gathering:
     name: str
     sequence: int
     size: int
+    path: str = ""  # of the communicator
+    members: tuple[int, ...] = ()  # world ranks
     specs: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     shown_by: dict[int, str] = field(default_factory=dict)
     alike: dict[int, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     requests: dict[int, Any] = field(default_factory=dict)
     kinds: dict[int, int] = field(default_factory=dict)  # of the members' buffers, of wire.KINDS
-    held_bytes: int = 0  # of the frames that brought the contributions
+    held_bytes: int = 0  # of the contributions
 
     def join(
         self,
@@ -98,6 +101,10 @@ class Gathering:
         self.requests[member] = request
         self.specs[member] = spec
         self.names[member] = name
+
+    def missing(self) -> list[int]:
+        """The members, as world ranks, that haven't come."""
+        return [rank for member, rank in enumerate(self.members) if member not in self.specs]
 
     @property
     def complete(self) -> bool:
@@ -187,41 +194,53 @@ class Gathering:
         p, name = self.size, self.name
         op = self.specs[0][_OP_AT[name]]
         data = [self.specs[r][-2 if name == "reduce_scatter" else -1] for r in range(p)]
-        if op == "USER":  # the members reduce the contributions themselves
-            prefixes: list[Any] = [data[: r + 1] for r in range(p)]
-        else:
-            prefixes = _prefixes(op, data)
-            if op.endswith("AVG"):
-                prefixes[-1] = _average(op, data)
-        whole = prefixes[-1]
-        if name == "allreduce":
+        by_members = op == "USER"  # they reduce the contributions themselves
+        if name in ("scan", "exscan"):
+            prefixes: list[Any] = (
+                [data[: r + 1] for r in range(p)] if by_members else _prefixes(op, data)
+            )
+            return prefixes if name == "scan" else [None, *prefixes[:-1]]
+        whole = data if by_members else _whole(op, data)
+        if name == "allreduce" or (name == "reduce_scatter" and by_members):
             return [whole] * p
         if name == "reduce":
             return [whole if r == self.root else None for r in range(p)]
-        if name == "scan":
-            return list(prefixes)
-        if name == "exscan":
-            return [None, *prefixes[:-1]]
-        counts = self.specs[0][2]
-        if op == "USER":
-            return [data] * p
-        bounds = np.cumsum([0, *counts])
+        bounds = np.cumsum([0, *self.specs[0][2]])
         return [whole[bounds[r] : bounds[r + 1]] for r in range(p)]
 
 
+def _whole(op: str, data: list[Array]) -> Array:
+    """The reduction of all members' arrays; of running sums only the last is kept."""
+    if op.endswith("AVG"):
+        return _average(op, data)
+    (last,) = deque(_running(op, data), maxlen=1)
+    return last
+
+
 def _prefixes(op: str, data: list[Array]) -> list[Array]:
-    """Running reductions in rank order."""
+    """Running reductions in rank order; the last one of an average is the average."""
+    prefixes = list(_running(op, data))
+    if op.endswith("AVG"):
+        prefixes[-1] = _average(op, data)
+    return prefixes
+
+
+def _running(op: str, data: Iterable[Array]) -> Iterator[Array]:
+    """The reductions of the first, the first two, ... of the arrays."""
     if op.startswith(BFLOAT16):
-        wide = _prefixes(op.removeprefix(BFLOAT16), [_widened(item) for item in data])
-        return [_narrowed(item) for item in wide]
-    result = [np.array(data[0])]
-    for item in data[1:]:
+        wide = _running(op.removeprefix(BFLOAT16), map(_widened, data))
+        yield from map(_narrowed, wide)
+        return
+    result: Array | None = None
+    for item in data:
         with np.errstate(all="ignore"):
-            if op in ("MAXLOC", "MINLOC"):
-                result.append(_located(op, result[-1], item))
+            if result is None:
+                result = np.array(item)
+            elif op in ("MAXLOC", "MINLOC"):
+                result = _located(op, result, item)
             else:
-                result.append(REDUCTIONS[op](result[-1], item).astype(item.dtype, copy=False))
-    return result
+                result = REDUCTIONS[op](result, item).astype(item.dtype, copy=False)
+        yield result
 
 
 def _average(op: str, data: list[Array]) -> Array:
@@ -230,7 +249,7 @@ def _average(op: str, data: list[Array]) -> Array:
         return _narrowed(_average("AVG", [_widened(item) for item in data]))
     dtype = data[0].dtype
     wide = [item.astype(np.float32) for item in data] if dtype == np.float16 else data
-    total = _prefixes("SUM", wide)[-1]
+    total = _whole("SUM", wide)
     with np.errstate(all="ignore"):
         if dtype.kind not in "iu":
             mean: Array = (total / len(data)).astype(dtype)
@@ -272,7 +291,7 @@ def _nbytes(data: Any) -> int:
     if isinstance(data, np.ndarray):
         return int(data.nbytes)
     if _is_object(data):
-        return counted_alone(data[2], int(data[1]))
+        return counted_of_object(len(data[2]), int(data[1]))
     return len(data)
 
 

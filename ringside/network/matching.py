@@ -3,12 +3,22 @@
 A receive that names its source is matched as soon as both sides are posted; the time of the match
 doesn't depend on who came first. A receive from ANY_SOURCE has to wait for the clock: until the
 engine chooses its message, later receives that could take the same message wait behind it.
+
+Receives are kept by what they ask for, messages by source and tag, each in order. A message is for
+the earliest of four receives, a receive takes the first of one row of messages::
+
+    posted     (source, tag)  (source, ANY_TAG)  (ANY_SOURCE, tag)  (ANY_SOURCE, ANY_TAG)
+    waiting    (source, tag)
+
+so that neither gets slower as more of the other wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from ringside.network.wire import ANY_SOURCE, ANY_TAG, FIRST_INTERNAL_TAG
 
@@ -21,6 +31,7 @@ class Pending:
     number: int
     op: int
     ready: bool = False
+    awaited: bool = False  # its owner is stopped until it is ready
     source: int = -1  # of what was received: its rank in the communicator
     tag: int = -1
     nbytes: int = 0
@@ -28,6 +39,7 @@ class Pending:
     overflow: bool = False
     payload: bytes | None = None
     held: list[int] | None = None  # of a payload that several get: how many, its bytes
+    gathering: Any = None  # of a collective: what its members bring, until all have come
 
 
 @dataclass(eq=False, slots=True)
@@ -54,78 +66,152 @@ class Posted:
     capacity: int
     request: Pending
     kind: int = 0  # of wire.KINDS
-
-    def accepts(self, message: Sent) -> bool:
-        """Tell whether this receive may take the message."""
-        return (self.source in (ANY_SOURCE, message.source)) and (
-            self.tag == message.tag or (self.tag == ANY_TAG and message.tag < FIRST_INTERNAL_TAG)
-        )
+    order: int = -1  # among the receives of its mailbox
 
 
-@dataclass(eq=False, slots=True)
 class Mailbox:
     """What one rank has posted and been sent on one communicator, in order."""
 
-    matched: Callable[[Sent, Posted], None]
-    posted: list[Posted] = field(default_factory=list)
-    unexpected: list[Sent] = field(default_factory=list)
+    __slots__ = ("_by_tag", "_from", "_matched", "_num_posted", "_posted")
+
+    def __init__(self, matched: Callable[[Sent, Posted], None]) -> None:
+        self._matched = matched
+        self._num_posted = 0
+        # Receives by source and tag as asked for. Empty rows are removed here and below: who uses
+        # ever new tags must not leave a row of each behind.
+        self._posted: dict[int, dict[int, deque[Posted]]] = {}
+        self._by_tag: dict[int, dict[int, deque[Sent]]] = {}
+        # The messages of a source that ANY_TAG may take, by number. An OrderedDict finds its first
+        # one at once, a dict goes over the places of those that have left.
+        self._from: dict[int, OrderedDict[int, Sent]] = {}
 
     def send(self, message: Sent) -> None:
         """A message comes in."""
-        for index, receive in enumerate(self.posted):
-            if receive.accepts(message):
-                if receive.source == ANY_SOURCE:
-                    break  # the engine decides
-                del self.posted[index]
-                self.matched(message, receive)
-                return
-        self.unexpected.append(message)
+        receive = self._receive_for(message)
+        if receive is None or receive.source == ANY_SOURCE or self._waits(receive):
+            self._keep(message)
+        else:
+            self._withdraw(receive)
+            self._matched(message, receive)
 
     def receive(self, receive: Posted) -> None:
         """A receive is posted."""
-        if receive.source == ANY_SOURCE or not self._take(receive, self.posted):
-            self.posted.append(receive)
-
-    def _take(self, receive: Posted, earlier: list[Posted]) -> bool:
-        for index, message in enumerate(self.unexpected):
-            if receive.accepts(message):
-                if any(other.accepts(message) for other in earlier):
-                    return False
-                del self.unexpected[index]
-                self.matched(message, receive)
-                return True
-        return False
+        receive.order = self._num_posted
+        self._num_posted += 1
+        if receive.source != ANY_SOURCE:
+            message = self._first(receive.source, receive.tag)
+            if message is not None and self._receive_for(message) is None:
+                self._take(message)
+                self._matched(message, receive)
+                return
+        rows = self._posted.setdefault(receive.source, {})
+        rows.setdefault(receive.tag, deque()).append(receive)
 
     def candidates(self, receive: Posted) -> list[Sent]:
         """Messages that a posted wildcard could take: the first acceptable one of every source."""
-        earlier = (
-            self.posted[: self.posted.index(receive)] if receive in self.posted else self.posted
-        )
-        found: dict[int, Sent] = {}
-        for message in self.unexpected:
-            if message.source not in found and receive.accepts(message):
-                found[message.source] = message
-        return [m for m in found.values() if not any(other.accepts(m) for other in earlier)]
+        return [
+            message
+            for message in self.visible(ANY_SOURCE, receive.tag)
+            if self._receive_for(message) is receive
+        ]
 
     def visible(self, source: int, tag: int) -> list[Sent]:
         """Messages that a probe could see: the first acceptable one of every source."""
-        probe = Posted(source, tag, -1, Pending(-1, -1, -1))
-        found: dict[int, Sent] = {}
-        for message in self.unexpected:
-            if message.source not in found and probe.accepts(message):
-                found[message.source] = message
-        return list(found.values())
+        sources = list(self._by_tag) if source == ANY_SOURCE else [source]
+        found = [self._first(each, tag) for each in sources]
+        return [message for message in found if message is not None]
 
     def choose(self, receive: Posted, message: Sent) -> None:
         """The engine has chosen the message of a wildcard; what waited behind it may go on."""
-        self.posted.remove(receive)
-        self.unexpected.remove(message)
-        self.matched(message, receive)
-        again = True
-        while again:
-            again = False
-            for index, other in enumerate(self.posted):
-                if other.source != ANY_SOURCE and self._take(other, self.posted[:index]):
-                    self.posted.remove(other)
-                    again = True
+        self._withdraw(receive)
+        self._take(message)
+        self._matched(message, receive)
+        for source in list(self._by_tag):
+            while self._go_on(source):
+                pass
+
+    def waiting(self) -> Iterator[Sent]:
+        """All messages that nobody has received."""
+        for rows in self._by_tag.values():
+            for row in rows.values():
+                yield from row
+
+    def _go_on(self, source: int) -> bool:
+        """Match receives from a source that need not wait; whether there was one.
+
+        One that waited behind a wildcard may itself have kept others waiting, of another tag.
+        """
+        rows = self._posted.get(source, {})
+        some = False
+        for tag in list(rows):
+            while row := rows.get(tag):
+                receive = row[0]
+                message = self._first(source, tag)
+                if message is None or self._receive_for(message) is not receive:
                     break
+                self._withdraw(receive)
+                self._take(message)
+                self._matched(message, receive)
+                some = True
+        return some
+
+    def _receive_for(self, message: Sent) -> Posted | None:
+        """The earliest receive that accepts a message."""
+        if not self._posted:
+            return None
+        tag, best = message.tag, None
+        for source in (message.source, ANY_SOURCE):
+            rows = self._posted.get(source)
+            if rows is None:
+                continue
+            row = rows.get(tag)
+            if row and (best is None or row[0].order < best.order):
+                best = row[0]
+            row = rows.get(ANY_TAG) if tag < FIRST_INTERNAL_TAG else None
+            if row and (best is None or row[0].order < best.order):
+                best = row[0]
+        return best
+
+    def _waits(self, receive: Posted) -> bool:
+        """Whether a receive of any tag waits for an earlier message that a wildcard may get."""
+        return receive.tag == ANY_TAG and receive.source in self._from
+
+    def _first(self, source: int, tag: int) -> Sent | None:
+        """The first message of a source that has this tag."""
+        if tag == ANY_TAG:
+            messages = self._from.get(source)
+            return next(iter(messages.values())) if messages else None
+        row = self._by_tag.get(source, {}).get(tag)
+        return row[0] if row else None
+
+    def _keep(self, message: Sent) -> None:
+        source = message.source
+        self._by_tag.setdefault(source, {}).setdefault(message.tag, deque()).append(message)
+        if message.tag < FIRST_INTERNAL_TAG:
+            self._from.setdefault(source, OrderedDict())[message.number] = message
+
+    def _take(self, message: Sent) -> None:
+        """A message leaves: it is the first of its source and tag, since nothing overtakes."""
+        source, tag = message.source, message.tag
+        rows = self._by_tag[source]
+        first = rows[tag].popleft()
+        assert first is message, "a message has overtaken another"
+        if not rows[tag]:
+            del rows[tag]
+            if not rows:
+                del self._by_tag[source]
+        if tag < FIRST_INTERNAL_TAG:
+            messages = self._from[source]
+            del messages[message.number]
+            if not messages:
+                del self._from[source]
+
+    def _withdraw(self, receive: Posted) -> None:
+        """A receive leaves: it is the first of those that ask for the same."""
+        rows = self._posted[receive.source]
+        first = rows[receive.tag].popleft()
+        assert first is receive, "a receive has overtaken another"
+        if not rows[receive.tag]:
+            del rows[receive.tag]
+            if not rows:
+                del self._posted[receive.source]

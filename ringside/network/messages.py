@@ -7,20 +7,21 @@ candidates      what a wildcard or a probe could take; the engine chooses among 
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 from ringside.errors import LimitError
+from ringside.network.bounds import MOST_LOOKED_AT, Ledger
 from ringside.network.communicator import Communicator
 from ringside.network.matching import Mailbox, Pending, Posted, Sent
 from ringside.network.misfits import Notes, misfit, sentence
 from ringside.network.peers import Peer
 from ringside.network.requests import Requests
-from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT
+from ringside.network.wire import ANY_SOURCE, EXCHANGE, OBJECT, counted_of_object
 from ringside.timing.questions import Query
 from ringside.trace import Kind, Mode
 from ringside.trace import Op as TraceOp
 
-MOST_LOOKED_AT = 256  # messages for a rank, by the verdict on a deadlock
 _TRUNCATED = 15
 # Plain numbers: an enumeration costs time at every comparison.
 _SYNC, _BUFFERED, _READY = int(Mode.SYNC), int(Mode.BUFFERED), int(Mode.READY)
@@ -31,9 +32,15 @@ class Messages:
     """All messages of a run that are not received yet, and the receives that wait for one."""
 
     def __init__(
-        self, peers: Sequence[Peer], requests: Requests, eager_threshold: int, notes: Notes
+        self,
+        peers: Sequence[Peer],
+        requests: Requests,
+        ledger: Ledger,
+        eager_threshold: int,
+        notes: Notes,
     ) -> None:
         self._peers = peers
+        self._ledger, self._limits = ledger, ledger.limits
         self._world_size = len(peers)
         self._requests = requests
         self._eager_threshold = eager_threshold
@@ -56,7 +63,7 @@ class Messages:
         payload = bytes(body)
         counted = len(payload)
         if flags >> 4 == OBJECT:
-            counted = peer.envelopes.counted(payload, claimed)
+            counted = counted_of_object(counted, claimed)
         dest = comm.members[to]
         message = peer.sent * self._world_size + peer.rank
         peer.sent += 1
@@ -66,12 +73,18 @@ class Messages:
         peer.ops.append(
             TraceOp(_SEND_KIND, dest, tag, counted, comm.path, number, message, (mode,), site)
         )
-        self._requests.hold(peer, len(payload))
+        self._ledger.hold(peer.rank, len(payload))
         source = comm.places[peer.rank]
         sent = Sent(message, source, peer.rank, tag, payload, counted, request, eager, flags >> 4)
         box = self._mailbox(comm.number, dest)
         self._by_number[message] = (box, sent)
         box.send(sent)
+        if len(self._by_number) > self._limits.unreceived:
+            raise LimitError(
+                peer.rank,
+                f"more than {self._limits.unreceived:,} messages wait to be received. Receive "
+                "what is sent before more is sent.",
+            )
         return request
 
     def irecv(
@@ -139,6 +152,7 @@ class Messages:
             message.number, op.detail, op.site,
         ))  # fmt: skip
         payload = message.payload
+        self._by_number.pop(message.number, None)
         if message.kind != receive.kind or len(payload) < receive.capacity:
             self._note(message, receive)
         request.source, request.tag, request.nbytes = message.source, message.tag, len(payload)
@@ -146,11 +160,8 @@ class Messages:
             request.error, request.overflow = _TRUNCATED, True
             payload = payload[: receive.capacity]
         request.payload = payload
-        self._requests.held_bytes -= len(message.payload) - len(
-            payload
-        )  # the rest waits with its request
+        self._ledger.release(len(message.payload) - len(payload))  # the rest waits with its request
         message.payload = b""
-        self._by_number.pop(message.number, None)
         self._requests.is_ready(request)
         if not message.request.ready:
             self._requests.is_ready(message.request)
@@ -194,14 +205,22 @@ class Messages:
         return [
             f"rank {sent.world_source} sent {sent.counted} bytes with tag {sent.tag} to rank {dest}"
             for (_, dest), box in sorted(self._mailboxes.items(), key=lambda item: item[0])
-            for sent in sorted(box.unexpected, key=lambda s: s.number)
+            for sent in sorted(box.waiting(), key=_by_number)
         ]
 
     def unexpected(self, rank: int) -> list[tuple[Sent, int]]:
-        """Messages that wait for a rank unreceived, each with its communicator's number."""
-        return [
+        """Messages that wait for a rank unreceived, each with its communicator's number.
+
+        Of very many, those that were sent first.
+        """
+        waiting = (
             (message, number)
             for (number, owner), box in self._mailboxes.items()
             if owner == rank
-            for message in box.unexpected[:MOST_LOOKED_AT]
-        ]
+            for message in box.waiting()
+        )
+        return heapq.nsmallest(MOST_LOOKED_AT, waiting, key=lambda pair: _by_number(pair[0]))
+
+
+def _by_number(message: Sent) -> int:
+    return message.number

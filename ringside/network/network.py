@@ -25,13 +25,14 @@ from collections.abc import Callable, Sequence
 from ringside.errors import DeadlineError, Frame, Interrupted, LimitError, RankError, RunError
 from ringside.factors import Factors
 from ringside.network import codec
+from ringside.network.bounds import Ledger, Limits
 from ringside.network.collectives import Collectives
 from ringside.network.frames import Frames
 from ringside.network.messages import Messages
 from ringside.network.misfits import Notes
 from ringside.network.passes import Passes
 from ringside.network.patience import Patience, ends
-from ringside.network.peers import Limits, Peer, Peers
+from ringside.network.peers import Peer, Peers
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import Recording, RunEnd
 from ringside.network.requests import Requests
@@ -83,13 +84,16 @@ class Network:
         self._timeout_s: float | None = None
         self._notes: Notes = {}
         limits = limits or Limits()
+        self.ledger = ledger = Ledger(limits)
         self._wires = Peers(self.peers, limits, self._lost)
-        self._requests = requests = Requests(self.peers, limits, self._wires.reply)
-        self._messages = Messages(self.peers, requests, machine.eager_threshold_bytes, self._notes)
-        self._collectives = Collectives(self.peers, requests, limits, self._notes, first_comm)
+        self._requests = requests = Requests(self.peers, ledger, self._wires.reply)
+        self._messages = Messages(
+            self.peers, requests, ledger, machine.eager_threshold_bytes, self._notes
+        )
+        self._collectives = Collectives(self.peers, requests, ledger, self._notes, first_comm)
         self._standing = Standing(self.peers, self._messages, self._collectives, front_end)
         self._frames = Frames(
-            limits, requests, self._messages, self._collectives, self._standing,
+            ledger, requests, self._messages, self._collectives, self._standing,
             Passes(limits, self._wires.reply, factors),
         )  # fmt: skip
 
@@ -142,10 +146,6 @@ class Network:
         until = math.inf if deadline is None else deadline
         look = time.monotonic() + every_s
         while self.error is None:
-            if not self._requests.num_running:
-                if not self._settle():
-                    return
-                continue  # one answer of several that a rank waits for frees nobody
             now = time.monotonic()
             if now >= until:
                 self.error = self._late()
@@ -154,6 +154,10 @@ class Network:
                 self.error = self._looked()
                 look = time.monotonic() + every_s
                 continue
+            if not self._requests.num_running:
+                if not self._settled():
+                    return
+                continue  # one answer of several that a rank waits for frees nobody
             wait = min(until, look) - now
             self._wires.carry(None if wait == math.inf else wait)
             self.error = self._frames.aborted or self._wires.error
@@ -185,6 +189,17 @@ class Network:
             return f" at {places[rank]}"
         call, place = self._standing.of_one(self.peers[rank])
         return f" in or after {call} at {place}" if call else ""
+
+    def _settled(self) -> bool:
+        """As ``_settle``; what calls lead to that contradict each other ends the run, never us."""
+        try:
+            return self._settle()
+        except Exception as error:
+            self.error = RunError(
+                "the calls of these ranks contradict each other, so that the network can't put "
+                f"them in an order ({type(error).__name__}: {error})."
+            )
+            return False
 
     def _settle(self) -> bool:
         """Everybody is blocked or done: answer one question, or end the run. True: it goes on."""
@@ -239,7 +254,7 @@ class Network:
         return RunEnd(
             recording, bodies, error, output, self._collectives.records,
             self._collectives.comm_calls, self._messages.unreceived(),
-            notes, [peer.cpu_s for peer in self.peers],
+            notes, [peer.cpu_s for peer in self.peers], self.ledger.operations,
         )  # fmt: skip
 
     def _lost(self, peer: Peer) -> None:

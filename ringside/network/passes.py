@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 
 from ringside.errors import LimitError
 from ringside.factors import Factors
+from ringside.network.bounds import Limits
 from ringside.network.codec import Part
-from ringside.network.peers import Limits, Peer
+from ringside.network.peers import Peer
 from ringside.network.wire import Reply
 from ringside.trace import Kind, Op
 

@@ -21,13 +21,14 @@ import numpy as np
 
 from ringside.errors import LimitError, RankError
 from ringside.network import cpu_time
+from ringside.network.bounds import Limits
 from ringside.network.codec import Part
-from ringside.network.envelope import Envelopes
 from ringside.network.matching import Pending
 from ringside.network.wire import DOWN, UP, Reply
 from ringside.timing.questions import Query
 from ringside.trace import CallSite
 from ringside.trace import Op as TraceOp
+from ringside.units import format_bytes
 
 # (peer, op, flags, site, communicator, to, tag, request, extra, body)
 # The body lies in the buffer that the next frames are read into, unless it is larger than that.
@@ -39,20 +40,6 @@ _MAX_PARTS, _JOIN_BYTES = 512, 4096
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _LAST_READS = 32  # of what a rank has printed, when its run is over: it may print on for ever
 _LOOK_AT_CLOCK = 32  # frames
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one run may use; a rank that goes past a limit ends the run with a LimitError."""
-
-    ops_per_rank: int = 1_000_000
-    frame_bytes: int = 1 << 28
-    held_bytes: int = 1 << 30
-    output_bytes: int = 64 << 10
-    sites: int = 60_001
-    open_requests: int = 1 << 16  # of one rank
-    communicators: int = 1 << 14
-    factors: int = 1 << 20  # of all passes that one rank announces
 
 
 @dataclass(eq=False, slots=True)
@@ -77,13 +64,13 @@ class Peer:
     sites: list[CallSite] = field(default_factory=list)
     requests: dict[int, Pending] = field(default_factory=dict)
     sent: int = 0
-    envelopes: Envelopes = field(default_factory=Envelopes)
     last_request: int = 0
     site: int = -1
     num_factors: int = 0  # that it has been told
     called: bool = False
     running: bool = False
     waiting: tuple[Pending, ...] = ()
+    num_awaited: int = 0  # of those, not ready yet
     query: Query | None = None
     body: Part | None = None
     failure: RankError | None = None
@@ -104,7 +91,7 @@ class Peer:
         """Forget the last call."""
         self.ops, self.sites, self.requests = [], [], {}
         self.sent, self.last_request, self.site, self.num_factors = 0, 0, -1, 0
-        self.waiting, self.query, self.envelopes = (), None, Envelopes()
+        self.waiting, self.num_awaited, self.query = (), 0, None
         self.body, self.failure, self.cpu_s = None, None, None
         self.called = self.running = False
         self.text, self.dropped = bytearray(), 0
@@ -235,7 +222,10 @@ class Peers:
                 until_look = _LOOK_AT_CLOCK
             op, flags, site, comm, to, tag, request, extra, nbytes = unpack(data, at)
             if nbytes > most:
-                raise LimitError(peer.rank, f"a message of {nbytes} bytes is too large")
+                raise LimitError(
+                    peer.rank,
+                    f"a message of {nbytes} bytes is too large; {format_bytes(most)} are allowed.",
+                )
             end = at + header + nbytes
             if end > size:
                 needed = header + nbytes
@@ -247,7 +237,9 @@ class Peers:
             self._begun_bytes += needed
             if self._begun_bytes > self._limits.held_bytes:
                 raise LimitError(
-                    peer.rank, f"a message of {needed} bytes is too large beside others"
+                    peer.rank,
+                    f"a message of {needed} bytes is too large beside others; together they may "
+                    f"have {format_bytes(self._limits.held_bytes)}.",
                 )
             peer.partial = np.empty(needed, np.uint8).data
             peer.filled = size - at

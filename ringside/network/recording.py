@@ -62,3 +62,4 @@ class RunEnd:
     unreceived: list[str]
     notes: dict[str, str]  # on messages that don't fit the buffers that took them
     cpu_s: list[float | None] = field(default_factory=list)  # of each rank, by the kernel
+    num_operations: int = 0  # as ``bounds.Limits`` counts them

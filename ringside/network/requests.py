@@ -12,12 +12,13 @@ import struct
 from collections.abc import Callable, Sequence
 
 from ringside.errors import LimitError
+from ringside.network.bounds import Ledger
 from ringside.network.matching import Pending
-from ringside.network.peers import Limits, Peer
+from ringside.network.peers import Peer
 from ringside.network.wire import COMPLETION, How, Reply
 from ringside.timing.engine import Engine
 from ringside.timing.questions import Query
-from ringside.trace import CallSite, Kind
+from ringside.trace import UNDESCRIBED, CallSite, Kind
 from ringside.trace import Op as TraceOp
 
 # Plain numbers: an enumeration costs time at every comparison.
@@ -35,13 +36,12 @@ class Requests:
         reply: answers a rank: reply, count, parts and their bytes.
     """
 
-    def __init__(self, peers: Sequence[Peer], limits: Limits, reply: Answering) -> None:
+    def __init__(self, peers: Sequence[Peer], ledger: Ledger, reply: Answering) -> None:
         self._peers = peers
-        self._limits = limits
+        self._ledger, self._limits = ledger, ledger.limits
         self._reply = reply
         self.engine: Engine | None = None  # there is one once a question about time was asked
         self.num_running = 0
-        self.held_bytes = 0
 
     def open(self, peer: Peer, number: int) -> Pending:
         # A number used twice would stand for two operations; an exchange's second may be too large.
@@ -56,19 +56,12 @@ class Requests:
         request = peer.requests[number] = Pending(peer.rank, number, len(peer.ops))
         return request
 
-    def hold(self, peer: Peer, nbytes: int) -> None:
-        self.held_bytes += nbytes
-        if self.held_bytes > self._limits.held_bytes:
-            raise LimitError(
-                peer.rank, f"more than {self._limits.held_bytes} bytes wait to be received"
-            )
-
     def _release(self, request: Pending, nbytes: int) -> None:
         """A payload leaves; one that several members get counts until the last has it."""
         if request.held is not None:
             request.held[0] -= 1
             nbytes = 0 if request.held[0] else request.held[1]
-        self.held_bytes -= nbytes
+        self._ledger.release(nbytes)
 
     def learn(self, request: Pending, op: TraceOp) -> None:
         """All is known of the operation behind a request now: record it, and tell the clock."""
@@ -78,14 +71,14 @@ class Requests:
 
     def is_ready(self, request: Pending) -> None:
         request.ready = True
-        peer = self._peers[request.rank]
-        waiting = peer.waiting
-        if not waiting:
+        if not request.awaited:
             return
-        for other in waiting:
-            if not other.ready:
-                return
-        peer.waiting = ()
+        request.awaited = False
+        peer = self._peers[request.rank]
+        peer.num_awaited -= 1
+        if peer.num_awaited:
+            return
+        waiting, peer.waiting = peer.waiting, ()
         peer.running = True
         self.num_running += 1
         self.complete(peer, waiting)
@@ -124,13 +117,16 @@ class Requests:
     ) -> None:
         """The rank goes on when all are ready."""
         peer.ops.append(TraceOp(_WAIT_KIND, -1, 0, 0, "world", -1, -1, numbers, site))
-        for request in waiting:
-            if not request.ready:
-                peer.waiting = waiting
-                peer.running = False
-                self.num_running -= 1
-                return
-        self.complete(peer, waiting)
+        missing = [request for request in waiting if not request.ready]
+        if not missing:
+            self.complete(peer, waiting)
+            return
+        for request in missing:
+            request.awaited = True
+        peer.num_awaited = len(missing)
+        peer.waiting = waiting
+        peer.running = False
+        self.num_running -= 1
 
     def ask(self, peer: Peer, site: int, query: Query) -> None:
         """A call that observes time: the rank waits until the engine can answer."""
@@ -168,4 +164,4 @@ class Requests:
         """The call that made a request."""
         peer = self._peers[request.rank]
         number = peer.ops[request.op].site
-        return peer.sites[number] if 0 <= number < len(peer.sites) else CallSite("a call", "", 0)
+        return peer.sites[number] if 0 <= number < len(peer.sites) else UNDESCRIBED

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 
 from ringside.errors import BlockedCall
+from ringside.network.bounds import MOST_LOOKED_AT
 from ringside.network.collectives import Collectives
 from ringside.network.matching import Pending, Sent
-from ringside.network.messages import MOST_LOOKED_AT, Messages
+from ringside.network.messages import Messages
 from ringside.network.peers import Peer
-from ringside.trace import Kind
 
 
 class Standing:
@@ -75,10 +75,8 @@ class Standing:
         found: list[int] = []
         for request in self.open_requests(peer):
             op = peer.ops[request.op]
-            if op.kind == Kind.COLLECTIVE:
-                for _, gathering, members in self.collectives.open_gatherings():
-                    if request in gathering.requests.values():
-                        found += [m for i, m in enumerate(members) if i not in gathering.specs]
+            if request.gathering is not None:
+                found += request.gathering.missing()
             elif op.peer >= 0:
                 found.append(op.peer)
         if peer.query is not None and peer.query.kind == "probe" and peer.query.probe[1] >= 0:

@@ -38,23 +38,23 @@ def judge(standing: Standing) -> DeadlockError:
 
 
 def _disagreement(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
-    for path, gathering, _ in standing.collectives.open_gatherings():
+    for gathering in standing.collectives.open_gatherings():
         text = gathering.disagreement()
         if text:
-            return f"On communicator {path}, {text}. {_AGREE}"
+            return f"On communicator {gathering.path}, {text}. {_AGREE}"
     return None
 
 
 def _missing_member(standing: Standing, blocked: tuple[BlockedCall, ...]) -> str | None:
     returned = {entry.rank for entry in blocked if entry.call == "(has returned)"}
     called = {entry.rank for entry in blocked}
-    for path, gathering, members in standing.collectives.open_gatherings():
-        missing = [m for i, m in enumerate(members) if i not in gathering.specs]
-        never = [rank for rank in missing if rank in returned or rank not in called]
+    for gathering in standing.collectives.open_gatherings():
+        never = [rank for rank in gathering.missing() if rank in returned or rank not in called]
         if never:
             return (
                 f"{_ranks(never)} never {'calls' if len(never) == 1 else 'call'} {gathering.shown} "
-                f"on communicator {path}. Every member of a communicator must call its collectives."
+                f"on communicator {gathering.path}. Every member of a communicator must call its "
+                "collectives."
             )
     return None
 

@@ -32,7 +32,7 @@ RESULT = struct.Struct("<I")  # at a RESULT's end: how long the part before it i
 
 CALL = struct.Struct("<II")  # of a CALL: where the communicator ends, where the call begins
 
-ENVELOPE_BYTES = 1024  # of a lower-case message, not counted
+ENVELOPE_BYTES = 1024  # of a lower-case message, not counted: names, types and lengths
 
 ANY_SOURCE = -1
 ANY_TAG = -1
@@ -90,6 +90,16 @@ KINDS = ("", "object", *codec.DTYPES)
 KIND_OF = {name: kind for kind, name in enumerate(KINDS) if name not in ("", "object", "uint8")}
 
 
+def counted_of_object(nbytes: int, claimed: int) -> int:
+    """Bytes that count of a lower-case message, of which its sender claims so many to be payload.
+
+    What is payload only the sender can say, and it may lie: so at most an envelope of a message is
+    free. A message that carries nothing else has its tag, its length and its time to tell as much,
+    and like them it costs a message.
+    """
+    return claimed if max(0, nbytes - ENVELOPE_BYTES) <= claimed <= nbytes else nbytes
+
+
 def call_parts(comm: tuple[Any, ...], call: Sequence[codec.Part]) -> list[codec.Part]:
     """The body of a CALL: the communicator, then the call as the codec wrote it, aligned.
 
@@ -113,8 +123,15 @@ def result_parts(attested: dict[str, Any], value: Any) -> list[codec.Part]:
     return [*codec.encode_parts(value), about + RESULT.pack(len(about))]
 
 
-def split_result(body: codec.Part) -> tuple[dict[str, Any], Any]:
-    """What a rank says about its result, and the value; its arrays may lie in ``body``.
+def split_result(
+    body: codec.Part, most_bytes: int | None = None
+) -> tuple[dict[str, Any], Any, int]:
+    """What a rank says about its result, the value, and the memory that both take.
+
+    The value's arrays may lie in ``body``; then they take none.
+
+    Args:
+        most_bytes: see ``codec.decode_within``.
 
     Raises:
         CodecError, struct.error, TypeError, ValueError: the body is damaged.
@@ -123,4 +140,7 @@ def split_result(body: codec.Part) -> tuple[dict[str, Any], Any]:
     end = len(view) - RESULT.size
     (length,) = RESULT.unpack_from(view[max(end, 0) :])
     start = max(end - length, 0)
-    return dict(codec.decode(view[start:end])), codec.decode(view[:start], copy=False)
+    about, taken = codec.decode_within(view[start:end], most_bytes)
+    left = None if most_bytes is None else most_bytes - taken
+    value, nbytes = codec.decode_within(view[:start], left, copy=False)
+    return dict(about), value, taken + nbytes

@@ -275,7 +275,7 @@ class _Builder:
                 if op.kind == Kind.IRECV and op.message in sent:
                     source, send, start_s = sent[op.message]
                     end_s = max(self.done_s.get((rank, op.request), start_s), start_s)
-                    where = trace.sites[send.site].where
+                    where = trace.site_of(send).where
                     result.append(
                         TimedMessage(
                             source, rank, op.tag, op.nbytes, start_s, start_s, end_s, where

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ringside.errors import CodecError, RankError, RingsideError, RunError, TargetError
+from ringside.errors import CodecError, LimitError, RankError, RingsideError, RunError, TargetError
 from ringside.factors import Factors
 from ringside.network import codec, cpu_time
+from ringside.network.bounds import Limits
 from ringside.network.network import Network
 from ringside.network.patience import Patience
-from ringside.network.peers import Limits, Peer
+from ringside.network.peers import Peer
 from ringside.network.rank_memory import MemoryWatch
 from ringside.network.recording import CollectiveRecord, Recording, RunEnd
 from ringside.network.whereabouts import places
@@ -35,6 +36,7 @@ from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Timeline
 from ringside.torch_there import need_torch
 from ringside.trace import Kind, Trace
+from ringside.units import format_bytes
 
 MAX_RANKS = 1024
 FRONT_ENDS: dict[str, tuple[str, ...]] = {"mpi": (), "torch": ("ringside.pytorch.preload",)}
@@ -113,6 +115,9 @@ class Result:
             at the last operator, and ``after_step``, after the last step of an optimizer. The
             kinds are parameters, gradients, optimizer, communication and activations. Empty for
             other runs.
+        num_operations: of all ranks, messages of lowered collectives included: what the run has
+            used of the network's limit.
+        result_bytes: what all ranks returned, as it travelled.
         cpu_s: per rank of the world, CPU time that the kernel charged to it for this call, of a
             world's first call with the rank's start; None where it isn't known.
         factors: of the passes that supplied layers announced; None where they announced nothing.
@@ -133,6 +138,8 @@ class Result:
     memory: list[dict[str, Any]] = field(default_factory=list)
     cpu_s: list[float | None] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    num_operations: int = 0
+    result_bytes: int = 0
     factors: Factors | None = None
 
     def __repr__(self) -> str:
@@ -429,7 +436,7 @@ class Session:
         world.next_comm = network.next_comm
         if outcome.error is not None or last:
             self._discard(front, world_size)
-        return _result(outcome, group, used, seed, factors)
+        return _result(outcome, group, used, seed, factors, self.limits.decoded_bytes)
 
     def _memory_of(self, world: _World, world_size: int) -> MemoryWatch | None:
         """Who looks at what a student's own ranks hold; in a sandbox others do."""
@@ -652,19 +659,36 @@ def _per_rank(args: Any, size: int, where: Target) -> list[Any]:
 
 
 def _result(
-    outcome: RunEnd, group: tuple[int, ...], machine: Machine, seed: int | None,
+    outcome: RunEnd,
+    group: tuple[int, ...],
+    machine: Machine,
+    seed: int | None,
     factors: Factors | None = None,
-) -> Result:  # fmt: skip
+    most_bytes: int | None = None,
+) -> Result:
+    """What has come of a run.
+
+    Args:
+        most_bytes: of memory that the objects of all results may take.
+    """
     values: list[Any] = []
     changed, aliased, memory = [], [], []
-    error = outcome.error
+    error, left = outcome.error, most_bytes
     for rank in group:
         body = outcome.bodies[rank]
         attested: dict[str, Any] = {}
         value = None
         if body is not None:
             try:
-                attested, value = split_result(body)
+                attested, value, taken = split_result(body, left)
+                left = None if left is None else left - taken
+            except codec.TooLargeError:
+                error = error or LimitError(
+                    rank,
+                    "returns objects that take too much memory: those of all ranks may take "
+                    f"{format_bytes(most_bytes or 0)} together. An array takes less than a list "
+                    "of as many numbers.",
+                )
             except (CodecError, TypeError, ValueError, struct.error) as bad:
                 attested, value = {}, None
                 error = error or RankError(rank, "CodecError", f"the result can't be read: {bad}")
@@ -678,7 +702,8 @@ def _result(
     return Result(
         values, error, outcome.output, outcome.recording, machine, changed, aliased,
         outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
-        memory if any(memory) else [], outcome.cpu_s, outcome.notes,
+        memory if any(memory) else [], outcome.cpu_s, outcome.notes, outcome.num_operations,
+        sum(len(body) for body in outcome.bodies if body is not None),
         None if factors is None else factors.among(group),
     )  # fmt: skip
 

@@ -7,7 +7,8 @@ goes through one heap, keyed on ``(time, phase, post time, rank, index)``::
 
     phase 1  a transmission wants the sender's port     in the order of posting
     phase 2  its head arrives at the receiver's port    in the order of arrival
-    phase 3  a call that observes time is answered      after all else of that instant
+    phase 3  a call that observes time is answered,     after all else of that instant
+             a receive from anybody gets its message
 
 Times are integer picoseconds, so equal programs give equal clocks on every computer.
 Where messages are only paired up (phase 0 of the design), the pairing happens in the thread itself.
@@ -26,7 +27,7 @@ from typing import Any
 from ringside.timing.flight import Busy, Flight, Thread, TimedRequest, Wait
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
-from ringside.timing.questions import Answer, Query, Questions
+from ringside.timing.questions import QUESTION, Answer, Query, Questions
 from ringside.timing.rounds import collective_ops
 from ringside.trace import Kind, Mode, Op
 
@@ -122,19 +123,25 @@ class Engine:
                 run(ready.popleft())
             if not heap:
                 return None
-            until_look -= 1
-            if not until_look:
+            if until_look <= 0:
                 if self.deadline is not None and time.monotonic() > self.deadline:
                     raise TimeoutError
                 until_look = _LOOK_AT_CLOCK
             instant, phase, _, _, _, item = heappop(heap)
-            if instant > self.now:  # a live rank may be told late; the clock never runs backwards
+            until_look -= 1
+            # What members of a collective send is known when the last has come, and may have been
+            # sent before a question that is answered already: answers never run backwards, but
+            # messages have their own times, as in a replay.
+            if instant > self.now:
                 self.now = instant
             if phase == _TRANSMIT:
-                self._transmit(item)
+                self._transmit(item, instant)
             elif phase == _ARRIVE:
-                self._arrive(item)
+                self._arrive(item, instant)
+            elif isinstance(item, Flight):
+                self._transmit(item, instant)
             else:
+                until_look -= len(item.requests)  # each of them is looked at
                 answer = self._questions.ask(item, self.now)
                 if answer is not None:
                     return answer
@@ -159,8 +166,11 @@ class Engine:
                 self._send(thread, cursor, op, clock)
             elif kind == _IRECV:
                 request = requests[op[5]] = TimedRequest(rank, None)
-                if not own or op[6] >= 0:
+                if not own:
                     self._bind(op[6], request, clock)
+                elif op[6] >= 0:
+                    wildcard = cursor if op[7] and op[7][0] == -1 else -1
+                    self._bind(op[6], request, clock, wildcard)
                 elif self._live:
                     self._open_receive(rank, cursor, op, clock, request)
             elif kind == _WAIT:
@@ -194,6 +204,7 @@ class Engine:
             cursor += 1
         thread.clock, thread.cursor = clock, cursor
         if thread.request is not None:
+            thread.ops = []  # a collective has many, and of one that is over only times are asked
             self._complete(thread.request, clock)
 
     def _send(self, thread: Thread, cursor: int, op: Op, clock: int) -> None:
@@ -212,10 +223,9 @@ class Engine:
             message.eager = True
             heappush(self._heap, (clock, _TRANSMIT, clock, rank, message.index, message))
         elif message.received >= 0:
-            begin = clock if clock > message.received else message.received
-            heappush(self._heap, (begin, _TRANSMIT, clock, rank, message.index, message))
-        if self._live and self._questions.watching[op[1]]:
-            self._questions.wake(op[1], clock, self.now)
+            self._begin(message, clock if clock > message.received else message.received)
+        if self._live:
+            self._questions.sent(op[1], op[4], op[2], clock, self.now)
 
     def _open_receive(
         self, rank: int, cursor: int, op: Op, clock: int, request: TimedRequest
@@ -223,7 +233,8 @@ class Engine:
         """A live receive whose message isn't known yet; of a wildcard, the engine finds it."""
         self._open[rank, cursor] = (clock, request)
         if op.detail[0] == -1:
-            self._questions.pend(Query(rank, cursor, "wildcard", posted=clock), clock)
+            place = op.comm, op.detail[1]
+            self._questions.pend(Query(rank, cursor, "wildcard", place=place, posted=clock), clock)
 
     def _wait(self, thread: Thread, cursor: int, numbers: tuple[int, ...], clock: int) -> int:
         """Wait for requests; returns when all are complete, -1 if that isn't known yet."""
@@ -255,21 +266,36 @@ class Engine:
             thread.spans.append(Busy(cursor, clock, clock + picoseconds))
         return clock + int(picoseconds)
 
-    def _bind(self, number: Any, request: TimedRequest, clock: int) -> None:
-        """Pair a receive posted at ``clock`` with its message."""
+    def _bind(self, number: Any, request: TimedRequest, clock: int, wildcard: int = -1) -> None:
+        """Pair a receive posted at ``clock`` with its message.
+
+        Args:
+            wildcard: of a receive from anybody, its operation.
+        """
         message = self.messages.get(number)
         if message is None:
             message = self.messages[number] = Flight()
         message.receive = request
         request.message = message
         message.received = clock
+        message.wildcard = wildcard
         if message.eager:
             if message.done >= 0:
                 self._complete(request, max(message.done, clock))
         elif message.posted >= 0:
-            begin = max(clock, message.posted)
-            event = (begin, _TRANSMIT, message.posted, message.source, message.index, message)
-            heappush(self._heap, event)
+            self._begin(message, clock if clock > message.posted else message.posted)
+
+    def _begin(self, message: Flight, time: int) -> None:
+        """Both sides of a message that waits for its receive are there at ``time``.
+
+        A receive from anybody got it, live, when all else of that instant was known: so it leaves
+        after all else of that instant in a replay, too.
+        """
+        if message.wildcard >= 0:
+            heappush(self._heap, (time, QUESTION, message.dest, message.wildcard, 0, message))
+        else:
+            source, index = message.source, message.index
+            heappush(self._heap, (time, _TRANSMIT, message.posted, source, index, message))
 
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: TimedRequest
@@ -280,17 +306,17 @@ class Engine:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _transmit(self, message: Flight) -> None:
+    def _transmit(self, message: Flight, instant: int) -> None:
         """The message wants the sender's port."""
-        arrives, left = self._ports.leave(message, self.now)
+        arrives, left = self._ports.leave(message, instant)
         source, index = message.source, message.index
         heappush(self._heap, (arrives, _ARRIVE, message.posted, source, index, message))
         if message.eager and message.send is not None:
             self._complete(message.send, left)
 
-    def _arrive(self, message: Flight) -> None:
+    def _arrive(self, message: Flight, instant: int) -> None:
         """The message's head is at the receiver's port."""
-        done = self._ports.arrive(message, self.now)
+        done = self._ports.arrive(message, instant)
         if not message.eager and message.send is not None:
             self._complete(message.send, done)
         if message.receive is not None:
@@ -309,8 +335,8 @@ class Engine:
                     thread.span.end = thread.until
                     thread.span = None
                 self._ready.append(thread)
-        elif self._live and self._questions.watching[request.rank]:
-            self._questions.wake(request.rank, time, self.now)
+        elif self._live:
+            self._questions.happened(request.rank, time, self.now)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,19 @@
 """Calls that observe time, live only: Wtime, Test, Waitany, Probe, and receives from anybody.
 
 pend      the question stands on the engine's heap, where its rank has come to it
-wake      something happens at a rank: its questions look again then
+happened  something happens at a rank: its question looks again then
+sent      a message is posted: the receives from anybody that could take it look again, too
 ask       the heap has come to it: it is answered, or waits on, or (a poll) fails
 release   nothing can change any more: a poll that was withheld fails
+
+A rank has at most one question of its own, since it waits for the answer, but any number of
+receives from anybody. Those of one communicator and tag could take the same messages, and the first
+of them comes first: so only that one is on the heap, and the others wait in a row behind it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappush
@@ -17,7 +23,8 @@ from ringside.timing.flight import Flight, Thread
 from ringside.trace import Kind, Op
 
 MAX_RELEASED_POLLS = 50
-PHASE = 3  # of the engine's heap
+ANY_TAG = -1
+QUESTION = 3  # phase of the engine's heap
 
 
 @dataclass
@@ -32,7 +39,9 @@ class Query:
     blocking: bool = False
     key: Any = None  # which poll this is, among the rank's failed ones
     probe: tuple[int, int, int] = (0, -1, -1)  # communicator, source, tag
+    place: tuple[str, int] = ("", 0)  # of a wildcard: communicator and tag
     posted: int = 0
+    due: int = -1  # of a wildcard: its next event on the heap; -1: there is none
     withheld: bool = False
     asked: bool = False
 
@@ -69,26 +78,51 @@ class Questions:
         self._poll_ps = poll_ps
         self._candidates = candidates
         self._choose = choose
-        self.watching: list[dict[int, Query]] = [{} for _ in threads]
+        self._own: list[Query | None] = [None] * len(threads)
+        self._wildcards: list[dict[tuple[str, int], deque[Query]]] = [{} for _ in threads]
         self._released = 0
         self._num_due = 0
 
     def pend(self, query: Query, time: int) -> None:
-        """Put a question on the heap; it replaces the event that the question had before."""
-        self.watching[query.rank][query.op] = query
-        self._due(query, time)
+        """Put a question on the heap, or a receive behind others for the same."""
+        if query.kind != "wildcard":
+            self._own[query.rank] = query
+            self._due(query, time)
+            return
+        row = self._wildcards[query.rank].setdefault(query.place, deque())
+        row.append(query)
+        if row[0] is query:
+            self._due(query, time)
+
+    def happened(self, rank: int, time: int, now: int) -> None:
+        """Something happens at ``rank`` at ``time``: its own question looks again then."""
+        query = self._own[rank]
+        if query is not None:
+            self._due(query, max(time, query.posted, now))
+
+    def sent(self, rank: int, comm: str, tag: int, time: int, now: int) -> None:
+        """A message for ``rank`` is posted at ``time``."""
+        self.happened(rank, time, now)
+        rows = self._wildcards[rank]
+        if rows:
+            for place in ((comm, tag), (comm, ANY_TAG)):
+                if place in rows:
+                    first = rows[place][0]
+                    self._due(first, max(time, first.posted, now))
 
     def _due(self, query: Query, time: int) -> None:
+        # A wildcard that looks sees when it should look next, so its earliest event is enough. A
+        # poll's look may end it: all that happens to it has an event.
+        if query.kind == "wildcard":
+            if 0 <= query.due <= time:
+                return
+            query.due = time
         self._num_due += 1
-        heappush(self._heap, (time, PHASE, query.rank, query.op, self._num_due, query))
-
-    def wake(self, rank: int, time: int, now: int) -> None:
-        """Something happens at ``rank`` at ``time``: its open questions look again then."""
-        for query in self.watching[rank].values():
-            self._due(query, max(time, query.posted, now))
+        heappush(self._heap, (time, QUESTION, query.rank, query.op, self._num_due, query))
 
     def ask(self, query: Query, now: int) -> Answer | None:
         """Answer a question whose time has come, or let it wait on."""
+        query.due = -1
         answer = self._look(query, now)
         if answer is not None:
             self._released = 0
@@ -96,7 +130,7 @@ class Questions:
 
     def release(self, now: int) -> Answer | None:
         """Nothing can change any more: the earliest withheld poll fails, but not for ever."""
-        polls = [q for watched in self.watching for q in watched.values() if q.withheld]
+        polls = [query for query in self._own if query is not None and query.withheld]
         if not polls or self._released >= MAX_RELEASED_POLLS:
             return None
         query = min(polls, key=lambda q: (self._threads[q.rank].clock, q.rank))
@@ -104,7 +138,7 @@ class Questions:
         return self._fail(query, self._threads[query.rank].clock + self._poll_ps, now)
 
     def _look(self, query: Query, now: int) -> Answer | None:
-        if self.watching[query.rank].get(query.op) is not query:
+        if not self._is_open(query):
             return None
         if query.kind in ("wildcard", "probe"):
             return self._look_for_message(query, now)
@@ -124,6 +158,13 @@ class Questions:
             return self._answer(query, done, now, now)
         later = [thread.requests[n].done for n in query.requests if thread.requests[n].done > now]
         return self._not_yet(query, min(later, default=None), now)
+
+    def _is_open(self, query: Query) -> bool:
+        """Whether a question still waits, and is the first of its row."""
+        if query.kind != "wildcard":
+            return self._own[query.rank] is query
+        row = self._wildcards[query.rank].get(query.place)
+        return bool(row) and row[0] is query  # type: ignore[index]
 
     def _look_for_message(self, query: Query, now: int) -> Answer | None:
         assert self._candidates is not None
@@ -177,10 +218,13 @@ class Questions:
         return self._close(query, value, now)
 
     def _close(self, query: Query, value: Any, now: int) -> Answer:
-        watching = self.watching[query.rank]
-        del watching[query.op]
-        if query.kind == "wildcard":  # later wildcards could not take what this one might have
-            for other in watching.values():
-                if other.kind == "wildcard":
-                    self._due(other, max(now, other.posted))
+        if query.kind != "wildcard":
+            self._own[query.rank] = None
+            return Answer(query, value)
+        rows = self._wildcards[query.rank]
+        rows[query.place].popleft()
+        if not rows[query.place]:
+            del rows[query.place]
+        for row in rows.values():  # later wildcards could not take what this one might have
+            self._due(row[0], max(now, row[0].posted))
         return Answer(query, value)

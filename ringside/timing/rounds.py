@@ -10,6 +10,22 @@ from ringside.timing.machine import Machine
 from ringside.trace import Kind, Mode, Op
 
 
+def num_messages(name: str, p: int) -> int:
+    """How many messages of all ``p`` members a collective is lowered to, at most.
+
+    That of the algorithm with most of them, whatever the machine takes.
+    """
+    ring = p * (p - 1)
+    most = {
+        "allreduce": 2 * ring,
+        "reduce_scatter": ring,
+        "allgather": ring,
+        "alltoall": ring,
+        "barrier": p * (p - 1).bit_length(),
+    }
+    return most.get(name, p - 1)
+
+
 def collective_ops(machine: Machine, rank: int, op: Op) -> list[Op]:
     """The messages by which a machine times one rank's part in a library collective."""
     name, sequence, root, members, sizes = op.detail

@@ -19,8 +19,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.stateful import run_state_machine_as_test
 
-from tests.fuzz import stage, test_protocol, test_readers
+from tests.fuzz import stage, test_programs, test_protocol, test_readers
 
 KEPT = Path(__file__).resolve().parents[2] / "build" / "fuzz"
 TURN = 300  # examples
@@ -33,7 +34,7 @@ def main() -> int:
     end = time.monotonic() + 60 * minutes
     warnings.simplefilter("error")
     KEPT.mkdir(parents=True, exist_ok=True)
-    names = ("network", *test_readers.TARGETS)
+    names = ("network", "programs", *test_readers.TARGETS)
     wanted = [name for name in sys.argv[1:] if name in names] or names
     figures = {name: stage.Figures() for name in wanted}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -65,6 +66,9 @@ def _target(name: str, measured: bool):  # type: ignore[no-untyped-def]
         database=DirectoryBasedExampleDatabase(KEPT),
         suppress_health_check=list(HealthCheck),
     )
+    if name == "programs":
+        fewer = settings(often, max_examples=TURN // 5, stateful_step_count=25)
+        return lambda: run_state_machine_as_test(test_programs.Programs, settings=fewer)
     if name == "network":
         return often(given(st.data())(lambda data: test_protocol.attack(data, measured)))
     return often(given(st.data())(test_readers.TARGETS[name]))

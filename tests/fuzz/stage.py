@@ -24,16 +24,19 @@ from ringside.checking.ring_bytes import sent_as_ring
 from ringside.errors import RunError
 from ringside.factors import Factors
 from ringside.network import codec
+from ringside.network.bounds import Limits
 from ringside.network.network import Network
-from ringside.network.peers import Limits, Peer
+from ringside.network.peers import Peer
 from ringside.network.wire import COMPLETION, DOWN, Reply
 from ringside.session.session import Result, _result
 from ringside.timing.machine import Machine
 from tests.fuzz.frames import Program
 
 LIMITS = Limits(
-    ops_per_rank=600, frame_bytes=1 << 20, held_bytes=2 << 20, output_bytes=2048, sites=100,
-    open_requests=100, communicators=100, factors=5000,
+    operations=2400, frame_bytes=1 << 20, held_bytes=2 << 20, result_bytes=2 << 20,
+    decoded_bytes=2 << 20, description_bytes=1 << 18, site_bytes=1 << 18, sites=100,
+    output_bytes=2048, open_requests=100, unreceived=300, communicators=100, memberships=400,
+    factors=5000,
 )  # fmt: skip
 MEMORY_BYTES = 24 << 20  # at most, beside what the limits say: objects, and values decoded
 MOST_CPU_S = 15.0  # of one run
@@ -196,7 +199,8 @@ def _hangs(*_: object) -> None:
 
 
 def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | None = None,
-         machine: str = "textbook", measured: bool = False) -> Result:  # fmt: skip
+         machine: str = "textbook", measured: bool = False, limits: Limits = LIMITS,
+         memory_bytes: int = MEMORY_BYTES) -> Result:  # fmt: skip
     """Run a program on a network; fails where it raises, leaks, grows or mixes things up."""
     descriptors = len(os.listdir("/proc/self/fd"))
     signal.signal(signal.SIGPROF, _hangs)
@@ -206,7 +210,7 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
     stage = Stage(program, order, pieces)
     used = Machine.load(machine)
     try:
-        network = Network(stage.peers, used, seed=seed, limits=LIMITS, factors=Factors(b"fuzz"))
+        network = Network(stage.peers, used, seed=seed, limits=limits, factors=Factors(b"fuzz"))
         wires = network._wires
         carry = wires.carry
 
@@ -219,15 +223,15 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
                 + 3 * program.num_frames
             )
             assert stage.steps <= most, "the run doesn't end"
-            assert network._requests.held_bytes <= LIMITS.held_bytes + LIMITS.frame_bytes
-            assert network._requests.held_bytes >= 0
-            assert wires._outgoing_bytes <= 2 * (LIMITS.held_bytes + LIMITS.frame_bytes)
+            most = limits.held_bytes + limits.decoded_bytes + limits.frame_bytes
+            assert 0 <= network.ledger.held_bytes <= most
+            assert wires._outgoing_bytes <= 2 * (limits.held_bytes + limits.frame_bytes)
 
         wires.carry = step  # type: ignore[method-assign]
         everyone = range(program.world_size)
         outcome = network.call({r: [codec.encode({})] for r in everyone}, None, 300.0)
         stage._listen()
-        result = _result(outcome, tuple(everyone), used, seed)
+        result = _result(outcome, tuple(everyone), used, seed, most_bytes=limits.decoded_bytes)
         _look(result)
     except _Hang:
         raise AssertionError("it hangs:\n" + traceback.format_exc()) from None
@@ -238,7 +242,7 @@ def play(program: Program, order: list[int], pieces: int = 0, *, seed: int | Non
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             FIGURES.peak_bytes = max(FIGURES.peak_bytes, peak)
-            assert peak < MEMORY_BYTES, f"{peak} bytes"
+            assert peak < memory_bytes, f"{peak} bytes"
     assert len(os.listdir("/proc/self/fd")) == descriptors, "a descriptor is left open"
     _check_payloads(program, stage)
     FIGURES.examples += 1

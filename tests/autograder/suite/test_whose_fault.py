@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from autograder.course import assignment as assignments
 from autograder.course.limits import Limits
+from autograder.grade.grading import run_suite
 from autograder.sandbox.allowance import Allowance
 from autograder.suite.calls import Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord
@@ -66,3 +69,50 @@ def test_the_form_of_a_value_has_no_numbers_in_it() -> None:
     for odd in (10**400, -(10**400), float("inf"), float("nan")):
         assert form([odd]) == form([float("nan")]) != form([1])
     assert form(np.zeros(3)) != form(np.full(3, np.nan)) != form(np.zeros(3, int))
+
+
+SUITE = """
+import pytest
+
+@pytest.mark.points(40, kind='values')
+def test_first(ranks):
+    ranks.call('cost:ask', 1, (3,))
+    raise {error}
+
+@pytest.mark.points(60, kind='values')
+def test_second(ranks):
+    assert ranks.call('cost:ask', 1, (3,)).values == [[(0.0, None), (1.0, None), (2.0, None)]]
+"""
+
+
+def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> dict[str, Any]:
+    """The report on a right module, by a suite that raises this after its first call."""
+    plan = replace(assignments.load("a03_allreduce"), supplied=())
+    hidden = folder(tmp_path, "hidden", "")
+    (hidden / "test_cost.py").write_text(SUITE.format(error=error))
+    monkeypatch.setattr("autograder.grade.grading.Course.hidden", lambda *_: hidden)
+    own = folder(tmp_path, "own", "")
+    (own / "cost.py").write_text(DRIVER)
+    return run_suite(plan, "cost", own, secret="s", sandbox=False)
+
+
+def test_an_error_of_ours_after_an_answer_costs_that_test_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = graded(tmp_path, monkeypatch, "KeyError('secret 4711')")
+    assert record["error"] is None
+    first, second = record["tests"]
+    assert (first["earned"], second["earned"]) == (0, 60)
+    assert first["message"].startswith("the grader could not judge what came back here")
+    assert "4711" not in first["message"] + first["detail"]
+    (flag,) = record["flags"]
+    assert flag.startswith("test_first ended in an error of the grader's own")
+    assert "KeyError: 'secret 4711'" in flag and "test_cost.py:7" in flag
+
+
+@pytest.mark.parametrize("error", ["OSError(28, 'no space')", "MemoryError()", "KeyboardInterrupt"])
+def test_what_the_machine_does_after_an_answer_is_no_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    record = graded(tmp_path, monkeypatch, error)
+    assert record["error"] and not record["flags"]

@@ -8,18 +8,21 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside import Machine, checking
+from ringside import Machine, Trace, checking
 from ringside.checking import (
     Call,
     Case,
     Verdict,
     assert_strangers_idle,
+    assertions,
     contrasted,
     members_of_world,
     on_members,
     public_tests,
     with_waiting_sends,
 )
+from ringside.network.wire import FIRST_INTERNAL_TAG
+from ringside.trace import CallSite, Kind, Op
 
 CASE = Case("ring:all_reduce", 3, 11)
 
@@ -177,3 +180,36 @@ def test_who_sends_more_in_a_part_of_the_world_is_told_with_both_numbers(tmp_pat
     ) as caught:
         check(1000, 1200)
     assert "--ranks 5 --members 4,0,2 " in caught.value.reproduce
+
+
+NEWBORN = """
+import numpy as np
+from mpi4py import MPI
+
+
+def swap(comm, early):
+    incoming = np.empty(100)
+    made, birth = comm.Idup() if early else (None, MPI.REQUEST_NULL)
+    receiving = comm.Irecv(incoming, 1 - comm.rank)
+    MPI.Request.Waitall([birth, receiving, comm.Isend(np.ones(100), 1 - comm.rank)])
+    return incoming.sum()
+"""
+
+
+def test_one_wait_for_a_communicator_and_for_messages_is_timed_as_the_messages(tmp_path):
+    (tmp_path / "newborn.py").write_text(NEWBORN)
+    with ringside.Session(tmp_path) as session:
+        both, alone = (session.call("newborn:swap", 2, (early,)) for early in (True, False))
+    assert both.values == alone.values == [100, 100]
+    assert both.comm_calls and not alone.comm_calls
+    assert assertions.message_time_s(both) == alone.makespan_s > 0
+
+
+def test_a_message_that_no_call_is_known_of_is_told_without_one():
+    op = Op(Kind.ISEND, 0, FIRST_INTERNAL_TAG, request=1, message=0)
+    for sites in ([], [CallSite("Send(dest=0)", "ring.py", 3)]):
+        trace = Trace(1, [[op]], sites)
+        run = SimpleNamespace(trace=trace, collectives=[], seed=None, world_size=1, notes={})
+        with pytest.raises(Verdict, match="the library's collective among neighbours was called"):
+            checking.assert_own_messages(run, CASE)
+        assert "returned before a call was complete" in checking.open_request(run)

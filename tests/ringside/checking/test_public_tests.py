@@ -151,12 +151,13 @@ def test_as_many_calls_as_the_network_takes_are_told_with_the_last_ones_line(
     folder: Path,
 ) -> None:
     from ringside import Session
-    from ringside.network.peers import Limits as OfTheNetwork
+    from ringside.network.bounds import Limits as OfTheNetwork
 
     (folder / "ring.py").write_text(STEP)
-    with Session(folder, limits=OfTheNetwork(ops_per_rank=50)) as session:
+    with Session(folder, limits=OfTheNetwork(operations=100)) as session:
         error = session.call("ring:f", 2).error
-    assert "made more than 50 calls; the last is Sendrecv(" in str(error)
+    assert "made more than 100 operations" in str(error)
+    assert "in all; the last is Sendrecv(" in str(error)
     assert "at ring.py:8" in str(error)
 
 

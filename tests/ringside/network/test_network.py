@@ -17,7 +17,7 @@ import pytest
 import ringside
 from ringside import DeadlineError, DeadlockError, RankError, Session, TargetError
 from ringside.errors import LimitError
-from ringside.network.peers import Limits
+from ringside.network.bounds import Limits
 from ringside.trace import Kind
 
 PROGRAMS = """
@@ -342,13 +342,13 @@ def test_ranks_may_not_write_files(session: Session) -> None:
 
 
 def test_limits_end_the_run(session: Session) -> None:
-    session.limits = Limits(ops_per_rank=1000)
+    session.limits = Limits(operations=1000)
     try:
         error = session.call("programs:floods", 1).error
     finally:
         session.limits = Limits()
     assert isinstance(error, LimitError)
-    assert "more than 1000 calls" in str(error)
+    assert "more than 1,000 operations" in str(error)
 
 
 def test_values_travel_without_pickle(session: Session) -> None:
