@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autograder.course.limits import Limits
+from autograder.sandbox.allowance import Allowance
 from autograder.suite.calls import Ranks
 from autograder.suite.disclosure import UNTOLD, Disclosure
 from autograder.suite.job import SuiteJob, SuiteRecord
@@ -69,7 +71,7 @@ def told(folder: Path) -> dict[str, tuple[str, str]]:
     job = SuiteJob("m", str(folder), "", secret="s", module_hash="h", sandbox=False)
     found = {}
     with Session(folder) as session:
-        ranks = Ranks(session, SuiteRecord("m"), job)
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
         for function in ("text", "name", "place", "function", "attribute", "literal", "misspelt",
                          "outside"):  # fmt: skip
             args = [(np.full(3, float(HIDDEN)),)] * 2
