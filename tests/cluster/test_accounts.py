@@ -156,7 +156,7 @@ def test_a_run_is_checked_against_the_job_that_slurm_accounted_for(
     found = [line.split("|") for line in said.stdout.splitlines()]
     assert [each[:2] for each in found] == [
         ["5.0", "False"], ["0.0", "False"], ["0.0", "False"], ["0.0", "True"], ["0.0", "True"]
-    ]  # fmt: skip
+    ], found  # fmt: skip
     assert found[0][2].startswith(f"Slurm's accounting vouches for job {job_id}: root ran it")
     assert "it ran on node1, node2, and the run on node9" in found[1][2]
     assert "and the run began at 2026-01-01T00:00:00" in found[2][2]

@@ -160,7 +160,9 @@ def test_a_check_that_is_not_known_is_named_with_those_that_are(
 ) -> None:
     monkeypatch.chdir(folder)
     assert cli.main(["run", "sums.py:all_reduce", "--ranks", "2", "--check", "speed=3"]) == 2
-    assert "there is no check 'speed'; there are: bytes, inputs," in capsys.readouterr().err
+    assert (
+        "there is no check 'speed'; there are: bytes, factors, inputs," in capsys.readouterr().err
+    )
 
 
 def test_a_check_that_can_not_be_made_is_named(
