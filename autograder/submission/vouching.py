@@ -27,8 +27,6 @@ from autograder.submission.accounting import Job, NoAccounting
 __all__ = ["Vouched", "vouch"]
 
 CLOCKS_S = 120.0  # by which a node's clock may differ from the accounting's
-# What the accounting calls a job whose end it heard of before its name; it may keep it so.
-UNNAMED = "allocation"
 BY_HAND = "A person looks at the run and gives its points."
 
 
@@ -66,7 +64,7 @@ def vouch(record: Mapping[str, Any], rule: str) -> Vouched:
 
 def _compared(record: Mapping[str, Any], number: str, job: Job) -> Vouched:
     wanted = f"ringside-{record.get('module')}"
-    if job.state != "COMPLETED" or job.name not in (wanted, UNNAMED):
+    if job.state != "COMPLETED" or job.name != wanted:
         said = f"Slurm says that job {number} is called {job.name!r} and ended as {job.state}."
         return Vouched("person", f"{said} {BY_HAND}", f"run.json: {said}")
     if differs := _difference(record, job):

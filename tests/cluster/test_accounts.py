@@ -148,8 +148,12 @@ def test_a_run_is_checked_against_the_job_that_slurm_accounted_for(
     result = accounting_slurm.run(command, cwd=shared_folder)
     assert result.returncode == 0, result.stdout + result.stderr + accounting_slurm.logs()
     job_id = json.loads(result.stdout)["job_id"]
-    ended = f"until sacct -X -n -P -o State -j {job_id} | grep -q COMPLETED; do sleep 0.1; done"
-    accounting_slurm.run(["bash", "-c", ended])
+    # The end may be accounted for before the rest of what the accounting is told of a job.
+    wanted = "ringside-ring|COMPLETED|node[1-2]"
+    asked = f"sacct -X -n -P -o JobName%99,State,NodeList -j {job_id}"
+    accounting_slurm.run(
+        ["bash", "-c", f"until {asked} | grep -qxF '{wanted}'; do sleep 0.1; done"]
+    )
     python = ["env", f"PYTHONPATH={ROOT}", sys.executable, "vouch.py"]
     said = accounting_slurm.run(python, cwd=shared_folder)
     assert said.returncode == 0, said.stderr
