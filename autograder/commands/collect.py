@@ -28,19 +28,12 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.intake import collecting, intake
+    from autograder.intake import collecting
     from ringside.units import format_count
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
-    submissions = intake.take(
-        plan,
-        options.paths,
-        course,
-        roster=options.roster,
-        timezone=options.timezone,
-        layout=options.layout,
-    )
+    submissions = shared.take(plan, options.paths, course, options, options.layout)
     counts = collecting.collect(plan, submissions, course)
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     number = format_count(sum(counts.values()), "submission")

@@ -64,7 +64,6 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from autograder.grade.class_grading import check_sandbox, grade_class, say_what_to_look_at
-    from autograder.intake import intake
     from autograder.intake.moodle_worksheet import Worksheet
 
     asked = [name for name in ("ranks", "gpus", "nodes") if getattr(options, name) is not None]
@@ -77,14 +76,7 @@ def run(options: argparse.Namespace) -> int:
         check_sandbox(trusted=trusted)
     if options.roster is not None and not Worksheet.is_one(options.roster):
         Worksheet.read(options.roster)  # says what it isn't
-    submissions = intake.take(
-        plan,
-        options.paths,
-        course,
-        roster=options.roster,
-        timezone=options.timezone,
-        layout=options.layout,
-    )
+    submissions = shared.take(plan, options.paths, course, options, options.layout)
     lost = _on_cluster(plan, submissions, course, options) if on_cluster else None
     outcomes = grade_class(plan, submissions, course, jobs=options.jobs, trusted=trusted, lost=lost)
     if options.measured:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from autograder.course.assignment import Assignment
 from autograder.course.course import CONFIG, Course
 from autograder.grade import pipeline
-from autograder.submission.finding import LAYOUTS, Layout, PathError
+from autograder.submission.finding import LAYOUTS, Layout, PathError, Submission
 
 if TYPE_CHECKING:
     from autograder.grade.outcome import Outcome
@@ -100,6 +100,26 @@ def collected(course: Course, plan: Assignment) -> list[Path]:
     return [course.build / "submitted"]
 
 
+def take(
+    plan: Assignment,
+    paths: Sequence[Path],
+    course: Course,
+    options: argparse.Namespace,
+    layout: Layout | None,
+) -> list[Submission]:
+    """The submissions under `paths`, with what the command line says of roster and time zone."""
+    from autograder.intake import intake
+
+    return intake.take(
+        plan,
+        paths,
+        course,
+        roster=getattr(options, "roster", None),
+        timezone=getattr(options, "timezone", None),
+        layout=layout,
+    )
+
+
 def grade_paths(
     plan: Assignment,
     paths: Sequence[Path],
@@ -109,15 +129,8 @@ def grade_paths(
 ) -> list[Outcome]:
     """Grade all submissions under `paths`; none named: those that were collected."""
     from autograder.grade.class_grading import grade_class
-    from autograder.intake import intake
 
-    submissions = intake.take(
-        plan,
-        paths or collected(course, plan),
-        course,
-        roster=getattr(options, "roster", None),
-        timezone=getattr(options, "timezone", None),
-        layout=layout or getattr(options, "layout", None) if paths else "submitted",
-    )
+    asked = layout or getattr(options, "layout", None) if paths else "submitted"
+    submissions = take(plan, paths or collected(course, plan), course, options, asked)
     jobs, trusted = options.jobs, options.trust_submissions
     return grade_class(plan, submissions, course, jobs=jobs, trusted=trusted)

@@ -1,7 +1,7 @@
 """What the calls of one module may use before they are ended, and what they have used.
 
     cpu_s     CPU time of the submission's own processes, and of the network that serves them
-    sleep_s   time for which all its processes slept, though the next word was theirs
+    sleep_s   time for which all its processes slept, though it was their turn
     clock_s   time on the wall; far more than the two together
 
 The first two are the submission's own, on an idle machine and on a busy one: the kernel counts the
