@@ -9,6 +9,8 @@ goes through one heap, keyed on ``(time, phase, post time, rank, index)``::
     phase 2  its head arrives at the receiver's port    in the order of arrival
     phase 3  a call that observes time is answered,     after all else of that instant
              a receive from anybody gets its message
+    phase 4  such a message wants the sender's port,    in the order of posting
+             if it has waited for its receive
 
 Times are integer picoseconds, so equal programs give equal clocks on every computer.
 Where messages are only paired up (phase 0 of the design), the pairing happens in the thread itself.
@@ -27,12 +29,12 @@ from typing import Any
 from ringside.timing.flight import Busy, Flight, Thread, TimedRequest, Wait
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
-from ringside.timing.questions import QUESTION, Answer, Query, Questions
+from ringside.timing.questions import Answer, Query, Questions
 from ringside.timing.rounds import collective_ops
 from ringside.trace import Kind, Mode, Op
 
 _MICRO = 20  # bits of an index that number the transfers inside one collective
-_TRANSMIT, _ARRIVE = 1, 2
+_TRANSMIT, _ARRIVE, _LEAVE_LATE = 1, 2, 4  # 3 is that of the questions
 _LOOK_AT_CLOCK = 4096  # events
 _COMPUTE, _ISEND, _IRECV, _WAIT, _POLL, _COLLECTIVE, _QUERY_OP, _PASS = (int(kind) for kind in Kind)
 _BUFFERED, _SYNC = int(Mode.BUFFERED), int(Mode.SYNC)
@@ -89,7 +91,8 @@ class Engine:
         where = rank, op
         if where in self._open:
             clock, request = self._open.pop(where)
-            self._bind(self.threads[rank].ops[op].message, request, clock)
+            known = self.threads[rank].ops[op]
+            self._bind(known.message, request, clock, _from_anybody(known))
         elif where in self._collectives:
             clock, request = self._collectives.pop(where)
             self._start_collective(rank, op, self.threads[rank].ops[op], clock, request)
@@ -138,7 +141,7 @@ class Engine:
                 self._transmit(item, instant)
             elif phase == _ARRIVE:
                 self._arrive(item, instant)
-            elif isinstance(item, Flight):
+            elif phase == _LEAVE_LATE:
                 self._transmit(item, instant)
             else:
                 until_look -= len(item.requests)  # each of them is looked at
@@ -169,8 +172,7 @@ class Engine:
                 if not own:
                     self._bind(op[6], request, clock)
                 elif op[6] >= 0:
-                    wildcard = cursor if op[7] and op[7][0] == -1 else -1
-                    self._bind(op[6], request, clock, wildcard)
+                    self._bind(op[6], request, clock, _from_anybody(op))
                 elif self._live:
                     self._open_receive(rank, cursor, op, clock, request)
             elif kind == _WAIT:
@@ -266,19 +268,17 @@ class Engine:
             thread.spans.append(Busy(cursor, clock, clock + picoseconds))
         return clock + int(picoseconds)
 
-    def _bind(self, number: Any, request: TimedRequest, clock: int, wildcard: int = -1) -> None:
-        """Pair a receive posted at ``clock`` with its message.
-
-        Args:
-            wildcard: of a receive from anybody, its operation.
-        """
+    def _bind(
+        self, number: Any, request: TimedRequest, clock: int, from_anybody: bool = False
+    ) -> None:
+        """Pair a receive posted at ``clock`` with its message."""
         message = self.messages.get(number)
         if message is None:
             message = self.messages[number] = Flight()
         message.receive = request
         request.message = message
         message.received = clock
-        message.wildcard = wildcard
+        message.from_anybody = from_anybody
         if message.eager:
             if message.done >= 0:
                 self._complete(request, max(message.done, clock))
@@ -288,14 +288,13 @@ class Engine:
     def _begin(self, message: Flight, time: int) -> None:
         """Both sides of a message that waits for its receive are there at ``time``.
 
-        A receive from anybody got it, live, when all else of that instant was known: so it leaves
-        after all else of that instant in a replay, too.
+        Live, a receive from anybody gets its message when all else of that instant is known. So
+        such messages leave last, in a replay as well; and among themselves as they were posted,
+        not as the receives were answered, or all ranks would send to rank 0 first.
         """
-        if message.wildcard >= 0:
-            heappush(self._heap, (time, QUESTION, message.dest, message.wildcard, 0, message))
-        else:
-            source, index = message.source, message.index
-            heappush(self._heap, (time, _TRANSMIT, message.posted, source, index, message))
+        phase = _LEAVE_LATE if message.from_anybody else _TRANSMIT
+        event = (time, phase, message.posted, message.source, message.index, message)
+        heappush(self._heap, event)
 
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: TimedRequest
@@ -337,6 +336,11 @@ class Engine:
                 self._ready.append(thread)
         elif self._live:
             self._questions.happened(request.rank, time, self.now)
+
+
+def _from_anybody(op: Op) -> bool:
+    """Whether a receive was posted for ANY_SOURCE: its operation keeps what was asked for."""
+    return bool(op[7]) and op[7][0] == -1
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ class Flight:
         "dest",
         "done",
         "eager",
+        "from_anybody",
         "held_at_dest",
         "held_at_source",
         "index",
@@ -26,14 +27,13 @@ class Flight:
         "source",
         "started",
         "tag",
-        "wildcard",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.source = self.dest = self.nbytes = self.index = -1
         self.tag = 0
         self.eager = False
-        self.wildcard = -1  # of a replay: the operation that received it from anybody
+        self.from_anybody = False  # its receive named no source
         self.posted = self.received = -1  # post times of the send and of the receive
         self.started = self.arrived = self.done = -1  # leaves the port, at the other port, complete
         self.send: TimedRequest | None = None

@@ -107,6 +107,19 @@ def wildcards(comm, seconds):
     comm.Send(np.full(1, comm.rank * 10.0), dest=0)
     return MPI.Wtime()
 
+def exchange(comm, by_name):
+    dests = [(comm.rank + step) % comm.size for step in range(1, comm.size)]
+    got = [np.empty(50_000) for _ in dests]
+    sources = [(comm.rank - step) % comm.size for step in range(1, comm.size)]
+    receives = [
+        comm.Irecv(buffer, source if by_name else MPI.ANY_SOURCE)
+        for buffer, source in zip(got, sources)
+    ]
+    sends = [comm.Isend(np.full(50_000, float(comm.rank)), dest) for dest in dests]
+    MPI.Request.Waitall(receives + sends)
+    seconds = MPI.Wtime()
+    return sorted(buffer[0] for buffer in got), seconds
+
 def polls(comm, seconds):
     time.sleep(seconds[comm.rank])
     if comm.rank == 0:
@@ -303,6 +316,15 @@ def test_seeds_permute_wildcards_repeatably(session: Session) -> None:
     orders = [order(seed) for seed in range(8)]
     assert len(set(orders)) > 2
     assert orders == [order(seed) for seed in range(8)]
+
+
+def test_large_messages_leave_as_they_were_posted_whoever_takes_them(session: Session) -> None:
+    """Everybody's first receive is answered before anything leaves, or all would send to rank 0."""
+    named = session.call("programs:exchange", 7, (True,)).raise_for_error()
+    anybody = session.call("programs:exchange", 7, (False,)).raise_for_error()
+    assert [values for values, _ in anybody.values] == [values for values, _ in named.values]
+    assert anybody.timeline.makespan_ps == named.timeline.makespan_ps
+    assert max(clock for _, clock in anybody.values) == max(clock for _, clock in named.values)
 
 
 def test_run_that_takes_too_long_says_who_is_where(session: Session) -> None:
