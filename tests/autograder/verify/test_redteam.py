@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,15 +11,12 @@ from rich.console import Console
 
 from autograder.sandbox import sandbox
 from autograder.verify import redteam_table
-from autograder.verify.attacks import ATTACKS, Attack, AttackOutcome, load_attacks
+from autograder.verify.attacks import ATTACKS, AttackOutcome, load_attacks
 from autograder.verify.redteam_outside import Outside
 from autograder.verify.redteam_run import EXPECTED, _leaks, run_attack
 
 KIT = Path(__file__).resolve().parents[3]
 MET = range(1, 45)  # of the list of attacks that graders have met
-SLOWEST = {17, 80, 81}  # use up all that a submission may use
-NOTEBOOKS = {13, 15, 25, 26, 27, 65}  # together: the modules left as they are, are graded once
-TOGETHER = 6  # attacks in one process: the libraries are imported once for all
 
 needs_sandbox = pytest.mark.skipif(
     sandbox._bubblewrap_fails() is not None,
@@ -31,51 +24,12 @@ needs_sandbox = pytest.mark.skipif(
 )
 
 
-def attack_apart(attacks: Sequence[Attack]) -> dict[str, dict]:
-    """Run attacks in a process of their own, which would inherit what they leave behind."""
-    names = [attack.name for attack in attacks]
-    process = subprocess.run(
-        [sys.executable, "-m", "autograder.verify.redteam_run", *names, "--json"],
-        cwd=KIT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    outcomes = [json.loads(line) for line in process.stdout.splitlines()]
-    lost = {"faults": [f"there is no outcome: {process.stderr[-2000:]}"]}
-    return dict.fromkeys(names, lost) | {each["attack"]: each for each in outcomes}
-
-
-@pytest.fixture(scope="module")
-def handed_in(request) -> Iterator[dict[str, Future]]:
-    """The selected attacks, two at a time, first those that take longest."""
-    names = {
-        item.callspec.params["attack"].name
-        for item in request.session.items
-        if "attack" in getattr(getattr(item, "callspec", None), "params", {})
-    }
-    attacks = [attack for attack in load_attacks() if attack.name in names]
-    attacks.sort(key=lambda a: (a.number not in NOTEBOOKS, a.number not in SLOWEST))
-    groups = [attacks[at : at + TOGETHER] for at in range(0, len(attacks), TOGETHER)]
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        running: dict[str, Future] = {}
-        for group in groups:
-            running |= dict.fromkeys(
-                (attack.name for attack in group), pool.submit(attack_apart, group)
-            )
-        yield running
-        for future in running.values():
-            future.cancel()
-
-
 @needs_sandbox
 @pytest.mark.sandbox
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", load_attacks(), ids=lambda attack: attack.name)
-def test_nothing_comes_of_the_attack(attack, handed_in):
-    outcome = handed_in[attack.name].result()[attack.name]
+def test_nothing_comes_of_the_attack(attack, attacked):
+    outcome = attacked[attack.name].result()[attack.name]
     assert outcome["faults"] == []
 
 
