@@ -12,7 +12,6 @@ from autograder.sandbox.allowance import Allowance
 from autograder.suite import whose_fault
 from autograder.suite.disclosure import Disclosure
 from autograder.suite.job import SuiteJob, SuiteRecord
-from autograder.suite.plausibility import Tally
 from autograder.suite.reality import (
     RanksDoNotEnd,
     RanksEnded,
@@ -53,7 +52,6 @@ class Ranks:
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
-        self.tally = Tally()
         self.disclosure = Disclosure(Path(job.folder))
 
     def call(
@@ -65,14 +63,12 @@ class Ranks:
         members: Sequence[int] | None = None,
         machine: Machine | str | None = None,
         seed: int | None = None,
-        states_work: bool = False,
         factors: Factors | None = None,
     ) -> Result:
         """Call ``module:function`` on every rank; never raises for what student code does.
 
-        ``states_work``: the arguments let supplied layers declare more work than they do, so it
-        is not compared with the ranks' CPU time. ``factors``: the order of passes is observed; draw
-        new ones for each call, since ranks live on.
+        ``factors``: the order of passes is observed; draw new ones for each call, since ranks live
+        on.
 
         A call that does not end uses up what all calls of the module have together, and later
         ones are not made: one hang must not cost its time again in every test.
@@ -98,7 +94,6 @@ class Ranks:
         with self._allowance.calling():
             result = self._session.call(target, world_size, args, timeout_s=left_s, **options)
         result = self.disclosure.of_run(result)
-        self.tally.add(result, stated=states_work)
         if self._allowance.ended:
             first = args[0][0] if args and args[0] else None  # what supplied callers shall call
             named = first if isinstance(first, str) and ":" in first else target

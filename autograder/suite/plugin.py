@@ -267,8 +267,6 @@ class Recorder:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the record, whole."""
-        if self.ranks is not None:
-            self.record.flags += self.ranks.tally.flags()
         if self.record.ended_by_clock:
             self.record.flags.append(
                 f"It was ended by the clock ({self.job.bounds.clock_s:g} s), alone on this "

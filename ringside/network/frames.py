@@ -143,7 +143,6 @@ class Frames:
             )
         self._ledger.hold(peer.rank, nbytes)
         peer.body, peer.failure = body, failure
-        peer.note_cpu_time()
         peer.running = False
         self._requests.num_running -= 1
 

@@ -254,7 +254,7 @@ class Network:
         return RunEnd(
             recording, bodies, error, output, self._collectives.records,
             self._collectives.comm_calls, self._messages.unreceived(),
-            notes, [peer.cpu_s for peer in self.peers], self.ledger.operations,
+            notes, self.ledger.operations,
         )  # fmt: skip
 
     def _lost(self, peer: Peer) -> None:

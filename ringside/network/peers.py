@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ringside.errors import LimitError, RankError
-from ringside.network import cpu_time
 from ringside.network.bounds import Limits
 from ringside.network.codec import Part
 from ringside.network.matching import Pending
@@ -56,9 +55,6 @@ class Peer:
     text: bytearray = field(default_factory=bytearray)
     dropped: int = 0
     gone: bool = False
-    asked: bool = False  # whether the kernel will say whose the first bytes are
-    pid: int = 0  # its process, as the kernel says; 0 while that isn't known
-    spent_s: float = 0.0  # CPU time up to its last result
     # of the present call:
     ops: list[TraceOp] = field(default_factory=list)
     sites: list[CallSite] = field(default_factory=list)
@@ -74,25 +70,18 @@ class Peer:
     query: Query | None = None
     body: Part | None = None
     failure: RankError | None = None
-    cpu_s: float | None = None
 
     @property
     def blocked(self) -> bool:
         """Whether the rank has called and waits for an answer."""
         return self.called and not self.running
 
-    def note_cpu_time(self) -> None:
-        """Its result is here and it lives: what has the call cost it?"""
-        spent_s = cpu_time.spent_s(self.pid)
-        if spent_s is not None:
-            self.cpu_s, self.spent_s = spent_s - self.spent_s, spent_s
-
     def reset(self) -> None:
         """Forget the last call."""
         self.ops, self.sites, self.requests = [], [], {}
         self.sent, self.last_request, self.site, self.num_factors = 0, 0, -1, 0
         self.waiting, self.num_awaited, self.query = (), 0, None
-        self.body, self.failure, self.cpu_s = None, None, None
+        self.body, self.failure = None, None
         self.called = self.running = False
         self.text, self.dropped = bytearray(), 0
 
@@ -180,11 +169,7 @@ class Peers:
     def _read(self, peer: Peer) -> None:
         into = self._view if peer.partial is None else peer.partial[peer.filled :]
         try:
-            if peer.asked:
-                size, peer.pid = cpu_time.receive(peer.sock, into)
-                peer.asked = False
-            else:
-                size = peer.sock.recv_into(into)
+            size = peer.sock.recv_into(into)
         except BlockingIOError:
             return
         except OSError:

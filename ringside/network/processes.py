@@ -20,8 +20,8 @@ class Reading:
 
     Attributes:
         cpu_s: CPU time, that of children which have ended included.
-        awake: whether one of them has a processor, waits for one, or for a disk. Where it is
-            False nobody can be blamed for their rest: not the load of the machine either.
+        awake: whether one of them runs, waits for a processor, or waits for a disk. If none is
+            awake, they sleep of their own accord; a busy machine is not the reason.
     """
 
     cpu_s: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ringside.errors import RunError
 from ringside.network import codec
@@ -61,5 +61,4 @@ class RunEnd:
     comm_calls: list[str]
     unreceived: list[str]
     notes: dict[str, str]  # on messages that don't fit the buffers that took them
-    cpu_s: list[float | None] = field(default_factory=list)  # of each rank, by the kernel
     num_operations: int = 0  # as ``bounds.Limits`` counts them

@@ -19,7 +19,7 @@ import numpy as np
 
 from ringside.errors import CodecError, LimitError, RankError, RingsideError, RunError, TargetError
 from ringside.factors import Factors
-from ringside.network import codec, cpu_time
+from ringside.network import codec
 from ringside.network.bounds import Limits
 from ringside.network.network import Network
 from ringside.network.patience import Patience
@@ -118,8 +118,6 @@ class Result:
         num_operations: of all ranks, messages of lowered collectives included: what the run has
             used of the network's limit.
         result_bytes: what all ranks returned, as it travelled.
-        cpu_s: per rank of the world, CPU time that the kernel charged to it for this call, of a
-            world's first call with the rank's start; None where it isn't known.
         factors: of the passes that supplied layers announced; None where they announced nothing.
     """
 
@@ -136,7 +134,6 @@ class Result:
     seed: int | None = None
     members: tuple[int, ...] = field(default=())
     memory: list[dict[str, Any]] = field(default_factory=list)
-    cpu_s: list[float | None] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
     num_operations: int = 0
     result_bytes: int = 0
@@ -487,7 +484,7 @@ class Session:
             read, write = os.pipe()
             ours.setblocking(False)
             os.set_blocking(read, False)
-            world.peers.append(Peer(rank, ours, read, asked=cpu_time.ask(ours)))
+            world.peers.append(Peer(rank, ours, read))
             command = {
                 "spawn": self._spawn,
                 "front_end": world.front_end,
@@ -702,7 +699,7 @@ def _result(
     return Result(
         values, error, outcome.output, outcome.recording, machine, changed, aliased,
         outcome.collectives, outcome.comm_calls, outcome.unreceived, seed, group,
-        memory if any(memory) else [], outcome.cpu_s, outcome.notes, outcome.num_operations,
+        memory if any(memory) else [], outcome.notes, outcome.num_operations,
         sum(len(body) for body in outcome.bodies if body is not None),
         None if factors is None else factors.among(group),
     )  # fmt: skip

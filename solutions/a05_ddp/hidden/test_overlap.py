@@ -72,10 +72,9 @@ def stepped(
     ]
     world_size = options.pop("world_size", p)
     arguments = [(params, own, buckets, lr, work) for own in per_rank]
-    scaled = bool(np.any(np.asarray(work) != 1.0))
     if observed:
         options["factors"] = Factors.drawn(rng)
-    result = ranks.call("callers:overlapped", world_size, arguments, states_work=scaled, **options)
+    result = ranks.call("callers:overlapped", world_size, arguments, **options)
     assert_ran(result, case)
     seen = case.seen_in(result)
     exact = [np.asarray(each, "float64") for each in params]

@@ -1,0 +1,39 @@
+"""What is told to the instructor alone: a sentence in the report that changes no score."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+from rich.console import Console
+
+from autograder.course import assignment as assignments
+from autograder.grade import grading
+from autograder.grade.outcome import Outcome
+from autograder.report.feedback import page_of
+from autograder.report.rendering import render
+from autograder.report.report import print_report
+from autograder.report.summary import summarise
+from autograder.suite.job import SuiteJob, TestRecord
+from autograder.suite.plugin import Recorder
+
+
+def test_flag_reaches_the_report_and_not_the_student(tmp_path: Path) -> None:
+    plan = assignments.load("a03_allreduce")
+    job = SuiteJob("star", str(tmp_path), str(tmp_path / "record.json"), "s", "0", False)
+    recorder = Recorder(job)
+    recorder.record.ended_by_clock = True
+    recorder.record.tests.append(TestRecord("test_star", "values", 100.0, 100.0))
+    recorder.pytest_sessionfinish(Mock(testscollected=1))
+    record = json.loads(Path(job.record).read_text())
+    report = grading._report(plan, ["star"], {"star": record})
+    (flag,) = report["modules"]["star"]["flags"]
+    outcome = Outcome("ann", "graded", result=report, modules={"star": ""})
+    assert outcome.as_json(plan)["flags"] == [f"star: {flag}"] and "ended by the clock" in flag
+    assert report["modules"]["star"]["score"] == 100
+    assert "ended by the clock" not in render(page_of(plan, outcome))
+    screen = Console(file=io.StringIO(), width=400)
+    print_report(screen, summarise(plan, [outcome], [], {}))
+    assert "ann: flagged: star: It was ended by the clock" in screen.file.getvalue()
