@@ -13,25 +13,43 @@ from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.ledger import (
+    SIZES,
+    course_machine,
+    course_step,
+    course_trace,
+    ledger,
+    num_parameters,
+    step_flops,
+    work_to_hide,
+)
 from ringside.lectures.parts import missing
 
 __all__ = [
     "Knob",
     "Lecture",
     "LectureError",
+    "SIZES",
     "build",
     "cells",
     "content",
+    "course_machine",
+    "course_step",
+    "course_trace",
     "digest",
     "execute",
     "explore",
     "find",
     "inputs",
+    "ledger",
     "loaded",
     "missing",
     "named",
+    "num_parameters",
     "problems",
     "read",
     "show",
+    "step_flops",
     "table",
+    "work_to_hide",
 ]
