@@ -11,6 +11,7 @@ modules and the machine files. ``check`` compares that record with the files of 
 from ringside.lectures.build import build, cells, execute, problems, read
 from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
+from ringside.lectures.gallery import Gallery, gallery
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
 from ringside.lectures.ledger import (
@@ -24,8 +25,11 @@ from ringside.lectures.ledger import (
     work_to_hide,
 )
 from ringside.lectures.parts import missing
+from ringside.lectures.puzzle import Attempt, puzzle
 
 __all__ = [
+    "Attempt",
+    "Gallery",
     "Knob",
     "Lecture",
     "LectureError",
@@ -40,6 +44,7 @@ __all__ = [
     "execute",
     "explore",
     "find",
+    "gallery",
     "inputs",
     "ledger",
     "loaded",
@@ -47,6 +52,7 @@ __all__ = [
     "named",
     "num_parameters",
     "problems",
+    "puzzle",
     "read",
     "show",
     "step_flops",
