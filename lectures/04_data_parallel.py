@@ -922,7 +922,8 @@ KINDS = {
     "batch 256, 8 times the rate": (256, [K * RATE] * steps),
     "batch 256, 8 times, warm-up": (256, [*climb, *[K * RATE] * (steps - len(climb))]),
 }
-print({name: len(rates) for name, (_, rates) in KINDS.items()})
+for name, (_, rates) in KINDS.items():
+    print(f"{name:28} {len(rates):5} steps")
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
