@@ -1,0 +1,1234 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# # Lecture 4: Data parallelism
+#
+# Every GPU holds a copy of the whole network. Each one computes the gradient of its own samples,
+# one all-reduce makes a single gradient of all of them, and every copy takes the same step. This
+# is the oldest way to train on many processors. It is also the most used one, and every other way
+# in this course is combined with it.
+#
+# In this lecture you write it, prove that it computes what one processor computes, and find out
+# how far it scales. At the end you meet its price: the batch grows with the number of GPUs, and
+# large batches need care.
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
+# **After this lecture you can**
+#
+# - derive the data-parallel gradient from the formula of the loss, and say when you need a sum, a
+#   mean, or a weighted mean;
+# - write a data-parallel training loop with MPI and with PyTorch, and prove that it computes what
+#   one process computes;
+# - name three mistakes that no error message reports, and find each of them with a test;
+# - predict the time of a step on any number of GPUs, for a fixed batch and for a growing one, and
+#   say what limits each;
+# - choose a learning rate for a batch that is $k$ times as large, and explain why training may need
+#   a warm-up.
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
+# **What you need.** Gradient descent with momentum ([lecture 2](02_sgd.ipynb)), and all-reduce
+# with its cost ([lecture 3](03_allreduce.ipynb)). Reading takes about two hours, with the three
+# puzzles two and a half.
+#
+# | sign | meaning |
+# |---|---|
+# | $p$ | number of ranks; a *rank* is one process of a parallel program, here one GPU |
+# | $B$ | samples of one step, of all ranks together; for text, a sample is a sequence |
+# | $b$ | samples of one rank; $B = p\,b$ if all ranks have the same number |
+# | $w,\ g$ | weights; gradient of the loss by the weights |
+# | $\eta,\ \mu$ | learning rate; momentum |
+# | $\alpha,\ \beta$ | latency of a message (seconds); time of a byte (seconds per byte) |
+# | $n$ | bytes of the gradient |
+#
+# Slides on this subject often use $\alpha$ for the learning rate, and $N$ for the samples as well
+# as for the workers. Here each sign has one meaning.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Teachers.** The lecture fills two meetings. Sections 1 to 5 are the first (15, 15, 20, 10 and
+# 20 minutes), sections 6 to 10 the second (25, 20, 10, 15 and 10 minutes).
+#
+# *Ask first:* "Sixteen GPUs each return a gradient. Do you add them up or average them?" Take a
+# vote. Most classes split, and both halves are right under a condition. Section 2 states it.
+#
+# *Where classes stumble:* (1) They believe that sum and mean differ only in taste. Let them say
+# which learning rate a sum amounts to. (2) They believe that more GPUs give a better gradient at
+# no cost. Section 8 shows the cost. (3) They confuse strong and weak scaling. Ask each time: "Is
+# the batch fixed, or are the samples of a GPU fixed?"
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # the matrices here are small
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+
+import ringside
+from ringside import guess, reveal
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+from ringside.lectures import (
+    SIZES,
+    course_machine,
+    course_step,
+    ledger,
+    puzzle,
+    show,
+    step_flops,
+    table,
+    work_to_hide,
+)
+from ringside.timing.widen import widen
+
+LECTURES = Path.cwd()  # the folder of this notebook
+os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
+sys.path.insert(0, os.getcwd())  # and can be imported
+plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
+COMPUTE, COMMUNICATION, GREY = "#0072b2", "#e69f00", "0.6"
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# ## 1. The problem: 127 days
+#
+# One language model goes through this whole course: a GPT with 1.7 billion parameters, in 24 layers
+# [1]. One GPU, an A100, trains it on 8 sequences of 2048 tokens in each step. How long does one
+# step take? In a published run of this very model each A100 computed at 137 TFLOP/s, that is
+# $137\cdot10^{12}$ operations a second [1]. The number of operations of a step follows from the
+# sizes of the model.
+
+# %% slideshow={"slide_type": "fragment"}
+machine = course_machine()  # a cluster like Zaratan, whose GPUs reach 137 TFLOP/s
+step_s = step_flops(8) / machine.flop_per_s
+tokens = 8 * 2048
+days = 100e9 / tokens * step_s / 86400
+
+print(f"one step: {step_s:.2f} s for {tokens:,} tokens")
+print(f"100 billion tokens: {days:.0f} days")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A step takes 1.79 seconds for 16,384 tokens. If the model is to read 100 billion tokens, the run
+# takes 127 days, and nobody wants to wait that long. So you take 32 GPUs, eight nodes of four.
+# If they shared the work without any loss, the run would take 4.0 days. How many days will it
+# really take?
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert round(step_s, 2) == 1.79 and tokens == 16_384
+assert round(days) == 127 and round(days / 32, 1) == 4.0
+assert (SIZES["num_layers"], SIZES["sequence"]) == (24, 2048)
+assert machine.flop_per_s == 137e12 and 32 // machine.ranks_per_node == 8
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/days",
+    "One GPU needs 127 days. How many days do 32 GPUs need, with one all-reduce "
+    "after each backward pass?",
+    unit="days",
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# You will see the answer in section 10, and you will be able to compute it in section 5. First
+# you need a correct program. For that, a small network that you can really train is better than a
+# large one that you can only model.
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# ## 2. From the formula to the program
+#
+# The loss of a batch is the mean of the losses of its $B$ samples:
+#
+# $$L(w) = \frac1B \sum_{i=1}^{B} \ell_i(w), \qquad
+# g = \nabla L(w) = \frac1B \sum_{i=1}^{B} \nabla \ell_i(w) .$$
+#
+# A sum may be taken in any order. So cut the batch into $p$ parts $S_1, \dots, S_p$, give one to
+# each rank, and sum up part by part:
+#
+# $$g = \frac1B \Bigl( \sum_{i\in S_1} \nabla\ell_i + \dots + \sum_{i\in S_p} \nabla\ell_i \Bigr) .$$
+#
+# No approximation was made. The gradient of $p$ ranks *is* the gradient of one.
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Sum or mean?** Each bracket above is a sum over samples. But a framework gives each rank the
+# *mean* over its own samples, $g_r = \frac{1}{b_r}\sum_{i\in S_r}\nabla\ell_i$, where $b_r$ is the
+# number of samples of rank $r$. Put this into the formula:
+#
+# $$g = \sum_{r=1}^{p} \frac{b_r}{B}\, g_r \qquad\text{and, if all } b_r \text{ are equal,}\qquad
+# g = \frac1p \sum_{r=1}^{p} g_r .$$
+#
+# So three recipes are correct. You may add up sums and divide by $B$; you may average means of
+# equal parts; or you may weight the means by their numbers of samples. Here they are for 1024
+# handwritten digits and sixteen workers. The network has three hidden layers, and all its weights
+# lie in one vector.
+
+# %% slideshow={"slide_type": "subslide"}
+# %%writefile net.py
+import numpy as np
+
+WIDTHS = (64, 48, 48, 48, 10)  # pixels, three hidden layers, one score for each digit
+
+
+def start(seed):
+    """Random weights, all in one vector."""
+    rng = np.random.default_rng(seed)
+    sizes = zip(WIDTHS, WIDTHS[1:])
+    return np.concatenate([rng.normal(0, (2 / a) ** 0.5, a * b) for a, b in sizes])
+
+
+def matrices(w):
+    """The weight matrix of each layer, as views of the vector w."""
+    found, first = [], 0
+    for a, b in zip(WIDTHS, WIDTHS[1:]):
+        found.append(w[first : first + a * b].reshape(a, b))
+        first += a * b
+    return found
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Two more files hold the forward and the backward pass of lecture 2, with the cross-entropy as the
+# loss. You may take them as given.
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+# %%writefile forwards.py
+import numpy as np
+from net import matrices
+
+
+def forward(w, x):
+    """Inputs of each layer, and the scores of the last one."""
+    inputs = [x]
+    for W in matrices(w):
+        scores = inputs[-1] @ W
+        inputs.append(np.maximum(scores, 0))
+    return inputs[:-1], scores
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+# %%writefile passes.py
+import numpy as np
+from forwards import forward
+from net import matrices
+
+
+def loss_and_gradient(w, x, y):
+    """Mean loss of the samples x with the digits y, and its gradient as one vector."""
+    inputs, scores = forward(w, x)
+    d = np.exp(scores - scores.max(axis=1, keepdims=True))
+    d /= d.sum(axis=1, keepdims=True)  # the chance of each digit
+    right = np.arange(len(y)), y
+    loss = -np.log(d[right] + 1e-300).mean()
+    d[right] -= 1
+    parts = []
+    for W, h in zip(matrices(w)[::-1], inputs[::-1]):
+        parts.insert(0, (h.T @ d).ravel() / len(y))
+        d = (d @ W.T) * (h > 0)
+    return loss, np.concatenate(parts)
+
+
+# %% slideshow={"slide_type": "fragment"}
+from forwards import forward
+from net import start
+from passes import loss_and_gradient
+
+images, digits = load_digits(return_X_y=True)
+order = np.random.default_rng(0).permutation(len(digits))
+images, digits = images[order] / 16, digits[order]
+x, y = images[:1280], digits[:1280]  # to learn from
+x_test, y_test = images[1280:], digits[1280:]
+
+w0 = start(seed=0)
+print(f"{len(w0):,} weights, {len(x)} digits to learn from, {len(x_test)} for testing")
+
+# %% slideshow={"slide_type": "fragment"}
+batch = np.arange(1024)
+parts = np.split(batch, 16)  # 64 samples for each worker
+means = [loss_and_gradient(w0, x[part], y[part])[1] for part in parts]
+whole = loss_and_gradient(w0, x[batch], y[batch])[1]
+print(f"largest difference: {abs(sum(means) / 16 - whole).max():.1e}")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The mean of sixteen gradients of 64 samples is the gradient of 1024 samples, up to rounding. If
+# you take the *sum* of the means, as some slides do [2], you take a step that is $p$ times as long.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/sum",
+    "You add up the means of 16 workers, and step with a learning rate of 0.01. "
+    "Which learning rate would give the same step to somebody who averages?",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+sum_step = 0.01 * sum(means)
+mean_gradient = sum(means) / 16
+same_rate = np.linalg.norm(sum_step) / np.linalg.norm(mean_gradient)
+print(f"learning rate {same_rate:.2f}")
+reveal("04/sum", same_rate)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# It is 0.16. The program with the sum is not wrong at one number of workers: you may have found its
+# learning rate by trial. It goes wrong on the day when you change the number of workers, because
+# the learning rate then changes with it, and nobody has told you.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert abs(sum(means) / 16 - whole).max() < 1e-12 and {len(part) for part in parts} == {64}
+assert round(same_rate, 2) == 0.16 and len(batch) == 1024
+assert (len(x), len(x_test)) == (1280, 517)
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Every sample once.** Another widely used slide [3] cuts the batch into the ranges $1$ to $B/4$,
+# $B/4$ to $2B/4$, and so on. Samples $B/4$, $2B/4$ and $3B/4$ then belong to two workers. In Python,
+# where a range doesn't include its end, this mistake is hard to make. In formulas it is easy, and
+# whoever translates them into code carries it over. A test finds it: put all parts
+# together, sort, and compare with the batch.
+
+# %% slideshow={"slide_type": "fragment"}
+B = 1024
+slide = [range(max(1, k * B // 4), (k + 1) * B // 4 + 1) for k in range(4)]
+taken = sorted(i for part in slide for i in part)
+print(f"{len(taken)} samples taken, {len(set(taken))} different ones")
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert [i for i in set(taken) if taken.count(i) == 2] == [B // 4, 2 * B // 4, 3 * B // 4]
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 3. The program
+#
+# Each rank keeps weights and velocity. In each step it computes the gradient of its own samples,
+# calls the library's all-reduce, divides by the number of ranks, and updates. No weights are ever
+# sent. All ranks start with the same weights and add the same gradient, so they stay equal.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile train.py
+import numpy as np
+from passes import loss_and_gradient
+
+
+def train(comm, w, steps, rate, momentum):
+    """Weights and own losses; steps: this rank's samples of each step."""
+    velocity, losses = np.zeros_like(w), []
+    for x, y in steps:
+        loss, own = loss_and_gradient(w, x, y)
+        mean = np.empty_like(own)
+        comm.Allreduce(own, mean)  # the sum over all ranks, on all ranks
+        mean /= comm.size
+        velocity = momentum * velocity + mean
+        w = w - rate * velocity
+        losses.append(loss)
+    return w, losses
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The batches come from outside. For each step, 1024 samples are drawn *once*, for all ranks, and
+# then cut into equal parts.
+
+
+# %% slideshow={"slide_type": "fragment"}
+def shares(p, num_steps=6):
+    """For each rank, a list of its samples of each step: 1024 / p of them."""
+    rng = np.random.default_rng(4)
+    of_rank = [[] for _ in range(p)]
+    for _ in range(num_steps):
+        drawn = rng.permutation(len(x))[:1024]
+        for rank, part in enumerate(np.split(drawn, p)):
+            of_rank[rank].append((x[part], y[part]))
+    return of_rank
+
+
+def trained(p, program="train.py:train", weights=w0):
+    """Train on p ranks; the result, and the mean loss of each step."""
+    args = [(weights, steps, 0.05, 0.9) for steps in shares(p)]
+    result = ringside.run(program, p, args)
+    return result, np.mean([losses for _, losses in result.values], axis=0)
+
+
+# %% slideshow={"slide_type": "fragment"}
+one, one_losses = trained(1)
+sixteen, sixteen_losses = trained(16)
+print("losses on  1 rank: ", np.round(one_losses, 4))
+print("losses on 16 ranks:", np.round(sixteen_losses, 4))
+print(f"largest difference {abs(one_losses - sixteen_losses).max():.0e}")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The losses agree to $10^{-12}$. They don't agree bit for bit, because a sum in another order rounds
+# differently. This is the test that every data-parallel program must pass: *the number of ranks
+# changes nothing but rounding.* All sixteen copies of the weights are equal, and here even bit for
+# bit: each rank got the same numbers from the all-reduce.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert abs(one_losses - sixteen_losses).max() < 1e-12
+assert all((w == sixteen.values[0][0]).all() for w, _ in sixteen.values)
+assert abs(one.values[0][0] - sixteen.values[0][0]).max() < 1e-12
+assert one_losses[-1] < one_losses[0]
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The same in PyTorch.** Autograd finds the gradients, an optimizer keeps the velocity. Your part
+# stands between `backward()` and `step()`. The program below runs on the same network, and the kit
+# counts its bytes as well. (It sends each matrix by itself. Puzzle 1 asks what that costs.)
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile network_torch.py
+import torch
+import torch.distributed as dist
+
+
+def loss_of(layers, x, y):
+    """Mean cross-entropy; layers are the weight matrices."""
+    for W in layers[:-1]:
+        x = torch.relu(x @ W)
+    return torch.nn.functional.cross_entropy(x @ layers[-1], y)
+
+
+def average(gradient):
+    """Replace a gradient by its mean over all ranks."""
+    dist.all_reduce(gradient)
+    gradient /= dist.get_world_size()
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile train_torch.py
+import torch
+from net import matrices
+from network_torch import average, loss_of
+
+
+def train(group, w, steps, rate, momentum):
+    layers = [W.clone().requires_grad_() for W in matrices(w)]
+    optimizer = torch.optim.SGD(layers, rate, momentum)
+    losses = []
+    for x, y in steps:
+        loss = loss_of(layers, x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        for W in layers:
+            average(W.grad)
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.cat([W.detach().flatten() for W in layers]), losses
+
+
+# %% slideshow={"slide_type": "fragment"}
+torch_run, torch_losses = trained(4, "train_torch.py:train")
+mpi_run, mpi_losses = trained(4)
+for name, run in (("MPI", mpi_run), ("torch", torch_run)):
+    sent = run.timeline.bytes_matrix.sum(axis=1)
+    print(f"{name:5} each rank sends {sent[0]:,} bytes")
+print(f"largest difference of a loss {abs(torch_losses - mpi_losses).max():.0e}")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Both programs send 587,520 bytes from each rank in six steps: $2\cdot\frac34$ times 65,280 bytes of
+# gradient in every step, as lecture 3 said of the ring. The losses agree to $10^{-12}$ again.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+for run in (mpi_run, torch_run):
+    assert set(run.timeline.bytes_matrix.sum(axis=1)) == {587_520}
+assert w0.nbytes == 65_280 and 6 * 2 * 3 * w0.nbytes // 4 == 587_520
+assert abs(torch_losses - mpi_losses).max() < 1e-12
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 4. One step is a superstep
+#
+# Programs of this kind have a name: *bulk-synchronous parallel*, or BSP [4]. A *superstep* is a
+# phase in which each rank computes on its own, then an exchange, and then a barrier: nobody starts
+# the next superstep before everybody has ended this one. An all-reduce is exchange and barrier in
+# one, since no rank can have the sum before the last rank has given its part. So the time of a
+# superstep is
+#
+# $$T = \max_r\,(\text{computation of rank } r) + T_\text{comm} .$$
+#
+# The maximum is what matters. A rank that is slower than the others is called a *straggler*, and
+# in every step all others wait for it. (In the program below, `ringside.compute` tells the virtual
+# clock how long a rank computes.)
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile straggler.py
+import numpy as np
+
+import ringside
+
+
+def steps(comm, slow):
+    gradient, total = np.ones(8160), np.empty(8160)
+    for _ in range(3):
+        is_slow = comm.rank == 2
+        ringside.compute(seconds=400e-6 * (slow if is_slow else 1), phase="gradient")
+        comm.Allreduce(gradient, total)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/straggler",
+    "One of 4 ranks needs 1.5 times as long for its gradient, the others need 400 "
+    "µs. For what share of their time do the three fast ranks compute?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"} tags=["ranks"]
+even = ringside.run("straggler.py:steps", 4, (1.0,))
+uneven = ringside.run("straggler.py:steps", 4, (1.5,))
+busy = 3 * 400e-6 / uneven.makespan_s
+print(f"even {even.makespan_s * 1e6:.0f} µs, uneven {uneven.makespan_s * 1e6:.0f} µs")
+print(f"a fast rank computes for {busy:.0%} of the time")
+reveal("04/straggler", 100 * busy)
+
+# %% slideshow={"slide_type": "subslide"}
+uneven.timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 1. Three supersteps on four ranks. Rank 2 computes for 600 µs in each of them, the others
+# for 400 µs; then they wait for it, and all exchange.*
+#
+# The fast ranks compute for 57 % of their time. You may read that in data parallelism "processes
+# are never idle" [3]. They are idle in three cases: while gradients travel, while they wait for a
+# straggler, and while they wait for their samples.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert round(100 * busy) == 57
+assert np.isclose(uneven.makespan_s - even.makespan_s, 3 * 200e-6)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 5. How far does it scale?
+#
+# *Scaling* has two meanings. In **strong scaling** the batch is fixed, and $p$ ranks share it: each
+# has $B/p$ samples. In **weak scaling** the samples of a rank are fixed, and the batch grows with
+# $p$. Take the GPT of section 1 as an example. Strong scaling: 256 sequences, shared by 32 GPUs
+# or by 256. Weak scaling: 8 sequences a GPU, so 256 sequences on 32 GPUs and 2048 on 256.
+#
+# The communication is an all-reduce of $n$ bytes in a ring, from lecture 3:
+#
+# $$T_\text{comm} = 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta .$$
+#
+# Compare the two sides of this equation with what you change. The batch is not in it. The number of
+# ranks is, but the second term hardly grows: it lies between $n\beta$ for 2 ranks and $2n\beta$ for
+# very many. So *the time of communication is nearly independent of the batch and of $p$*. That is
+# why data parallelism is popular. It is also why strong scaling ends.
+
+# %% slideshow={"slide_type": "fragment"}
+parameters = 1.652e9
+n = 2 * parameters  # bf16: two bytes a number
+alpha, beta = machine.alpha_s, machine.beta_s_per_byte
+
+
+def communication_s(p):
+    return 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
+
+
+for p in (8, 32, 128, 512):
+    print(f"{p:3} GPUs: {communication_s(p):.3f} s in each step")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/strong",
+    "256 sequences take 57 s on one GPU, and the all-reduce takes about half a "
+    "second. How many times faster are 256 GPUs with one sequence each?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+sequence_s = step_flops(1) / machine.flop_per_s
+
+
+def strong(p, batch=256):
+    return batch * sequence_s / (batch / p * sequence_s + communication_s(p))
+
+
+for p in (8, 32, 64, 128, 256):
+    print(f"{p:3} GPUs: {strong(p):5.1f} times as fast, efficiency {strong(p) / p:.0%}")
+reveal("04/strong", strong(256))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# 256 GPUs are 76 times as fast as one. (The *efficiency* is the speedup over the number of GPUs,
+# here 30 %.) A GPU with one sequence computes for 0.22 s and communicates for 0.53 s. And here is
+# the end of the road in any case: $p \le B$, because a sequence can't be cut by this method.
+#
+# Weak scaling looks better. Is the formula right? A trace of four GPUs, taken without data and
+# stretched to more of them, is replayed message by message. The four GPUs of a node share one
+# network port in this replay, as they do on Zaratan.
+
+# %% slideshow={"slide_type": "fragment"}
+traced = course_step(4, reduce="once")  # one all-reduce after the backward pass
+replayed = {}
+for p in (8, 32, 128):
+    replayed[p] = ringside.replay(widen(traced.trace, p), machine).makespan_s
+    formula = 8 * sequence_s + communication_s(p)
+    print(f"{p:3} GPUs: replayed {replayed[p]:.3f} s, formula {formula:.3f} s")
+
+# %% slideshow={"slide_type": "subslide"} tags=["figure", "hide-input"]
+gpus = 2 ** np.arange(0, 10)
+weak = [p * 8 * sequence_s / (8 * sequence_s + (p > 1) * communication_s(p)) for p in gpus]
+figure, axis = plt.subplots(figsize=(7.5, 4.2))
+axis.plot(gpus, gpus, color=GREY, linestyle=":", label="ideal")
+axis.plot(gpus, weak, "-", color=COMPUTE, label="weak: 8 sequences a GPU")
+axis.plot(list(replayed), [p * 8 * sequence_s / t for p, t in replayed.items()], "s",
+          color=COMPUTE, label="weak, replayed")  # fmt: skip
+axis.plot(gpus[:9], [strong(p) for p in gpus[:9]], "o-", color=COMMUNICATION,
+          label="strong: 256 sequences in all")  # fmt: skip
+axis.set(xscale="log", yscale="log", xlabel="GPUs", ylabel="sequences a second, one GPU = 1")
+axis.set_xticks(gpus, gpus)
+axis.minorticks_off()
+axis.legend(frameon=False)
+show(figure, "Speedup against the number of GPUs on logarithmic axes. The weak curve runs parallel "
+     "to the ideal line, a little below it, up to 512 GPUs, and three replayed points lie on it. "
+     "The strong curve leaves it at about 32 GPUs and ends at 256 GPUs with a speedup of "
+     "76.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 2. The course's GPT on a model of Zaratan. Strong scaling bends, since less and less work
+# has to carry the same communication. Weak scaling stays parallel to the ideal line, at 77 % of it.
+# Its price is the batch: 4096 sequences on 512 GPUs.*
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert round(256 * sequence_s) == 57 and 0.4 < communication_s(8) < communication_s(512) < 0.55
+assert round(strong(256)) == 76 and round(100 * strong(256) / 256) == 30
+assert round(sequence_s, 2) == 0.22 and round(communication_s(256), 2) == 0.53
+assert round(100 * weak[-1] / 512) == 77 and 8 * 512 == 4096
+for p, seconds in replayed.items():
+    assert abs(seconds / (8 * sequence_s + communication_s(p)) - 1) < 0.01
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **How much work does a byte need?** While a byte crosses the network, a GPU could do a certain
+# number of operations: $137\cdot10^{12}$ operations a second, times $\beta$. If you have at least that
+# much work for every byte, computation takes longer than communication. The function
+# `work_to_hide` computes it, and later lectures use it for other schemes.
+
+# %% slideshow={"slide_type": "fragment"}
+per_byte = work_to_hide(1)
+step_bytes = 2 * 31 / 32 * n
+sequences = work_to_hide(step_bytes) / step_flops(1)
+print(f"{per_byte:,.0f} operations for each byte between nodes")
+print(f"{sequences:.1f} sequences a GPU take as long as the all-reduce on 32 GPUs")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# It is 10,960 operations a byte. With 2.3 sequences a GPU, computation and communication take equally
+# long, and with the 8 of our example the communication is a quarter as long as the computation or
+# a little more. Remember the principle: *samples per GPU pay for communication.* A larger batch
+# costs no byte more.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert round(per_byte) == 10_960 and round(sequences, 1) == 2.3
+assert 0.25 < communication_s(32) / (8 * sequence_s) < 0.3
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 6. Three mistakes that no error message reports
+#
+# A data-parallel program with one of these mistakes runs, and its loss falls. Each mistake has a
+# test that finds it.
+#
+# **Uneven parts.** Ten samples on four ranks make parts of 3, 3, 2 and 2. The mean of the four means
+# is not the mean of ten samples: a sample of a small part counts more. The weights of section 2,
+# $b_r/B$, mend it. A rank may even have no sample at all. Then its mean is zero over zero, and
+# its weight must be zero.
+
+# %% slideshow={"slide_type": "fragment"}
+parts = np.split(np.arange(10), [3, 6, 8])
+means = [loss_and_gradient(w0, x[part], y[part])[1] for part in parts]
+whole = loss_and_gradient(w0, x[:10], y[:10])[1]
+weighted = sum(len(part) / 10 * mean for part, mean in zip(parts, means))
+for name, gradient in (("mean of means", sum(means) / 4), ("weighted", weighted)):
+    error = np.linalg.norm(gradient - whole) / np.linalg.norm(whole)
+    print(f"{name:14} relative error {error:.1e}")
+mean_error = np.linalg.norm(sum(means) / 4 - whole) / np.linalg.norm(whole)
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Every rank has its own random order.** All ranks must draw the *same* permutation, with the same
+# seed, and then take different parts of it. Suppose that each of sixteen ranks shuffles with a seed
+# of its own, and takes its sixteenth of *its own* order.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/unseen",
+    "Sixteen ranks shuffle 1280 samples with different seeds, and each takes one "
+    "sixteenth of its own order. What share of the samples does no rank see in this"
+    " epoch?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+orders = [np.random.default_rng(rank).permutation(1280) for rank in range(16)]
+seen = {i for rank, own in enumerate(orders) for i in np.split(own, 16)[rank]}
+unseen = 1 - len(seen) / 1280
+print(f"{unseen:.1%} of the samples, expected {(15 / 16) ** 16:.1%}")
+reveal("04/unseen", 100 * unseen)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# More than a third of the data is not seen, and other samples are seen several times. A rank misses
+# a sample with probability 15/16, so all sixteen miss it with $(15/16)^{16}$, which is 35.6 %. The
+# loss falls all the same. The test is the one of section 2: put all parts of an epoch together
+# and sort.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert abs(weighted - whole).max() < 1e-12 < 0.01 < mean_error
+assert round(100 * (15 / 16) ** 16, 1) == 35.6 and 0.33 < unseen < 0.39
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Weights are averaged instead of gradients.** Each rank takes a step with its own gradient, and
+# then all ranks average their weights. For plain SGD this is the same, since the update is linear:
+# the mean of $w - \eta g_r$ is $w - \eta g$. Even momentum survives, because the velocity is a
+# linear function of the gradients too (though every rank now has another velocity, so that you
+# can't save one and go on from it). Adam divides by the size of the gradient, and that is not
+# linear.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/adam",
+    "Four ranks take one step of Adam on their own gradients and average the "
+    "weights. Is that the step that Adam takes with the mean gradient?",
+    choices=["yes, to rounding", "no"],
+)
+
+
+# %% slideshow={"slide_type": "fragment"}
+def first_adam_step(gradient):
+    """The first step of Adam: its two moments are the gradient and its square."""
+    return -1e-3 * gradient / (abs(gradient) + 1e-8)
+
+
+parts = np.split(np.arange(64), 4)
+gradients = [loss_and_gradient(w0, x[part], y[part])[1] for part in parts]
+mean_of_steps = np.mean([first_adam_step(g) for g in gradients], axis=0)
+step_of_mean = first_adam_step(np.mean(gradients, axis=0))
+apart = np.linalg.norm(mean_of_steps - step_of_mean) / np.linalg.norm(step_of_mean)
+print(f"relative difference {apart:.0%}")
+reveal("04/adam", "no" if apart > 1e-9 else "yes, to rounding")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The two steps differ a lot. In general: *send what adds up.* Gradients do. Functions of gradients
+# that aren't linear must be applied after the sum. The clipping of gradients by their norm is
+# another example that you will meet.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert apart > 0.3
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Teachers.** Let groups of three write the test that finds each mistake, ten minutes, before they
+# see the text. The usual surprise is that averaging weights is right for momentum: let somebody
+# prove it on the board. If they ask "why not average weights only from time to time", you are at
+# local SGD, which a later unit treats.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 7. Three puzzles
+#
+# Each puzzle is a program that computes the right thing and misses a target. Change the program,
+# run both cells again, and look at the timeline. Ten minutes each should do.
+#
+# **Puzzle 1.** A network of sixty small layers. The program calls an all-reduce for each of them.
+# Bring the step from 374 µs below 25 µs.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile sixty.py
+import numpy as np
+
+
+def mean_gradients(comm, gradients):
+    """The mean over all ranks of each of sixty gradients, as one array."""
+    rows = []
+    for gradient in gradients:
+        total = np.empty_like(gradient)
+        comm.Allreduce(gradient, total)
+        rows.append(total / comm.size)
+    return np.stack(rows)
+
+
+# %% slideshow={"slide_type": "fragment"}
+sixty = np.random.default_rng(0).normal(size=(4, 60, 20))  # ranks, layers, weights
+args = [(list(own),) for own in sixty]
+mean = sixty.mean(axis=0)
+first = puzzle("sixty.py:mean_gradients", 4, args, expected=mean, at_most_us=25,
+               hint="Which term of the cost do you pay sixty times?")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# <details><summary>Solution</summary>
+#
+# Put the sixty gradients into one array and call one all-reduce. The bytes stay the same, and the
+# latency of six messages is paid once instead of sixty times.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+Path("sixty_solved.py").write_text("""\
+import numpy as np
+
+
+def mean_gradients(comm, gradients):
+    together = np.stack(gradients)
+    total = np.empty_like(together)
+    comm.Allreduce(together, total)
+    return total / comm.size
+""")
+assert not first.solved and round(first.time_us) == 374
+assert puzzle("sixty_solved.py:mean_gradients", 4, args, expected=sixty.mean(axis=0),
+              at_most_us=25, draw=False).solved  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Puzzle 2.** Sixteen sentences have 1 to 16 words, and a word takes 1 µs. Each rank gets four
+# sentences. All ranks have the same number of sentences, and still they wait. Bring the step below
+# 42 µs without moving work to fewer ranks.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile sentences.py
+import ringside
+
+
+def step(comm, lengths):
+    """Number of words of all sentences, after working on each word once."""
+    mine = lengths[4 * comm.rank : 4 * comm.rank + 4]
+    for words in mine:
+        ringside.compute(seconds=words * 1e-6, phase="gradient")
+    return comm.allreduce(sum(mine))
+
+
+# %% slideshow={"slide_type": "fragment"}
+lengths = list(range(1, 17))
+second = puzzle("sentences.py:step", 4, (lengths,), expected=136, at_most_us=42,
+                hint="How many words would each rank have at best?")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# <details><summary>Solution</summary>
+#
+# There are 136 words, 34 for each rank. Give each rank two pairs, each of a short and a long
+# sentence: rank $r$ takes the sentences at places $r$, $7-r$, $8+r$ and $15-r$. Handing them out in
+# turns, as cards, is better than blocks, but gives the last rank 40 words.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+Path("sentences_solved.py").write_text("""\
+import ringside
+
+
+def step(comm, lengths):
+    r = comm.rank
+    mine = [lengths[place] for place in (r, 7 - r, 8 + r, 15 - r)]
+    for words in mine:
+        ringside.compute(seconds=words * 1e-6, phase="gradient")
+    return comm.allreduce(sum(mine))
+""")
+assert not second.solved and sum(lengths) == 136 == 4 * 34 and sum(lengths[3::4]) == 40
+assert puzzle("sentences_solved.py:step", 4, (lengths,), expected=136, at_most_us=42,
+              draw=False).solved  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Puzzle 3.** Rank 0 reads the samples of all ranks and scatters them. Reading a sample takes
+# 25 µs. Bring the step below 250 µs.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile reading.py
+import numpy as np
+
+import ringside
+
+
+def read(first, last):
+    """Samples number first to last - 1, from a file that every rank can open."""
+    ringside.compute(seconds=25e-6 * (last - first), phase="read")
+    return np.arange(first, last, dtype=float)
+
+
+def step(comm, batch_size):
+    """Sum of all samples, as a stand-in for a gradient."""
+    b = batch_size // comm.size
+    mine = np.empty(b)
+    everything = read(0, batch_size) if comm.rank == 0 else None
+    comm.Scatter(everything, mine)
+    ringside.compute(seconds=30e-6 * b, phase="gradient")
+    return comm.allreduce(mine.sum())
+
+
+# %% slideshow={"slide_type": "fragment"}
+third = puzzle("reading.py:step", 4, (16,), expected=120.0, at_most_us=250,
+               hint="Who else could read?")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# <details><summary>Solution</summary>
+#
+# Every rank reads its own samples: `mine = read(b * comm.rank, b * (comm.rank + 1))`, and nothing is
+# scattered. This is how all frameworks do it. They also read the next batch while this one is
+# computed, so that the reading is hidden as long as it is faster than the computing.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+program = Path("reading.py").read_text()
+begin, end = program.index("    mine = np.empty"), program.index("    ringside.compute(seconds=30")
+own = "    mine = read(b * comm.rank, b * (comm.rank + 1))\n"
+Path("reading_solved.py").write_text(program[:begin] + own + program[end:])
+assert not third.solved
+assert puzzle("reading_solved.py:step", 4, (16,), expected=120.0, at_most_us=250, draw=False).solved
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Teachers.** In puzzle 1 some will use sixty non-blocking all-reduces. That helps, and it is a good
+# bridge to lecture 5: let them find out why it doesn't reach the target. In puzzle 2 ask for the
+# best possible time before anybody types. Puzzle 3 is the input pipeline: at 1734 images a second
+# (ResNet-50 on eight P100, section 9), pictures of 224 x 224 pixels in three colours are 261 MB a
+# second once they are decoded.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 8. A learning rate for a batch that is $k$ times as large
+#
+# Weak scaling gives you larger batches. What do you do with them? Compare $k$ steps of small
+# batches with one step of a batch that holds the same samples. The $k$ small steps are
+#
+# $$w_k = w_0 - \eta \sum_{j=0}^{k-1} g_j(w_j),$$
+#
+# and one large step with the learning rate $\hat\eta$ is
+#
+# $$\hat w_1 = w_0 - \hat\eta\, \frac1k \sum_{j=0}^{k-1} g_j(w_0) .$$
+#
+# The two are equal if $\hat\eta = k\,\eta$ and if $g_j(w_j) \approx g_j(w_0)$, that is, if the
+# gradient hardly changes during these $k$ steps. This is the **linear scaling rule** [5]: *$k$ times
+# the batch, $k$ times the learning rate.*
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# The condition is not always met. At the start of training the weights are random and the gradient
+# changes fast. So one starts with $\eta$ and raises the rate in a straight line to $k\,\eta$ during
+# the first epochs. This is called **warm-up** [5].
+#
+# Here is the experiment. Batches of 32 with $\eta = 0.04$ are the base. Batches of 256 (16 ranks with
+# 16 samples each) have $k = 8$. All runs see the same number of samples, 30 epochs. Since ranks change
+# nothing but rounding, you can run it in one process. One run may be luck, so there are eight of
+# each kind, from different random weights.
+
+# %% slideshow={"slide_type": "fragment"}
+EPOCHS, RATE, K = 30, 0.04, 8
+
+
+def run(batch_size, rates, seed):
+    """Share of the test digits that are read right after training with these rates."""
+    w, velocity = start(seed), 0.0
+    rng = np.random.default_rng([4, seed])
+    rates = iter(rates)
+    for _ in range(EPOCHS):
+        for part in np.split(rng.permutation(1280), 1280 // batch_size):
+            velocity = 0.9 * velocity + loss_and_gradient(w, x[part], y[part])[1]
+            w = w - next(rates) * velocity
+    return (forward(w, x_test)[1].argmax(axis=1) == y_test).mean()
+
+
+# %% slideshow={"slide_type": "fragment"}
+steps = EPOCHS * 1280 // 256
+climb = np.linspace(RATE, K * RATE, steps // 3)  # a third of the run
+KINDS = {
+    "batch 32": (32, [RATE] * (EPOCHS * 40)),
+    "batch 256, same rate": (256, [RATE] * steps),
+    "batch 256, 8 times the rate": (256, [K * RATE] * steps),
+    "batch 256, 8 times, warm-up": (256, [*climb, *[K * RATE] * (steps - len(climb))]),
+}
+for name, (_, rates) in KINDS.items():
+    print(f"{name:28} {len(rates):5} steps")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/ruined",
+    "Eight runs take batches of 256 with 8 times the learning rate from the first "
+    "step on. How many of them end with less than 90 % of the digits read right?",
+    unit="runs",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+accuracy = {
+    name: np.array([run(size, rates, seed) for seed in range(8)])
+    for name, (size, rates) in KINDS.items()
+}
+for name, shares_right in accuracy.items():
+    print(f"{name:28}", *(f"{100 * right:5.1f}" for right in sorted(shares_right)))
+ruined = {name: int((right < 0.9).sum()) for name, right in accuracy.items()}
+reveal("04/ruined", ruined["batch 256, 8 times the rate"])
+
+# %% slideshow={"slide_type": "subslide"} tags=["hide-input"]
+figure, axis = plt.subplots(figsize=(7.5, 2.8))
+for row, right in enumerate(accuracy.values()):
+    axis.plot(100 * right, np.full(8, row), "o", color=COMPUTE, alpha=0.5, markersize=9)
+axis.set_yticks(range(4), list(accuracy))
+axis.invert_yaxis()
+axis.set(xlabel="test digits read right (%)", xlim=(0, 102))
+axis.grid(axis="x", alpha=0.3)
+show(figure, "Eight points in each of four rows. Batches of 32: all at about 99 %. Batches of 256 "
+     "with the same rate: all at about 97 %. With 8 times the rate: scattered from 10 to 98 %. "
+     "With warm-up: all between 97 and 99 %.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 3. Test accuracy after 30 epochs, eight runs of each kind; each point is a run.*
+#
+# With the same rate, the large batches take an eighth of the steps, and all eight runs stay behind
+# those of small batches. With eight times the rate from the first step on, several runs are ruined:
+# the weights jump so far that many units of the network give zero for every sample. Such a unit
+# gets no gradient and never comes back. With a warm-up the runs come through. On average they are
+# better than with the unscaled rate, and a little worse than the small batches. This remaining
+# difference has a name, the *large-batch gap*.
+#
+# Don't take the warm-up as a guarantee. Change `RATE` to 0.05 and run the cells again: some
+# runs are lost in spite of it. Beyond some $k$ the rule ends, for every network.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+base, same, scaled, warmed = accuracy.values()
+assert base.min() > 0.97 and same.max() < base.min() and same.mean() < base.mean() - 0.005
+assert 3 <= ruined["batch 256, 8 times the rate"] <= 7 and (scaled < 0.5).sum() >= 2
+assert warmed.min() > 0.9 and same.mean() < warmed.mean() < base.mean()
+assert len(KINDS["batch 32"][1]) == 8 * steps and RATE == 0.04
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
+# ## 9. What was published
+#
+# **Eight GPUs in one box.** TensorFlow's own benchmarks of May 2017 [6] give images a second on 1, 2, 4
+# and 8 GPUs for five networks, with a fixed number of images a GPU (weak scaling). The model has
+# one unknown for each network: the time of communication that is not hidden. Per image of a GPU,
+#
+# $$t(p) = t(1) + c\;\frac{2(p-1)}{p} .$$
+#
+# Fit $c$ on 2 and 4 GPUs, and predict 8.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/worst",
+    "For which network does the model fitted on 2 and 4 GPUs predict 8 GPUs worst?",
+    choices=["Inception V3", "ResNet-50", "ResNet-152", "AlexNet", "VGG-16"],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+published = table(LECTURES / "data" / "tensorflow_2017.csv")
+volume = {p: 2 * (p - 1) / p for p in (2, 4, 8)}
+errors = {}
+for network in dict.fromkeys(published["network"]):
+    rows = published["network"] == network
+    speed = dict(zip(published["gpus"][rows], published["images_per_s"][rows]))
+    seconds = {p: p / speed[p] for p in speed}
+    lost = np.array([seconds[p] - seconds[1] for p in (2, 4)])
+    v = np.array([volume[p] for p in (2, 4)])
+    c = max(0.0, lost @ v / (v @ v))
+    predicted = 8 / (seconds[1] + c * volume[8])
+    errors[network] = predicted / speed[8] - 1
+    print(f"{network:12} measured {speed[8]:6.0f}, predicted {predicted:6.0f}")
+
+# %% slideshow={"slide_type": "fragment"} tags=["systems"]
+for network, error in errors.items():
+    print(f"{network:12} {error:+.1%}")
+sizes = np.abs(list(errors.values()))
+assert len(sizes) == 5 and sizes.max() < 0.25
+reveal("04/worst", list(errors)[sizes.argmax()])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Three networks are predicted within 4 %. For VGG-16 the model is too optimistic by 6.7 %, and for
+# AlexNet by 17.5 %. These two have the largest gradients for their work, so communication matters
+# most to them. The model has one bandwidth for any number of GPUs, but the links of a machine
+# are not all alike. Errors of 10 to 25 % are usual for large messages, so never quote such a
+# prediction to more than two digits.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert round(100 * errors["VGG-16"], 1) == 6.7 and round(100 * errors["AlexNet"], 1) == 17.5
+good = ("Inception V3", "ResNet-50", "ResNet-152")
+assert max(abs(errors[network]) for network in good) < 0.04
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
+# **ImageNet on 256 GPUs.** Goyal and others [5] trained ResNet-50 with batches of 8192, 32 images on each
+# of 256 GPUs, with the linear scaling rule from a rate of 0.1 for 256 images. Their error with small
+# batches was 23.60 % ± 0.12; with warm-up it was the same within 0.14, and without warm-up about 1.2
+# points worse. They also ask what the network must carry: the gradients have 100 MB, the backward
+# pass takes 120 ms, and an all-reduce moves them nearly twice.
+
+# %% slideshow={"slide_type": "fragment"} tags=["systems"]
+rate = 0.1 * 8192 / 256
+needed = 2 * 100e6 / 0.120 * 8e-9
+print(f"learning rate {rate:.1f}; to hide the all-reduce: {needed:.1f} Gbit/s")
+assert round(2 * 100e6 / 0.125 * 8e-9, 1) == 12.8  # as printed in the paper
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The learning rate becomes 3.2. The network must carry 13.3 Gbit/s. The paper prints 12.8, since it
+# divides by 125 ms; the difference doesn't matter, and the way of thinking does. It is the same as
+# in `work_to_hide`, and lecture 5 makes it work: it sends gradients *during* the backward pass.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+goyal = {name: value[0] for name, value in table(LECTURES / "data" / "goyal_2017.csv").items()}
+assert (goyal["baseline"], goyal["baseline_spread"]) == (23.60, 0.12)
+assert (goyal["with_warmup"], goyal["without_warmup"]) == (0.14, 1.2)
+assert round(2 * 100e6 / 125e-3 * 8e-9, 1) == 12.8 and 2 * (512 - 1) == 1022
+assert round(rate, 1) == 3.2 and round(needed, 1) == 13.3 and 32 * 256 == 8192
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 10. The ledger
+#
+# In section 1 you predicted for how many days 32 GPUs train the course's GPT. Its step on 32 GPUs,
+# with one all-reduce after the backward pass, was replayed in section 5. It goes into the course's
+# ledger. *Exposed* is the time in which a GPU waits for communication and computes nothing.
+
+# %% slideshow={"slide_type": "fragment"}
+step32_s = replayed[32]
+days32 = 100e9 / (32 * tokens) * step32_s / 86400
+print(f"{days32:.1f} days")
+reveal("04/days", days32)
+
+# %% slideshow={"slide_type": "fragment"}
+ledger("04", gpus=32, step_s=step32_s, exposed_s=step32_s - step_s,
+       memory_bytes=max(memory["peak"] for memory in traced.memory))  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The 127 days have become 5.1. A step takes 2.30 s, of which 0.51 s are exposed: the GPUs compute for
+# 78 % of the time. (The formula of section 5 says the same.) Without any loss it would be 4.0 days.
+# The memory of a GPU is what it was, 33.9 GB of 42.4. Data parallelism saves time and no memory:
+# every GPU holds everything. Lecture 5 goes for the exposed half second.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+assert round(days32, 1) == 5.1 and round(step32_s, 2) == 2.30
+assert round(step32_s - step_s, 2) == 0.51 and round(100 * step_s / step32_s) == 78
+peak = max(memory["peak"] for memory in traced.memory)
+assert round(peak / 1e9, 1) == 33.9 and round(machine.memory_bytes / 1e9, 1) == 42.4
+assert abs(step32_s / (8 * sequence_s + communication_s(32)) - 1) < 0.01
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
+# ## 11. Where it breaks
+#
+# **The batch.** There are at most as many ranks as samples, $p \le B$. Long before that, a GPU with
+# few samples multiplies thin matrices and doesn't reach its rate (the roofline of lecture 2). Our
+# formula assumes that it does, so the strong curve of figure 2 is an upper bound.
+#
+# **Learning.** Weak scaling makes the batch grow, and beyond some batch each doubling gives less.
+#
+# **Latency.** A ring has $2(p-1)$ steps. For 512 ranks this is 1022 times $\alpha$. Lecture 3 has
+# algorithms with fewer steps.
+#
+# **Stragglers.** The more ranks, the more likely it is that one of them is late in any given step.
+#
+# **Memory.** If the network, its gradients and the optimizer's state don't fit one GPU, data
+# parallelism alone can't help. [Lecture 8](08_model_versus_data.ipynb) and
+# [lecture 9](09_pipeline_bubbles.ipynb) cut the network itself.
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
+# **Statements that you may meet on slides**
+#
+# | slide | correct |
+# |---|---|
+# | update with $Q = \sum_n g_n$, where each $g_n$ is a mean [2] | use the mean of the $g_n$; the sum multiplies the learning rate by the number of workers |
+# | parts $1..B/4$, $B/4..2B/4$, ... [3] | $1..B/4$, $B/4+1..2B/4$, ...; else three samples count twice |
+# | processes are never idle [3] | they wait for messages, for stragglers and for samples |
+# | communication is independent of the number of ranks [3] | only its bytes, and only nearly; the latency of a ring grows with $p$ |
+# | training is "embarrassingly parallel" [7] | across the samples of one step; steps follow each other, and so do layers |
+# | scale with $\hat\eta$, not defined [3] | $\hat\eta = k\eta$, reached from $\eta$ by a warm-up |
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# ## 12. Five questions
+#
+# Try each before you open its answer. The cell below each answer checks it.
+#
+# **Question 1.** Three ranks have 1, 7 and 3 samples. By which numbers do you multiply their mean
+# gradients before you add them up?
+#
+# <details><summary>Answer</summary>
+#
+# By 1/11, 7/11 and 3/11, the shares of the samples. With 1/3 for each, the single sample of the
+# first rank would count seven times as much as a sample of the second.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+cuts = np.split(np.arange(11), [1, 8])
+means = [loss_and_gradient(w0, x[part], y[part])[1] for part in cuts]
+combined = sum(share * mean for share, mean in zip((1 / 11, 7 / 11, 3 / 11), means))
+assert np.allclose(combined, loss_and_gradient(w0, x[:11], y[:11])[1], rtol=0, atol=1e-12)
+assert np.isclose((1 / 3) / ((1 / 3) / 7), 7)
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 2.** A step has 400 ms of computation on one GPU for its 64 samples. The all-reduce takes
+# 20 ms on any number of GPUs. Up to how many GPUs does strong scaling keep an efficiency of at least
+# one half? And weak scaling with 64 samples a GPU?
+#
+# <details><summary>Answer</summary>
+#
+# Strong scaling: the efficiency is $\frac{400/p}{400/p + 20}$, and it is one half where $400/p = 20$,
+# at 20 GPUs. Weak scaling: it is $400/420$, or 95 %, on any number of GPUs, as long as the all-reduce
+# stays at 20 ms.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+efficiency = {p: (400 / p) / (400 / p + 20) for p in range(1, 65)}
+assert max(p for p in efficiency if efficiency[p] >= 0.5) == 20
+assert round(100 * 400 / 420) == 95
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 3.** A colleague drops the last samples of each epoch, so that all ranks have the same
+# number. There are 1437 samples, 16 ranks and 20 samples a rank in each step. How many samples are
+# dropped? Is that a mistake?
+#
+# <details><summary>Answer</summary>
+#
+# A step takes 320 samples, so there are 4 whole steps, and 157 samples are dropped. If a new
+# random order is drawn in each epoch, other samples are dropped each time, and it is a common and
+# harmless choice. Without a new order, the same 157 samples are never used. It also makes
+# the result depend on the number of ranks, so the test "equal to one rank" must drop the same ones.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+whole_steps, dropped = divmod(1437, 16 * 20)
+assert (whole_steps, dropped) == (4, 157)
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 4.** You change from 8 to 64 GPUs and keep the samples of a GPU. With 8 GPUs your learning
+# rate was 0.2. Which rate do you try, what do you do in the first epochs, and by what factor does the
+# number of steps of an epoch change?
+#
+# <details><summary>Answer</summary>
+#
+# The batch is 8 times as large, so try 1.6, and climb from 0.2 to 1.6 in a straight line during the
+# first epochs. An epoch has an eighth of the steps. Compare the accuracy with the old one before
+# you trust it, from more than one seed.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+k = 64 / 8
+assert np.isclose(0.2 * k, 1.6) and 1 / k == 0.125
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 5.** In section 10 the all-reduce takes 0.51 s on 32 GPUs. Somebody proposes 16 sequences a
+# GPU instead of 8. What happens to the exposed time of a step, to the efficiency, and to the days?
+#
+# <details><summary>Answer</summary>
+#
+# The exposed time stays 0.51 s: it depends on the parameters and not on the samples. The computation
+# doubles to 3.58 s, so the efficiency rises from 78 to 87 %, and 100 billion tokens take 4.5 days
+# instead of 5.1. But the batch is twice as large, so it isn't certain that 100 billion tokens are
+# still enough, and the activations of 16 sequences need more memory.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+longer_s = 2 * step_s + (step32_s - step_s)
+assert round(2 * step_s, 2) == 3.58 and round(100 * 2 * step_s / longer_s) == 87
+assert round(100e9 / (64 * tokens) * longer_s / 86400, 1) == 4.5
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 13. Your turn
+#
+# The assignment `a04_data_parallel` asks for what this lecture left out: parts for any number of
+# samples and ranks, a step for uneven parts with losses and counted bytes, the same in PyTorch, the
+# learning rate of every step of a run, and as an extra several microbatches with one
+# synchronisation. Then [lecture 5](05_ddp.ipynb) hides the all-reduce.
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
+# ## References
+#
+# 1. D. Narayanan, M. Shoeybi, J. Casper, P. LeGresley, M. Patwary, V. Korthikanti, D. Vainbrand,
+#    P. Kashinkunti, J. Bernauer, B. Catanzaro, A. Phanishayee, M. Zaharia. Efficient large-scale
+#    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Table 1,
+#    first row.
+# 2. S. Cai. Introduction to High-performance Machine Learning. Slides, SURFsara.
+# 3. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
+# 4. L. G. Valiant. A bridging model for parallel computation. Communications of the ACM 33(8),
+#    103-111, 1990.
+# 5. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
+#    K. He. Accurate, large minibatch SGD: training ImageNet in 1 hour. arXiv:1706.02677, 2017.
+# 6. TensorFlow. Benchmarks, May 2017. github.com/tensorflow/tensorflow,
+#    tensorflow/docs_src/performance/benchmarks.md.
+# 7. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
+#
+# Read next: [5], sections 2 and 4, the clearest account of large batches and of what they ask of a
+# network.
