@@ -11,6 +11,7 @@ modules and the machine files. ``check`` compares that record with the files of 
 from ringside.lectures.build import build, cells, execute, problems, read
 from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
+from ringside.lectures.gallery import Gallery, gallery
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
 from ringside.lectures.parts import missing
@@ -18,6 +19,7 @@ from ringside.lectures.puzzle import Attempt, puzzle
 
 __all__ = [
     "Attempt",
+    "Gallery",
     "Knob",
     "Lecture",
     "LectureError",
@@ -28,6 +30,7 @@ __all__ = [
     "execute",
     "explore",
     "find",
+    "gallery",
     "inputs",
     "loaded",
     "missing",
