@@ -56,6 +56,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -95,6 +96,7 @@ in_a_layer = 12 * width**2 + 13 * width  # four matrix products, two layer norms
 parameters = layers * in_a_layer + (words + positions) * width + 2 * width
 gradient_bytes = 2 * parameters
 print(f"{parameters:,} parameters, {gradient_bytes / 1e9:.1f} GB of gradients")
+zaratan = ringside.Machine.load("zaratan")  # a model of a cluster, with its network
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Suppose that the two computers belong to a cluster whose network carries 12.5 GB each second. Then
@@ -102,7 +104,6 @@ print(f"{parameters:,} parameters, {gradient_bytes / 1e9:.1f} GB of gradients")
 # one, each in a message of its own. The bytes are the same, and so is the wire.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-zaratan = ringside.Machine.load("zaratan")
 assert round(parameters / 1e9, 1) == 1.7 and round(gradient_bytes / 1e9, 1) == 3.3
 assert layers * in_a_layer / parameters > 0.9 and layers == 24
 assert np.isclose(1e-9 / zaratan.beta_s_per_byte, 12.5)
@@ -111,18 +112,20 @@ assert round(one_message_s, 2) == 0.26
 assert (width, positions, words) == (2304, 2048, 51_200) and f"{words:,}" == "51,200"
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("01/one-by-one", "How many minutes do the same bytes take, number by number?", unit="minutes")
+guess("01/one-by-one", "How long do the same bytes take, number by number?", unit="minutes")
 
 # %% slideshow={"slide_type": "fragment"}
 a_single_number_s = zaratan.alpha_s + 2 * zaratan.beta_s_per_byte
 one_by_one_s = parameters * a_single_number_s
-print(f"in one message {one_message_s:.2f} s, number by number {one_by_one_s / 60:.0f} minutes")
+print(f"number by number {one_by_one_s / 60:.0f} minutes")
+print(f"in one message   {one_message_s / 60:.4f} minutes")
 reveal("01/one-by-one", one_by_one_s / 60)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A quarter of a second, or 74 minutes: more than an hour for a single step of the training. The
 # two programs do the same work in the eyes of anybody who counts bytes. What makes the difference
-# is the number of *messages*. At the end of this lecture you will have derived both times, and you
+# is the number of *messages*: each one costs a little before its first byte moves. (The cell calls
+# this `alpha_s`; section 4 explains the formula.) At the end of this lecture you will have derived both times, and you
 # will know where real training programs lie between them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -139,7 +142,8 @@ assert round(one_by_one_s / 60) == 74
 #
 # A **communicator** is a group of ranks that can send messages to each other. Your function gets
 # one as its first argument, `comm`. It knows who you are (`comm.rank`) and how many you are
-# (`comm.size`).
+# (`comm.size`). The first line of the next cell, `%%writefile`, writes the cell into a file, so that
+# other processes can read the program.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -172,7 +176,7 @@ def append(comm):
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("01/shared-list", "Four ranks run it. What does rank 3 return?",
-      choices=["[0, 1, 2, 3]", "[3]", "[3, 2, 1, 0]", "different lists on different days"])  # fmt: skip
+      choices=["[0, 1, 2, 3]", "[3]", "[3, 2, 1, 0]", "not always the same"])  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
 lists = ringside.run("seen.py:append", world_size=4).values
@@ -274,8 +278,9 @@ reveal("01/wrong-tag", "it waits for ever" if waits else "it takes the message")
 # The message does not match, so rank 1 goes on waiting. (`check=False` keeps the error in the
 # result, where you can read it.) On a cluster nobody would tell you: both processes would stand
 # still until the time of the job is over. The simulated network sees every rank and every message.
-# So it knows that nothing can happen any more, and it says who waits for what, in which line. You
-# will meet this *doctor* again in section 7.
+# So it knows when nothing can happen any more: each rank is *blocked*, and no message is **in
+# flight**, which means that it has left and has not arrived. Then it says who waits for what, and in
+# which line. You will meet this *doctor* again in section 7.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A message is found by four things, together called its **envelope**: the sender, the receiver, the
@@ -306,7 +311,7 @@ assert np.isclose(alpha, 1e-6) and np.isclose(beta, 1e-9) and np.isclose(1e-9 / 
 assert np.isclose(alpha + 8 * 1000 * beta, 9e-6)
 
 # %% slideshow={"slide_type": "subslide"} tags=["predict"]
-guess("01/longer", "1000 bytes are 100 times as long as 10 bytes. How many times the time?",
+guess("01/longer", "1000 bytes are 100 times as many as 10. How much longer do they take?",
       unit="times")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
@@ -317,9 +322,11 @@ reveal("01/longer", long_s / short_s)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The longer one takes less than twice as long. Short messages cost their latency and little else;
 # long messages cost their bytes. Between them lies the size at which both parts are equal,
-# $n_{1/2} = \alpha/\beta$. A message of this size gets half of the bandwidth.
+# $n_{1/2} = \alpha/\beta$. For example, with $\alpha = 3$ µs and 2 GB/s it is 6000 bytes: the bytes take
+# another 3 µs, and so the message gets half of the bandwidth.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.isclose(3e-6 * 2e9, 6000) and np.isclose(6000 / 2e9, 3e-6)
 assert 1.9 < long_s / short_s < 2
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
@@ -330,7 +337,7 @@ axis.loglog(n, np.full_like(n, alpha * 1e6), "--", color=COMMUNICATION)
 axis.loglog(n, n * beta * 1e6, ":", color=COMPUTE, linewidth=2)
 axis.text(1.3, 1.25, "latency: α", color="#8a5f00")
 axis.text(3e4, 9, "bytes: n β", color=COMPUTE)
-axis.text(2e3, 14, "α + n β", color=INK, fontsize=12, ha="right")
+axis.text(2.2e4, 50, "α + n β", color=INK, fontsize=12, ha="right")
 axis.axvline(alpha / beta, color="#8c959f", linewidth=0.8)
 axis.text(alpha / beta * 1.15, 0.013, "α / β", color="#57606a")
 axis.set(xlabel="size of the message (bytes)", ylabel="time (µs)", ylim=(0.008, 2000))
@@ -349,7 +356,8 @@ show(figure, "Time of a message on the textbook machine, on logarithmic axes: fl
 #
 # Rank 0 computes for 5 µs, and sends the 1000 numbers that it has found. Rank 1 receives them and
 # computes for 3 µs. `ringside.compute` says how long a computation takes, so that the example
-# doesn't depend on the speed of your laptop.
+# doesn't depend on the speed of your laptop, and gives it a name for the picture. `args` is what
+# each rank gets after `comm`, here the array.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile handover.py
@@ -368,7 +376,7 @@ def handover(comm, x):
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("01/handover", "After how many µs is rank 1 done?", unit="µs")
+guess("01/handover", "After what time is rank 1 done?", unit="µs")
 
 # %% slideshow={"slide_type": "fragment"}
 x = np.arange(1000.0)
@@ -391,7 +399,9 @@ handover.timeline
 #   makespan what it is. If you shorten anything on this line, the program gets faster. If you
 #   shorten something else, it doesn't.
 #
-# Point at a bar to see which call it is, and in which line of the file.
+# The small bars at the right end sum up each row. Point at a bar to see which call it is, and in
+# which line of the file. (The words above the picture speak of *exposed* communication; section 9
+# explains that.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(handover.makespan_s, 17e-6)
@@ -478,7 +488,7 @@ for nbytes, time_s in zip(sizes, times_s):
     print(f"{nbytes:>9,} bytes: {time_s * 1e6:8.2f} µs")
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("01/mystery", "What is the bandwidth of this machine, in GB/s?", unit="GB/s")
+guess("01/mystery", "What is the bandwidth of this machine?", unit="GB/s")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Two sizes are enough, if the model is right. The difference between two long messages is made of
@@ -492,8 +502,8 @@ print(f"alpha {found_alpha * 1e6:.2f} µs, beta {found_beta * 1e9:.2f} ns per by
 reveal("01/mystery", 1e-9 / found_beta)
 
 # %% slideshow={"slide_type": "fragment"}
-print(f"the truth: alpha {mystery.alpha_s * 1e6:.2f} µs, "
-      f"beta {mystery.beta_s_per_byte * 1e9:.2f} ns per byte")  # fmt: skip
+true_alpha, true_beta = mystery.alpha_s, mystery.beta_s_per_byte
+print(f"truth: alpha {true_alpha * 1e6:.2f} µs, beta {true_beta * 1e9:.2f} ns per byte")
 predicted_s = found_alpha + sizes * found_beta
 print(f"largest error at all six sizes: {np.abs(predicted_s / times_s - 1).max():.1%}")
 
@@ -589,12 +599,12 @@ def swap(comm, num_elements):
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("01/swap", "What happens?",
-      choices=["both get the other's array", "both wait for ever", "rank 0 gets it, rank 1 waits"])  # fmt: skip
+      choices=["they swap their arrays", "both wait for ever", "only one gets an array"])  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"}
 swapped = ringside.run("swap.py:swap", world_size=2, args=(1000,), check=False)
 print(swapped.error or swapped.values)
-reveal("01/swap", "both wait for ever" if swapped.error else "both get the other's array")
+reveal("01/swap", "both wait for ever" if swapped.error else "they swap their arrays")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Each rank stands in `Send` until the other one receives. Neither gets to its `Recv`. This is a
@@ -602,7 +612,8 @@ reveal("01/swap", "both wait for ever" if swapped.error else "both get the other
 #
 # Read the verdict from top to bottom. The first line says that nothing can happen any more. Then
 # comes a line for each rank, with the call in which it stands and the line of your file. The last
-# sentence names the circle and proposes a cure. On a real cluster you get none of this. You see a
+# sentence names the circle and proposes a cure. (`mpiexec` starts ranks on a real MPI, and the "eager
+# threshold" is the subject of the next section.) On a real cluster you get none of this. You see a
 # job that prints nothing, and later that its time is over.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -655,8 +666,8 @@ assert round(cured.makespan_s * 1e6) == 9
 # sender            receiver            sender                  receiver
 #   | copy to a buffer                    | "I have 8 MB for you"  |
 #   | ----- bytes -----> |                | ---------------------> |
-#   | Send returns       |                |      waits             | posts its Recv
-#   |                    | posts Recv,    | <----- "send it" ----- |
+#   | Send returns       |                |      waits             | calls Recv
+#   |                    | calls Recv,    | <----- "send it" ----- |
 #   |                    | takes them     | ------- bytes -------> |
 #   |                    | from there     | Send returns           |
 # ```
@@ -783,7 +794,8 @@ early.timeline
 # Now the program takes 35 µs: all of the 4 µs are hidden behind the message. This is called
 # **overlap**, and it is the most important trick of this course. Communication that is *not*
 # hidden behind computing is called **exposed**. Here rank 1's message takes 33 µs; 4 µs of it are
-# hidden, and 29 µs are exposed.
+# hidden, and 29 µs are exposed. (The figure's first line names the worst rank. That is rank 0, which
+# computes nothing, so all of its 33 µs are exposed.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 message_s = alpha + 32_000 * beta
@@ -849,7 +861,7 @@ guess("01/touched", "What does rank 1 receive on a real network?",
 
 # %% slideshow={"slide_type": "fragment"}
 race = ringside.run("touched.py:touched", world_size=2, check=False)
-print(race.error)
+print(textwrap.fill(str(race.error), 80))
 refused = race.error is not None
 reveal("01/touched", "it depends on the moment" if refused else "zeros")
 
@@ -902,11 +914,13 @@ def together(comm):
 
 
 # %% slideshow={"slide_type": "fragment"}
-for rank, values in enumerate(ringside.run("together.py:together", 4).values):
-    print(f"rank {rank}:", values)
+of_ranks = ringside.run("together.py:together", 4).values
+for name in of_ranks[0]:
+    print(f"{name:10}", [values[name] for values in of_ranks])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Rank $r$ starts with $(r+1)^2$. The **root** is the rank that has the data, or that gets it. With
+# Each line shows what rank 0, 1, 2 and 3 have after the call. Rank $r$ starts with $(r+1)^2$. The
+# **root** is the rank that has the data, or that gets it. With
 # *all-* in front, every rank gets the result. **Reduce** means to combine numbers, here to add them
 # up. Each drawing below has a row for each of four ranks. On the left is what the rank holds before
 # the call, on the right what it holds afterwards. The tens of a number tell which rank it comes
@@ -1046,7 +1060,8 @@ assert round(took_s["Alltoall"] * 1e6) == 14 and round(took_s["Allreduce"] * 1e6
 # Three things in the table are worth a second look. An all-reduce costs as much as a
 # reduce-scatter and an all-gather, and that is how it is made here. In a gather the root's **port**
 # is the bottleneck: a rank has one sending and one receiving port, and each moves one message at a
-# time. When many send to one, it is called **incast**. And these formulas are those of *one* way to
+# time. For example, seven ranks with 1000 bytes each need 7 µs to get through the one receiving port
+# of rank 0, however fast they are. Many messages to one rank are called **incast**. And these formulas are those of *one* way to
 # do it. A library may choose another one for another size; [lecture 3](03_allreduce.ipynb) compares
 # five ways for the all-reduce.
 
@@ -1059,7 +1074,8 @@ assert round(took_s["Alltoall"] * 1e6) == 14 and round(took_s["Allreduce"] * 1e6
 #   between processes on CPUs, over any network of a cluster. With `mpi4py` you call them from
 #   Python.
 # - **NCCL** (say "nickel") is NVIDIA's library for collectives between GPUs [6]. It reads and writes
-#   the memory of the GPUs, over NVLink inside a node and over the network card between nodes. It
+#   the memory of the GPUs. Inside a **node**, which is one computer of a cluster, the bytes take
+#   NVLink, wires from GPU to GPU; between nodes they take the network card. It
 #   does not start processes. Somebody else has to do that, and to tell the ranks where to meet.
 # - **gloo** is a library of collectives for CPUs over ordinary networks [7], made for machine
 #   learning. It comes with PyTorch.
@@ -1209,8 +1225,8 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # section 8, the meaning is not). Open MPI spells the first line `-host alpha:4,beta:4`.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Under Slurm.** A cluster is shared. You describe a *job* to its scheduler, Slurm: how many
-# computers (**nodes**) it needs, how many ranks on each, and for how long. Slurm starts it when
+# **Under Slurm.** A cluster is shared. You describe a *job* to its scheduler, Slurm: how many nodes
+# it needs, how many ranks on each, and for how long. Slurm starts it when
 # there is room.
 #
 # ```sh
@@ -1277,7 +1293,7 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # | question | on a CPU | on an NVIDIA GPU |
 # |---|---|---|
 # | who computes a convolution? | oneDNN | cuDNN |
-# | who multiplies matrices? | a BLAS, such as MKL or OpenBLAS | cuBLAS |
+# | who multiplies matrices? | a library of linear algebra, such as MKL or OpenBLAS | cuBLAS |
 # | who moves bytes between ranks? | gloo, MPI | NCCL |
 # | who starts the ranks? | mpiexec, torchrun, srun | the same |
 
@@ -1366,22 +1382,23 @@ assert tensors == 292 and layers == 24 and np.isclose(zaratan.alpha_s, 2.7e-6)
 assert round(parameters / 1e9, 1) == 1.7 and round(one_by_one_s / 60) == 74
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("01/by-tensor", "How many ms longer does this take than one single message?", unit="ms")
+guess("01/by-tensor", "How much longer does this take than one message?", unit="ms")
 
 # %% slideshow={"slide_type": "fragment"}
 by_tensor_s = tensors * zaratan.alpha_s + gradient_bytes * zaratan.beta_s_per_byte
-print(f"one message {one_message_s * 1e3:.1f} ms, {tensors} messages {by_tensor_s * 1e3:.1f} ms")
+print(f"{tensors} messages {by_tensor_s * 1e3:.1f} ms")
+print(f"one message  {one_message_s * 1e3:.1f} ms")
 reveal("01/by-tensor", (by_tensor_s - one_message_s) * 1e3)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Less than a thousandth of a second, on top of 264 ms. So 292 messages are as good as one, and they
 # have an advantage: the first can leave as soon as *its* tensor is ready, while the other gradients
 # are still being computed. This is the overlap of section 9, and
-# [the lecture on DDP](05_ddp.ipynb) builds it. Small tensors are put together into *buckets* there, since a
+# unit 5 of this course builds it. Small tensors are put together into *buckets* there, since a
 # bias of 2304 numbers is still much shorter than $n_{1/2}$.
 #
-# **Is a quarter of a second much?** One GPU that reaches 137 TFLOP/s, as in [1], needs 1.8 s to
-# compute a step with 8 texts. If the message is exposed, it makes the step longer by 15 %. If it
+# **Is a quarter of a second much?** One GPU that reaches 137 TFLOP/s (137 million million operations
+# each second), as in [1], needs 1.8 s to compute a step with 8 texts. If the message is exposed, it makes the step longer by 15 %. If it
 # travels while the rest is computed, it costs almost nothing. So the number that opened this
 # lecture is not a bill yet: it depends on when the message is posted. The course keeps a **ledger**
 # for this model, a table with a line for each lecture from [lecture 2](02_sgd.ipynb) on: how long a
@@ -1443,7 +1460,7 @@ def shift(comm):
 neighbours = [np.full(1000, float(max(rank - 1, 0))) for rank in range(8)]
 staircase = puzzle(
     "line.py:shift", 8, expected=neighbours, at_most_us=20, at_most_messages=1,
-    hint="Which rank can receive first? Let every rank tell the library early what it expects.",
+    hint="Let every rank tell the library early what it expects to receive.",
 )  # fmt: skip
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1541,7 +1558,7 @@ def step(comm):
 # %% slideshow={"slide_type": "fragment"}
 other_edges = [np.full(2000, 1.0), np.full(2000, 0.0)]
 edges = puzzle("edges.py:step", 2, expected=other_edges, at_most_us=20,
-               hint="What can a rank do between posting the exchange and waiting for it?")  # fmt: skip
+               hint="What can a rank do between posting and waiting?")  # fmt: skip
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 # %%writefile edges_solved.py
