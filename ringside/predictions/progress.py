@@ -254,6 +254,6 @@ def _units(made: Sequence[Kept], step: float, end: float) -> Iterator[str]:
             (left + right) / 2, end + 18, unit, 11, role="muted", extra='text-anchor="middle"'
         )  # fmt: skip
     yield text(
-        _LEFT, end + 38, f"in the order in which you predicted, by unit; grey: half of the last {WINDOW} numbers", 11,
+        _LEFT, end + 38, f"in order, by unit; grey: half of the last {WINDOW} numbers", 11,
         role="muted",
     )  # fmt: skip
