@@ -14,6 +14,7 @@ from ringside.lectures.explore import Knob, explore
 from ringside.lectures.gallery import Gallery, gallery
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.moving_ring import MovingRing, moving_ring
 from ringside.lectures.parts import missing
 from ringside.lectures.puzzle import Attempt, puzzle
 
@@ -23,6 +24,7 @@ __all__ = [
     "Knob",
     "Lecture",
     "LectureError",
+    "MovingRing",
     "build",
     "cells",
     "content",
@@ -34,6 +36,7 @@ __all__ = [
     "inputs",
     "loaded",
     "missing",
+    "moving_ring",
     "named",
     "problems",
     "puzzle",
