@@ -1280,7 +1280,7 @@ assert "".join(ringside.run("sum_of_ranks_torch.py", world_size=4).output) == si
 # also share a tensor through the node's memory, without a message. But a program that relies on
 # this can't grow beyond the node.
 #
-# **Several nodes.** Ranks and messages, as in this lecture. They work on one node just as well. So
+# **Several nodes.** Ranks and messages, as in this lecture. They work on one node as well. So
 # today nearly everybody takes one process for each GPU, in one node or in a thousand.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
@@ -1481,7 +1481,10 @@ def shift(comm):
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 solved = puzzle("line_solved.py:shift", 8, expected=neighbours, at_most_us=20, at_most_messages=1)
-assert solved.solved and round(solved.time_us) == 9
+assert solved.solved
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(solved.time_us) == 9 <= 20 < staircase.time_us
 assert not staircase.solved and round(staircase.time_us) == 63
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -1530,8 +1533,11 @@ def send_all(comm, tensors):
 solved = puzzle(
     "small_solved.py:send_all", 2, (tensors_of_10,), expected=[[], tensors_of_10], at_most_us=20
 )
-assert solved.solved and round(solved.time_us) == 17
-assert not small.solved and round(small.time_us) == 216
+assert solved.solved
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(solved.time_us) == 17 <= 20
+assert not small.solved and round(small.time_us) == 216 and len(tensors_of_10) == 200
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 3: the edge comes last.** Two ranks hold half of a picture each. To compute the rows at
@@ -1580,7 +1586,10 @@ def step(comm):
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 solved = puzzle("edges_solved.py:step", 2, expected=other_edges, at_most_us=20)
-assert solved.solved and round(solved.time_us) == 19
+assert solved.solved
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(solved.time_us) == 19 <= 20
 assert not edges.solved and round(edges.time_us) == 34
 assert edges.sent_bytes == (16_000, 16_000)
 
@@ -1640,7 +1649,7 @@ def exchange(comm, letters):
             posted.Wait()
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 orders = {"a": ("SR", "SR"), "b": ("RS", "RS"), "c": ("SR", "RS"), "d": ("ISW", "ISW")}
 times_us = {}
 for name, order in orders.items():
