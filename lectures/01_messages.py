@@ -661,15 +661,26 @@ assert round(cured.makespan_s * 1e6) == 9
 # messages in two different ways:
 #
 # ```text
-# eager (short messages)                rendezvous (long messages)
+# eager: a short message
 #
-# sender            receiver            sender                  receiver
-#   | copy to a buffer                    | "I have 8 MB for you"  |
-#   | ----- bytes -----> |                | ---------------------> |
-#   | Send returns       |                |      waits             | calls Recv
-#   |                    | calls Recv,    | <----- "send it" ----- |
-#   |                    | takes them     | ------- bytes -------> |
-#   |                    | from there     | Send returns           |
+# sender                   receiver
+#   | copy to a buffer
+#   | ------ bytes ------> | kept there
+#   | Send returns         |
+#   |                      | calls Recv,
+#   |                      | takes them
+# ```
+#
+# ```text
+# rendezvous: a long message
+#
+# sender                   receiver
+#   | - "I have 8 MB" ---> |
+#   | waits                |
+#   |                      | calls Recv
+#   | <---- "send it" ---- |
+#   | ------ bytes ------> |
+#   | Send returns         |
 # ```
 #
 # An **eager** send copies the message into a buffer and returns at once, whether or not anybody
@@ -1106,7 +1117,7 @@ for row, call in enumerate(backends["call"]):
 # - For tensors on GPUs use **NCCL** (or XCCL on Intel's GPUs). It knows nothing of tensors on CPUs.
 # - For tensors on CPUs use **gloo**. It takes GPU tensors in most collectives, too, and copies them
 #   through the CPU, which is slow. It can't `send` or `recv` them.
-# - **MPI** as a backend is in the table, but not in the PyTorch that you install with pip or conda:
+# - **MPI** as a backend is in the table, but not in the PyTorch that you install with pip:
 #   `torch.distributed.is_mpi_available()` says no. You would have to build PyTorch yourself, with
 #   an MPI. Whether it then takes GPU tensors depends on that MPI: this is the question mark.
 #
