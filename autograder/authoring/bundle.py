@@ -3,7 +3,7 @@
 Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
 and the files that install them. README and Makefile are the students' own (templates/students),
 and pyproject.toml loses what names the autograder. `leaks` looks for every run of solution lines,
-of hidden-suite lines and of lines of answers.md in every file of the tree.
+of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
 ANSWERS = "answers.md"  # of an assignment: to its prompts, and rubrics
+EXAM = "exam.md"  # questions for an exam, with solutions; an assignment may have none
 
 
 COMMAND = "autograder bundle"
@@ -169,9 +170,9 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
             for run in _runs(_code(_read(path).splitlines())):
                 if run not in public:  # imports and fixtures are the same in public tests
                     yield f"solutions/{name}/hidden/{path.name}", run
-        answers = _read(course.solution(name) / ANSWERS)
-        for run in _runs(_code(answers.splitlines())):
-            yield f"solutions/{name}/{ANSWERS}", run
+        for text in (ANSWERS, EXAM):
+            for run in _runs(_code(_read(course.solution(name) / text).splitlines())):
+                yield f"solutions/{name}/{text}", run
 
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:

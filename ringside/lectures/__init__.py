@@ -24,6 +24,7 @@ from ringside.lectures.ledger import (
     step_flops,
     work_to_hide,
 )
+from ringside.lectures.moving_ring import MovingRing, moving_ring
 from ringside.lectures.parts import missing
 from ringside.lectures.puzzle import Attempt, puzzle
 
@@ -33,6 +34,7 @@ __all__ = [
     "Knob",
     "Lecture",
     "LectureError",
+    "MovingRing",
     "SIZES",
     "build",
     "cells",
@@ -49,6 +51,7 @@ __all__ = [
     "ledger",
     "loaded",
     "missing",
+    "moving_ring",
     "named",
     "num_parameters",
     "problems",

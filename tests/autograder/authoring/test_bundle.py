@@ -58,7 +58,7 @@ def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
     students: Path,
 ) -> None:
     private = ("answers.md", "hidden", "wrong", "right")
-    assert not [path for path in students.rglob("*") if path.name in private]
+    assert not [path for path in students.rglob("*") if path.name in (*private, bundle.EXAM)]
     given = {path.read_bytes() for path in students.rglob("*") if path.is_file()}
     for name in plans.known(REAL):
         for part in private:
@@ -69,7 +69,7 @@ def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
 
 
 @pytest.mark.skipif(not BUILT, reason="assignments/ is not built")
-@pytest.mark.parametrize("kind", ["text", "notebook", "suite", "answers"])
+@pytest.mark.parametrize("kind", ["text", "notebook", "suite", "answers", "exam"])
 def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     name = plans.known(REAL)[0]
     module = next(iter(plans.load(name, REAL).modules)).filename
@@ -82,7 +82,8 @@ def test_a_hidden_line_anywhere_is_found(tmp_path: Path, kind: str) -> None:
     elif kind == "suite":
         text = (REAL.hidden(name) / f"test_{module}").read_text()
     else:
-        text = (REAL.solution(name) / bundle.ANSWERS).read_text()
+        file = bundle.ANSWERS if kind == "answers" else bundle.EXAM
+        text = (REAL.solution(name) / file).read_text()
     (tmp_path / "slip.txt").write_text(text)
     found = bundle.leaks(REAL, tmp_path)
     assert found and found[0].startswith("slip.txt: ")
