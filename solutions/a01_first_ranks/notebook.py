@@ -47,7 +47,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside import Machine
+from ringside import Machine, guess, reveal
 
 # %load_ext ringside
 
@@ -68,8 +68,18 @@ def fresh(name):
 # `%%ranks 4` runs a cell four times at once, in four processes. All run the same program; what
 # tells them apart is a number from 0 to 3, the *rank*. `comm` is the group of all of them, and how
 # they find each other.
-#
-# **Predict.** What do the four ranks print as `x`? Only rank 1 changes it.
+
+# %% tags=["predict"]
+guess(
+    "a01/own-x",
+    "In the next cell only rank 1 changes `x` from 100 to 200. What do the four ranks print?",
+    choices=[
+        "100 on every rank",
+        "200 on every rank",
+        "200 on rank 1 and 100 on the others",
+        "100 on rank 0 and 200 on the others",
+    ],
+)
 
 # %%
 # %%ranks 4
@@ -81,6 +91,9 @@ x = 100
 if rank == 1:
     x = 200
 print("I am rank", rank, "of", p, "and my x is", x)
+
+# %%
+reveal("a01/own-x", "200 on rank 1 and 100 on the others")
 
 # %% [markdown]
 # Each rank has memory of its own: no rank can look at another's `x`, nor change it. They share
@@ -115,8 +128,19 @@ else:
 # your computer: so it is the same whenever you run the cell. A rank that waits is inside a call
 # too: rank 1 does nothing for 9 µs but wait and receive.
 #
-# **Predict.** In the next cell both ranks receive before they send. What happens? Read what it
-# says: which call is each rank in, at which line, and who waits for whom?
+# In the next cell both ranks receive before they send. When it has run, read what it says: which
+# call is each rank in, at which line, and who waits for whom?
+
+# %% tags=["predict"]
+guess(
+    "a01/both-receive",
+    "Both ranks receive first, and then send. What happens?",
+    choices=[
+        "both messages arrive",
+        "one of the two messages arrives",
+        "both ranks wait for ever",
+    ],
+)
 
 # %%
 # %%ranks 2
@@ -128,6 +152,9 @@ other = 1 - comm.Get_rank()
 mine, theirs = np.full(4, float(comm.Get_rank())), np.empty(4)
 comm.Recv(theirs, source=other)
 comm.Send(mine, dest=other)
+
+# %%
+reveal("a01/both-receive", "both ranks wait for ever")
 
 # %% [markdown]
 # That is a *deadlock*. On a cluster nobody tells you: the job stands still until its time is over.
@@ -143,8 +170,17 @@ comm.Send(mine, dest=other)
 #
 # The clock is `MPI.Wtime()`, in seconds. On simulated ranks it tells the time of the model.
 #
-# **Predict.** Where in the program below must the first look at the clock stand, and where the
-# second? What would you measure if rank 1 came a millisecond late to the first trip?
+# Before you write: where in the program below must the first look at the clock stand, and where
+# the second?
+
+# %% tags=["predict"]
+guess(
+    "a01/late",
+    "Suppose rank 1 comes 1 ms late to the first of ten round trips, and nobody "
+    "leaves that trip out. By how many µs is the measured time of one message too "
+    "long?",
+    unit="µs",
+)
 
 # %%
 # {{module ping}}
@@ -157,6 +193,9 @@ comm.Send(mine, dest=other)
 # them gets after `comm`. Its result has `values`, what each rank returned, and `timeline`.
 
 # %%
+late_us, trips = 1000, 10
+reveal("a01/late", late_us / (2 * trips))
+
 ball = [(np.zeros(1000), 3)] * 3  # for each rank: x, repetitions
 ringside.run("ping.py:bounce", 3, ball).timeline
 
@@ -164,8 +203,15 @@ ringside.run("ping.py:bounce", 3, ball).timeline
 # **Explain.** There are three ranks. What does rank 2 do, and what does its row show? Why is there
 # no moment at which two messages are on their way?
 #
-# **Predict.** Now from no byte at all to 4 MB. Sketch the curve: time against size, both on
-# logarithmic axes. Where does it bend?
+# Now from no byte at all to 4 MB. Sketch the curve before you run the cell: time against size,
+# both on logarithmic axes.
+
+# %% tags=["predict"]
+guess(
+    "a01/bend",
+    "At how many bytes does a message take twice as long as an empty one?",
+    unit="bytes",
+)
 
 # %%
 sizes = [0, *(2**k for k in range(0, 23, 2))]
@@ -177,6 +223,10 @@ axes.grid(alpha=0.3)
 plt.show()
 print(f"no byte: {times_s[0] * 1e6:.3f} µs, one byte: {times_s[1] * 1e6:.3f} µs")
 print(f"1 MiB: {times_s[sizes.index(2**20)] * 1e6:.1f} µs, 4 MiB: {times_s[-1] * 1e6:.1f} µs")
+byte_s = (times_s[-1] - times_s[0]) / sizes[-1]
+reveal("a01/bend", times_s[0] / byte_s)
+
+# %% tags=["checked"]
 assert np.allclose(times_s, [1e-6 + n * 1e-9 for n in sizes])
 
 # %% [markdown]
@@ -305,8 +355,19 @@ broken = fresh("broken")
 print(getsource(broken.exchange))
 
 # %% [markdown]
-# **Predict.** On a machine that sends messages of fewer than 4096 bytes eagerly, it is run with 100
-# numbers, and then with 1000, of 8 bytes each. What happens?
+# The next two cells run it on a machine that sends messages of fewer than 4096 bytes eagerly.
+
+# %% tags=["predict"]
+guess(
+    "a01/eager",
+    "It is run with 100 numbers of 8 bytes each, and then with 1000. What happens?",
+    choices=[
+        "both runs end",
+        "both runs hang",
+        "100 numbers end, 1000 hang",
+        "100 numbers hang, 1000 end",
+    ],
+)
 
 # %%
 # %%ranks 4 --machine textbook,eager_threshold_bytes=4096
@@ -325,6 +386,9 @@ from mpi4py import MPI
 
 comm = MPI.COMM_WORLD
 print(exchange(comm, np.full(1000, float(comm.Get_rank())))[:3])
+
+# %%
+reveal("a01/eager", "100 numbers end, 1000 hang")
 
 # %% [markdown]
 # It passed every test with a small network, and it hangs on the day when the network has grown.
@@ -357,7 +421,7 @@ print(mean_and_deviation(comm, np.arange(comm.Get_rank() + 1.0)))
 # *order* in which a rank calls them says which is which. So all ranks must call the same ones in
 # the same order. Read the verdict: which two are met here?
 #
-# **Predict.** Suppose that is mended. What happens when one rank has no elements? (There are two
+# **Think.** Suppose that is mended. What happens when one rank has no elements? (There are two
 # mistakes in this program.)
 #
 # The third program brings rows to rank 0. `Isend` begins a send and returns at once, with a
@@ -382,14 +446,25 @@ print(collect(comm, np.full((2, 3), comm.Get_rank() + 1.0) * [[1], [10]]))
 # mistake is a *race*, and it is worse than a hang, because it gives numbers.
 #
 # There is a second race in it. With a single row no buffer is used twice, and the first race is out
-# of the way. **Predict.** In which order do the rows of ranks 1 to 5 come to rank 0? Below,
-# latencies differ from pair to pair as `seed` says; another seed is another day.
+# of the way. Below, latencies differ from pair to pair as `seed` says; another seed is another day.
+
+# %% tags=["predict"]
+guess(
+    "a01/rows",
+    "In which order do the rows of ranks 1 to 5 come to rank 0?",
+    choices=[
+        "by rank, every day",
+        "by rank backwards, every day",
+        "another order on another day",
+    ],
+)
 
 # %%
 rows = [(np.array([[rank + 1.0]]),) for rank in range(6)]  # one row of one number
 for seed in (None, 1, 2, 3):
     day = ringside.run("broken.py:collect", 6, rows, seed=seed)
     print(f"seed {seed!s:>4}: rows of ranks 0 to 5:", day.values[0].astype(int).ravel())
+reveal("a01/rows", "another order on another day")
 
 # %% [markdown]
 # Right are 1, 4, 9, 16, 25 and 36, in this order. These are the calls that you may want:
@@ -418,14 +493,18 @@ for seed in (None, 1, 2, 3):
 # %%
 # {{check mend}}
 
-# %% [markdown]
-# **Predict.** How long does your `exchange` take on 8 ranks, with 1000 numbers? A message of 8000
-# bytes takes 9 µs on `textbook`. And on 16 ranks?
+# %% tags=["predict"]
+guess(
+    "a01/exchange",
+    "How long does your `exchange` take on 16 ranks of `textbook`, with 1000 numbers on each?",
+    unit="µs",
+)
 
 # %%
 for p in (2, 8, 16):
     ring = ringside.run("mend.py:exchange", p, [(np.full(1000, float(r)),) for r in range(p)])
     print(f"{p:>2} ranks: {ring.makespan_s * 1e6:.1f} µs")
+reveal("a01/exchange", ring.makespan_s * 1e6)
 ringside.run("mend.py:exchange", 8, [(np.full(1000, float(r)),) for r in range(8)]).timeline
 
 # %% [markdown]
@@ -440,7 +519,7 @@ ringside.run("mend.py:exchange", 8, [(np.full(1000, float(r)),) for r in range(8
 # a rank's node, and `comm.Split_type(MPI.COMM_TYPE_SHARED)` a communicator of the ranks that share
 # it; or count names.
 #
-# **Predict.** Each rank prints its own line, and between two lines there is a `Barrier`, so that
+# **Think.** Each rank prints its own line, and between two lines there is a `Barrier`, so that
 # they come in order. Why may they still come out mixed? (Who carries printed lines to your
 # screen, and does a barrier wait for that?)
 
@@ -456,13 +535,24 @@ print(table.output[0])
 
 # %% [markdown]
 # That was a model of the cluster Zaratan, with four GPUs on a node. Inside a node messages are
-# faster. **Predict** from your table: which partner must rank 0 play with to measure the network
-# *between* nodes?
+# faster. Your table tells who shares a node.
+
+# %% tags=["predict"]
+guess(
+    "a01/partner",
+    "Which of these partners lets rank 0 measure the network between nodes?",
+    choices=[
+        "rank 1",
+        "rank 3",
+        "rank 4",
+    ],
+)
 
 # %%
 for partner in (1, 3, 4, 7):
     played = ringside.run("ping.py:ping", 8, [(1_000_000, 2, partner)] * 8, machine="zaratan")
     print(f"rank 0 and rank {partner}: 1 MB in {played.values[0] * 1e6:6.2f} µs")
+reveal("a01/partner", "rank 4")
 
 # %% [markdown]
 # ## 8. Your first job

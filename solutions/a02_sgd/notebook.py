@@ -49,8 +49,8 @@
 # and beside them of *how* the values come about: work, memory, whether your function leaves its
 # arguments alone. Points for the "how" are given only where the values are right.
 #
-# **You predict.** Where it says **Predict**, write down a number or a sketch before you run the
-# cell; where it says **Explain**, compare. Nobody grades that, and it is how one learns here.
+# **You predict.** Where a cell calls `guess`, type a number or choose before you run the next one;
+# where it says **Explain**, compare. Nobody grades that, and it is how one learns here.
 #
 # **You hand in** with `ringside handin`, as often as you like before the deadline.
 #
@@ -67,7 +67,7 @@ import matplotlib.pyplot as plt
 import networks
 import numpy as np
 
-from ringside import Machine
+from ringside import Machine, guess, reveal
 
 
 def fresh(name):
@@ -92,7 +92,7 @@ plt.show()
 # asks, for every number in every W, how the loss changes if that number does. *Backward*
 # answers for all of them at once, in two more matrix products a layer.
 #
-# **Predict** before you write:
+# **Think** before you write:
 #
 # - A layer has 64 inputs, 32 outputs and 100 samples. What are the shapes of x, W and `dL/dy`? Only
 #   one product of two of them has the shape of W. Which?
@@ -115,8 +115,11 @@ plt.show()
 # There is a test for any gradient: change one weight by h, and see what the loss does,
 # `(L(w + h) - L(w - h)) / 2h`. It costs two forward passes a weight, so nobody trains with it.
 #
-# **Predict.** With h = 0.1 the difference is a poor derivative. Does a smaller h always give a
-# better one? A float64 has 16 digits.
+# With h = 0.1 the difference is a poor derivative. Does a smaller h always give a better one? A
+# float64 has 16 digits.
+
+# %% tags=["predict"]
+guess("a02/best-h", "With which h is the difference nearest to the gradient? Type it as 1e-3.")
 
 
 # %%
@@ -154,6 +157,9 @@ axes.set_title("Four weights of the first layer")
 axes.legend()
 axes.grid(alpha=0.3)
 plt.show()
+reveal("a02/best-h", steps[off.max(axis=1).argmin()])
+
+# %% tags=["checked"]
 assert off[4:6].max() < 1e-6  # h = 1e-5 and 1e-6
 
 # %% [markdown]
@@ -163,9 +169,14 @@ assert off[4:6].max() < 1e-6  # h = 1e-5 and 1e-6
 #
 # ### A learning rate
 #
-# **Predict.** A network of 32 hidden units, mini-batches of 32, 15 epochs. Sketch the training loss
-# over the epochs for the rates 0.001, 0.1 and 2. A network that knows nothing gives each digit a
-# tenth: what is its loss?
+# A network of 32 hidden units learns from mini-batches of 32 for 15 epochs. Sketch the training
+# loss over the epochs for the rates 0.001, 0.1 and 2 before you run it.
+
+# %% tags=["predict"]
+guess(
+    "a02/knows-nothing",
+    "A network that knows nothing gives each of the ten digits a tenth. What is its loss?",
+)
 
 
 # %%
@@ -192,6 +203,7 @@ sizes = {size: train(0.1, size) for size in (8, 32, 128, len(x))}
 momenta = {momentum: train(0.02, momentum=momentum) for momentum in (0.0, 0.5, 0.9)}
 for lr, (_, share) in rates.items():
     print(f"rate {lr:<6}: {share:.1%} of the test digits")
+reveal("a02/knows-nothing", -np.log(1 / 10))
 assert 0.95 < rates[0.1][1] < 1 and rates[2.0][1] < 0.2
 
 # %%
@@ -228,14 +240,23 @@ plt.show()
 # A convolution slides a small kernel over an image and takes a sum of products at each place. It
 # is linear in the image, so it is a matrix: a Toeplitz matrix, whose rows are the kernel, moved on.
 #
-# **Predict.** A kernel of 2 x 2 on an image of 3 x 3: how many rows and columns has the matrix, and
-# how many of its elements are zeros whatever the kernel is? And 5 x 5 on 224 x 224?
-#
+# **Think.** A kernel of 2 x 2 on an image of 3 x 3: how many rows and columns has the matrix, and
+# how many of its elements are zeros whatever the kernel is?
+
+# %% tags=["predict"]
+guess(
+    "a02/toeplitz",
+    "A kernel of 3 x 3 slides over a digit of 8 x 8. What share of the Toeplitz "
+    "matrix is zero, whatever the kernel is?",
+    unit="%",
+)
+
+# %% [markdown]
 # Nobody multiplies by so many zeros. Turned round, each *window* of the image becomes a column, and
 # the filters a small, dense matrix: `im2col`. It copies each pixel up to k x k times, and buys a
 # matrix product for it, which is what processors do best.
 #
-# **Predict** for the backward pass: a pixel lies in several windows. What becomes of the gradients
+# **Think** of the backward pass: a pixel lies in several windows. What becomes of the gradients
 # that it gets from each?
 
 # %%
@@ -261,7 +282,8 @@ left.set(xlabel="pixel", ylabel="window", title=f"Toeplitz: {matrix.shape[0]} x 
 right.imshow(columns[0], cmap="gray_r", aspect="auto", interpolation="nearest")
 right.set(xlabel="window", ylabel="place in the window", title="im2col: 9 x 36")
 plt.show()
-print(f"zeros in the Toeplitz matrix: {(matrix == 0).mean():.0%}")
+print(f"zeros in this Toeplitz matrix: {(matrix == 0).mean():.0%}, some of them the kernel's")
+reveal("a02/toeplitz", 100 * (1 - edge.size / matrix.shape[1]))
 assert matrix.shape == (36, 64) and columns.shape == (1, 9, 36)
 assert np.allclose(matrix @ image.ravel(), edge.ravel() @ columns[0])
 
@@ -291,12 +313,31 @@ plt.show()
 # its parameters 240 MB, and so it was trained on two GPUs of 3 GB. You are to find out which of
 # these numbers are right, what they leave out, and how a layer's time follows from them.
 #
-# **Predict** from the network below. Where are most parameters: in the convolutions, or in the last
-# three layers? Where is most of the arithmetic? Where are most activations?
+# This is the network:
 
 # %%
 for layer in networks.ALEXNET.layers:
     print(layer)
+
+# %% tags=["predict"]
+guess(
+    "a02/parameters",
+    "Where are most parameters of this network?",
+    choices=[
+        "in the convolutions",
+        "in the last three layers",
+    ],
+)
+
+# %% tags=["predict"]
+guess(
+    "a02/arithmetic",
+    "Where is most of its arithmetic?",
+    choices=[
+        "in the convolutions",
+        "in the last three layers",
+    ],
+)
 
 # %%
 # {{module account}}
@@ -337,6 +378,10 @@ for panel, column, title in zip(
     panel.grid(alpha=0.3, axis="x")
 panels[0].invert_yaxis()
 plt.show()
+parts = ["in the last three layers", "in the convolutions"]
+is_convolution = np.array([name[0] != "f" for name in names])
+reveal("a02/parameters", parts[table[is_convolution, 0].sum() > table[~is_convolution, 0].sum()])
+reveal("a02/arithmetic", parts[table[is_convolution, 2].sum() > table[~is_convolution, 2].sum()])
 
 # %%
 MB = 1e6
@@ -361,9 +406,16 @@ assert slide == 781_616_640 and round(weights / MB) == 244
 # A machine that makes F operations and moves M bytes a second is busy with arithmetic only if it
 # finds F / M operations for each byte. Below that it waits for memory.
 #
-# **Predict.** With one image, is a fully connected layer limited by arithmetic or by memory, and
-# how many operations does it make for each weight that it reads? With 128 images? Where are
-# convolutions?
+# With one image, is a fully connected layer limited by arithmetic or by memory? With 128 images?
+# Where are convolutions?
+
+# %% tags=["predict"]
+guess(
+    "a02/operations",
+    "How many operations does a fully connected layer make with each weight that it "
+    "reads, for 128 images?",
+    unit="operations",
+)
 
 
 # %%
@@ -394,6 +446,8 @@ for panel, name in zip(panels, ("laptop", "zaratan"), strict=True):
     panel.grid(alpha=0.3, which="both")
 panels[1].legend(loc="lower right", fontsize=8)
 plt.show()
+full = layers[0]  # the loop has ended with the fully connected ones
+reveal("a02/operations", account.layer_flops(*full, 128) / account.layer_parameters(*full))
 
 # %%
 for name in ("laptop", "zaratan"):
@@ -439,7 +493,7 @@ for batch_size in (1, 4, 16, 64, 256):
 # only. What `sgd.py` did in `sgd_step`, an optimizer does. It is the same mathematics, and so the
 # numbers must be the same.
 #
-# **Predict** before you write:
+# **Think** before you write:
 #
 # - `nn.Linear(64, 32)` holds a weight. Of which shape? What goes wrong, silently, if all layers
 #   are square?

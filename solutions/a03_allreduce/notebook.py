@@ -43,7 +43,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside import Machine
+from ringside import Machine, guess, reveal
 
 # %load_ext ringside
 
@@ -62,6 +62,12 @@ def vectors(n, world_size=P):
 # `%%ranks 4` runs a cell on four ranks. Each is a process of its own: it sees the files beside
 # this notebook, not its variables. The network between them is simulated, so it can count, time
 # and tell you who waits for whom.
+#
+# On the `textbook` machine a message of b bytes takes `alpha + b beta`, with alpha = 1 µs and
+# beta = 1 ns. In the next cell each rank sends 8000 bytes, all ranks at once.
+
+# %% tags=["predict"]
+guess("a03/at-once", "How long does the next cell take on `textbook`?", unit="µs")
 
 # %%
 # %%ranks 4
@@ -74,14 +80,23 @@ mine, theirs = numpy.full(1000, float(rank)), numpy.empty(1000)
 comm.Sendrecv(mine, dest=(rank + 1) % p, recvbuf=theirs, source=(rank - 1) % p)
 print("rank", rank, "got", theirs[0])
 
+# %%
+reveal("a03/at-once", (textbook.alpha_s + 8000 * textbook.beta_s_per_byte) * 1e6)
+
 # %% [markdown]
-# **Predict.** On the `textbook` machine a message of b bytes takes `alpha + b beta` with
-# alpha = 1 µs and beta = 1 ns. How long is the cell above, with 8000 bytes a message and all
-# ranks at once? Write the number down, then look at the timeline's right end.
-#
-# **Predict.** Replace `Sendrecv` by `Send` and then `Recv`. What happens? On this machine a send
-# waits for its receive, whatever its size. Run it and read the verdict: it names every rank's
-# call, and the cycle that they wait in.
+# The next cell has `Send` and then `Recv` in the place of `Sendrecv`. On this machine a send waits
+# for its receive, whatever its size. Run it and read what it says of every rank's call.
+
+# %% tags=["predict"]
+guess(
+    "a03/send-first",
+    "All four ranks send first, and then receive. What happens?",
+    choices=[
+        "all messages arrive",
+        "the ranks send one after another",
+        "all ranks wait for ever",
+    ],
+)
 
 # %%
 # %%ranks 4
@@ -94,6 +109,9 @@ mine, theirs = numpy.full(1000, float(rank)), numpy.empty(1000)
 comm.Send(mine, dest=(rank + 1) % p)
 comm.Recv(theirs, source=(rank - 1) % p)
 
+# %%
+reveal("a03/send-first", "all ranks wait for ever")
+
 # %% [markdown]
 # Under a real MPI this works while messages are small, because the library buffers them, and
 # hangs on the day when they grow. Your modules must not depend on it.
@@ -103,8 +121,15 @@ comm.Recv(theirs, source=(rank - 1) % p)
 #
 # The plainest way: everybody sends to rank 0, which adds and sends the sum back.
 #
-# **Predict** before you write: with p ranks, blocking calls and vectors of n bytes, how many
-# messages pass through rank 0's port one after another? How long does that take?
+# Before you write: with p ranks, blocking calls and vectors of n bytes, how many messages pass
+# through rank 0's port one after another?
+
+# %% tags=["predict"]
+guess(
+    "a03/star",
+    "How long does the star take on 4 ranks of `textbook`, with 800 kB on each?",
+    unit="µs",
+)
 
 # %%
 # {{module star}}
@@ -118,6 +143,7 @@ comm.Recv(theirs, source=(rank - 1) % p)
 # %%
 star_run = ringside.run("star.py:all_reduce", P, vectors(100_000))
 print(f"{star_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {star_run.sent_bytes()}")
+reveal("a03/star", star_run.makespan_s * 1e6)
 star_run.timeline
 
 # %% [markdown]
@@ -131,8 +157,15 @@ star_run.timeline
 # Rank 0's port is the bottleneck while p - 1 others rest. So let every rank be the server of one
 # shard. By *range* of elements, not by layer: in VGG-16 one layer holds 411 of 553 MB.
 #
-# **Predict.** How many bytes does each rank send now? And suppose that every rank sends its
-# shards in the order 0, 1, 2, ...: which port is busy first, and who waits?
+# **Think.** Suppose that every rank sends its shards in the order 0, 1, 2, ...: which port is busy
+# first, and who waits?
+
+# %% tags=["predict"]
+guess(
+    "a03/server-bytes",
+    "4 ranks, 800 kB on each: how many bytes does a rank send now?",
+    unit="bytes",
+)
 
 # %%
 # {{module sharded_server}}
@@ -143,6 +176,7 @@ star_run.timeline
 # %%
 server_run = ringside.run("sharded_server.py:all_reduce", P, vectors(100_000))
 print(f"{server_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {server_run.sent_bytes()}")
+reveal("a03/server-bytes", max(server_run.sent_bytes()))
 server_run.timeline
 
 # %% [markdown]
@@ -170,13 +204,26 @@ print(f"{ring_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {ring_run.
 ring_run.timeline
 
 # %% [markdown]
-# **Predict, run, explain.** "The time of a ring doesn't depend on the number of ranks", a slide
-# says. For which vectors is that so? The cell below doubles the ranks at 80 bytes and at 8 MB.
+# "The time of a ring doesn't depend on the number of ranks", a slide says. The cell below doubles
+# the ranks at 80 bytes and at 8 MB.
+
+# %% tags=["predict"]
+guess(
+    "a03/ring-time",
+    "For which vectors is that so?",
+    choices=[
+        "for none",
+        "for short ones",
+        "for long ones",
+        "for all",
+    ],
+)
 
 # %%
 for n in (10, 1_000_000):
     times = {p: ringside.run("ring.py:all_reduce", p, vectors(n, p)).makespan_s for p in (2, 4, 8)}
     print(f"{8 * n:>9} bytes:", {p: f"{time_s * 1e6:.1f} µs" for p, time_s in times.items()})
+reveal("a03/ring-time", "for long ones")
 
 # %% [markdown]
 # ## 5. In log2(p) steps
@@ -218,9 +265,11 @@ halving_run.timeline
 # {{check cost}}
 
 # %% [markdown]
-# **Predict** the crossovers for 8 ranks on the textbook machine: below which size is recursive
-# doubling the fastest, and what wins above? Then draw: lines are your formulas, dots are your
-# modules, run on the network and timed on the same machine.
+# Now draw, for 8 ranks on the textbook machine: lines are your formulas, dots are your modules, run
+# on the network and timed on the same machine.
+
+# %% tags=["predict"]
+guess("a03/crossover", "Up to how many bytes is recursive doubling the fastest?", unit="bytes")
 
 # %%
 from importlib import import_module, invalidate_caches, reload
@@ -251,6 +300,9 @@ plt.show()
 for size in sizes:
     best = min(replayed, key=lambda name: replayed[name][sizes.index(size)])
     print(f"{size:>8} bytes: choose says {cost.choose(size, 8, textbook)}, replay says {best}")
+few = range(64, 2**17, 64)
+doubling = [n for n in few if cost.choose(n, 8, textbook) == "recursive_doubling"]
+reveal("a03/crossover", max(doubling, default=0))
 
 # %% [markdown]
 # **Explain.** Where dots and lines differ, which of the model's assumptions did your program not
@@ -265,8 +317,13 @@ for size in sizes:
 # peers are named by their rank in the whole job, the sum replaces what the tensor held, and
 # `Work.wait()` takes the place of `Request.Wait()`. The same file runs on gloo (CPUs) and on NCCL
 # (GPUs); here its messages go over the same counted network as before.
-#
-# **Predict.** How many bytes will each rank send for 100 000 elements of float32?
+
+# %% tags=["predict"]
+guess(
+    "a03/torch-bytes",
+    "4 ranks, 100,000 elements of float32 on each: how many bytes does a rank send?",
+    unit="bytes",
+)
 
 # %%
 # {{module ring_torch}}
@@ -278,6 +335,7 @@ for size in sizes:
 gradients = [(np.full(100_000, rank + 1.0, np.float32),) for rank in range(P)]
 torch_run = ringside.run("callers_torch.py:all_reduce", P, gradients)
 print(f"{torch_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {torch_run.sent_bytes()}")
+reveal("a03/torch-bytes", max(torch_run.sent_bytes()))
 torch_run.timeline
 
 # %% [markdown]

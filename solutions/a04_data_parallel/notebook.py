@@ -50,7 +50,7 @@ import model
 import numpy as np
 
 import ringside
-from ringside import Machine, replay
+from ringside import Machine, guess, replay, reveal
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.timing.widen import widen
 
@@ -68,12 +68,21 @@ print(f"{sum(p.size for p in params)} parameters in {len(params)} arrays")
 # An epoch goes through all samples once, in a random order. With p ranks each takes a p-th of
 # the order. There is more than one way to cut it, and some of them change what is learned.
 #
-# **Predict.** One slide gives rank 1 the samples 1 to B/4, rank 2 the samples B/4 to 2B/4, and so
-# on. What is wrong with that? And if 10 samples go to 4 ranks, who gets the last two: nobody,
-# some ranks, or do all ranks get three, two of them twice?
+# **Think.** One slide gives rank 1 the samples 1 to B/4, rank 2 the samples B/4 to 2B/4, and so
+# on. What is wrong with that?
 #
-# **Predict.** Cut the order into p blocks, or deal it out like cards: in which of the two does a
-# step of p ranks take the samples that one rank would take in a step p times as large?
+# The order can be cut into p blocks, or dealt out like cards.
+
+# %% tags=["predict"]
+guess(
+    "a04/cut",
+    "In which of the two does a step of p ranks take the samples that one rank would "
+    "take in a step p times as large?",
+    choices=[
+        "cut into blocks",
+        "dealt out like cards",
+    ],
+)
 
 # %%
 # {{module shard}}
@@ -91,6 +100,7 @@ P, EPOCH = 4, 0
 print("one rank:", *shard(10, 1, 0, EPOCH, seed=3))
 for rank in range(P):
     print(f"rank {rank} of {P}:", *shard(10, P, rank, EPOCH, seed=3))
+reveal("a04/cut", "dealt out like cards")
 
 # %% [markdown]
 # ## 2. One synchronous step
@@ -98,10 +108,8 @@ for rank in range(P):
 # The loss is a mean over all B samples of all ranks. Every rank computes the gradient of the
 # mean over *its own* b samples, and then they must be put together.
 #
-# **Predict** before you write:
+# **Think** before you write:
 #
-# - A slide says: with gradients g1, ..., g4 of four workers, take `Q = g1 + g2 + g3 + g4` and step
-#   by `-lr * Q`. Each g is a mean already. Which learning rate does that amount to?
 # - Three ranks have 1, 7 and 3 samples. By which numbers do you multiply their gradients?
 # - Instead of gradients, each rank could step alone and then average *parameters*. With plain
 #   SGD that is the same. With momentum, which quantity is no longer equal on all ranks?
@@ -109,11 +117,24 @@ for rank in range(P):
 #
 # The library's all-reduce is allowed here: you have written it in the last assignment.
 
+# %% tags=["predict"]
+guess(
+    "a04/sum",
+    "A slide says: with gradients g1, ..., g4 of four workers, take Q = g1 + g2 + g3 "
+    "+ g4 and step by -lr * Q. Each g is a mean already. How many times too large is "
+    "the step?",
+    unit="times",
+)
+
 # %%
 # {{module step}}
 
 # %%
 # {{check step}}
+
+# %%
+means = np.full(P, 0.5)  # of four workers whose samples are alike
+reveal("a04/sum", means.sum() / means.mean())
 
 # %% [markdown]
 # Look at one step: 64 samples on each of four ranks, on a modelled machine whose cores are slow
@@ -190,13 +211,25 @@ print(
 )
 
 # %% [markdown]
-# **Predict** from these two numbers. Up to which p does strong scaling of these samples pay? What
-# does the efficiency of weak scaling tend to, with 256 samples a rank? How often does a
-# gradient cross a rank's port in an all-reduce?
+# Before you run it: how often does a gradient cross a rank's port in an all-reduce?
 #
 # Strong scaling is run on real processes, up to 64 of them. For weak scaling eight ranks are
 # run, and their trace is stretched: each new rank does what one of the eight did, and the
 # collectives go over all.
+
+# %% tags=["predict"]
+guess(
+    "a04/strong",
+    "On how many ranks, of 1, 2, 4, ..., 64, is a step of these samples fastest?",
+    unit="ranks",
+)
+
+# %% tags=["predict"]
+guess(
+    "a04/weak",
+    "With 256 samples on each, what is the efficiency of weak scaling on 512 ranks?",
+    unit="%",
+)
 
 # %%
 strong = {
@@ -237,6 +270,8 @@ axes.set_title("Data parallelism on slow cores")
 axes.grid(alpha=0.3)
 axes.legend()
 plt.show()
+reveal("a04/strong", min(strong, key=strong.get))
+reveal("a04/weak", 100 * one_rank_s / weak[512])
 
 # %% [markdown]
 # **Explain.** The strong curve bends where the all-reduce takes as long as the work. Which of its
@@ -250,7 +285,7 @@ plt.show()
 # `loss.backward()` and `optimizer.step()` stands the all-reduce. The same file runs on gloo
 # (CPUs) and on NCCL (GPUs); here it runs on the same counted network as before.
 #
-# **Predict** before you write:
+# **Think** before you write:
 #
 # - `cross_entropy(model(x), y)` is a mean over this rank's samples. What is it without any, and
 #   which `reduction` has no such trouble?
@@ -296,8 +331,8 @@ torch_run.timeline
 # {{check warmup}}
 
 # %% [markdown]
-# **Predict.** A rate of 0.03 was found for batches of 32, with momentum 0.9. Now eight ranks take
-# 64 samples each, k = 16, for the same 20 epochs. Sketch the training loss over epochs, for
+# A rate of 0.03 was found for batches of 32, with momentum 0.9. Now eight ranks take 64 samples
+# each, k = 16, for the same 20 epochs. Sketch the training loss over epochs, for
 #
 # 1. batches of 32, rate 0.03: the base;
 # 2. batches of 512 with the base rate (what if you forget the rule?);
@@ -305,6 +340,18 @@ torch_run.timeline
 # 4. the same, with a warm-up of ten epochs.
 #
 # Then run it. The three of large batches are run from several seeds: one run can be luck.
+
+# %% tags=["predict"]
+guess(
+    "a04/warm-up",
+    "Which way of taking large batches ends with the best test accuracy, in the "
+    "middle of its runs?",
+    choices=[
+        "the base rate",
+        "k times the rate from the first step",
+        "k times the rate, with a warm-up",
+    ],
+)
 
 # %%
 warmup = importlib.reload(importlib.import_module("warmup"))
@@ -328,6 +375,9 @@ for name, schedule in (
     curves[name] = [train(8, 64, schedule, seed) for seed in SEEDS]
 for name, runs in curves.items():
     print(f"{name:<30} test accuracy:", *(f"{accuracy[-1]:.3f}" for _, accuracy in runs))
+middle = [np.median([accuracy[-1] for _, accuracy in runs]) for runs in curves.values()][1:]
+ways = ["the base rate", "k times the rate from the first step", "k times the rate, with a warm-up"]
+reveal("a04/warm-up", ways[int(np.argmax(middle))])
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
@@ -387,7 +437,7 @@ for batch_size in (512, len(x)):
 # A batch need not fit the memory: put it through in pieces, add up the gradients, and
 # synchronise once. It also trades bytes for batch size: k times the samples for each all-reduce.
 #
-# **Predict.** Pieces of 5, 2 and 1 samples, and another rank without any. Which sums must travel so
+# **Think.** Pieces of 5, 2 and 1 samples, and another rank without any. Which sums must travel so
 # that the step is that of the whole batch?
 
 # %%

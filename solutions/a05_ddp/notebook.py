@@ -50,7 +50,7 @@ from cases import greedy, ring_s
 from model import random_parameters
 
 import ringside
-from ringside import Machine
+from ringside import Machine, guess, reveal
 from ringside.trace import Kind
 
 # %load_ext ringside
@@ -68,10 +68,16 @@ print(f"{len(sizes)} parameters, of {sizes[0]} and {sizes[1]} bytes in turn")
 # backward, then one blocking all-reduce for each gradient. The simulated network counts and times
 # every byte; compute takes the time that `model.py` declares.
 #
-# **Predict.** An all-reduce of n bytes round a ring of p ranks takes
-# `2 (p - 1) (alpha + n / p beta)`, on this machine with alpha = 10 µs and beta = 1 ns a byte.
-# What share of the time of a *bias* is latency? How much of the step will the network be idle?
-# Write both down, then run.
+# An all-reduce of n bytes round a ring of p ranks takes `2 (p - 1) (alpha + n / p beta)`, on this
+# machine with alpha = 10 µs and beta = 1 ns a byte.
+
+# %% tags=["predict"]
+guess(
+    "a05/bias",
+    "A bias has 64 numbers of 8 bytes. What share of the time of its all-reduce, on "
+    "four ranks, is latency?",
+    unit="%",
+)
 
 # %%
 # %%ranks 4 --machine textbook,alpha_s=1e-5
@@ -87,6 +93,9 @@ net.backward(loss_gradient(net.forward(x), target))
 for gradient in reversed(net.gradients()):
     comm.Allreduce(MPI.IN_PLACE, gradient)
     gradient /= comm.Get_size()
+
+# %%
+reveal("a05/bias", 100 * ring_s(0, P, cluster) / ring_s(sizes[1], P, cluster))
 
 # %% [markdown]
 # **Explain.** Half of the all-reduces are of biases. How many bytes are in them, and how long do
@@ -104,7 +113,7 @@ for gradient in reversed(net.gradients()):
 # with a fixed order. Every few milliseconds a *cycle* begins: the ranks agree which tensors are
 # ready everywhere, and fuse these into buffers up to a *threshold*.
 #
-# **Predict** before you write: if one rank launches gradient 3 and then 5, another one 5 and then
+# **Think** before you write: if one rank launches gradient 3 and then 5, another one 5 and then
 # 3, both with the same call: what does each get? What if the two have different lengths?
 
 # %%
@@ -160,8 +169,16 @@ print("all-reduces of", [record.nbytes for record in fusion_run.collectives], "b
 # *copied* into a buffer of its own, gradients need twice their memory: so let the gradients be
 # parts of the buffers from the beginning.
 #
-# **Predict.** Draw two lines for one rank, compute and network, with six layers that take as long
-# to compute as to reduce, and one bucket a layer. What sticks out at the end?
+# Draw two lines for one rank, compute and network, with six layers that take as long to compute as
+# to reduce, and one bucket per layer.
+
+# %% tags=["predict"]
+guess(
+    "a05/sticks-out",
+    "The backward pass of a layer takes 1 ms, and so does its all-reduce. By how many "
+    "ms does the last all-reduce of six end after the backward pass?",
+    unit="ms",
+)
 
 # %%
 # {{module overlap}}
@@ -205,6 +222,8 @@ each_gradient.timeline
 # %%
 invalidate_caches()
 finish_s = reload(import_module("overlap")).finish_s
+six = finish_s([1, 2, 3, 4, 5, 6], 6, [[k] for k in range(6)], [1] * 6)  # in ms
+reveal("a05/sticks-out", six - 6)
 
 
 def predicted_s(buckets, world_size=P, machine=cluster, work=WORK):
@@ -243,8 +262,14 @@ assert runs_us[0] < 0.9 * formula_us[0]
 # what rank r mod 4 did, and each all-reduce goes over all. That is weak scaling: the work of each
 # rank stays, and the ideal is a flat line. The machine's all-reduce is one of log2(p) steps here;
 # with a ring's 2 (p - 1) steps, latency would be all that you see at 512.
-#
-# **Predict.** At 512 ranks, is overlap worth more than at 4, or less? And buckets?
+
+# %% tags=["predict"]
+guess(
+    "a05/many",
+    "How many times faster is a step with a bucket for each layer than with one "
+    "bucket, on 512 ranks?",
+    unit="times",
+)
 
 # %%
 from ringside import replay
@@ -277,6 +302,7 @@ fig.suptitle("Weak scaling of one step, all-reduce by halving and doubling")
 plt.show()
 for name, values in speedups.items():
     print(f"{name:<28} efficiency at 512 ranks: {values[-1] / 512:.0%}")
+reveal("a05/many", speedups["a bucket for each layer"][-1] / speedups["one bucket"][-1])
 assert speedups["a bucket for each layer"][-1] > speedups["one bucket"][-1]
 
 # %% [markdown]
@@ -310,8 +336,18 @@ assert set(order[:2]) == {"2.weight", "2.bias"}
 # through the network, its order is another, and some hooks never fire. But the ranks match
 # all-reduces by their order alone. So:
 #
-# **Predict.** Two ranks launch two buckets in different orders. The cell does that. What will the
-# network say, and what would a real library do, which compares neither lengths nor names?
+# In the next cell two ranks launch two buckets in different orders. Read what the network says.
+
+# %% tags=["predict"]
+guess(
+    "a05/orders",
+    "What may a real library do, which compares neither lengths nor names?",
+    choices=[
+        "refuse the second call",
+        "put the buckets in order",
+        "hang, or add up what doesn't belong together",
+    ],
+)
 
 # %%
 # %%ranks 2
@@ -323,6 +359,9 @@ buckets = {"last": numpy.ones(1000), "first": numpy.ones(10)}
 names = ["last", "first"] if comm.Get_rank() == 0 else ["first", "last"]
 requests = [comm.Iallreduce(MPI.IN_PLACE, buckets[name]) for name in names]
 MPI.Request.Waitall(requests)
+
+# %%
+reveal("a05/orders", "hang, or add up what doesn't belong together")
 
 # %% [markdown]
 # So buckets are launched in one fixed order on all ranks, and one that is full too early waits.

@@ -48,7 +48,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside import Machine, replay
+from ringside import Machine, guess, replay, reveal
 from ringside.checking.ring_bytes import sent_as_ring
 from ringside.timing.widen import widen
 
@@ -77,17 +77,25 @@ def run(layer, p, n, widths, machine="textbook", seed=0):
 # and gets some columns of Y             and gets one *summand* of Y
 # ```
 #
-# **Predict** before you write:
+# **Think** before you write:
 #
-# - In which of the two does the forward pass need no message at all?
 # - The gradient with respect to X is `dY W^T`. With columns, rank r has dY_r and W_r. What is
 #   `dY_r W_r^T`: some columns of the gradient, or a summand of it?
 # - Where does the bias b go when rows are cut, and what becomes of it if every rank adds it?
 # - What is the gradient of *that* bias on each rank, and must it be sent?
 #
-# Cut by columns, the layer is silent forward and sums backward; by rows it sums forward and is
-# silent backward. Megatron calls the two places f (copy forward, sum backward) and g (sum forward,
-# copy backward).
+# Megatron calls the two places where something may be sent f (in front of the layer) and g (behind
+# it).
+
+# %% tags=["predict"]
+guess(
+    "a08/silent",
+    "In which of the two does the forward pass need no message at all?",
+    choices=[
+        "cut by columns",
+        "cut by rows",
+    ],
+)
 
 # %%
 # {{module linear}}
@@ -107,8 +115,12 @@ for n, widths in ((16, (32, 64)), (16, (32, 512)), (64, (32, 64))):
     print(
         f"B = {n:>2}, weights {widths[0]} x {widths[1]:>3}: {sent[0]:.0f} and {sent[1]:.0f} bytes"
     )
+reveal("a08/silent", "cut by columns")
 
 # %% [markdown]
+# Cut by columns, the layer is silent forward and sums backward: f copies forward and sums backward.
+# By rows it sums forward and is silent backward: g sums forward and copies backward.
+#
 # **Explain.** Weights eight times as large cost nothing more, a batch four times as large four
 # times as much. In data parallelism it is the other way round. For which kind of layer is which
 # of the two better? (Section 4 makes that exact.)
@@ -120,7 +132,7 @@ for n, widths in ((16, (32, 64)), (16, (32, 512)), (64, (32, 64))):
 # and layer norm before it. Each layer may be cut in two ways, so there are four ways to cut the
 # pair.
 #
-# **Predict.** Fill in what has to be sent in the *forward* pass, in numbers of columns of B rows:
+# **Think.** Fill in what has to be sent in the *forward* pass, in numbers of columns of B rows:
 #
 # | first layer | second layer | after the first | after the second |
 # |---|---|---|---|
@@ -130,12 +142,24 @@ for n, widths in ((16, (32, 64)), (16, (32, 512)), (64, (32, 64))):
 # | rows | rows | | |
 #
 # GELU is not linear: gelu(a + b) is not gelu(a) + gelu(b). Which of the four does that rule out,
-# unless something is sent *before* it? And which one sends nothing between the two layers?
+# unless something is sent *before* it?
 #
-# **Predict.** Layer norm, the last bias and the residual are computed on every rank alike. A
+# **Think.** Layer norm, the last bias and the residual are computed on every rank alike. A
 # gradient that is still a summand goes through layer norm's backward pass: what are then the
 # gradients of gamma and beta on each rank, and what happens to the copies of gamma after some
 # steps?
+
+# %% tags=["predict"]
+guess(
+    "a08/pair",
+    "Which of the four sends nothing between the two layers?",
+    choices=[
+        "columns, then columns",
+        "columns, then rows",
+        "rows, then columns",
+        "rows, then rows",
+    ],
+)
 
 # %%
 # {{module mlp}}
@@ -153,6 +177,7 @@ slow_cores = Machine("slow cores", alpha_s=1e-6, beta_s_per_byte=1e-9, flop_per_
 mlp_run = run("mlp_layer", 4, 64, (32, 128), slow_cores)
 assert [record.name for record in mlp_run.collectives] == ["allreduce"] * 2
 print(f"{mlp_run.makespan_s * 1e6:.0f} µs, bytes as a ring: {sent_as_ring(mlp_run)}")
+reveal("a08/pair", "columns, then rows")
 mlp_run.timeline
 
 # %% [markdown]
@@ -168,8 +193,11 @@ mlp_run.timeline
 # eight ranks, each with the part that it would have among p; since the ranks all do the same,
 # the trace is stretched to p.
 #
-# **Predict.** On a cluster with four GPUs a node, joined by NVLink, and one network port a node:
-# sketch the speedup on 2, 4, 8, ..., 64 ranks.
+# The cluster has four GPUs on a node, joined by NVLink, and one network port on each node. Sketch
+# the speedup on 2, 4, 8, ..., 64 ranks.
+
+# %% tags=["predict"]
+guess("a08/two-nodes", "What is the speedup on 8 ranks, in two nodes?", unit="times")
 
 # %%
 TOKENS, WIDTH, B, D = 2048, 4096, 128, 16
@@ -203,6 +231,7 @@ times = {m.ranks_per_node: [layer_s(p, m) for p in RANKS] for m in (zaratan, one
 speedups = {k: np.array([t[0] / each for each in t]) for k, t in times.items()}
 for p, s, t in zip(RANKS, speedups[4], speedups[64], strict=True):
     print(f"{p:>2} ranks: speedup {s:5.1f}, in one node {t:5.1f}")
+reveal("a08/two-nodes", speedups[4][RANKS.index(8)])
 
 # %%
 figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
@@ -237,7 +266,7 @@ plt.show()
 # all ranks, or a summand: that is what f and g say. Each is an autograd function of two lines,
 # and the backward pass of one is the forward pass of the other.
 #
-# **Predict** before you write:
+# **Think** before you write:
 #
 # - Call `dist.all_reduce` in the middle of a forward pass, with no autograd function round it. It
 #   changes a tensor behind autograd's back: which gradient does the input then get?
@@ -287,9 +316,17 @@ torch_run.timeline
 # and model parallelism `3 B d` (an all-gather and an all-reduce), in units of (p - 1) / p, and
 # concludes that the model should be cut if B < d / 3.
 #
-# **Predict.** Two things are wrong with that. An all-reduce costs how many reduce-scatters? And of
-# dX_(i-1), the next step down multiplies with the rank's own columns only: which of its columns
-# does a rank need? Correct the crossover, first for the one, then for both, with d = 4096.
+# Two things are wrong with that. An all-reduce costs how many reduce-scatters? And of dX_(i-1), the
+# next step down multiplies with the rank's own columns only: which of its columns does a rank need?
+# Correct the crossover, first for the one, then for both.
+
+# %% tags=["predict"]
+guess(
+    "a08/crossover",
+    "Both corrected, twenty layers of 4096 columns on eight GPUs: below which batch "
+    "should the model be cut?",
+    unit="samples",
+)
 
 # %%
 # {{module cost}}
@@ -338,6 +375,7 @@ curves = {
 crossings = {name: cost.crossover_batch(wide, name) for name in ("all_reduce", "reduce_scatter")}
 for (name, value), limit in zip(crossings.items(), ("2 d / 3", "d"), strict=True):
     print(f"{name}: equal at a batch of {value:.0f}; for very many layers at {limit}")
+reveal("a08/crossover", crossings["reduce_scatter"])
 
 # %%
 figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
@@ -376,9 +414,18 @@ assert 0.35 < share < 0.45
 #
 # The p ranks may be p_model times p_data. Each part of the batch has its own group of p_model
 # ranks; between the groups, gradients of equal columns are summed.
-#
-# **Predict.** At the crossover pure data and pure model send the same. Does a grid between the two
-# send more than either, as much, or less?
+
+# %% tags=["predict"]
+guess(
+    "a08/grid",
+    "Near the crossover pure data and pure model parallelism send about the same. "
+    "What does a grid between the two send?",
+    choices=[
+        "more than either",
+        "as much",
+        "less than either",
+    ],
+)
 
 # %%
 grid_widths, P = (4096,) * 5, 64
@@ -397,6 +444,12 @@ axes.set_title("Four layers of 4096 columns: model times data")
 axes.grid(alpha=0.3, which="both")
 axes.legend()
 plt.show()
+sent = [cost.hybrid_bytes(grid_widths, 4096, m, P // m, itemsize=2) for m in sizes]
+is_less, is_more = (
+    min(sent[1:-1]) < min(sent[0], sent[-1]),
+    min(sent[1:-1]) > max(sent[0], sent[-1]),
+)
+reveal("a08/grid", "less than either" if is_less else "more than either" if is_more else "as much")
 
 # %% [markdown]
 # **Explain.** In Gholami and others (SPAA 2018) the best grid is often neither of the two ends.
@@ -410,7 +463,7 @@ plt.show()
 # Attention is cut like the MLP: a product with many columns, something in the middle that works on
 # each part alone, a product that brings the columns back. The part is a *head*.
 #
-# **Predict.** The columns of the first matrix are all of Q, then all of K, then all of V. If each
+# **Think.** The columns of the first matrix are all of Q, then all of K, then all of V. If each
 # of two ranks takes a contiguous half of them, what does rank 0 have? And with 7 heads on 2 ranks,
 # how many columns does each have?
 
@@ -427,7 +480,7 @@ plt.show()
 # Cut by columns, each rank has the logits of some words. Gathering them is the largest message of
 # the whole step, and none of it is needed.
 #
-# **Predict.** Which three numbers of each row do all ranks have to agree on? In which order, and
+# **Think.** Which three numbers of each row do all ranks have to agree on? In which order, and
 # can two of them travel together? What goes wrong if each rank subtracts its own maximum?
 
 # %%
@@ -454,7 +507,7 @@ plt.show()
 # all-gather: leave the rows scattered in between, and each rank computes and keeps its own
 # positions only, for the same bytes.
 #
-# **Predict.** Layer norm's parameters now see a part of the positions on each rank. What are their
+# **Think.** Layer norm's parameters now see a part of the positions on each rank. What are their
 # gradients, and what must be done before the update? And dropout: what goes wrong if every rank
 # seeds its generator alike, and what if every rank seeds it differently?
 

@@ -49,7 +49,7 @@ import replayed
 from actions import parse, text
 
 import ringside
-from ringside import Machine
+from ringside import Machine, guess, reveal
 
 # %load_ext ringside
 
@@ -62,16 +62,27 @@ TF, TB = 1.0, 2.0  # seconds of a forward and a backward pass through one stage
 # One batch goes through all stages and back, then comes the next one. Here is its schedule for
 # two stages as text: `F0` is the forward pass of microbatch 0, `B0` its backward pass.
 
+# %% tags=["predict"]
+guess(
+    "a09/naive",
+    "How many times faster are the two stages than one GPU that could hold everything?",
+    unit="times",
+)
+
 # %%
 naive = [parse("F0 B0 F1 B1 F2 B2 F3 B3")] * 2
-replayed.timeline(naive)
+one_by_one = replayed.timeline(naive)
+busy_s = sum(one_by_one.makespan_s - idle_s for idle_s in one_by_one.idle_s)
+reveal("a09/naive", busy_s / one_by_one.makespan_s)
+one_by_one
 
 # %% [markdown]
-# **Predict.** Two GPUs work, and each is idle half of the time. With S stages and M batches, how
-# long does it take, and what is the speedup over one GPU that could hold everything? GPipe's idea
-# is to cut the batch into M microbatches and let the next one follow before the first is back.
-# Draw it for S = 3 and M = 4, on paper, with backward passes twice as long as forward passes. How
-# many squares of each row are empty?
+# Two GPUs work, and each is idle half of the time. GPipe's idea is to cut the batch into M
+# microbatches and let the next one follow before the first is back. **Think:** with S stages and M
+# batches, how long does the naive way take?
+#
+# Draw GPipe's schedule for S = 3 and M = 4, on paper, with backward passes twice as long as forward
+# passes. How many squares of each row are empty?
 
 # %% [markdown]
 # ## 2. Schedules are data
@@ -82,6 +93,9 @@ replayed.timeline(naive)
 # GPipe is two lines. 1F1B (one forward, one backward) needs a *warm-up*: how many forward passes
 # must stage s do before its first backward pass can come? One too few, and others wait for it; one
 # too many, and an activation more is kept.
+
+# %% tags=["predict"]
+guess("a09/gpipe", "How long does GPipe take with S = 4, M = 8, tf = 1 s and tb = 2 s?", unit="s")
 
 # %%
 # {{module schedule}}
@@ -103,6 +117,7 @@ def lists(name, num_stages, num_microbatches, *chunks):
 for actions in lists("one_f_one_b", S, M):
     print(text(actions))
 gpipe = replayed.timeline(lists("gpipe", S, M), 1, TF, TB)
+reveal("a09/gpipe", gpipe.makespan_s)
 gpipe
 
 # %%
@@ -122,11 +137,15 @@ assert [replayed.most_in_flight(each) for each in lists("one_f_one_b", S, M)] ==
 
 # %% [markdown]
 # What does make the bubble smaller is smaller pieces: with v chunks on each stage, the pipeline
-# fills in smaller steps. **Predict** the time for v = 2 before you run it. The wide gaps are where?
+# fills in smaller steps. Where will the wide gaps be?
+
+# %% tags=["predict"]
+guess("a09/interleaved", "How long does it take with v = 2?", unit="s")
 
 # %%
 small = replayed.timeline(lists("interleaved", S, M, 2), 2, TF / 2, TB / 2)
 print(f"v = 2: {small.makespan_s:g} s, and v = 1: {flush.makespan_s:g} s")
+reveal("a09/interleaved", small.makespan_s)
 assert small.makespan_s == (M + (S - 1) / 2) * (TF + TB)
 small
 
@@ -164,10 +183,21 @@ plt.show()
 # Now the messages. `stage.run` gets a list of actions and runs it, whatever it is: it receives what
 # an action needs, computes, and sends on.
 #
-# **Predict.** In the steady state of 1F1B a stage has just done a forward pass and wants to send
-# the activation to the next stage. That one has just done a backward pass and wants to send the
-# gradient back. Both use a blocking send. What happens? It depends on the length of the message:
-# on what, exactly? Run it on a network where every send waits for its receive.
+# In the steady state of 1F1B a stage has just done a forward pass and wants to send the activation
+# to the next stage. That one has just done a backward pass and wants to send the gradient back.
+# Both use a blocking send. Whether that works depends on the length of the message: on what,
+# exactly?
+
+# %% tags=["predict"]
+guess(
+    "a09/blocking",
+    "What happens on a network where every send waits for its receive?",
+    choices=[
+        "both messages arrive",
+        "the activation arrives first, and then the gradient",
+        "both stages wait for ever",
+    ],
+)
 
 # %%
 # %%ranks 2
@@ -184,6 +214,9 @@ else:  # F0 B0 F1 B1
     comm.Recv(activation, source=0)
     comm.Send(gradient, dest=0)  # after B0
     comm.Recv(activation, source=0)  # for F1
+
+# %%
+reveal("a09/blocking", "both stages wait for ever")
 
 # %% [markdown]
 # **Explain.** Who waits for whom? GPipe with the same blocking sends runs: why? The cure must not
@@ -251,16 +284,26 @@ small_run.timeline
 # S = 4, M = 8, tf = 1 s, tb = 2 s, and a message takes 0.5 s, however short. Without that, both
 # schedules take 33 s.
 #
-# **Predict.** How long does GPipe take now, and how long 1F1B? (One of the two is easy. For the
-# other follow a microbatch down to the last stage and back, and ask what stage 0 does meanwhile.)
+# One of the two is easy. For the other follow a microbatch down to the last stage and back, and ask
+# what stage 0 does meanwhile.
+
+# %% tags=["predict"]
+guess("a09/latency-gpipe", "How long does GPipe take now?", unit="s")
+
+# %% tags=["predict"]
+guess("a09/latency-1f1b", "And how long does 1F1B take?", unit="s")
 
 # %%
 slow = Machine("slow", alpha_s=0.5, beta_s_per_byte=0.0)
 slow_gpipe = replayed.timeline(lists("gpipe", S, M), 1, TF, TB, 8, slow)
 slow_flush = replayed.timeline(lists("one_f_one_b", S, M), 1, TF, TB, 8, slow)
 print(f"GPipe {slow_gpipe.makespan_s:g} s, 1F1B {slow_flush.makespan_s:g} s")
-assert (slow_gpipe.makespan_s, slow_flush.makespan_s) == (36.0, 41.0)
+reveal("a09/latency-gpipe", slow_gpipe.makespan_s)
+reveal("a09/latency-1f1b", slow_flush.makespan_s)
 slow_flush
+
+# %% tags=["checked"]
+assert (slow_gpipe.makespan_s, slow_flush.makespan_s) == (36.0, 41.0)
 
 # %% [markdown]
 # **Explain.** GPipe pays for latency once between two stages, in each direction: 33 + 2 * 3 * 0.5 =
@@ -365,8 +408,16 @@ assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 #
 # GPipe keeps the activations of all M microbatches, so its authors don't keep them at all: each
 # stage remembers its *inputs*, and computes the forward pass again when the gradient arrives.
-# **Predict**: what does that do to the time of a step, if a backward pass takes twice as long as a
-# forward pass? To the bubble, as a share? And what goes wrong in a network with dropout?
+# **Think:** what does that do to the bubble, as a share? And what goes wrong in a network with
+# dropout?
+
+# %% tags=["predict"]
+guess(
+    "a09/recompute",
+    "A backward pass takes twice as long as a forward pass. How many times as long "
+    "does a step take, if everything is computed again?",
+    unit="times",
+)
 
 # %%
 # {{module pipeline_torch}}
@@ -397,8 +448,11 @@ for (name, again), one in runs.items():
     peak = max(each["peak_by_kind"]["activations"] for each in one.memory) / saved
     words = f"{name}, {'recomputing' if again else 'keeping all'}"
     print(f"{words:<26} {one.makespan_s * 1e3:5.1f} ms, at most {peak:4.1f} microbatches' worth")
-assert runs["gpipe", True].makespan_s > 1.3 * runs["gpipe", False].makespan_s
+reveal("a09/recompute", runs["gpipe", True].makespan_s / runs["gpipe", False].makespan_s)
 runs["gpipe", True].timeline
+
+# %% tags=["checked"]
+assert runs["gpipe", True].makespan_s > 1.3 * runs["gpipe", False].makespan_s
 
 # %% [markdown]
 # **Explain.** Recomputation costs a third more time and frees most of the memory. With it, is there
