@@ -15,7 +15,7 @@ from ringside.errors import (
     TraceError,
 )
 from ringside.kit import VERSION
-from ringside.real.recorder import compute, recorded
+from ringside.real.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
@@ -43,6 +43,7 @@ __all__ = [
     "check",
     "compute",
     "load_ipython_extension",
+    "phase",
     "recorded",
     "replay",
     "run",
