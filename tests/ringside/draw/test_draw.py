@@ -503,7 +503,10 @@ def test_forward_and_backward_stay_apart_in_grey_and_words_on_them_readable():
         }
         forward, backward = ([luminance(h) for h in hues[r]] for r in ("forward", "backward"))
         assert all(sign * f < sign * b for f in forward for b in backward)
+        idle = luminance(theme.idle)
         for role, all_of in hues.items():
+            if theme is palette.LIGHT:  # which is what is printed in grey
+                assert all(contrast(idle, luminance(hue)) > 1.15 for hue in all_of), role
             words = luminance(getattr(theme, f"on_{tones.Tone(role).text}"))
             assert all(contrast(words, luminance(hue)) > 4.5 for hue in all_of), role
             for one, other in pairwise(all_of):
