@@ -53,7 +53,7 @@ def _bars(
     ):
         # Messages lie beneath the bars; through an idle rank they show.
         seen_through = ' fill-opacity=".72"' if tone.role == "idle" else ""
-        yield f'<g class="rs-{tone.role}" fill="{tone.hue()}"{shade_style(tone)}{seen_through}>'
+        yield f'<g class="{tone.css}" fill="{tone.hue()}"{seen_through}>'
         for block, said in drawn:
             x, end = layout.x(block.start_s), layout.x(block.end_s)
             # The gap shows where a call ends; bars that stand for many calls have none.
@@ -74,11 +74,6 @@ def _bars(
                     )
                 )
         yield "</g>"
-
-
-def shade_style(tone: Tone) -> str:
-    """The attribute that tells the style how far a shade is from its hue's lightest."""
-    return f' style="--rs-part:{100 * tone.part:.0f}%"' if tone.part else ""
 
 
 def rank_rows(

@@ -29,7 +29,7 @@ from ringside.draw.drawable import blocked_calls, time_label
 from ringside.draw.layout import SHARE_WIDTH, Layout, choose_rows, row_sizes
 from ringside.draw.page import fit_lines, num, open_svg, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
-from ringside.draw.rows import rank_rows, shade_style, shares
+from ringside.draw.rows import rank_rows, shares
 from ringside.draw.tones import Tone, all_tones
 from ringside.units import (
     byte_base,
@@ -139,8 +139,8 @@ def _legend(
         each = 14.0 if len(tones) == 1 else 9.0
         at = place(each * len(tones), words)
         parts += [
-            f'<rect class="rs-{tone.role}" x="{num(at + k * each)}" y="{num(y - 9)}" '
-            f'width="{num(each)}" height="10" fill="{tone.hue()}"{shade_style(tone)}/>'
+            f'<rect class="{tone.css}" x="{num(at + k * each)}" y="{num(y - 9)}" '
+            f'width="{num(each)}" height="10" fill="{tone.hue()}"/>'
             for k, tone in enumerate(tones)
         ]
     lines = []

@@ -40,6 +40,11 @@ class Tone:
         """The role of words on it, as `Theme.on_compute`."""
         return {"forward": "compute", "item": "communication"}.get(self.role, self.role)
 
+    @property
+    def css(self) -> str:
+        """Its classes; pages that clean what they show let no style through."""
+        return f"rs-{self.role} rs-shade-{self.shade}" if self.shade else f"rs-{self.role}"
+
     def hue(self, theme: Theme = LIGHT) -> str:
         """The colour as hexadecimal RGB."""
         if self.role not in ("forward", "backward", "item"):
