@@ -18,7 +18,7 @@ from ringside.kit import VERSION
 from ringside.predictions.ask import guess, reveal
 from ringside.predictions.progress import guesses
 from ringside.predictions.prompt import GuessError
-from ringside.real.recorder import compute, recorded
+from ringside.real.recorder import compute, phase, recorded
 from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
@@ -49,6 +49,7 @@ __all__ = [
     "guess",
     "guesses",
     "load_ipython_extension",
+    "phase",
     "recorded",
     "replay",
     "reveal",

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of one rank's time. ``kind`` is "compute", "communication" or "idle"."""
+    """A stretch of one rank's time. ``kind`` is "compute", "communication" or "idle".
+
+    ``phase`` and ``item`` are what the program named with ``ringside.phase``.
+    """
 
     rank: int
     start_s: float
@@ -15,11 +18,16 @@ class Span:
     kind: str
     label: str
     site: str
+    phase: str = ""
+    item: str = ""
 
 
 @dataclass(frozen=True)
 class TimedMessage:
-    """A message's way: posted, leaves the sender's port at start, complete at end."""
+    """A message's way: posted, leaves the sender's port at start, complete at end.
+
+    ``item`` is what the sender says that it carries, with ``ringside.phase``.
+    """
 
     source: int
     dest: int
@@ -29,3 +37,4 @@ class TimedMessage:
     start_s: float
     end_s: float
     site: str
+    item: str = ""

@@ -29,6 +29,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -82,6 +83,10 @@ class Op(NamedTuple):
     site: int = -1
 
 
+# What a call is followed by inside ``ringside.phase``: "Send(dest=1) [reduce-scatter, shard 2]".
+_IN_PHASE = re.compile(r"(.*\)) \[([^][,]+)(?:, ([^][]+))?\]", re.DOTALL)
+
+
 class CallSite(NamedTuple):
     """A call and the line of the student's file that made it."""
 
@@ -93,6 +98,12 @@ class CallSite(NamedTuple):
     def where(self) -> str:
         """The place, as ``ring.py:14``."""
         return f"{self.file}:{self.line}" if self.file else ""
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The call alone, the phase that the program named, and the item; "" if there is none."""
+        found = _IN_PHASE.fullmatch(self.call)
+        return (found[1], found[2], found[3] or "") if found else (self.call, "", "")
 
 
 UNDESCRIBED = CallSite("a call", "", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -70,6 +71,34 @@ def format_bytes(nbytes: float) -> str:
             break
         value /= 1024
     return f"{three_digits(value)} {name}"
+
+
+def bytes_in(base: int, nbytes: float) -> str:
+    """A number of bytes in units of 1000 or of 1024.
+
+    >>> bytes_in(1000, 8000), bytes_in(1024, 8 * 2**20), bytes_in(1000, 553_430_176)
+    ('8 kB', '8 MiB', '553 MB')
+    """
+    if base == 1024:
+        return format_bytes(nbytes)
+    value, power = float(nbytes), 0
+    while abs(value) >= 999.5 and power < 4:
+        value, power = value / 1000, power + 1
+    return f"{three_digits(value)} {('B', 'kB', 'MB', 'GB', 'TB')[power]}"
+
+
+def byte_base(sizes: Iterable[int]) -> int:
+    """The units in which sizes are round: 1024 if most bytes are in whole KiB that are no round kB.
+
+    >>> byte_base([8000, 2000]), byte_base([2**20] * 14), byte_base([])
+    (1000, 1024, 1000)
+    """
+    votes = {1000: 0, 1024: 0}
+    for size in sizes:
+        binary = size >= 1024 and size % 1024 == 0
+        decimal = f"{float(f'{size:.3g}'):.0f}" == str(size)
+        votes[1024 if binary and not decimal else 1000] += size
+    return 1024 if votes[1024] > votes[1000] else 1000
 
 
 def format_count(number: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ringside.draw.layout import Layout
 from ringside.draw.page import num
 from ringside.draw.palette import LIGHT
-from ringside.units import format_bytes, format_interval
+from ringside.units import bytes_in, format_interval
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_RANKS_WITH_ARROWS = 16
 MOST_ARROWS = 500
+MOST_FAR_ARROWS = 60  # above the bars; more would hide them
 MOST_FAINT_LINES = 12_000  # a line without hover text takes some 25 bytes
 
 
@@ -28,16 +29,17 @@ def _ends(message: TimedMessage, layout: Layout) -> tuple[float, float, float, f
     return layout.x(message.start_s), y1, layout.x(message.end_s), y2
 
 
-def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str]) -> str:
+def _arrow(message: TimedMessage, layout: Layout, unit: tuple[float, str], base: int) -> str:
     x1, y1, x2, y2 = _ends(message, layout)
     length = max(1e-6, ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5)
     ux, uy = (x2 - x1) / length, (y2 - y1) / length
     head, half = 6.0, 2.6
     bx, by = x2 - head * ux, y2 - head * uy
     site = f" · {message.site}" if message.site else ""
+    carried = f" ({message.item})" if message.item else ""
     said = (
         f"message from rank {message.source} to rank {message.dest}, tag {message.tag}, "
-        f"{format_bytes(message.nbytes)}{site}\n"
+        f"{bytes_in(base, message.nbytes)}{carried}{site}\n"
         f"on the wire {format_interval(message.start_s, message.end_s, unit)}"
     )
     line = f"M{num(x1)} {num(y1)}L{num(bx)} {num(by)}"
@@ -58,11 +60,41 @@ def draws_arrows(timeline: Drawable, num_rows: int) -> bool:
     return num_rows <= MOST_RANKS_WITH_ARROWS and len(timeline.messages) <= MOST_ARROWS
 
 
-def messages(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
+def reaches_far(message: TimedMessage, layout: Layout) -> bool:
+    """Whether a message passes over other rows; then its arrow lies above their bars."""
+    return abs(layout.rows[message.source] - layout.rows[message.dest]) > 1
+
+
+def far_messages(
+    timeline: Drawable, layout: Layout, unit: tuple[float, str], base: int
+) -> Iterable[str]:
+    """The arrows that lie above the bars, in one piece, on a clear halo."""
+    shown = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
+    far = [message for message in shown if reaches_far(message, layout)]
+    if not draws_arrows(timeline, len(layout.rows)) or len(far) > MOST_FAR_ARROWS:
+        return
+    for message in far:
+        x1, y1, x2, y2 = _ends(message, layout)
+        yield (
+            f'<path class="rs-paper-line rs-quiet" d="M{num(x1)} {num(y1)}L{num(x2)} {num(y2)}" '
+            f'stroke="{LIGHT.paper}" stroke-width="2.8" opacity=".7"/>'
+        )
+        yield _arrow(message, layout, unit, base)
+
+
+def messages(
+    timeline: Drawable, layout: Layout, unit: tuple[float, str], base: int
+) -> Iterable[str]:
+    """The arrows or faint lines that lie beneath the bars."""
     shown = [m for m in timeline.messages if m.source in layout.rows and m.dest in layout.rows]
     shown = [m for m in shown if m.source != m.dest]
     if draws_arrows(timeline, len(layout.rows)):
-        yield "".join(_arrow(message, layout, unit) for message in shown)
+        far = sum(reaches_far(message, layout) for message in shown)
+        yield "".join(
+            _arrow(message, layout, unit, base)
+            for message in shown
+            if far > MOST_FAR_ARROWS or not reaches_far(message, layout)
+        )
     elif len(shown) <= MOST_FAINT_LINES:
         lines = []
         for message in shown:

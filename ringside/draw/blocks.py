@@ -18,7 +18,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ringside.draw.palette import KINDS
-from ringside.units import format_bytes, format_interval
+from ringside.draw.tones import Tone, tone_of
+from ringside.units import bytes_in, format_interval
 
 if TYPE_CHECKING:
     from ringside.spans import Span, TimedMessage
@@ -46,6 +47,18 @@ class Block:
         """The kind that fills most of it."""
         seconds = self.seconds
         return max(KINDS, key=lambda kind: (seconds[kind], -KINDS.index(kind)))
+
+    @property
+    def tone(self) -> Tone:
+        """Of its kind, the tone that fills most of it."""
+        if len(self.spans) == 1:
+            return tone_of(self.spans[0])
+        total: Counter[Tone] = Counter()
+        kind = self.kind
+        for span in self.spans:
+            if span.kind == kind:
+                total[tone_of(span)] += span.end_s - span.start_s  # type: ignore[assignment]
+        return total.most_common(1)[0][0]
 
 
 def _gather(blocks: Sequence[Block], narrow_s: float, *, same_kind: bool) -> list[Block]:
@@ -96,9 +109,14 @@ def cut_all(
 
 
 class Traffic:
-    """The messages of every rank in order of completion, to be asked for by interval."""
+    """The messages of every rank in order of completion, to be asked for by interval.
 
-    def __init__(self, messages: Iterable[TimedMessage]) -> None:
+    Args:
+        base: 1000 or 1024, of the units in which bytes are told.
+    """
+
+    def __init__(self, messages: Iterable[TimedMessage], base: int = 1000) -> None:
+        self.base = base
         self._ends: dict[tuple[int, str], list[float]] = defaultdict(list)
         self._messages: dict[tuple[int, str], list[TimedMessage]] = defaultdict(list)
         for message in sorted(messages, key=lambda m: (m.end_s, m.start_s, m.source, m.dest)):
@@ -123,11 +141,13 @@ def _peers(ranks: Iterable[int]) -> str:
     return f"ranks {names}" + (f" and {len(peers) - 6} more" if len(peers) > 6 else "")
 
 
-def _traffic_line(messages: Sequence[TimedMessage], way: str) -> str:
-    nbytes = format_bytes(sum(message.nbytes for message in messages))
+def _traffic_line(messages: Sequence[TimedMessage], way: str, base: int) -> str:
+    nbytes = bytes_in(base, sum(message.nbytes for message in messages))
     peers = _peers(m.dest if way == "sent" else m.source for m in messages)
     number = f" in {len(messages)} messages" if len(messages) > 1 else ""
-    return f"{way} {nbytes}{number} {'to' if way == 'sent' else 'from'} {peers}"
+    items = list(dict.fromkeys(message.item for message in messages if message.item))
+    carried = f" ({', '.join(items)})" if 0 < len(items) <= 4 else ""
+    return f"{way} {nbytes}{carried}{number} {'to' if way == 'sent' else 'from'} {peers}"
 
 
 def hover_text(block: Block, traffic: Traffic, unit: tuple[float, str]) -> str:
@@ -144,6 +164,9 @@ def hover_text(block: Block, traffic: Traffic, unit: tuple[float, str]) -> str:
         kind if len(kinds) == 1 else f"{kind} {100 * seconds[kind] / sum(seconds.values()):.0f} %"
         for kind in kinds
     )
+    phases = list(dict.fromkeys(span.phase for span in block.spans if span.phase))
+    if 0 < len(phases) <= 3:
+        more += f" · in {', '.join(phases)}"
     lines = [
         f"rank {block.rank} · " + "; ".join(name for name in named if name) + more,
         f"{what}, {format_interval(block.start_s, block.end_s, unit)}",
@@ -151,5 +174,5 @@ def hover_text(block: Block, traffic: Traffic, unit: tuple[float, str]) -> str:
     for way in ("sent", "received"):
         messages = traffic.during(block.rank, way, block.start_s, block.end_s)
         if messages:
-            lines.append(_traffic_line(messages, way))
+            lines.append(_traffic_line(messages, way, traffic.base))
     return "\n".join(lines)

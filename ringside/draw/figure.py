@@ -9,11 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringside.draw.alike import STACK, role
 from ringside.draw.arrows import draws_arrows
 from ringside.draw.blocks import cut_all
 from ringside.draw.drawable import time_label
-from ringside.draw.palette import KINDS, LIGHT, colour
-from ringside.units import format_bytes, format_time, time_unit
+from ringside.draw.palette import LIGHT
+from ringside.draw.tones import Tone
+from ringside.units import byte_base, bytes_in, format_time, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +64,10 @@ def timeline_axes(timeline: Drawable, ax: Axes | None = None, *, title: str | No
     ax = axes_or_new(ax, (9.0, figure_height(world_size)))
     scale, unit = time_unit(timeline.makespan_s)
     half = 0.29 if world_size <= 16 else 0.4  # of a bar's height, in rows
-    handles: list[Patch | Line2D] = [Patch(facecolor=colour(kind), label=kind) for kind in KINDS]
+    drawn = {role(s) for row in timeline.spans for s in row if s.end_s > s.start_s}
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=getattr(LIGHT, name), label=name) for name in STACK if name in drawn
+    ]
     _add_bars(timeline, ax, scale, half)
     if _add_messages(timeline, ax, scale, half):
         handles.append(Line2D([], [], color=LIGHT.muted, linewidth=0.9, label="message"))
@@ -79,7 +84,8 @@ def timeline_axes(timeline: Drawable, ax: Axes | None = None, *, title: str | No
     total = sum(message.nbytes for message in timeline.messages)
     facts = (
         f"{format_time(timeline.makespan_s)} on {world_size} ranks, "
-        f"{len(timeline.messages)} messages, {format_bytes(total)}"
+        f"{len(timeline.messages)} messages, "
+        f"{bytes_in(byte_base(message.nbytes for message in timeline.messages), total)}"
     )
     ax.set_title(title or facts, loc="left", pad=24)
     ax.legend(
@@ -102,20 +108,19 @@ def _add_bars(timeline: Drawable, ax: Axes, scale: float, half: float) -> None:
     from matplotlib.collections import PolyCollection
 
     blocks, _ = cut_all(timeline.spans, timeline.makespan_s / 4000, most=MOST_BARS)
-    for kind in KINDS:
-        corners = [
-            (block.start_s / scale, block.end_s / scale, rank - half, rank + half)
-            for rank, row in enumerate(blocks)
-            for block in row
-            if block.kind == kind
-        ]
+    boxes: dict[Tone, list[tuple[float, float, float, float]]] = {}
+    for rank, row in enumerate(blocks):
+        for block in row:
+            box = (block.start_s / scale, block.end_s / scale, rank - half, rank + half)
+            boxes.setdefault(block.tone, []).append(box)
+    for tone, corners in sorted(boxes.items(), key=lambda item: (item[0].role, item[0].part)):
         bars = PolyCollection(
             [[(x1, y1), (x1, y2), (x2, y2), (x2, y1)] for x1, x2, y1, y2 in corners],
-            facecolors=colour(kind),
+            facecolors=tone.hue(),
             edgecolors=LIGHT.paper if len(corners) <= 2000 else "none",
             linewidths=0.5,
             zorder=2,
-            alpha=0.75 if kind == "idle" else 1.0,  # messages lie beneath and show through
+            alpha=0.75 if tone.role == "idle" else 1.0,  # messages lie beneath and show through
         )
         ax.add_collection(bars, autolim=False)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 SHARE_WIDTH = 64.0  # of the column at the right that shows how each rank spent its time
 
@@ -20,6 +21,7 @@ class Layout:
     bar: float  # height of a bar
     rows: dict[int, int]  # rank -> row
     until_s: float
+    names: Mapping[int, str] = field(default_factory=dict)  # of rows that stand for several ranks
 
     def x(self, time_s: float) -> float:
         return self.left + (self.right - self.left) * time_s / (self.until_s or 1.0)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.draw.page import fit_lines, open_svg, shorten, text, text_width
 from ringside.draw.palette import LIGHT
-from ringside.units import format_bytes, format_count
+from ringside.units import byte_base, bytes_in, format_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,20 +30,25 @@ def _largest(matrix: Any) -> int:
     return int(matrix.max()) if matrix.size else 0
 
 
+def units_of(timeline: Drawable) -> int:
+    """The base of the units in which the messages are round, as in the timeline's picture."""
+    return byte_base(message.nbytes for message in timeline.messages)
+
+
 def matrix_facts(timeline: Drawable) -> list[str]:
     """The picture in words."""
-    matrix = timeline.bytes_matrix
+    matrix, base = timeline.bytes_matrix, units_of(timeline)
     world_size = timeline.world_size
     sent = [int(matrix[rank].sum()) for rank in range(world_size)]
     received = [int(matrix[:, rank].sum()) for rank in range(world_size)]
     busiest = max(range(world_size), key=lambda rank: (sent[rank] + received[rank], -rank))
-    facts = [f"{format_bytes(sum(sent))} in all between {world_size} ranks"]
+    facts = [f"{bytes_in(base, sum(sent))} in all between {world_size} ranks"]
     if sum(sent):
         even = len(set(sent)) == 1 and len(set(received)) == 1
         facts += [
             f"{'every rank' if even else f'most on rank {busiest}'}: "
-            f"{format_bytes(sent[busiest])} sent, {format_bytes(received[busiest])} received",
-            f"at most {format_bytes(_largest(matrix))} from one rank to another",
+            f"{bytes_in(base, sent[busiest])} sent, {bytes_in(base, received[busiest])} received",
+            f"at most {bytes_in(base, _largest(matrix))} from one rank to another",
         ]
     return facts
 
@@ -93,7 +98,7 @@ def bytes_matrix_svg(
 
 def _cells(timeline: Drawable, left: float, top: float, cell: float) -> list[str]:
     """A square for every pair that talked: the more bytes the darker, and the bytes if they fit."""
-    matrix = timeline.bytes_matrix
+    matrix, base = timeline.bytes_matrix, units_of(timeline)
     counts = Counter((message.source, message.dest) for message in timeline.messages)
     squares, words = [], []
     for source in range(timeline.world_size):
@@ -103,18 +108,18 @@ def _cells(timeline: Drawable, left: float, top: float, cell: float) -> list[str
                 continue
             opacity = FAINTEST + (1 - FAINTEST) * nbytes / _largest(matrix) if nbytes else 0.06
             x, y = left + dest * cell, top + source * cell
-            said = f"rank {source} to rank {dest}\n{format_bytes(nbytes)}"
+            said = f"rank {source} to rank {dest}\n{bytes_in(base, nbytes)}"
             said += f" in {format_count(int(number), 'message')}" if number else ""
             squares.append(
                 f'<rect class="rs-bar" x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{cell - 1:.1f}" '
                 f'height="{cell - 1:.1f}" fill-opacity="{opacity:.2f}">'
                 f"<title>{escape(said, quote=False)}</title></rect>"
             )
-            if text_width(format_bytes(nbytes), 10) + 4 <= cell:
+            if text_width(bytes_in(base, nbytes), 10) + 4 <= cell:
                 role = "on-communication" if opacity > 0.5 else "ink"
                 middle = (x + cell / 2, y + cell / 2 + 3.5)
                 anchor = 'text-anchor="middle"'
-                words.append(text(*middle, format_bytes(nbytes), 10, role=role, extra=anchor))
+                words.append(text(*middle, bytes_in(base, nbytes), 10, role=role, extra=anchor))
     return [
         f'<g class="rs-communication" fill="{LIGHT.communication}">',
         *squares,
@@ -135,7 +140,8 @@ def bytes_matrix_axes(timeline: Drawable, ax: Axes | None = None) -> Axes:
     ramp = LinearSegmentedColormap.from_list("bytes", [LIGHT.paper, LIGHT.communication, "#7a4b00"])
     image = ax.imshow(timeline.bytes_matrix, cmap=ramp, vmin=0, interpolation="nearest")
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.85)
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+    base = units_of(timeline)
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_in(base, value)))
     bar.outline.set_visible(False)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))

@@ -61,10 +61,18 @@ def svg_style(theme: str = "auto") -> str:
         f".rs-{name}{{fill:var(--{name})}}"
         for name in ("paper", "ink", "muted", *KINDS, *(f"on-{kind}" for kind in KINDS))
     )
+    fills += ".rs-on-backward{fill:var(--on-backward)}"
+    # The shades of `ringside.draw.tones`
+    mixes = "".join(f".rs-shade-{k}{{--rs-part:{100 * k / 3:.0f}%}}" for k in (1, 2, 3))
+    for role in ("forward", "backward", "item"):
+        fills += f".rs-{role}{{fill:var(--{role})}}"
+        shade = f"var(--{role}-far) var(--rs-part,0%),var(--{role})"
+        mixes += f".rs-{role}{{fill:color-mix(in srgb,{shade})}}"
     fills += "".join(f".rs-cell-{k}{{fill:var(--cell-{k})}}" for k in range(NUM_CELL_COLOURS))
     fills += (
         ".rs-sum{fill:var(--sum-far)}@supports (color:color-mix(in srgb,red,red)){"
-        ".rs-sum{fill:color-mix(in srgb,var(--sum-far) var(--rs-part,100%),var(--sum-near))}}"
+        ".rs-sum{fill:color-mix(in srgb,var(--sum-far) var(--rs-part,100%),var(--sum-near))}"
+        f"{mixes}}}"
     )
     strokes = "".join(
         f".rs-{name}-line{{stroke:var(--{name})}}" for name in ("paper", "ink", "muted", "grid")

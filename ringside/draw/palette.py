@@ -3,7 +3,7 @@
 The hues are those of Okabe and Ito (2008), which people with any common colour blindness can
 tell apart; besides hue, the kinds differ in lightness, so that a grey print stays readable.
 
-    compute        blue          a rank works
+    compute        blue          a rank works; of passes, blue is forward and green backward
     communication  orange        bytes of a rank are on the wire
     idle           light grey    a rank waits
 """
@@ -31,6 +31,13 @@ class Theme:
     on_compute: str  # text on a compute bar
     on_communication: str
     on_idle: str
+    on_backward: str
+    forward: str  # lightest shade ...
+    forward_far: str  # ... and darkest
+    backward: str
+    backward_far: str
+    item: str  # of communication that carries something that the program names
+    item_far: str
     cell_0: str  # what a rank had at first, by rank modulo 4
     cell_1: str
     cell_2: str
@@ -50,6 +57,13 @@ LIGHT = Theme(
     on_compute="#ffffff",
     on_communication="#1b1f24",
     on_idle="#424a53",
+    on_backward="#1b1f24",
+    forward="#0072b2",
+    forward_far="#00294a",
+    backward="#78d0b0",
+    backward_far="#009e73",
+    item="#f5bf52",
+    item_far="#c77f00",
     cell_0="#d6e9f6",
     cell_1="#f6d9e6",
     cell_2="#d5efdf",
@@ -69,6 +83,13 @@ DARK = Theme(
     on_compute="#0b0d10",
     on_communication="#14171b",
     on_idle="#c3cad3",
+    on_backward="#f0f2f4",
+    forward="#a3d4f5",
+    forward_far="#2f8dc9",
+    backward="#117a5a",
+    backward_far="#0a4533",
+    item="#ffdf9e",
+    item_far="#cf8500",
     cell_0="#1f4460",
     cell_1="#5a2f45",
     cell_2="#1f4f39",

@@ -7,41 +7,53 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ringside.draw import blocks as cutting
+from ringside.draw.alike import STACK, role
 from ringside.draw.drawable import blocked_calls
 from ringside.draw.layout import SHARE_WIDTH, Layout
 from ringside.draw.page import num, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
+from ringside.draw.tones import ROLES, Tone, short_words
 from ringside.units import format_time
 
 if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
+    from ringside.spans import Span
 
 MOST_BLOCKS = 4000  # bars with hover text: some 200 bytes each
 
 
-def _fitting(label: str, room: float) -> str:
-    """The call with its arguments, or without, or nothing: what fits in `room` pixels."""
-    for words in (label, label.partition("(")[0]):
-        if text_width(words, 10.5) <= room:
-            return words
-    return ""
+def _fitting(span: Span, room: float) -> tuple[str, float]:
+    """The longest words for a bar that fit in `room` pixels, and their size; "" if none do."""
+    for words in short_words(span):
+        if text_width(words, 10.5) <= room - 8:
+            return words, 10.5
+        # A microbatch's letter and number also stand in bars that are hardly wider than they; the
+        # estimate of their width is generous.
+        if len(words) <= 3 and text_width(words, 9) <= (1.12 if words.isdigit() else 1.0) * room:
+            return words, 9.0
+    return "", 0.0
 
 
-def _bars(row: Sequence[cutting.Block], layout: Layout, hover: Sequence[str]) -> Iterable[str]:
-    """The blocks of one rank: a group for each kind keeps the elements short."""
+def _bars(
+    row: Sequence[cutting.Block], layout: Layout, hover: Sequence[str], words: list[str]
+) -> Iterable[str]:
+    """The blocks of one rank: a group for each tone keeps the elements short.
+
+    Args:
+        words: what is to be written on them is added here.
+    """
     if not row:
         return
     y, gap = layout.y(row[0].rank), 0.5 if layout.pitch > 8 else 0.3
-    words: list[str] = []
-    for kind in KINDS:
-        drawn = [
-            (block, said) for block, said in zip(row, hover, strict=True) if block.kind == kind
-        ]
-        if not drawn:
-            continue
+    groups: dict[Tone, list[tuple[cutting.Block, str]]] = {}
+    for block, said in zip(row, hover, strict=True):
+        groups.setdefault(block.tone, []).append((block, said))
+    for tone, drawn in sorted(
+        groups.items(), key=lambda item: (ROLES.index(item[0].role), item[0].part)
+    ):
         # Messages lie beneath the bars; through an idle rank they show.
-        seen_through = ' fill-opacity=".72"' if kind == "idle" else ""
-        yield f'<g class="rs-{kind}" fill="{getattr(LIGHT, kind)}"{seen_through}>'
+        seen_through = ' fill-opacity=".72"' if tone.role == "idle" else ""
+        yield f'<g class="{tone.css}" fill="{tone.hue()}"{seen_through}>'
         for block, said in drawn:
             x, end = layout.x(block.start_s), layout.x(block.end_s)
             # The gap shows where a call ends; bars that stand for many calls have none.
@@ -49,24 +61,34 @@ def _bars(row: Sequence[cutting.Block], layout: Layout, hover: Sequence[str]) ->
             path = f"M{num(x)} {num(y)}h{wide:.1f}v{num(layout.bar)}h-{wide:.1f}z"
             title = f"<title>{escape(said, quote=False)}</title>"
             yield f'<path class="rs-bar" d="{path}">{title}</path>'
-            label = _fitting(block.spans[0].label, wide - 8) if len(block.spans) == 1 else ""
-            if label and layout.bar >= 15:
+            label, size = _fitting(block.spans[0], wide) if len(block.spans) == 1 else ("", 0.0)
+            if label and layout.bar >= 12:
                 words.append(
                     text(
                         x + wide / 2,
-                        y + layout.bar / 2 + 3.7,
+                        y + layout.bar / 2 + 0.35 * size,
                         label,
-                        10.5,
-                        role=f"on-{kind}",
+                        size,
+                        role=f"on-{tone.text}",
                         extra='text-anchor="middle"',
                     )
                 )
         yield "</g>"
-    if words:
-        yield '<g class="rs-quiet">' + "".join(words) + "</g>"
 
 
-def rank_rows(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterable[str]:
+def rank_rows(
+    timeline: Drawable,
+    layout: Layout,
+    unit: tuple[float, str],
+    base: int,
+    above: Iterable[str] = (),
+) -> Iterable[str]:
+    """The rows of ranks.
+
+    Args:
+        above: what lies above the bars and beneath the words on them.
+    """
+    words_on_bars: list[str] = []
     pixel_s = layout.until_s / max(1.0, layout.right - layout.left)
     blocked = blocked_calls(timeline)
     ranks = list(layout.rows)
@@ -76,7 +98,7 @@ def rank_rows(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> It
         words = f"calls shorter than {format_time(narrow_s)} are joined"
         end = layout.width - 16
         yield text(end, layout.bottom + 35, words, 10.5, role="muted", extra='text-anchor="end"')
-    traffic = cutting.Traffic(timeline.messages)
+    traffic = cutting.Traffic(timeline.messages, base)
     every = next(n for n in (1, 4, 8, 16, 32, 64) if n * layout.pitch >= (15, 32)[n > 1] or n == 64)
     for rank, row in zip(ranks, rows, strict=True):
         y, middle = layout.y(rank), layout.y(rank) + layout.bar / 2
@@ -86,7 +108,12 @@ def rank_rows(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> It
             f'<rect class="rs-strip rs-quiet" x="6" y="{num(strip)}" '
             f'width="{num(layout.width - 12)}" height="{num(layout.pitch)}" fill-opacity="0"/>'
         )
-        if rank % every == 0:
+        if rank in layout.names:
+            yield text(
+                layout.left - 8, middle + 3.7, layout.names[rank], 11,
+                role="muted", extra='text-anchor="end"',
+            )  # fmt: skip
+        elif rank % every == 0:
             yield text(
                 layout.left - 8,
                 middle + 3.7,
@@ -95,11 +122,15 @@ def rank_rows(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> It
                 role="muted",
                 extra='text-anchor="end"',
             )
-        yield from _bars(row, layout, [cutting.hover_text(b, traffic, unit) for b in row])
+        said = [cutting.hover_text(block, traffic, unit) for block in row]
+        yield from _bars(row, layout, said, words_on_bars)
         if rank in blocked:
             yield from _blocked_bar(rank, *blocked[rank], layout)
         yield from _share_bar(timeline, rank, layout)
         yield "</g>"
+    yield from above
+    if words_on_bars:
+        yield '<g class="rs-quiet">' + "".join(words_on_bars) + "</g>"
 
 
 def _blocked_bar(rank: int, since_s: float, call: str, layout: Layout) -> Iterable[str]:
@@ -126,15 +157,24 @@ def _share_bar(timeline: Drawable, rank: int, layout: Layout) -> Iterable[str]:
     high = min(layout.bar, 12.0)
     y += (layout.bar - high) / 2
     yield f"<g><title>{said}</title>"
-    for kind in KINDS:
-        wide = SHARE_WIDTH * part[kind]
+    roles = role_shares(timeline, rank)
+    for name in STACK:
+        wide = SHARE_WIDTH * roles[name]
         if wide >= 0.05:
             yield (
-                f'<path class="rs-{kind}" fill="{getattr(LIGHT, kind)}" '
+                f'<path class="rs-{name}" fill="{getattr(LIGHT, name)}" '
                 f'd="M{num(x)} {num(y)}h{num(wide)}v{num(high)}h-{num(wide)}z"/>'
             )
         x += wide
     yield "</g>"
+
+
+def role_shares(timeline: Drawable, rank: int) -> dict[str, float]:
+    """As `shares`, with forward and backward by themselves."""
+    total = dict.fromkeys(STACK, 0.0)
+    for span in timeline.spans[rank]:
+        total[role(span)] += span.end_s - span.start_s
+    return {name: seconds / (timeline.makespan_s or 1.0) for name, seconds in total.items()}
 
 
 def shares(timeline: Drawable, rank: int) -> dict[str, float]:

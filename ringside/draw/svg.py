@@ -15,14 +15,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ringside.draw.arrows import critical_path, draws_arrows, messages
+from ringside.draw.alike import (
+    FEWEST,
+    MOST_KINDS,
+    bins_of_ranks,
+    kinds_of_ranks,
+    ranges,
+    shares_rows,
+)
+from ringside.draw.arrows import critical_path, draws_arrows, far_messages, messages
+from ringside.draw.brackets import LANE_HEIGHT, draw_brackets, lanes
 from ringside.draw.drawable import blocked_calls, time_label
 from ringside.draw.layout import SHARE_WIDTH, Layout, choose_rows, row_sizes
 from ringside.draw.page import fit_lines, num, open_svg, shorten, text, text_width
 from ringside.draw.palette import KINDS, LIGHT
 from ringside.draw.rows import rank_rows, shares
+from ringside.draw.tones import Tone, all_tones
 from ringside.units import (
-    format_bytes,
+    byte_base,
+    bytes_in,
     format_count,
     format_time,
     round_ticks,
@@ -34,7 +45,7 @@ if TYPE_CHECKING:
     from ringside.draw.drawable import Drawable
 
 
-def _facts(timeline: Drawable) -> list[str]:
+def _facts(timeline: Drawable, base: int) -> list[str]:
     total = sum(message.nbytes for message in timeline.messages)
     facts = [
         f"makespan {format_time(timeline.makespan_s)}",
@@ -43,7 +54,7 @@ def _facts(timeline: Drawable) -> list[str]:
     ]
     # Of the collectives of a real run, which has a label of its own, nobody sees the messages.
     if timeline.messages or not hasattr(timeline, "time_label"):
-        facts += [format_count(len(timeline.messages), "message"), format_bytes(total)]
+        facts += [format_count(len(timeline.messages), "message"), bytes_in(base, total)]
     if blocked_calls(timeline):
         facts[0] = f"stands still at {format_time(timeline.makespan_s)}"
     if timeline.exposed_comm_s > 0:
@@ -51,7 +62,7 @@ def _facts(timeline: Drawable) -> list[str]:
     return facts
 
 
-def alt_text(timeline: Drawable) -> str:
+def alt_text(timeline: Drawable, base: int = 1000) -> str:
     """The picture in words, for those who can't see it."""
     ranks = range(timeline.world_size)
     means = {
@@ -64,8 +75,9 @@ def alt_text(timeline: Drawable) -> str:
     ]
     path = timeline.critical_path
     ends = f" The critical path ends on rank {path[-1].rank}." if path else ""
-    return f"Timeline: {', '.join(_facts(timeline))}. Mean over the ranks: {mean}.{ends}" + "".join(
-        blocked[:8]
+    return (
+        f"Timeline: {', '.join(_facts(timeline, base))}. Mean over the ranks: {mean}.{ends}"
+        + "".join(blocked[:8])
     )
 
 
@@ -97,30 +109,103 @@ def _grid(timeline: Drawable, layout: Layout, unit: tuple[float, str]) -> Iterab
     )
 
 
-def _legend(x: float, y: float, timeline: Drawable, arrows: bool) -> tuple[str, float]:
-    """Swatches from `x` to the right; returns them and where they end."""
-    parts = []
-    for kind in KINDS:
-        parts.append(
-            f'<rect class="rs-{kind}" x="{num(x)}" y="{num(y - 9)}" width="14" height="10" '
-            f'rx="1.5" fill="{getattr(LIGHT, kind)}"/>' + text(x + 19, y, kind, 11, role="muted")
-        )
-        x += 19 + text_width(kind, 11) + 12
-    lines = [("message", "muted-line", LIGHT.muted, 1.2)] if timeline.messages else []
-    if timeline.critical_path:
+def _legend(
+    y: float, width: float, timeline: Drawable, ranks: list[int], one_each: bool, arrows: bool
+) -> tuple[str, float]:
+    """Swatches of what is drawn and of nothing else, and the y of their last line."""
+    found = all_tones(timeline.spans[rank] for rank in ranks)
+    by_role: dict[str, list[Tone]] = {}
+    for tone in found:
+        by_role.setdefault(tone.role, []).append(tone)
+    parts: list[str] = []
+    x = 16.0
+
+    def place(swatch_width: float, words: str) -> float:
+        """Where the next entry goes: on a new line if this one is full."""
+        nonlocal x, y
+        wide = swatch_width + 5 + text_width(words, 11) + 12
+        if x > 16 and x + wide > width - 12:
+            x, y = 16.0, y + 17
+        at, x = x, x + wide
+        parts.append(text(at + swatch_width + 5, y, words, 11, role="muted"))
+        return at
+
+    for role_name, tones in by_role.items():
+        words = role_name
+        if role_name == "item":
+            words = f"communication, by {_noun(timeline, ranks)}"
+        elif any(tone.shade is not None for tone in tones):
+            words = f"{role_name}, by microbatch"
+        each = 14.0 if len(tones) == 1 else 9.0
+        at = place(each * len(tones), words)
+        parts += [
+            f'<rect class="{tone.css}" x="{num(at + k * each)}" y="{num(y - 9)}" '
+            f'width="{num(each)}" height="10" fill="{tone.hue()}"/>'
+            for k, tone in enumerate(tones)
+        ]
+    lines = []
+    if one_each and any(message.source != message.dest for message in timeline.messages):
+        lines.append(("message", "muted-line", LIGHT.muted, 1.2))
+    if one_each and timeline.critical_path:
         lines.append(("critical path", "ink-line", LIGHT.ink, 2.4))
     for name, line, stroke, stroke_width in lines:
+        at = place(16.0, name)
         parts.append(
-            f'<path class="rs-{line}" d="M{num(x)} {num(y - 4)}h16" stroke="{stroke}" '
-            f'stroke-width="{num(stroke_width)}"/>' + text(x + 21, y, name, 11, role="muted")
+            f'<path class="rs-{line}" d="M{num(at)} {num(y - 4)}h16" stroke="{stroke}" '
+            f'stroke-width="{num(stroke_width)}"/>'
         )
         if name == "message" and arrows:
             parts.append(
-                f'<path class="rs-muted" d="M{num(x + 17)} {num(y - 4)}l-6 -2.6v5.2z" '
+                f'<path class="rs-muted" d="M{num(at + 17)} {num(y - 4)}l-6 -2.6v5.2z" '
                 f'fill="{LIGHT.muted}"/>'
             )
-        x += 21 + text_width(name, 11) + 12
-    return "".join(parts), x
+    return "".join(parts), y
+
+
+def _noun(timeline: Drawable, ranks: list[int]) -> str:
+    """What the items are, without their numbers: "shard"."""
+    items = {span.item for rank in ranks for span in timeline.spans[rank] if span.item}
+    nouns = {item.rstrip("0123456789 ") for item in items}
+    return nouns.pop() if len(nouns) == 1 and "" not in nouns else "what it carries"
+
+
+def _rows(
+    timeline: Drawable, max_ranks: int | None
+) -> tuple[dict[int, int], dict[int, str], list[range]]:
+    """Row of each rank that is drawn, names of rows that stand for several, bins of many ranks."""
+    world_size = timeline.world_size
+    if max_ranks is None and world_size >= FEWEST and not blocked_calls(timeline):
+        kinds = kinds_of_ranks(timeline)
+        if len(kinds) <= min(MOST_KINDS, world_size // 2):
+            named = {
+                first: ranges(ranks) + (f" ({len(ranks)})" if len(ranks) > 2 else "")
+                for first, ranks in kinds.items()
+            }
+            return {first: row for row, first in enumerate(kinds)}, named, []
+        if world_size > 64:
+            bins = bins_of_ranks(world_size)
+            return (
+                {ranks[0]: row for row, ranks in enumerate(bins)},
+                {ranks[0]: ranges(ranks) for ranks in bins},
+                bins,
+            )
+    return choose_rows(world_size, max_ranks), {}, []
+
+
+def _all_rows(
+    timeline: Drawable, layout: Layout, unit: tuple[float, str], base: int, bins: list[range],
+    one_each: bool,
+) -> Iterable[str]:  # fmt: skip
+    if not bins:
+        far = far_messages(timeline, layout, unit, base) if one_each else ()
+        yield from rank_rows(timeline, layout, unit, base, far)
+        return
+    for ranks in bins:
+        yield text(
+            layout.left - 8, layout.y(ranks[0]) + layout.bar / 2 + 3.7, layout.names[ranks[0]], 11,
+            role="muted", extra='text-anchor="end"',
+        )  # fmt: skip
+    yield from shares_rows(timeline, bins, layout)
 
 
 def timeline_svg(
@@ -131,17 +216,21 @@ def timeline_svg(
     title: str | None = None,
     theme: str = "auto",
     until_s: float = 0.0,
+    byte_units: int | None = None,
 ) -> str:
     """Draw a timeline as inline SVG; equal timelines give equal text.
 
     Args:
         timeline: what to draw.
         width: in pixels; the picture shrinks with the page. At least 480.
-        max_ranks: draw only the first and last ranks, this many in all; None draws every rank.
+        max_ranks: draw only the first and last ranks, this many in all. None: every rank; of more
+            than 16, one for all that behave alike, and of more than 64 that differ, at each time
+            how many of them compute, communicate and are idle.
         title: a line above; by default none.
         theme: "auto" follows the page, "light" and "dark" don't.
         until_s: where the time axis ends, if that is later than the makespan: with the same end,
             pictures of several runs can be compared.
+        byte_units: 1000 for kB and MB, 1024 for KiB and MiB; None: in which the messages are round.
 
     Returns:
         An `<svg>` element with hover text on every bar and, where there are at most 16 ranks
@@ -150,9 +239,12 @@ def timeline_svg(
     width = max(480.0, float(width))
     until_s = max(until_s, timeline.makespan_s)
     unit = time_unit(until_s)
-    rows = choose_rows(timeline.world_size, max_ranks)
-    pitch, bar = row_sizes(len(rows))
-    arrows = draws_arrows(timeline, len(rows))
+    base = byte_units or byte_base(message.nbytes for message in timeline.messages)
+    rows, names, bins = _rows(timeline, max_ranks)
+    pitch, bar = (19.0, 17.0) if bins else row_sizes(len(rows))
+    one_each = not names
+    arrows = one_each and draws_arrows(timeline, len(rows))
+    over = lanes(timeline)
 
     head: list[str] = []
     y = 10.0
@@ -160,14 +252,23 @@ def timeline_svg(
         y += 14
         head.append(text(16, y, shorten(title, width - 32, 14), 14, extra='font-weight="600"'))
         y += 4
-    for line in fit_lines(_facts(timeline), width - 32, 12):
+    for line in fit_lines(_facts(timeline, base), width - 32, 12):
         y += 16
         head.append(text(16, y, line, 12))
     y += 21
-    legend, _ = _legend(16, y, timeline, arrows)
+    legend, y = _legend(y, width, timeline, list(rows), one_each, arrows)
     head.append(legend)
+    if names:
+        words = (
+            "a colour's height is the share of these ranks at that time"
+            if bins
+            else "ranks that behave alike are one row"
+        )
+        y += 17
+        head.append(text(16, y, words, 11, role="muted"))
 
-    left = 16 + max(text_width("rank 0", 11), text_width(f"rank {max(rows, default=0)}", 11)) + 8
+    ends = ("rank 0", f"rank {max(rows, default=0)}", *names.values())
+    left = 16 + max(text_width(words, 11) for words in ends) + 8
     edge = width - 16 - SHARE_WIDTH - 18
     # A run that could not end gets room at the right for what its ranks are blocked in.
     part = 1.0 if not blocked_calls(timeline) else 0.55 if timeline.makespan_s > 0 else 0.0
@@ -176,29 +277,33 @@ def timeline_svg(
         left=left,
         right=left + part * (edge - left),
         edge=edge,
-        top=y + 22,
+        top=y + 22 + len(over) * LANE_HEIGHT,
         pitch=pitch,
         bar=bar,
         rows=rows,
         until_s=until_s,
+        names=names,
     )
     share_x = layout.edge + 18 + SHARE_WIDTH / 2
-    head.append(
-        text(share_x, y + 16, "share of time", 10.5, role="muted", extra='text-anchor="middle"')
-    )
-    left_out = timeline.world_size - len(rows)
+    if not bins:
+        head.append(
+            text(share_x, layout.top - 6, "share of time", 10.5, role="muted",
+                 extra='text-anchor="middle"')
+        )  # fmt: skip
+    left_out = timeline.world_size - len(rows) if one_each else 0
     if left_out:
         words = f"{left_out} more ranks not drawn"
         gap = layout.top + ((max_ranks or 0) + 1) // 2 * pitch + pitch / 2 + 3.5
         head.append(text(layout.left, gap, words, min(11, pitch), role="muted"))
     return "".join(
         (
-            open_svg(width, layout.bottom + 44, alt_text(timeline), theme),
+            open_svg(width, layout.bottom + 44, alt_text(timeline, base), theme),
             *head,
             *_grid(timeline, layout, unit),
-            *messages(timeline, layout, unit),
-            *rank_rows(timeline, layout, unit),
-            *critical_path(timeline, layout),
+            *draw_brackets(over, layout),
+            *(messages(timeline, layout, unit, base) if one_each else ()),
+            *_all_rows(timeline, layout, unit, base, bins, one_each),
+            *(critical_path(timeline, layout) if one_each else ()),
             "</svg>",
         )
     )

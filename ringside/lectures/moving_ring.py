@@ -37,6 +37,9 @@ class MovingRing:
     def _repr_html_(self) -> str:
         return self.svg
 
+    def __repr__(self) -> str:
+        return f"MovingRing({len(self.sent_bytes)} ranks, {len(self.held) - 1} steps)"
+
 
 def moving_ring(world_size: int = 4, *, theme: str = "auto") -> MovingRing:
     """Run a ring all-reduce on ranks and draw it, step by step.

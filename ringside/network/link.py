@@ -105,12 +105,13 @@ class Link:
         self._requests = 0
         self._start = np.empty(_READ_BYTES, np.uint8).data
         self._sites: dict[tuple[Any, str, int], int] = {}
-        self._places: dict[tuple[int, int, int, int], tuple[int, CodeType]] = {}
+        self._places: dict[tuple[int, int, int, int, str], tuple[int, CodeType]] = {}
         self._thread = get_ident()
         self._work: _Work | None = None
         self.last_call = False  # whether the rank may end after the present call
         self.observed = False  # whether passes are announced in the present call
         self.order = Order()  # of the inputs of its passes
+        self._phase = ""  # that the program is in, as timelines show it
         self.libraries: tuple[str, ...] = (_HERE,)  # folders whose frames are not the student's
 
     @property
@@ -295,6 +296,14 @@ class Link:
             call = ("compute", (("phase", work.label),))
             self._post(Op.COMPUTE, 0, call, 0, 0, 0, 0, 0, body)
 
+    def enter(self, phase: str) -> str:
+        """Name what the program does from here on, for timelines; returns what it did before."""
+        if get_ident() != self._thread:
+            return self._phase  # autograd's threads work on what the main thread is in
+        self._end_work()  # what was counted belongs to the phase before
+        before, self._phase = self._phase, phase
+        return before
+
     def announce(self, phase: str, number: int, count: int) -> bytes:
         """Announce a pass; returns its factors in sixty-fourths, ``count`` of them."""
         self._post(Op.PASS, 0, 0, 0, 0, 0, number, count, phase.encode())
@@ -333,6 +342,7 @@ class Link:
         self._requests = 0
         self._sites.clear()
         self._places.clear()
+        self._phase = ""
         if not files:
             return memoryview(bytearray(body)), memoryview(bytearray(body))
         try:
@@ -388,11 +398,12 @@ class Link:
         while frame is not None and frame.f_code.co_filename.startswith(libraries):
             frame = frame.f_back
         file, line = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
-        key = (call, file, line)
+        named: tuple[Any, ...] = (*call, self._phase) if self._phase else call
+        key = (named, file, line)
         try:
             number = self._sites.get(key)
         except TypeError:  # an argument that can't be hashed
-            key = ((call[0], ()), file, line)
+            key = ((call[0], (), *named[2:]), file, line)
             number = self._sites.get(key)
         if number is None:
             number = min(len(self._sites), _MAX_SITES)
@@ -405,7 +416,7 @@ class Link:
     def site_of_sendrecv(self, frame: FrameType, dest: int, source: int) -> int:
         """As ``site``, for a Sendrecv that ``frame`` makes; known again without its line."""
         code = frame.f_code
-        place = (id(code), frame.f_lasti, dest, source)
+        place = (id(code), frame.f_lasti, dest, source, self._phase)
         known = self._places.get(place)
         if known is not None:
             return known[0]
@@ -471,10 +482,13 @@ def _completion(body: memoryview, at: int) -> tuple[Completion, int]:
     return Completion(request, source, tag, nbytes, error, payload, bool(flags & 1)), end
 
 
-def format_call(call: Call) -> str:
-    """Return a call as a person reads it: ``Ssend(dest=1, tag=0)``."""
-    name, arguments = call
-    return f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"[:200]
+def format_call(call: tuple[Any, ...]) -> str:
+    """Return a call as a person reads it: ``Ssend(dest=1, tag=0) [phase]``."""
+    name, arguments = call[:2]
+    named = f" [{call[2]}]" if len(call) > 2 else ""
+    words = f"{name}({', '.join(f'{key}={value}' for key, value in arguments)})"
+    room = 200 - len(named)
+    return (words if len(words) <= room else words[: room - 1] + ")") + named
 
 
 def _with_comm_info(value: Any) -> Any:

@@ -210,6 +210,40 @@ def compute(
 
 
 @contextmanager
+def phase(name: str, item: str = "") -> Iterator[None]:
+    """Name what the program does inside, for timelines; it sends, counts and costs nothing.
+
+        with ringside.phase("reduce-scatter", f"shard {shard}"):
+            comm.Sendrecv(...)
+
+    A timeline draws a bracket over each phase, and shades what carries different items. On a real
+    rank nothing happens.
+
+    Args:
+        name: of the phase, at most 40 characters without brackets or commas.
+        item: what the messages posted inside carry, such as "shard 2"; the same holds for it.
+
+    Raises:
+        ValueError: it isn't such a text.
+    """
+    for words in (name, item):
+        if not isinstance(words, str) or len(words) > 40 or set(words) & set("[],\n"):
+            raise ValueError(
+                f"phase: {words!r} must be a text of at most 40 characters, without brackets, "
+                "commas or line breaks."
+            )
+    if not link.inside_rank() or not name:
+        yield
+        return
+    rank = link.current()
+    before = rank.enter(f"{name}, {item}" if item else name)
+    try:
+        yield
+    finally:
+        rank.enter(before)
+
+
+@contextmanager
 def recorded() -> Iterator[None]:
     """In a script under ``ringside launch``: record what happens inside, and nothing else.
 

@@ -41,29 +41,34 @@ class Timeline:
         result: list[Span] = []
         for span in thread.spans:
             op = self.trace.ops[rank][span.op]
-            label, site = self._describe(op.site)
+            label, site, phase, item = self._describe(op.site)
             end = span.end if span.end >= 0 else max(self.makespan_ps, span.start)
             if op.kind == Kind.COMPUTE:
                 result.append(
-                    Span(rank, span.start / PS, end / PS, "compute", str(op.detail[3]), site)
-                )
+                    Span(
+                        rank, span.start / PS, end / PS, "compute", str(op.detail[3]), site,
+                        phase, item,
+                    )
+                )  # fmt: skip
                 continue
             on_the_way = _message_intervals(span)
             for start, stop, busy in _split(span.start, end, on_the_way):
                 kind = "communication" if busy else "idle"
-                result.append(Span(rank, start / PS, stop / PS, kind, label, site))
+                result.append(Span(rank, start / PS, stop / PS, kind, label, site, phase, item))
         return result
 
-    def _describe(self, site: int) -> tuple[str, str]:
+    def _describe(self, site: int) -> tuple[str, str, str, str]:
+        """The call, its line, and what the program named: the phase and the item."""
         if not 0 <= site < len(self.trace.sites):
-            return "", ""
-        return self.trace.sites[site].call, self.trace.sites[site].where
+            return "", "", "", ""
+        call, phase, item = self.trace.sites[site].parts
+        return call, self.trace.sites[site].where, phase, item
 
     @cached_property
     def messages(self) -> list[TimedMessage]:
         """All messages that arrived, in order of their start."""
         sites = {
-            (rank, index): self._describe(op.site)[1]
+            (rank, index): self._describe(op.site)
             for rank, ops in enumerate(self.trace.ops)
             for index, op in enumerate(ops)
             if op.kind in (Kind.ISEND, Kind.COLLECTIVE)
@@ -71,10 +76,11 @@ class Timeline:
         result = [
             TimedMessage(
                 m.source, m.dest, m.tag, m.nbytes, m.posted / PS, m.started / PS, m.done / PS,
-                sites.get((m.source, m.index >> 20), ""),
+                site, item,
             )
             for m in self._engine.messages.values()
             if m.done >= 0
+            for _, site, _, item in [sites.get((m.source, m.index >> 20), ("", "", "", ""))]
         ]  # fmt: skip
         return sorted(result, key=lambda m: (m.start_s, m.source, m.dest, m.end_s))
 
@@ -137,17 +143,23 @@ class Timeline:
             op = self.trace.ops[rank][span.op]
             message = _last_message(span)
             if message is None:
-                label, site = self._describe(op.site)
+                label, site, phase, item = self._describe(op.site)
                 kind = "compute" if op.kind == Kind.COMPUTE else "communication"
                 name = str(op.detail[3]) if op.kind == Kind.COMPUTE else label
-                path.append(Span(rank, span.start / PS, time / PS, kind, name, site))
+                path.append(Span(rank, span.start / PS, time / PS, kind, name, site, phase, item))
                 time = span.start
                 continue
-            rank, time = self._back_over(message, time, path)
+            rank, time = self._back_over(message, time, path, rank)
         return path[::-1]
 
-    def _back_over(self, message: Flight, time: int, path: list[Span]) -> tuple[int, int]:
-        """Add a message's way, and whatever held it up at a port; return where that began."""
+    def _back_over(
+        self, message: Flight, time: int, path: list[Span], here: int
+    ) -> tuple[int, int]:
+        """Add a message's way, and whatever held it up at a port; return where that began.
+
+        Where both sides were ready at the same time, the path stays with the rank that it is on:
+        through ranks that are alike it doesn't zigzag.
+        """
         seen = {message}
         has_left = True  # False: only its time at the sender's port held up the message after it
         while True:
@@ -160,8 +172,9 @@ class Timeline:
             has_left = held is not message.held_at_source
             path.append(Span(message.dest, start / PS, time / PS, "communication", label, ""))
             if held is None or held in seen:
-                rank = message.source if message.posted >= message.received else message.dest
-                return rank, start
+                if message.posted == message.received and here in (message.source, message.dest):
+                    return here, start
+                return message.source if message.posted > message.received else message.dest, start
             seen.add(held)
             message, time = held, start
 

@@ -11,7 +11,7 @@ import pytest
 
 import ringside
 from ringside import draw, units
-from ringside.draw import blocks, palette
+from ringside.draw import alike, blocks, palette, tones
 from ringside.draw.page import text_width
 from ringside.spans import Span
 from ringside.timing.machine import Machine
@@ -201,11 +201,11 @@ def test_hover_text_tells_rank_call_line_bytes_partners_and_times():
     assert (
         "rank 2 · Sendrecv(dest=next, source=prev) · ring.py:14\n"
         "communication, 65.0 to 130.0 µs (65 µs long)\n"
-        "sent 62.5 KiB to rank 3\n"
-        "received 62.5 KiB from rank 1"
+        "sent 64 kB to rank 3\n"
+        "received 64 kB from rank 1"
     ) in titles(root)
     assert (
-        "message from rank 3 to rank 0, tag 0, 62.5 KiB · ring.py:14\n"
+        "message from rank 3 to rank 0, tag 0, 64 kB · ring.py:14\n"
         "on the wire 0.0 to 65.0 µs (65 µs long)"
     ) in titles(root)
 
@@ -225,15 +225,14 @@ def test_equal_timelines_give_equal_pictures(picture):
 
 
 def test_messages_have_arrows_with_hover_text_only_while_they_are_legible():
-    few, many = draw.timeline_svg(ring(8)), draw.timeline_svg(ring(32))
+    few, many = draw.timeline_svg(ring(8)), draw.timeline_svg(star(32, work_s=1e-6))
     assert few.count('class="rs-message"') == 8 * 14
     assert many.count('class="rs-message"') == 0
     assert 'class="rs-ink-line rs-quiet"' in many
 
 
 def test_a_large_trace_stays_small_enough_for_a_notebook():
-    timeline = ring(64, steps=252)
-    svg = draw.timeline_svg(timeline)
+    svg = draw.timeline_svg(ring(64, steps=252), max_ranks=64)
     assert len(svg.encode()) < 1_500_000
     assert len(list(parse(svg).iter())) < 12_000
     assert "252 messages" in svg or "joined" in svg
@@ -344,9 +343,9 @@ def test_bytes_matrix_has_a_cell_for_every_pair_that_talked():
     root = parse(draw.bytes_matrix_svg(ring(4, 64_000)))
     cells = [t for t in titles(root) if t.startswith("rank")]
     assert cells == [
-        f"rank {rank} to rank {(rank + 1) % 4}\n375 KiB in 6 messages" for rank in range(4)
+        f"rank {rank} to rank {(rank + 1) % 4}\n384 kB in 6 messages" for rank in range(4)
     ]
-    assert "every rank: 375 KiB sent, 375 KiB received" in root.get("aria-label")
+    assert "every rank: 384 kB sent, 384 kB received" in root.get("aria-label")
 
 
 def test_timeline_png_is_a_picture_of_the_size_asked_for(tmp_path):
@@ -370,7 +369,7 @@ def test_timeline_axes_draw_every_rank_in_the_colours_of_the_svg():
     assert ranks >= set(range(5))
     assert ax.get_xlabel() == "virtual time (µs)"
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["compute", "communication", "idle", "message", "critical path"]
+    assert labels == ["forward", "communication", "idle", "message", "critical path"]
 
 
 def test_bytes_matrix_axes_show_the_matrix():
@@ -456,6 +455,142 @@ def test_a_measured_timeline_is_drawn_with_its_own_words():
     assert parse(draw.bytes_matrix_svg(Measured())).get("role") == "img"
 
 
+def pipeline_trace(num_stages, num_microbatches, words="{way}{k}"):
+    """Every stage does all forward passes and then all backward passes; nothing is sent."""
+    row = [
+        Op(Kind.COMPUTE, detail=(0, 0, 10**9, words.format(way=way, k=k)), site=0)
+        for way in ("F", "B")
+        for k in range(num_microbatches)
+    ]
+    return Trace(num_stages, [row] * num_stages, [CallSite("compute()", "pipe.py", 3)])
+
+
+def groups_of_bars(svg):
+    """The classes of every group of bars."""
+    return [
+        g.get("class")
+        for g in parse(svg).iter(f"{SVG}g")
+        if g.find(f"{SVG}path") is not None and g.find(f"{SVG}path").get("class") == "rs-bar"
+    ]
+
+
+def test_forward_and_backward_have_two_hues_and_microbatches_shades_of_them():
+    for num_microbatches in (4, 8):  # the same in every figure
+        svg = draw.timeline_svg(time_trace(pipeline_trace(2, num_microbatches), MACHINE))
+        first = groups_of_bars(svg)[:8]
+        shades = ["", *(f" rs-shade-{shade}" for shade in (1, 2, 3))]
+        assert first == [f"rs-{w}{s}" for w in ("forward", "backward") for s in shades]
+    words = {e.text for e in parse(svg).iter(f"{SVG}text")}
+    assert {"F0", "B7", "forward, by microbatch", "backward, by microbatch"} <= words
+    assert words.isdisjoint({"compute", "communication", "idle", "message"})  # none is drawn
+
+
+def test_labels_shrink_to_the_number_of_the_microbatch():
+    trace = pipeline_trace(1, 32, "{way}{k}")
+    words = [
+        e.text for e in parse(draw.timeline_svg(time_trace(trace, MACHINE))).iter(f"{SVG}text")
+    ]
+    assert [w for w in words if re.fullmatch(r"[FB]?\d+", w)][1:33] != []
+    for k in range(32):
+        assert {f"F{k}", f"{k}"} & set(words)
+
+
+def test_forward_and_backward_stay_apart_in_grey_and_words_on_them_readable():
+    for theme, sign in ((palette.LIGHT, 1), (palette.DARK, -1)):
+        hues = {
+            role: [tones.Tone(role, k).hue(theme) for k in range(tones.SHADES)]
+            for role in ("forward", "backward", "item")
+        }
+        forward, backward = ([luminance(h) for h in hues[r]] for r in ("forward", "backward"))
+        assert all(sign * f < sign * b for f in forward for b in backward)
+        idle = luminance(theme.idle)
+        for role, all_of in hues.items():
+            if theme is palette.LIGHT:  # which is what is printed in grey
+                assert all(contrast(idle, luminance(hue)) > 1.15 for hue in all_of), role
+            words = luminance(getattr(theme, f"on_{tones.Tone(role).text}"))
+            assert all(contrast(words, luminance(hue)) > 4.5 for hue in all_of), role
+            for one, other in pairwise(all_of):
+                assert contrast(luminance(one), luminance(other)) > 1.15
+
+
+def named_ring(world_size, nbytes=64_000):
+    """A ring whose program names its two phases and the shard that each message carries."""
+    trace = ring_trace(world_size, nbytes)
+    steps, sites, ops = world_size - 1, [], []
+    for rank, row in enumerate(trace.ops):
+        named = []
+        for number, op in enumerate(row):
+            step = number // 3
+            phase = "reduce-scatter" if step < steps else "all-gather"
+            shard = (rank - step + (step >= steps)) % world_size
+            sites.append(CallSite(f"Sendrecv(dest=next) [{phase}, shard {shard}]", "ring.py", 9))
+            named.append(op._replace(site=len(sites) - 1))
+        ops.append(named)
+    return time_trace(Trace(world_size, ops, sites), MACHINE)
+
+
+def test_phases_are_brackets_and_items_are_shades_that_move_around_the_ring():
+    root = parse(draw.timeline_svg(named_ring(16)))
+    words = [e.text for e in root.iter(f"{SVG}text")]
+    assert words.count("reduce-scatter") == words.count("all-gather") == 1
+    assert "communication, by shard" in words
+    assert [w for w in words if w.isdigit()].count("7") >= 16
+    said = titles(root)
+    assert any("sent 64 kB (shard 3) to rank 4" in t and "in reduce-scatter" in t for t in said)
+    assert any(t.startswith("message from rank 3 to rank 4, tag 0, 64 kB (shard 3)") for t in said)
+    assert {name.split()[0] for name in groups_of_bars(draw.timeline_svg(named_ring(4)))} == {
+        "rs-item"
+    }
+
+
+def test_a_message_around_the_ring_lies_above_the_bars_in_one_piece():
+    svg = draw.timeline_svg(ring(4))
+    last_bar = svg.rindex('class="rs-bar"')
+    above = svg[last_bar:]
+    assert above.count('class="rs-message"') == 6  # from rank 3 to rank 0, once in each step
+    assert svg.count('class="rs-message"') == 24
+    assert above.count("message from rank 3 to rank 0") == 6
+
+
+def test_the_critical_path_stays_on_one_of_ranks_that_are_alike():
+    for world_size in (2, 4, 7, 16):
+        assert {span.rank for span in ring(world_size).critical_path} == {0}
+
+
+@pytest.mark.parametrize("world_size", [17, 64, 512])
+def test_many_ranks_that_behave_alike_are_one_row(world_size):
+    root = parse(draw.timeline_svg(ring(world_size, steps=8)))
+    rows = [g.get("data-rank") for g in root.iter(f"{SVG}g") if g.get("class") == "rs-row"]
+    assert rows == ["0"]
+    words = [e.text for e in root.iter(f"{SVG}text")]
+    assert f"ranks 0 to {world_size - 1} ({world_size})" in words
+    assert "message" not in words  # in the legend: none is drawn
+
+
+def test_of_many_ranks_that_differ_rows_share_out_the_time():
+    timeline = star(128, work_s=1e-6)
+    svg = draw.timeline_svg(timeline)
+    root = parse(svg)
+    rows = [g for g in root.iter(f"{SVG}g") if g.get("class") == "rs-row"]
+    assert [g.get("data-rank") for g in rows] == [str(rank) for rank in range(0, 128, 4)]
+    part = alike.shares_over_time(timeline, range(4, 8), timeline.makespan_s)
+    np.testing.assert_allclose(part.sum(axis=1), 1.0)
+    busy = sum(timeline.busy_s[4:8]) / 4 / timeline.makespan_s
+    assert part[:, alike.STACK.index("forward")].mean() == pytest.approx(busy)
+    assert len(svg) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "said"), [(8000, "8 kB"), (2**20, "1 MiB"), (64_000, "64 kB"), (2**18, "256 KiB")]
+)
+def test_bytes_are_told_in_the_units_in_which_messages_are_round(nbytes, said):
+    svg = draw.timeline_svg(ring(2, nbytes))
+    assert f"tag 0, {said} ·" in svg
+    assert ("KiB" in svg or "MiB" in svg) == ("i" in said)
+    other = draw.timeline_svg(ring(2, nbytes), byte_units=1000 if "i" in said else 1024)
+    assert f"tag 0, {said} ·" not in other
+
+
 def test_styles_cannot_touch_the_page_around_the_picture():
     css = draw.svg_style().removeprefix("<style>").removesuffix("</style>")
     selectors = re.findall(r"(?:^|[{}])([^{}@]+)\{", css)
@@ -483,4 +618,4 @@ def test_a_run_on_the_network_shows_the_students_line(tmp_path):
     bars = [text for text in hovers if text.startswith("rank") and "exchange.py:5" in text]
     assert len(bars) == 4
     assert "communication, 0.00 to 9.00 µs (9 µs long)" in bars[0]
-    assert "sent 7.81 KiB to rank 3\nreceived 7.81 KiB from rank 3" in bars[0]
+    assert "sent 8 kB to rank 3\nreceived 8 kB from rank 3" in bars[0]

@@ -67,6 +67,7 @@ def test_readers_who_want_no_motion_and_paper_get_the_steps(ring):
     assert " id=" not in ring.svg
     assert "<script" not in ring.svg
     assert ring._repr_html_() == ring.svg
+    assert len(repr(ring)) < 40
 
 
 def test_messages_stay_inside_the_picture(ring):
