@@ -14,8 +14,10 @@ from ringside.lectures.explore import Knob, explore
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
 from ringside.lectures.parts import missing
+from ringside.lectures.puzzle import Attempt, puzzle
 
 __all__ = [
+    "Attempt",
     "Knob",
     "Lecture",
     "LectureError",
@@ -31,6 +33,7 @@ __all__ = [
     "missing",
     "named",
     "problems",
+    "puzzle",
     "read",
     "show",
     "table",
