@@ -52,12 +52,14 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import show, table
+from ringside.lectures import puzzle, show, table
 
 DATA = Path.cwd() / "data"  # beside this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 rng = np.random.default_rng(0)
+sources = table(DATA / "quoted.csv")  # single figures, each with its source
+quoted = dict(zip(sources["name"].tolist(), sources["value"].tolist()))
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. One model, one GPU
@@ -75,7 +77,7 @@ num_tokens = 20 * num_parameters
 
 print(f"{num_parameters / 1e9:.2f} billion parameters, {num_tokens / 1e9:.0f} billion tokens")
 
-# %% [markdown] slideshow={"slide_type": "fragment"} tags=["checked-above"]
+# %% [markdown] slideshow={"slide_type": "fragment"}
 # A layer holds $12 h^2 + 13 h$ parameters at width $h$ [1]. The two embeddings, one for words and
 # one for positions, hold the rest.
 
@@ -84,7 +86,8 @@ assert round(num_parameters / 1e9, 2) == 1.65 and vocabulary == 51_200 and width
 assert num_layers == 24
 chinchilla = table(DATA / "datasets.csv")
 chinchilla_tokens = chinchilla["items"][chinchilla["data"] == "Chinchilla"][0]
-assert chinchilla_tokens / 70e9 == 20 and chinchilla_tokens / 1e12 == 1.4
+assert quoted["chinchilla_parameters"] / 1e9 == 70 and chinchilla_tokens / 1e12 == 1.4
+assert chinchilla_tokens / quoted["chinchilla_parameters"] == 20
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # One A100 is a large GPU. It can reach about 140 TFLOP/s in training, that is
@@ -114,8 +117,8 @@ reveal("00/days", one_gpu_days)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert round(one_gpu_days) == 27 and flop_per_s / 1e12 == 140
-megatron_pflop_per_s, megatron_gpus = 4.4, 32  # Narayanan et al. 2021, table 1, first row
-assert abs(megatron_pflop_per_s * 1000 / megatron_gpus - 137) < 1
+each = quoted["megatron_pflop_per_s"] * 1000 / quoted["megatron_gpus"]
+assert quoted["megatron_tflop_per_s_per_gpu"] == 137 and abs(each - 137) < 1
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 2. What grew
@@ -197,10 +200,18 @@ for quantity in ("transistors_thousands", "single_thread", "clock_mhz"):
     print(f"{quantity:22} until 2004 {before:4.0%} a year, since 2006 {after:4.0%}")
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# SUMMARY-GROWTH
+# Until 2004 the speed of one thread grew by 45 % a year, as fast as the number of transistors.
+# Since 2006 transistors still grow by 41 % a year, one thread by 12 %, and the clock not at all.
+# Twelve per cent double in six years. A network that is ten times as large does not wait so long.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-# CHECK-GROWTH
+for quantity, before, after in (("transistors_thousands", 0.45, 0.41), ("single_thread", 0.45, 0.12)):
+    assert round(growth_per_year(quantity, 1986, 2004), 2) == before
+    assert round(growth_per_year(quantity, 2006, 2022), 2) == after
+assert growth_per_year("clock_mhz", 2006, 2022) < 0
+assert 0.45 == round(growth_per_year("single_thread", 1986, 2004), 2)
+assert 0.41 == round(growth_per_year("transistors_thousands", 2006, 2022), 2)
+assert 1.12**6 > 1.97  # 0.12 a year
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Accelerators took over.** A GPU spends its transistors on arithmetic units and on memory
@@ -268,10 +279,11 @@ assert round(together[0]) == 126 == pods["pflop_per_s"][0] and round(together[1]
 # three years later, on two GPUs [4].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-factory, revenue_2022, revenue_2021 = 20, 600, 556  # billions of dollars; [5], [5], [9]
-assert round(factory / revenue_2022, 2) == 0.03 and round(factory / revenue_2021, 2) == 0.04
-abstract_2009 = "up to 70 times faster than a dual-core CPU ... 100 million free parameters"  # [11]
-assert all(number in abstract_2009 for number in ("70", "100"))
+assert quoted["factory_3nm"] == 20 and quoted["chip_sales_of_2022"] == 600
+assert quoted["chip_sales_of_2021"] == 556
+share = quoted["factory_3nm"] / quoted["chip_sales_of_2022"]
+assert round(share, 2) == 0.03  # with the sales of 2021 it is 0.04
+assert quoted["gpu_of_2009"] == 70 and quoted["parameters_of_2009"] / 1e6 == 100
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 3. The time and the memory of one device
@@ -345,13 +357,14 @@ assert (6 + 2) / 6 == 4 / 3  # a second forward pass
 #    a telephone (training that leaves it there is called *federated learning*); or reading it may
 #    be slower than learning from it. Eight GPUs of 2016 looked at 1734 pictures a second with
 #    ResNet-50 [14]. That is 261 MB of pixels each second, which processors must decode in time.
-#    Our language model reads 14,141 tokens a second on its GPU, which is 57 kB.
+#    Our language model reads 14,122 tokens a second on its GPU, which is 56 kB.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert states_gb(7.5e9) == 120
-assert round(1734 * 224 * 224 * 3 / 1e6) == 261  # pictures of 224 x 224 with three colours
+assert quoted["resnet50_on_8_p100"] == 1734
+assert round(quoted["resnet50_on_8_p100"] * 224 * 224 * 3 / 1e6) == 261  # pictures of 224 x 224 with three colours
 tokens_per_s = flop_per_s / (6 * num_parameters)
-# CHECK-TOKENS
+assert round(tokens_per_s) == 14_122 and round(4 * tokens_per_s / 1000) == 56
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **More data, better models.** MNIST has 60,000 pictures and ImageNet 1.2 million. JFT-300M, used
@@ -361,7 +374,8 @@ tokens_per_s = flop_per_s / (6 * num_parameters)
 # The price doubles as well. More data helps always, and each time by less.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-assert round(2**-0.28, 2) == 0.82
+assert round(2 ** -quoted["chinchilla_data_exponent"], 2) == 0.82
+assert quoted["chinchilla_data_exponent"] == 0.28
 assert pictures["JFT-300M"] / 1e6 == 300 and pictures["Llama 3"] / 1e12 == 15.6
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -371,8 +385,45 @@ assert pictures["JFT-300M"] / 1e6 == 300 and pictures["Llama 3"] / 1e12 == 15.6
 # batch in two directions, and the network in two directions. All schemes of this course are one of
 # these cuts, or several of them at once.
 
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+ALT = (
+    "A batch of four samples of six tokens, beside a network of four layers. A dashed line between "
+    "samples is data parallelism, one between tokens sequence parallelism, one between layers "
+    "pipeline parallelism, and one through all layers tensor parallelism."
+)
+
+
+def draw_step(axes):
+    """Draw a batch of four samples of six tokens, and a network of four layers."""
+    for sample, token in np.ndindex(4, 6):
+        axes.add_patch(plt.Rectangle((token, sample), 0.9, 0.86, color="#c9ced6"))
+    for layer in range(4):
+        left, middle = 9 + 2.6 * layer, 1.93
+        axes.add_patch(plt.Rectangle((left, 0), 1.3, 3.86, color="#e4e7ec"))
+        axes.plot(6 * [left + 0.65], 0.33 + 0.64 * np.arange(6), "o", color="#6b7280", ms=9)
+        start = 6.3 if layer == 0 else left - 1.25
+        axes.annotate("", (left - 0.05, middle), (start, middle), arrowprops={"arrowstyle": "->"})
+        axes.text(left + 0.65, -0.15, f"layer {layer + 1}", ha="center", va="top", fontsize=10)
+    axes.text(2.95, -0.15, "a sample: tokens of a text", ha="center", va="top", fontsize=10)
+    axes.text(-0.3, 1.93, "a batch of samples", rotation=90, ha="right", va="center", fontsize=10)
+
+
 # %% slideshow={"slide_type": "fragment"} tags=["figure", "hide-input"]
-# FIGURE-CUTS
+CUTS = [  # name, colour, the line's ends (x and y), where its label stands, what is sent
+    ("data", "#0072b2", (-0.2, 6.1), (1.93, 1.93), -0.2, 4.5, "left", "gradients, once a step"),
+    ("sequence", "#00745a", (2.95, 2.95), (-0.1, 5.2), 2.95, 5.9, "center", "keys and values"),
+    ("pipeline", "#c04a00", (13.5, 13.5), (-0.1, 5.2), 13.5, 5.9, "center", "activations"),
+    ("tensor", "#a0338a", (8.7, 18.4), (1.93, 1.93), 18.4, 4.5, "right", "partial sums"),
+]
+figure, axes = plt.subplots(figsize=(9.2, 4.3))
+draw_step(axes)
+for name, colour, xs, ys, x, y, side, sent in CUTS:
+    axes.plot(xs, ys, color=colour, linewidth=3, linestyle=(0, (4, 1.5)))
+    axes.text(x, y + 0.3, name, color=colour, fontsize=14, weight="bold", ha=side, va="bottom")
+    axes.text(x, y + 0.2, sent, color=colour, fontsize=10.5, ha=side, va="top")
+axes.set(xlim=(-1.2, 18.8), ylim=(-0.8, 7))
+axes.axis("off")
+show(figure, ALT)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. One step of training and its four cuts. A cut gives each side to other ranks. Below
@@ -546,20 +597,50 @@ assert in_torch.values == runs[3].values == [8.0] * 8
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 6. What systems have reached
 #
-# Each of the following systems made one or more of the four cuts usable [1], [12], [16], [18] to
-# [24]. The figure shows the largest network that its authors report, and on how many
-# accelerators. Filled points were trained to a result. Open points were run for a few steps, to
-# measure speed. Crosses fit into memory, and no more is claimed.
+# Each of the following systems made one or more of the four cuts usable
+# [1, 12, 16, 18, 19, 20, 21, 22, 23, 24]. The figure shows the largest network that its authors
+# report, and on how many accelerators. Filled points were trained to a result. Open points were
+# run for a few steps, to measure speed. Crosses fit into memory, and no more is claimed.
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
-# FIGURE-SYSTEMS
+systems = table(DATA / "frameworks.csv")
+BELOW = {"Mesh-TensorFlow", "AxoNN", "GPipe (largest)"}  # labels that would cover another
+
+
+def label_systems(axes):
+    """Write each system's name, and an arrow from where the decks' table has it."""
+    names = ("system", "accelerators", "parameters", "slide_accelerators", "slide_parameters")
+    for name, x, y, slide_x, slide_y in zip(*(systems[one] for one in names)):
+        offset, side = ((0, -8), "top") if name in BELOW else ((0, 8), "bottom")
+        axes.annotate(name, (x, y), offset, textcoords="offset points", ha="center", va=side)
+        if slide_y < 0.9 * y:  # an empty cell is nan, which is never smaller
+            axes.annotate("", (x, 0.88 * y), (slide_x, slide_y),
+                          arrowprops={"arrowstyle": "->", "color": "#8a8f98"})
+            axes.plot(slide_x, slide_y, ".", color="#8a8f98", markersize=7)
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+MARKERS = {"trained": ("o", "#0072b2"), "timed": ("o", "none"), "fits": ("x", "none")}
+figure, axes = plt.subplots(figsize=(8.6, 4.9))
+for what, (marker, fill) in MARKERS.items():
+    chosen = systems["what"] == what
+    axes.plot(systems["accelerators"][chosen], systems["parameters"][chosen], marker, label=what,
+              color="#0072b2", markerfacecolor=fill, markersize=8, linestyle="")
+label_systems(axes)
+axes.set(xscale="log", yscale="log", xlabel="accelerators", ylabel="parameters",
+         xlim=(5, 40_000), ylim=(6e7, 2e14))
+axes.legend(frameon=False, loc="lower right")
+show(figure, "Eleven systems by accelerators and parameters, both logarithmic, from PipeDream, "
+     "278 million trained on 16 GPUs, to ZeRO-Infinity, where 32 trillion fit on 512. Grey arrows "
+     "move PipeDream and GPipe upwards from the decks' table.")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. Systems for distributed training. Grey arrows begin where the decks' table has the
 # system. Both axes are logarithmic.*
 #
 # Two questions make such a figure useful. **What does the number mean?** ZeRO-Infinity's 32
-# trillion parameters fit on 512 GPUs, and training them would take centuries. **How many
+# trillion parameters fit on 512 GPUs, and training them on 20 tokens each would take more than
+# 100,000 years at the speed that its authors report. **How many
 # parameters are there for each accelerator?** In 16 bytes for each parameter, a GPU of 32 GB
 # holds 2 billion. Whoever reports more has moved states to the processor's memory or to disks, or
 # keeps less than all of this.
@@ -568,8 +649,9 @@ assert in_torch.values == runs[3].values == [8.0] * 8
 systems = table(DATA / "frameworks.csv")
 infinity = systems["system"] == "ZeRO-Infinity"
 assert systems["parameters"][infinity][0] == 32e12 and systems["accelerators"][infinity][0] == 512
-petaflops = 25e15  # ZeRO-Infinity's speed on these 512 GPUs, Rajbhandari et al. 2021
-assert 6 * 32e12 * 20 * 32e12 / petaflops / (365 * 86400) > 10_000  # years, 20 tokens a parameter
+num_flops = 6 * 32e12 * 20 * 32e12  # with 20 tokens for each parameter
+years = num_flops / (quoted["zero_infinity_pflop_per_s"] * 1e15) / (365 * 86400)
+assert years > 100_000
 assert 32e9 / 16 == 2e9
 llama = systems["system"] == "Llama 3"
 assert systems["parameters"][llama][0] == 405e9 and systems["accelerators"][llama][0] == 16384
@@ -623,8 +705,7 @@ assert row("GPipe (largest)")["accelerators"] == 128
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 speedup = times_us[0] / times_us[3]
 assert round(speedup, 1) == 2.9 and round(8 / speedup, 2) == 2.75 and round(speedup / 8, 2) == 0.36
-imagenet_target = 0.759  # [26], the table of quality targets
-assert imagenet_target == 0.759
+assert quoted["mlperf_resnet50"] == 0.759
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 8. Where it breaks
@@ -675,7 +756,7 @@ assert round(flop_per_byte, 1) == 12.5 and round(2 / 8 / flop_per_byte, 2) == 0.
 # you. That choice is what you learn here.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-assert 80 + 20 == 100
+assert quoted["accelerator_share"] == 0.80 and quoted["software_share"] == 0.20
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Systems for AI, and AI for systems
@@ -710,7 +791,7 @@ assert 80 + 20 == 100
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. Back to the 27 days
 #
-# The authors of our model trained it on 32 GPUs, which reached 4.4 PFLOP/s together [1]. At this
+# The authors of our model timed it on 32 GPUs, which reached 4.4 PFLOP/s together [1]. At this
 # rate the 27 days become 21 hours. Now use 512 GPUs of the modelled cluster *Zaratan*: four GPUs
 # in a node, and one link of 12.5 GB/s between nodes. One step reads 512 sequences, one on each
 # GPU. Its gradients are 3.3 GB, and they travel round a ring.
@@ -731,7 +812,7 @@ print(f"training: {hours:.1f} h without messages, {hours * (1 + ring_s / compute
 reveal("00/share", 100 * ring_s / (compute_s + ring_s))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Without messages, the training would take 1.3 hours. With them it takes 6.0 hours, and in 79 % of
+# Without messages, the training would take 1.3 hours. With them it takes 5.9 hours, and in 79 % of
 # the time 512 expensive GPUs wait for the network. The lectures that follow win this time back:
 # with more sequences for each GPU, with a ring that knows which GPUs share a node, and with
 # messages that travel while the next layer is computed. You will see the ledger of this model
@@ -740,19 +821,29 @@ reveal("00/share", 100 * ring_s / (compute_s + ring_s))
 # | how it is trained | GPUs | a step of 512 sequences | memory for states on a GPU |
 # |---|---:|---:|---:|
 # | one GPU, one sequence after another | 1 | 74.2 s | 26.4 GB |
-# | data parallelism, nothing overlaps | 512 | 0.67 s | 26.4 GB |
+# | data parallelism, nothing overlaps | 512 | 0.68 s | 26.4 GB |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-# CHECK-LEDGER
+with_messages = hours * (1 + ring_s / compute_s)
+assert round(hours, 1) == 1.3 and round(with_messages, 1) == 5.9
+assert round(ring_s / (ring_s + compute_s), 2) == 0.79
+assert round(512 * compute_s, 1) == 74.2 and round(states, 1) == 26.4
+assert round(compute_s + ring_s, 2) == 0.68 and round(gradient_bytes / 1e9, 1) == 3.3
+assert round(one_gpu_days) == 27
+in_all = quoted["megatron_pflop_per_s"] * 1e15
+assert quoted["megatron_pflop_per_s"] == 4.4
+assert round(6 * num_parameters * num_tokens / in_all / 3600) == 21
+assert 1 / zaratan.beta_s_per_byte == 12.5e9
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 12. Two puzzles
 #
-# Each takes about ten minutes. The program works, but it misses a target. Change it, run the cell,
+# Each takes about ten minutes. The program works, but it misses a target. Change it, run it again
 # and look at the timeline.
 #
 # **Puzzle 1: fewer messages.** A network has 20 layers of 200 parameters. The program all-reduces
-# each layer's gradient on its own. Eight ranks need 332 µs for a step. Get below 70 µs.
+# the gradient of each layer on its own. Eight ranks need 332 µs for a step. Get it below 70 µs.
+
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile layers.py
@@ -769,33 +860,54 @@ def step(comm, num_layers, num_parameters):
         total = np.empty_like(gradient)
         comm.Allreduce(gradient, total)
         totals.append(total)
-    return [float(total[0]) for total in totals]
+    return np.array([total[0] for total in totals])
 
 
 # %% slideshow={"slide_type": "fragment"}
-# PUZZLE-1
+each_layer = np.full(20, sum(range(8)), np.float32)  # 0 + 1 + ... + 7, in every layer
+first_try = puzzle("layers.py:step", 8, (20, 200), expected=each_layer, at_most_us=70,
+                   hint="Count the messages of a rank, and then its bytes.")
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+assert round(first_try.time_us) == 332 and not first_try.solved
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # <details><summary>Solution</summary>
 #
-# Put all gradients into one vector, all-reduce it once, and cut it again. The bytes are the same.
-# The latencies are paid 14 times and not 280 times: 24 µs + 14 · (1 + 2) µs = 66 µs.
-#
-# ```python
-# flat = np.concatenate(gradients)
-# total = np.empty_like(flat)
-# comm.Allreduce(flat, total)
-# totals = np.split(total, num_layers)
-# ```
-#
-# This is called *fusion*, and the vector is a *bucket*. The unit on DDP builds it.
+# Put all gradients into one vector, all-reduce it once, and cut it again. The bytes are the same,
+# but the latency is paid 14 times instead of 280 times: 24 µs + 14 · (1 + 2) µs = 66 µs. This is
+# called *fusion*, and the vector is a *bucket*. Lecture 5 builds both.
 #
 # </details>
 
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+# %%writefile layers_fused.py
+import numpy as np
+
+import ringside
+
+
+def step(comm, num_layers, num_parameters):
+    ringside.compute(num_flops=24e6, phase="gradients")
+    gradients = [np.full(num_parameters, comm.rank, np.float32) for _ in range(num_layers)]
+    flat = np.concatenate(gradients)
+    total = np.empty_like(flat)
+    comm.Allreduce(flat, total)
+    return np.array([layer[0] for layer in np.split(total, num_layers)])
+
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+fused = puzzle("layers_fused.py:step", 8, (20, 200), expected=each_layer, at_most_us=70)
+assert fused.solved and round(fused.time_us) == 66
+assert fused.sent_bytes == first_try.sent_bytes
+assert first_try.sent_messages[0] == 280 and fused.sent_messages[0] == 14
+
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 2: bytes that nobody needs.** After the all-reduce every rank updates its weights. To be
-# safe, rank 0 then broadcasts its weights to all. Make the program send nothing that isn't needed:
-# no more than 7 kB in each of rank 0's steps. All ranks must still return the same weights.
+# **Puzzle 2: bytes that nobody needs.** Four ranks train together. To be safe, rank 0 broadcasts
+# its weights in every step. All ranks together send 216 kB in three steps. Make it 168 kB. Every
+# rank must return the same weights as before.
+
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile replicas.py
@@ -805,22 +917,193 @@ import numpy as np
 def train(comm, num_parameters, num_steps):
     weights = np.random.default_rng(comm.rank).normal(size=num_parameters)
     for _ in range(num_steps):
+        comm.Bcast(weights, root=0)  # now all ranks have the weights of rank 0
         gradient = weights - comm.rank  # each rank has samples of its own
         total = np.empty_like(gradient)
         comm.Allreduce(gradient, total)
         weights = weights - 0.1 * total / comm.size
-        comm.Bcast(weights, root=0)
     return weights
 
 
 # %% slideshow={"slide_type": "fragment"}
-# PUZZLE-2
+start = np.random.default_rng(0).normal(size=1000)  # the weights of rank 0
+trained = 1.5 + (start - 1.5) * 0.9**3  # each step goes a tenth of the way to the mean of 0 to 3
+too_much = puzzle("replicas.py:train", 4, (1000, 3), expected=trained, at_most_bytes_in_all=168_000,
+                  hint="In which steps do the ranks' weights differ before the broadcast?")
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+assert sum(too_much.sent_bytes) == 216_000 and not too_much.solved
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # <details><summary>Solution</summary>
 #
-# SOLUTION-2
+# The ranks begin with different weights, so one broadcast is needed, before the loop. From then on
+# they hold the same weights, add the same gradient, and hold the same weights again. Replicas stay
+# equal without being told.
 #
 # </details>
 
-# QUESTIONS
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+# %%writefile replicas_once.py
+import numpy as np
+
+
+def train(comm, num_parameters, num_steps):
+    weights = np.random.default_rng(comm.rank).normal(size=num_parameters)
+    comm.Bcast(weights, root=0)
+    for _ in range(num_steps):
+        gradient = weights - comm.rank
+        total = np.empty_like(gradient)
+        comm.Allreduce(gradient, total)
+        weights = weights - 0.1 * total / comm.size
+    return weights
+
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+once = puzzle("replicas_once.py:train", 4, (1000, 3), expected=trained, at_most_bytes_in_all=168_000)
+assert once.solved and sum(once.sent_bytes) == 168_000
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 1.** A model has 7.5 billion parameters and is trained on 20 tokens for each of them.
+# How many days does it take on 64 GPUs that reach 140 TFLOP/s each and share the work without
+# loss? Does it fit into a GPU of 40 GB, if every GPU holds all states?
+#
+# <details><summary>Answer</summary>
+#
+# $6 \cdot 7.5 \cdot 10^9 \cdot 150 \cdot 10^9 / (64 \cdot 140 \cdot 10^{12})$ seconds are 8.7
+# days. It does not fit: the states alone take 120 GB. More GPUs don't change this as long as each
+# of them holds everything.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+assert round(days(7.5e9, 150e9, 64), 1) == 8.7 and states_gb(7.5e9) == 120
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 2.** In the program of section 5 you take ten times as many samples in a step, 80,000.
+# Near which number of ranks is the step fastest now? What does this say about large batches?
+#
+# <details><summary>Answer</summary>
+#
+# $C$ becomes 1920 µs, and $\sqrt{C / 2\alpha}$ becomes 31 instead of 9.8. On 32 ranks the step
+# takes 153 µs, and the speedup is 12.5 instead of 1.9. More work between two messages lets you use
+# more ranks. Whether the network still learns as well from such large steps is another matter.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+larger = [ringside.run("step.py:step", p, (80_000, 4000)).makespan_s * 1e6 for p in (1, 32)]
+assert np.allclose(larger, [1920, 153]) and round(np.sqrt(larger[0] / 2)) == 31
+assert round(best, 1) == 9.8
+assert round(larger[0] / larger[1], 1) == 12.5 and round(times_us[0] / times_us[5], 1) == 1.9
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 3.** 5 % of a program can't be divided. What is its largest possible speedup, and how
+# many ranks do you need for half of it?
+#
+# <details><summary>Answer</summary>
+#
+# $T(p)/C$ approaches 0.05, so the speedup stays below 20. Half of it, 10, means
+# $0.95/p + 0.05 = 0.1$, which is $p = 19$. The second half of the speedup is never reached, with
+# any number of ranks.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+def amdahl(p, fraction):
+    return 1 / ((1 - fraction) / p + fraction)
+
+
+assert np.isclose(amdahl(19, 0.05), 10) and round(amdahl(1e9, 0.05), 6) == 20
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 4.** For each of these, say which of the four cuts helps, and why: (a) the model fits,
+# and training takes a month; (b) one layer's weights are larger than a GPU's memory; (c) the
+# layers fit one by one, but not together, and the network between the GPUs is slow; (d) the model
+# is small, and one sample is a picture of 30,000 by 30,000 pixels.
+#
+# <details><summary>Answer</summary>
+#
+# (a) Data: it divides the work, and needs one all-reduce in a step. (b) Tensor: nothing else cuts
+# inside a layer. (c) Pipeline: its messages are few and go to one neighbour. (d) Spatial: such a
+# picture has 900 million pixels, and its activations don't fit, although the weights do.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+assert 30_000**2 / 1e6 == 900
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
+# **Question 5.** A cloud rents a GPU for 2 dollars an hour. What does the training of section 1
+# cost on one GPU? What does it cost on 512 GPUs, at 79 % of communication? Who pays for the
+# difference, and what is bought with it?
+#
+# <details><summary>Answer</summary>
+#
+# On one GPU: 650 hours, 1300 dollars. On 512 GPUs: 5.9 hours each, 3030 hours together, about 6100
+# dollars. You pay nearly five times as much and have the model after an afternoon, not after a
+# month. Efficiency is money.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
+gpu_hours = 512 * hours * (1 + ring_s / compute_s)
+assert round(24 * one_gpu_days, -1) == 650 and round(48 * one_gpu_days, -2) == 1300
+assert round(gpu_hours, -1) == 3030 and round(2 * gpu_hours, -2) == 6100
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
+# ## References
+#
+# 1. D. Narayanan, M. Shoeybi, J. Casper, P. LeGresley, M. Patwary, V. Korthikanti, D. Vainbrand,
+#    P. Kashinkunti, J. Bernauer, B. Catanzaro, A. Phanishayee, M. Zaharia. Efficient large-scale
+#    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Table 1
+#    and section 5.1.
+# 2. J. Hoffmann, S. Borgeaud, A. Mensch, E. Buchatskaya, T. Cai, E. Rutherford et al. Training
+#    compute-optimal large language models. NeurIPS 2022. arXiv:2203.15556.
+# 3. Y. LeCun, L. Bottou, Y. Bengio, P. Haffner. Gradient-based learning applied to document
+#    recognition. Proceedings of the IEEE 86(11), 1998.
+# 4. A. Krizhevsky, I. Sutskever, G. E. Hinton. ImageNet classification with deep convolutional
+#    neural networks. NIPS 2012.
+# 5. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
+# 6. K. Rupp. Microprocessor trend data. github.com/karlrupp/microprocessor-trend-data, 2022,
+#    licence CC BY 4.0. Until 2010 collected by M. Horowitz, F. Labonte, O. Shacham, K. Olukotun,
+#    L. Hammond and C. Batten.
+# 7. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
+# 8. Google Cloud. TPU v3; TPU v4. cloud.google.com/tpu/docs/v3 and /v4, read in November 2026.
+# 9. Semiconductor Industry Association. The 2022 SIA Factbook. Announcement of 5 May 2022.
+# 10. D. Steinkraus, I. Buck, P. Y. Simard. Using GPUs for machine learning algorithms. ICDAR 2005.
+# 11. R. Raina, A. Madhavan, A. Y. Ng. Large-scale deep unsupervised learning using graphics
+#     processors. ICML 2009.
+# 12. S. Rajbhandari, J. Rasley, O. Ruwase, Y. He. ZeRO: memory optimizations toward training
+#     trillion parameter models. SC 2020. arXiv:1910.02054.
+# 13. V. Korthikanti, J. Casper, S. Lym, L. McAfee, M. Andersch, M. Shoeybi, B. Catanzaro. Reducing
+#     activation recomputation in large transformer models. MLSys 2023. arXiv:2205.05198.
+# 14. TensorFlow. Performance benchmarks, May 2017. NVIDIA DGX-1, synthetic data.
+# 15. C. Sun, A. Shrivastava, S. Singh, A. Gupta. Revisiting unreasonable effectiveness of data in
+#     deep learning era. ICCV 2017. arXiv:1707.02968.
+# 16. Llama team. The Llama 3 herd of models. arXiv:2407.21783, 2024.
+# 17. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
+# 18. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. R. Devanur, G. R. Ganger,
+#     P. B. Gibbons, M. Zaharia. PipeDream: generalized pipeline parallelism for DNN training. SOSP
+#     2019. Profiles: github.com/msr-fiddle/pipedream.
+# 19. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le,
+#     Y. Wu, Z. Chen. GPipe: efficient training of giant neural networks using pipeline parallelism.
+#     NeurIPS 2019. arXiv:1811.06965.
+# 20. N. Shazeer, Y. Cheng, N. Parmar, D. Tran, A. Vaswani, P. Koanantakool, P. Hawkins, H. Lee,
+#     M. Hong, C. Young, R. Sepassi, B. Hechtman. Mesh-TensorFlow: deep learning for supercomputers.
+#     NeurIPS 2018. arXiv:1811.02084.
+# 21. M. Shoeybi, M. Patwary, R. Puri, P. LeGresley, J. Casper, B. Catanzaro. Megatron-LM: training
+#     multi-billion parameter language models using model parallelism. arXiv:1909.08053, 2019.
+# 22. torchgpipe. Documentation, page of benchmarks. github.com/kakaobrain/torchgpipe.
+# 23. S. Rajbhandari, O. Ruwase, J. Rasley, S. Smith, Y. He. ZeRO-Infinity: breaking the GPU memory
+#     wall for extreme scale deep learning. SC 2021. arXiv:2104.07857.
+# 24. S. Singh, A. Bhatele. AxoNN: an asynchronous, message-driven parallel framework for
+#     extreme-scale deep learning. IPDPS 2022. arXiv:2110.13005.
+# 25. A. Bhatele, S. Singh, P. Singhania. Distributed Deep Learning on GPU-based Clusters. Slides.
+# 26. MLCommons. MLPerf Training. mlcommons.org/benchmarks/training, quality targets of v4.1.
+# 27. P. Mattson, C. Cheng, C. Coleman, G. Diamos, P. Micikevicius, D. Patterson, H. Tang, G.-Y. Wei
+#     et al. MLPerf training benchmark. MLSys 2020. arXiv:1910.01500.
+#
+# Read next: [2] for what more data buys; [27], sections 1 and 2, for why a benchmark of training
+# is hard to make; [1], section 5, to see all cuts at once.
