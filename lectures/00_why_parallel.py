@@ -612,7 +612,7 @@ assert in_torch.values == runs[3].values == [8.0] * 8
 # ## 6. What systems have reached
 #
 # Each of the following systems made one or more of the four cuts usable
-# [1, 12, 16, 18, 19, 20, 21, 22, 23, 24]. The figure shows the largest network that its authors
+# [1] [12] [16] [18] [19] [20] [21] [22] [23] [24]. The figure shows the largest network that its authors
 # report, and on how many accelerators. Filled points were trained to a result. Open points were
 # run for a few steps, to measure speed. Crosses fit into memory, and no more is claimed.
 
