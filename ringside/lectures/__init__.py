@@ -11,16 +11,20 @@ modules and the machine files. ``check`` compares that record with the files of 
 from ringside.lectures.build import build, cells, execute, problems, read
 from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
+from ringside.lectures.gallery import Gallery, gallery
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.moving_ring import MovingRing, moving_ring
 from ringside.lectures.parts import missing
 from ringside.lectures.puzzle import Attempt, puzzle
 
 __all__ = [
     "Attempt",
+    "Gallery",
     "Knob",
     "Lecture",
     "LectureError",
+    "MovingRing",
     "build",
     "cells",
     "content",
@@ -28,9 +32,11 @@ __all__ = [
     "execute",
     "explore",
     "find",
+    "gallery",
     "inputs",
     "loaded",
     "missing",
+    "moving_ring",
     "named",
     "problems",
     "puzzle",
