@@ -27,7 +27,7 @@ PREREQUISITES: dict[str, tuple[str, ...]] = {
     "06": ("05",),
     "07": ("05",),
     "08": ("02", "03"),
-    "09": ("01", "02"),
+    "09": ("02", "03"),
     "10": ("09",),
     "11": ("08",),
     "12": ("07", "08", "09"),
@@ -50,6 +50,24 @@ SHORT: dict[str, str] = {  # what fits into a box
     "12": "hybrid",
     "13": "inference",
     "14": "experts",
+}
+# The column of a unit's box, 0 to 3: chosen so that arrows over several rows pass beside boxes.
+COLUMN: dict[str, float] = {
+    "00": 1.5,
+    "01": 1,
+    "02": 2,
+    "03": 0,
+    "09": 3,
+    "04": 1,
+    "08": 2,
+    "10": 3,
+    "13": 0,
+    "05": 1,
+    "11": 3,
+    "14": 2,
+    "06": 0,
+    "07": 1,
+    "12": 2,
 }
 WORDS_PER_MINUTE = 120  # of a text with formulas, in a foreign language
 MINUTES_PER_CELL = 0.75  # to read a cell of code, run it and look at what comes
@@ -136,21 +154,37 @@ def before(number: str) -> set[str]:
 
 # The map: a box for each unit, as low as its longest chain of prerequisites
 
-WIDTH, BOX, HIGH, PITCH = 480, 112, 50, 86
+WIDTH, BOX, HIGH, PITCH = 480, 108, 50, 86
+COLUMNS = 4
 Place = tuple[float, float]
 
 
-def places(there: Sequence[Unit]) -> dict[str, Place]:
-    """Return where each box begins, at its upper left corner."""
-    level: dict[str, int] = {}
+def levels(there: Sequence[Unit]) -> dict[str, int]:
+    """Return the length of the longest chain of units that come before each unit."""
+    found: dict[str, int] = {}
     for unit in there:
-        level[unit.number] = 1 + max((level[one] for one in needs(unit, there)), default=-1)
-    found = {}
-    for row in range(1 + max(level.values(), default=-1)):
-        members = [number for number in level if level[number] == row]
-        gap = (WIDTH - BOX * len(members)) / (len(members) + 1)
-        for column, number in enumerate(members):
-            found[number] = (gap + column * (BOX + gap), 6.0 + row * PITCH)
+        found[unit.number] = 1 + max((found[one] for one in needs(unit, there)), default=-1)
+    return found
+
+
+def places(there: Sequence[Unit]) -> dict[str, Place]:
+    """Return where each box begins, at its upper left corner; no two boxes overlap."""
+    found: dict[str, Place] = {}
+    taken: set[tuple[int, float]] = set()
+    for number, level in levels(there).items():
+        column = COLUMN.get(number, 0)
+        while any(row == level and abs(other - column) < 1 for row, other in taken):
+            column = 0 if column >= COLUMNS - 1 else math.floor(column) + 1
+            if all(
+                any(row == level and abs(other - free) < 1 for row, other in taken)
+                for free in range(COLUMNS)
+            ):
+                level, column = level + 1, 0
+        taken.add((level, column))
+        found[number] = (
+            column * WIDTH / COLUMNS + (WIDTH / COLUMNS - BOX) / 2,
+            6.0 + level * PITCH,
+        )
     return found
 
 
@@ -233,7 +267,7 @@ def calendar(there: Sequence[Unit], *, has_tutorial: bool, num_weeks: int = WEEK
     for group, count, whole in zip(groups, weeks, hours, strict=True):
         first = found[-1].last + 1 if found else 1
         taught = ", ".join(f"{unit.number} {unit.name}" for unit in group)
-        tasks = ", ".join(f"`{one.assignment.stem}`" for one in group if one.assignment)
+        tasks = ", ".join(one.assignment.stem[:3] for one in group if one.assignment)
         found.append(Week(first, first + count - 1, taught, tasks, whole / count))
     if tutorial:
         number = found[-1].last + 1 if found else 1
@@ -258,7 +292,7 @@ def clock(minutes: int) -> str:
 
 
 def calendar_rows(weeks: Sequence[Week]) -> Iterator[str]:
-    yield from ("| week | in class | at home | hours a week |", "|---|---|---|---:|")
+    yield from ("| week | in class | at home | hours |", "|---|---|---|---:|")
     for one in weeks:
         when = f"{one.first}" if one.first == one.last else f"{one.first} to {one.last}"
         hours = f"{round(4 * one.hours) / 4:g}" if one.hours else ""

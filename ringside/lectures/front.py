@@ -11,9 +11,9 @@ from pathlib import Path
 from ringside.lectures import course_map
 from ringside.lectures.course_map import Unit
 from ringside.lectures.handout import Handout
+from ringside.lectures.moving_ring import moving_ring
 
 TUTORIAL = "lectures/tutorial/tutorial.md"
-PICTURE = "docs/ring.svg"
 CAN: dict[str, str] = {
     "00": "estimate how long a network trains, and whether it fits into one device",
     "01": "write programs whose processes exchange messages, and mend one that hangs",
@@ -36,6 +36,10 @@ LEAD = """# Parallel deep learning
 **You write the parallel scheme. Ringside is the network under it.** It counts what every rank
 sends, tells you who waits for whom when nothing moves, and says how long the run would take on a
 cluster. All of it works on your laptop, without a GPU.
+
+[Never used MPI?](#if-you-have-never-used-mpi) ·
+[Run it in five minutes](#run-this-in-five-minutes) ·
+[Deciding about a course?](#if-you-are-deciding-about-a-course)
 """
 AFRAID = """## If you have never used MPI
 
@@ -87,7 +91,8 @@ ringside run step.py:step --ranks 8 --svg step.svg -- --num_samples 8000 --num_p
 ```
 
 It takes 66 µs of virtual time: 24 µs of computing and 42 µs of messages. Open `step.svg` to see
-each rank. Then try 1, 2, 16 and 32 ranks. One of them is slower than 4. Do you know why?
+each rank. Then try 1, 2, 4, 16 and 32 ranks. More ranks help at first, and then they hurt. Where
+does it turn, and why?
 """
 PROFESSOR = """## If you are deciding about a course
 
@@ -111,7 +116,7 @@ def front(tree: Path, handouts: Sequence[Handout], pages: Mapping[str, str]) -> 
     """
     there = course_map.units(tree)
     yield LEAD
-    yield from picture(tree)
+    yield from picture()
     if there:
         yield from ("## What you will be able to do", "", "After this course you can", "")
         yield from (f"- {CAN[unit.number]};" for unit in there[:-1] if unit.number in CAN)
@@ -125,18 +130,15 @@ def front(tree: Path, handouts: Sequence[Handout], pages: Mapping[str, str]) -> 
     yield from further(pages)
 
 
-def picture(tree: Path) -> Iterator[str]:
-    """Yield the picture at the top: a ring all-reduce."""
-    path = tree / PICTURE
-    if path.is_file():
-        yield from ("```{raw} html", '<figure class="front-picture">')
-        yield from (path.read_text(encoding="utf-8").strip(), "<figcaption>", CAPTION)
-        yield from ("</figcaption></figure>", "```", "")
+def picture() -> Iterator[str]:
+    """Yield the picture at the top: a ring all-reduce that moves, with the numbers of a run."""
+    yield from ("```{raw} html", '<figure class="front-picture">', moving_ring(4).svg)
+    yield from (f"<figcaption>{CAPTION}</figcaption></figure>", "```", "")
 
 
 CAPTION = (
-    "A ring all-reduce of 8 MiB on eight GPUs of two nodes. Each row is a GPU. Orange is "
-    "communication, grey is waiting: the GPUs 0, 3, 4 and 7 carry what crosses between the nodes."
+    "The scheme that you write in unit 03: four ranks add up their vectors, with messages to one "
+    "neighbour only. Ringside ran it to make this picture."
 )
 
 
@@ -196,8 +198,8 @@ def calendars(tree: Path, there: Sequence[Unit], pages: Mapping[str, str]) -> It
 
 WEEKS_TEXT = (
     "Two sessions of 90 minutes a week. One is for the lecture, with its predictions. The other is "
-    "for questions and for the assignment. Take fewer modules if your students have less time: "
-    "each module stands alone."
+    "for questions and for the assignment, which students finish at home. The last column is their "
+    "hours in each week. Take fewer modules if they have less time: each module stands alone."
 )
 HALF_DAY_TEXT = "The times leave out the breaks; plan four hours."
 

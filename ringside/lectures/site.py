@@ -1,4 +1,4 @@
-"""The course's pages, made by Sphinx from what is executed and written already; nothing is run.
+"""The course's pages, made by Sphinx from what is executed and written already.
 
     lectures/*.ipynb, assignments/*/*.ipynb             BUILD/site/index.html
     docs/*.md, lectures/*.md, CONTRIBUTING.md  -> pages ->  BUILD/site/slides/*.html
