@@ -31,7 +31,8 @@
 #
 # **How to read.** Some cells ask you for a guess. Type it, run the cell, and go on. The notebook
 # shows your guess beside the result. A guess that is wrong by a factor of ten is a good guess: it
-# shows you what you did not know.
+# shows you what you did not know. All terms of the course stand in the
+# [glossary](../docs/glossary.md), each with an example in numbers.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** Sections 1, 4 and 5 are the half hour: 6 minutes, 8 minutes and 12 minutes,
@@ -600,8 +601,8 @@ print(f"{in_torch.makespan_s * 1e6:.2f} µs; rank 0 returned {in_torch.values[0]
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # It takes the same 66 µs, and 0.16 µs more: PyTorch's operators are counted one by one, and
-# `torch.ones` writes 16,000 bytes into a memory of 100 GB/s. The file also runs under `torchrun`,
-# and `step.py` runs under `mpiexec`, without a change.
+# `torch.ones` writes 16,000 bytes into a memory of 100 GB/s. [Five ways to run the same
+# program](../docs/ways_to_run.md) shows how such files run under `mpiexec`, `torchrun` and `srun`.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert np.isclose(in_torch.makespan_s * 1e6, 66 + 16_000 / 100e9 * 1e6)
