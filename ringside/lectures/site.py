@@ -22,12 +22,8 @@ from typing import Any
 
 from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
-<<<<<<< HEAD
-from ringside.lectures.build import COLOURS, untyped
-from ringside.lectures.front import front, place
-=======
 from ringside.lectures.build import COLOURS, Notebook, untyped
->>>>>>> guess
+from ringside.lectures.front import front, place
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
 from ringside.lectures.prompts import CHECKED, folded, guessed_in, has_tag, is_notes, show_prompts
@@ -165,16 +161,10 @@ def contents(names: Sequence[str], *, hidden: bool) -> Iterator[str]:
 def page(handout: Handout, path: Path, texts: Mapping[str, str]) -> None:
     """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions.
 
-<<<<<<< HEAD
+    What would give away the answer to a prompt is folded, and left out of the copy to download.
+
     Args:
         texts: the texts that become pages, and where their page is; links to them lead there.
-=======
-
-def page(handout: Handout, path: Path) -> None:
-    """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions.
-
-    What would give away the answer to a prompt is folded, and left out of the copy to download.
->>>>>>> guess
     """
     notebook = handout.read()
     hidden = folded(notebook.cells) if handout.is_lecture else [False] * len(notebook.cells)
