@@ -1063,7 +1063,8 @@ assert np.isclose(amdahl(19, 0.05), 10) and round(amdahl(1e9, 0.05), 6) == 20
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
-assert 30_000**2 / 1e6 == 900
+pixels = np.prod(np.full(2, 30_000))
+assert pixels / 1e6 == 900
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** A cloud rents a GPU for 2 dollars an hour. What does the training of section 1
