@@ -30,7 +30,10 @@ SUBMISSIONS = {"wrong", "right", "redteam", "new_assignment"}
 OURS = {"ringside", "autograder", "solutions", "lectures", "assignments", "tests", "cluster"}
 
 # Pages of docs/ that go to students with the tree (autograder/authoring/bundle.py).
-STUDENTS = ("student.md", "contract.md", "attendee.md", "cluster.md", "api.md")
+STUDENTS = (
+    *("student.md", "contract.md", "attendee.md", "cluster.md", "api.md"),
+    *("ways_to_run.md", "glossary.md"),
+)
 # Import name -> distribution, where they differ.
 DISTRIBUTION = {"IPython": "ipython", "yaml": "pyyaml"}
 # conda-forge's name of a package, where it differs.

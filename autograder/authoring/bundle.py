@@ -30,6 +30,7 @@ FILES = (
     *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
     *("constraints.txt", "environment.yml", "install.py"),
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
+    *("docs/ways_to_run.md", "docs/glossary.md"),
 )
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"

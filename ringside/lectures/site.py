@@ -1,4 +1,4 @@
-"""The course's pages, made by Sphinx from what is executed and written already; nothing is run.
+"""The course's pages, made by Sphinx from what is executed and written already.
 
     lectures/*.ipynb, assignments/*/*.ipynb             BUILD/site/index.html
     docs/*.md, lectures/*.md, CONTRIBUTING.md  -> pages ->  BUILD/site/slides/*.html
@@ -23,6 +23,7 @@ from typing import Any
 from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.lectures.build import COLOURS, Notebook, untyped
+from ringside.lectures.front import front, place
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
 from ringside.lectures.prompts import CHECKED, folded, guessed_in, has_tag, is_notes, show_prompts
@@ -32,10 +33,13 @@ COMMAND = "python -m ringside.lectures site"
 # Texts of the tree that become pages: where they stand, and where their page is.
 TEXTS = {
     "docs/student.md": "kit/student.md",
+    "docs/ways_to_run.md": "kit/ways_to_run.md",
+    "docs/glossary.md": "kit/glossary.md",
     "docs/contract.md": "kit/contract.md",
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
     "docs/instructor.md": "kit/instructor.md",
+    "docs/policies.md": "kit/policies.md",
     "docs/api.md": "kit/api.md",
     "docs/architecture.md": "kit/architecture.md",
     "CONTRIBUTING.md": "kit/contributing.md",
@@ -80,15 +84,6 @@ SETTINGS: dict[str, Any] = {
         "pygments_dark_style": "a11y-high-contrast-dark",
     },
 }
-FRONT = """# Parallel deep learning
-
-You write the parallel scheme; Ringside is the network under it. It counts what every rank sends,
-replays the run on a modelled cluster, says at once who waits for whom when everything hangs, and
-grades the parallelism beside the values.
-
-Every figure here was made by the code above it. Download a page's notebook to run it yourself;
-[the kit](kit/index.md) says how to install what it needs.
-"""
 
 
 def site(tree: Path, lectures: Sequence[Path], folder: Path) -> Path:
@@ -125,9 +120,9 @@ def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:
     for name in ("site.css", "favicon.svg"):
         shutil.copy(TEMPLATES / name, pages / "_static")
     copy_mathjax(pages / "_static")
-    for handout in handouts:
-        page(handout, pages / place(handout))
     texts = [(source, name) for source, name in TEXTS.items() if (tree / source).is_file()]
+    for handout in handouts:
+        page(handout, pages / place(handout), dict(texts))
     for source, name in texts:
         text = (tree / source).read_text(encoding="utf-8")
         (pages / name).write_text(within(text, source, dict(texts)), encoding="utf-8")
@@ -143,7 +138,8 @@ def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:
     names = [Path(name).stem for _, name in texts]
     write(pages / "kit" / "index.md", "# The kit", "", *contents(names, hidden=False))
     first = [f"{name}/index" for name in (*sections, "kit")]
-    write(pages / "index.md", FRONT, *units(handouts), "", *contents(first, hidden=True))
+    lines = front(tree, handouts, dict(texts))
+    write(pages / "index.md", *lines, *contents(first, hidden=True))
 
 
 def write(path: Path, *lines: str) -> None:
@@ -162,20 +158,21 @@ def contents(names: Sequence[str], *, hidden: bool) -> Iterator[str]:
     )
 
 
-def place(handout: Handout) -> str:
-    """Where a notebook's page is."""
-    return f"{'lectures' if handout.is_lecture else 'assignments'}/{handout.path.name}"
-
-
-def page(handout: Handout, path: Path) -> None:
+def page(handout: Handout, path: Path, texts: Mapping[str, str]) -> None:
     """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions.
 
     What would give away the answer to a prompt is folded, and left out of the copy to download.
+
+    Args:
+        texts: the texts that become pages, and where their page is; links to them lead there.
     """
     notebook = handout.read()
     hidden = folded(notebook.cells) if handout.is_lecture else [False] * len(notebook.cells)
     download(handout, hidden, path.parent.parent / DOWNLOADS / path.name)
     show_prompts(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = to_pages(cell.source, place(handout), texts)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             told = output.get("metadata", {}).get("image/png")
@@ -244,18 +241,15 @@ def within(text: str, source: str, texts: Mapping[str, str]) -> str:
     return LINK.sub(lead, text)
 
 
-def units(handouts: Sequence[Handout]) -> Iterator[str]:
-    """Yield the table of what belongs together: a lecture, its slides, its assignment."""
-    yield from ("| unit | lecture | assignment |", "|---|---|---|")
-    for unit in sorted({handout.unit for handout in handouts}):
-        lecture, assignment = "", ""
-        for one in handouts:
-            link = f"[{one.title}]({place(one)})"
-            if one.unit == unit and one.is_lecture:
-                lecture = f'{link} (<a href="slides/{one.name}.html">slides</a>)'
-            elif one.unit == unit:
-                assignment = link
-        yield f"| {unit} | {lecture} | {assignment} |"
+def to_pages(text: str, source: str, texts: Mapping[str, str]) -> str:
+    """Return a text whose links to texts of the tree lead to their pages; others stay."""
+
+    def lead(link: re.Match[str]) -> str:
+        words, target, place = link.groups()
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        return f"[{words}](../{texts[path]}{place or ''})" if path in texts else link[0]
+
+    return LINK.sub(lead, text)
 
 
 def sphinx(pages: Path, out: Path) -> None:

@@ -1,0 +1,305 @@
+"""The course as it stands in a tree: its units, what each needs, its hours, and two calendars.
+
+    lectures/NN_name.py, assignments/aNN_name/aNN_name.ipynb   ->  units  ->  map, calendars
+
+Only what is there is shown: a unit without a lecture and an assignment is left out, and so is an
+arrow to it. `PREREQUISITES` is the one thing that the tree doesn't say.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+# unit -> the units that it builds upon directly
+PREREQUISITES: dict[str, tuple[str, ...]] = {
+    "00": (),
+    "01": ("00",),
+    "02": ("00",),
+    "03": ("01",),
+    "04": ("02", "03"),
+    "05": ("04",),
+    "06": ("05",),
+    "07": ("05",),
+    "08": ("02", "03"),
+    "09": ("02", "03"),
+    "10": ("09",),
+    "11": ("08",),
+    "12": ("07", "08", "09"),
+    "13": ("08",),
+    "14": ("08",),
+}
+SHORT: dict[str, str] = {  # what fits into a box
+    "00": "why parallel",
+    "01": "messages",
+    "02": "training",
+    "03": "all-reduce",
+    "04": "data parallel",
+    "05": "DDP",
+    "06": "asynchrony",
+    "07": "sharding",
+    "08": "tensors",
+    "09": "pipelines",
+    "10": "PipeDream",
+    "11": "space, sequence",
+    "12": "hybrid",
+    "13": "inference",
+    "14": "experts",
+}
+# The column of a unit's box, 0 to 3: chosen so that arrows over several rows pass beside boxes.
+COLUMN: dict[str, float] = {
+    "00": 1.5,
+    "01": 1,
+    "02": 2,
+    "03": 0,
+    "09": 3,
+    "04": 1,
+    "08": 2,
+    "10": 3,
+    "13": 0,
+    "05": 1,
+    "11": 3,
+    "14": 2,
+    "06": 0,
+    "07": 1,
+    "12": 2,
+}
+WORDS_PER_MINUTE = 120  # of a text with formulas, in a foreign language
+MINUTES_PER_CELL = 0.75  # to read a cell of code, run it and look at what comes
+WEEKS = 14
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A lecture, an assignment, or both, with one number."""
+
+    number: str
+    lecture: Path | None
+    assignment: Path | None
+
+    @property
+    def name(self) -> str:
+        """What stands in its box."""
+        found = self.lecture or self.assignment
+        assert found is not None
+        return SHORT.get(self.number, found.stem[len(self.number) :].strip("a_").replace("_", " "))
+
+    @property
+    def lecture_hours(self) -> float:
+        """Hours to read the lecture and to run its cells, in quarters."""
+        if self.lecture is None:
+            return 0.0
+        cells = self.lecture.read_text(encoding="utf-8").split("\n# %%")[1:]
+        prose = [one for one in cells if one.startswith(" [markdown]")]
+        shown = [
+            one for one in cells if one not in prose and "hide-input" not in one.split("\n")[0]
+        ]
+        words = sum(len(one.split()) for one in prose)
+        minutes = words / WORDS_PER_MINUTE + MINUTES_PER_CELL * len(shown)
+        return max(0.25, math.ceil(minutes / 15) / 4)
+
+    @property
+    def assignment_hours(self) -> float:
+        """Hours of the assignment's core modules, as its notebook states them."""
+        if self.assignment is None:
+            return 0.0
+        notebook = json.loads(self.assignment.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            if found := re.search(
+                r"^\| \*\*total\*\* .*\| ([\d.]+) \|$", "".join(cell["source"]), re.M
+            ):
+                return float(found[1])
+        raise ValueError(f"{self.assignment.name} has no table with its hours.")
+
+    @property
+    def hours(self) -> float:
+        return self.lecture_hours + self.assignment_hours
+
+
+def units(tree: Path) -> list[Unit]:
+    """Return what stands in a tree, in order."""
+    lectures = {path.name[:2]: path for path in tree.glob("lectures/[0-9][0-9]_*.py")}
+    tasks = {path.name[1:3]: path for path in tree.glob("assignments/a[0-9][0-9]_*/a*.ipynb")}
+    numbers = sorted(lectures.keys() | tasks.keys())
+    return [Unit(number, lectures.get(number), tasks.get(number)) for number in numbers]
+
+
+def needs(unit: Unit, there: Sequence[Unit]) -> list[str]:
+    """Return the numbers of the units of the tree that a unit builds upon directly.
+
+    Where one of them isn't there, those that it builds upon stand in for it.
+    """
+    numbers = {one.number for one in there}
+    found: set[str] = set()
+    asked = list(PREREQUISITES.get(unit.number, ()))
+    while asked:
+        number = asked.pop()
+        if number in numbers:
+            found.add(number)
+        else:
+            asked += PREREQUISITES.get(number, ())
+    return sorted(found)
+
+
+def before(number: str) -> set[str]:
+    """Return all units that must come before a unit, in any tree."""
+    direct = PREREQUISITES.get(number, ())
+    return set(direct).union(*(before(one) for one in direct))
+
+
+# The map: a box for each unit, as low as its longest chain of prerequisites
+
+WIDTH, BOX, HIGH, PITCH = 480, 108, 50, 86
+COLUMNS = 4
+Place = tuple[float, float]
+
+
+def levels(there: Sequence[Unit]) -> dict[str, int]:
+    """Return the length of the longest chain of units that come before each unit."""
+    found: dict[str, int] = {}
+    for unit in there:
+        found[unit.number] = 1 + max((found[one] for one in needs(unit, there)), default=-1)
+    return found
+
+
+def places(there: Sequence[Unit]) -> dict[str, Place]:
+    """Return where each box begins, at its upper left corner; no two boxes overlap."""
+    found: dict[str, Place] = {}
+    taken: set[tuple[int, float]] = set()
+    for number, level in levels(there).items():
+        column = COLUMN.get(number, 0)
+        while any(row == level and abs(other - column) < 1 for row, other in taken):
+            column = 0 if column >= COLUMNS - 1 else math.floor(column) + 1
+            if all(
+                any(row == level and abs(other - free) < 1 for row, other in taken)
+                for free in range(COLUMNS)
+            ):
+                level, column = level + 1, 0
+        taken.add((level, column))
+        found[number] = (
+            column * WIDTH / COLUMNS + (WIDTH / COLUMNS - BOX) / 2,
+            6.0 + level * PITCH,
+        )
+    return found
+
+
+def drawn(there: Sequence[Unit], links: Mapping[str, str]) -> str:
+    """Return the map as SVG, whose colours are those of the page.
+
+    Args:
+        links: where a click on a unit's box leads, by the unit's number.
+    """
+    at = places(there)
+    high = max((y for _, y in at.values()), default=0) + HIGH + 6
+    told = "; ".join(
+        f"{unit.number} {unit.name} after {', '.join(needs(unit, there)) or 'nothing'}"
+        for unit in there
+    )
+    parts = [
+        f'<svg class="course-map" viewBox="0 0 {WIDTH} {high:g}" role="img" '
+        f'aria-label="Map of the units. {escape(told)}.">',
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>',
+    ]
+    for unit in there:
+        for one in needs(unit, there):
+            (x1, y1), (x2, y2) = at[one], at[unit.number]
+            x1, x2, y1, y2 = x1 + BOX / 2, x2 + BOX / 2, y1 + HIGH, y2 - 2
+            bend = (y2 - y1) * 0.5
+            parts.append(
+                f'<path class="arrow" marker-end="url(#tip)" d="M{x1:g} {y1:g}'
+                f'C{x1:g} {y1 + bend:g} {x2:g} {y2 - bend:g} {x2:g} {y2:g}"/>'
+            )
+    for unit in there:
+        x, y = at[unit.number]
+        parts.append(
+            f'<a href="{escape(links[unit.number])}"><rect class="box" x="{x:g}" y="{y:g}" '
+            f'width="{BOX}" height="{HIGH}" rx="7"/>'
+            f'<text class="name" x="{x + BOX / 2:g}" y="{y + 21:g}">{escape(unit.name)}</text>'
+            f'<text class="hours" x="{x + BOX / 2:g}" y="{y + 39:g}">'
+            f"{unit.number} · {unit.hours:g} h</text></a>"
+        )
+    return "".join([*parts, "</svg>"])
+
+
+# Calendars
+
+
+@dataclass(frozen=True)
+class Week:
+    """One week of a course: what is taught, what is due to be worked on, and for how long."""
+
+    first: int
+    last: int
+    taught: str
+    work: str
+    hours: float  # of one week
+
+
+def calendar(there: Sequence[Unit], *, has_tutorial: bool, num_weeks: int = WEEKS) -> list[Week]:
+    """Spread the units over a course: a week for each, more for those with the most hours.
+
+    A unit without an assignment shares a week with the next one. The tutorial and a last week for
+    looking back get a week each, where there is room.
+
+    Raises:
+        ValueError: more units than weeks.
+    """
+    groups: list[list[Unit]] = []
+    for unit in there:
+        joins = groups and groups[-1][-1].assignment is None
+        groups = [*groups[:-1], [*groups[-1], unit]] if joins else [*groups, [unit]]
+    if len(groups) > num_weeks:
+        raise ValueError(f"{len(groups)} groups of units don't fit into {num_weeks} weeks.")
+    free = num_weeks - len(groups)
+    looks_back, tutorial = free > 0, has_tutorial and free > 1
+    hours = [sum(unit.hours for unit in group) for group in groups]
+    weeks = [1] * len(groups)
+    for _ in range(free - looks_back - tutorial if groups else 0):
+        most = max(range(len(groups)), key=lambda place: (hours[place] / weeks[place], -place))
+        weeks[most] += 1
+    found: list[Week] = []
+    for group, count, whole in zip(groups, weeks, hours, strict=True):
+        first = found[-1].last + 1 if found else 1
+        taught = ", ".join(f"{unit.number} {unit.name}" for unit in group)
+        tasks = ", ".join(one.assignment.stem[:3] for one in group if one.assignment)
+        found.append(Week(first, first + count - 1, taught, tasks, whole / count))
+    if tutorial:
+        number = found[-1].last + 1 if found else 1
+        found.append(Week(number, number, "the tutorial, on your cluster", "its runs", 4.0))
+    if looks_back:
+        number = found[-1].last + 1 if found else 1
+        found.append(Week(number, num_weeks, "looking back, questions, exam", "", 0.0))
+    return found
+
+
+def half_day(tutorial: str) -> list[tuple[int, int, str]]:
+    """Return the sections of the tutorial that state their minutes: from, to, heading."""
+    found, now = [], 0
+    for heading, minutes in re.findall(r"^## \d+\. (.+) \((\d+) minutes\)$", tutorial, re.M):
+        found.append((now, now + int(minutes), heading))
+        now += int(minutes)
+    return found
+
+
+def clock(minutes: int) -> str:
+    return f"{minutes // 60}:{minutes % 60:02d}"
+
+
+def calendar_rows(weeks: Sequence[Week]) -> Iterator[str]:
+    yield from ("| week | in class | at home | hours |", "|---|---|---|---:|")
+    for one in weeks:
+        when = f"{one.first}" if one.first == one.last else f"{one.first} to {one.last}"
+        hours = f"{round(4 * one.hours) / 4:g}" if one.hours else ""
+        yield f"| {when} | {one.taught} | {one.work} | {hours} |"
+
+
+def half_day_rows(sections: Sequence[tuple[int, int, str]]) -> Iterator[str]:
+    yield from ("| from | to | what |", "|---|---|---|")
+    for first, last, heading in sections:
+        yield f"| {clock(first)} | {clock(last)} | {heading} |"
