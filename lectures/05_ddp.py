@@ -914,7 +914,8 @@ reveal("05/power", last_step["plain"] / last_step["PowerSGD"])
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert last_step["plain"] == 2 * last_step["16 bits"] == 64 * last_step["PowerSGD"]
-assert 512 * 512 / (4 * (512 + 512)) == 64
+wide, low = 512, 4
+assert wide * wide / (low * (wide + wide)) == 64
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 8. Back to the 512 milliseconds
@@ -1139,7 +1140,7 @@ assert round(measured_us[2**30] / 1e3) == 9
 # milliseconds the ranks agree which gradients are ready *everywhere*. These are fused into a buffer
 # and reduced; this is *tensor fusion*. Its *timeline* showed each tensor waiting, negotiating and
 # travelling, and many people saw exposed communication there for the first time. Its last release,
-# 0.28.1, is of June 2023 [8]. The idea lives on in DDP's buckets.
+# `0.28.1`, is of June 2023 [8]. The idea lives on in DDP's buckets.
 #
 # On 512 P100 GPUs, with 25 Gbit/s between servers of four GPUs, Horovod reached an efficiency of 90 %
 # for Inception V3 and `ResNet-101` and of 68 % for VGG-16 [7]. Does our model say why VGG-16 is worse?
@@ -1429,7 +1430,8 @@ def exposed_with(k, a, c, backward):
 
 
 assert exposed_with(1, 2, 360, 480) == 362 and exposed_with(24, 2, 360, 480) == 17
-assert 24 * 2 + 360 == 408 < 480 and (480 - 360) / 2 == 60
+backward, latency, nbytes = 480, 2, 360  # in ms
+assert 24 * latency + nbytes == 408 < backward and (backward - nbytes) / latency == 60
 assert exposed_with(60, 2, 360, 480) < exposed_with(61, 2, 360, 480)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
@@ -1490,7 +1492,7 @@ assert flat[0] == flat[1]
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 short_ms = exposed["2 sequences"][-1]
-assert round(short_ms) == 211 and COMPUTE_MS / 4 == 448 and round(left_ms) == 58
+assert round(short_ms) == 211 and COMPUTE_MS == 1792 == 4 * 448 and round(left_ms) == 58
 assert round(short_ms / (COMPUTE_MS + short_ms), 2) == 0.11
 assert round(short_ms / (COMPUTE_MS / 4 + short_ms), 2) == 0.32
 
