@@ -1,6 +1,6 @@
 """Each collective once: what a rank holds before it, and what it holds after it.
 
-Rank r has the numbers 10 r, 10 r + 1, 10 r + 2, ...: the tens tell where a number comes from.
+Rank r has the numbers 10 r + 1, 10 r + 2, ...: the tens tell where a number comes from.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from ringside.real.recorder import compute
 
 def numbers(comm: Any) -> Any:
     """One number for each rank."""
-    return 10 * comm.rank + np.arange(comm.size)
+    return 10 * comm.rank + np.arange(1, comm.size + 1)
 
 
 def told(before: Any, after: Any) -> Any:

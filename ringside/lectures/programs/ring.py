@@ -6,14 +6,14 @@ import numpy as np
 
 
 def all_reduce(comm: Any) -> Any:
-    """One shard per rank; rank r has 10 r + k in shard k.
+    """One shard per rank; rank r has 10 r + k + 1 in shard k.
 
     Returns:
         per step, the first one before all, (values, counts): of each shard, its number and how
         many ranks are in it. Both travel in the messages.
     """
     p = comm.size
-    held = np.stack([10 * comm.rank + np.arange(p), np.ones(p, int)], axis=1)  # (p, 2)
+    held = np.stack([10 * comm.rank + np.arange(1, p + 1), np.ones(p, int)], axis=1)  # (p, 2)
     steps = [held.copy()]
     incoming = np.empty(2, int)
     for phase in ("reduce-scatter", "all-gather"):

@@ -21,12 +21,12 @@ def shown(request):
 
 def test_every_collective_gives_what_numpy_gives(shown):
     p = len(shown.arrive_us)
-    held = 10 * np.arange(p)[:, None] + np.arange(p)
+    held = 10 * np.arange(p)[:, None] + np.arange(1, p + 1)
     sums, every, none = held.sum(axis=0), held.tolist(), [[]] * (p - 1)
     wanted = {
         "broadcast": [every[0]] * p,
         "reduce": [sums.tolist(), *none],
-        "scatter": [[k] for k in range(p)],
+        "scatter": [[k + 1] for k in range(p)],
         "gather": [held[:, 0].tolist(), *none],
         "all-gather": [held[:, 0].tolist()] * p,
         "reduce-scatter": [[int(k)] for k in sums],
@@ -76,7 +76,7 @@ def test_drawings_fit_a_phone_and_no_text_leaves_them(shown):
 def test_one_drawing_can_be_asked_for():
     one = gallery("all-reduce")
     assert list(one.svgs) == ["all-reduce"]
-    assert one.after["all-reduce"] == [[60, 64, 68, 72]] * 4
+    assert one.after["all-reduce"] == [[64, 68, 72, 76]] * 4
     assert one._repr_html_().count("<svg") == 1
     assert repr(one) == "Gallery(all-reduce)"
     assert "light-dark" not in gallery("scatter", theme="dark").svgs["scatter"]
