@@ -85,7 +85,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.lectures import Knob, explore, puzzle, show, table
+from ringside.lectures import Knob, explore, moving_ring, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -785,62 +785,34 @@ assert np.isclose(whole.makespan_s, 9e-6)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # **The ring all-reduce** keeps the neighbours and takes over the shards [3]. Cut the vector into $p$
-# chunks. In each step every rank sends *one chunk* to the right. For $p-1$ steps, partial sums
-# travel and grow: that is a reduce-scatter. For $p-1$ more steps, finished chunks travel: that is
-# an all-gather. The two lists below say which chunk each of four ranks sends in each step.
+# shards. In each step every rank sends *one shard* to the right. (The piece that one step sends is also
+# called a chunk.) For $p-1$ steps, partial sums travel and grow: that is a reduce-scatter. For $p-1$
+# more steps, finished sums travel: that is an all-gather. Here is a run on four ranks, with one number
+# in each shard. Rank 0 begins with 0, 1, 2, 3, rank 1 with 10, 11, 12, 13, and so on.
 
-# %% slideshow={"slide_type": "fragment"}
-# in each step: the chunks that ranks 0, 1, 2 and 3 send to their next rank
-reduce_scatter = [(3, 0, 1, 2), (2, 3, 0, 1), (1, 2, 3, 0)]
-all_gather = [(0, 1, 2, 3), (3, 0, 1, 2), (2, 3, 0, 1)]
-
-# holds[rank][chunk]: the ranks whose numbers are in this chunk
-holds = [[{rank} for chunk in range(4)] for rank in range(4)]
-states = [[[len(owners) for owners in row] for row in holds]]
-for chunks in reduce_scatter + all_gather:
-    arriving = [set(holds[rank][chunks[rank]]) for rank in range(4)]
-    for rank in range(4):
-        next_rank = (rank + 1) % 4
-        holds[next_rank][chunks[rank]] |= arriving[rank]
-    states.append([[len(owners) for owners in row] for row in holds])
-
-# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
-figure, axes = plt.subplots(1, 7, figsize=(10, 1.9))
-for step, (axis, state) in enumerate(zip(axes, states)):
-    axis.imshow(state, cmap="Blues", vmin=0, vmax=5)
-    for (rank, chunk), count in np.ndenumerate(state):
-        color = "white" if count > 2 else "black"
-        axis.text(chunk, rank, count, ha="center", va="center", color=color)
-    axis.set_title("start" if step == 0 else f"step {step}", fontsize=10)
-    axis.set_xticks(range(4), "abcd")
-    axis.set_yticks(range(4), [f"rank {r}" for r in range(4)] if step == 0 else [])
-    axis.tick_params(length=0)
-show(
-    figure,
-    "Seven tables, one for each step of a ring all-reduce on 4 ranks: rows are ranks, "
-    "columns chunks a to d, entries count the ranks whose numbers are in the chunk. After "
-    "step 3 each rank has one complete chunk, 4, on the diagonal; after step 6 all are 4.",
-)
+# %% slideshow={"slide_type": "slide"}
+moving_ring()
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. The ring all-reduce on four ranks. Each entry counts the ranks whose numbers are in that
-# chunk.*
+# *Figure 8. A ring all-reduce on four ranks, step by step. The numbers are those of a run on ranks.*
 #
-# Follow chunk a, the first column. It leaves rank 1 with one contribution and gathers one more on
-# each rank. After step 3 it is complete on rank 0, with 4 contributions. Then the complete chunk
-# goes round once more. There are $2(p-1)$ steps, here six.
+# Follow the shard that rank 0 sends first. It leaves rank 0 as 0. Rank 1 adds its 10, rank 2 adds its
+# 20, and rank 3 adds its 30. After three steps rank 3 holds the finished sum, 60. Then the finished sum
+# goes round once more, and no rank adds anything. There are $2(p-1)$ steps, here six.
 #
-# Can you find the rule behind the two lists, for any $p$? It is the heart of your `ring.py`.
+# Can you find the rule, for any $p$? Which shard does rank $r$ send in step $k$? It is the heart of your
+# `ring.py`.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert (np.array(states[6]) == 4).all() and (np.diag(states[3]) == 4).all()
-assert [states[step][0][0] for step in (0, 3)] == [1, 4]
-assert len(states) - 1 == 2 * (4 - 1)
+moving = moving_ring()
+assert [moving.held[step][rank][0] for step, rank in enumerate(range(4))] == [0, 10, 30, 60]
+assert [moving.held[0][rank][0] for rank in range(4)] == [0, 10, 20, 30]
+assert moving.counts[3][3][0] == 4 and len(moving.held) - 1 == 2 * (4 - 1)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers.** [4] lists $p-1$ rounds as the drawback of the ring. That is half of it: the same
 # deck's cost formula, and NCCL's source [5], have $2(p-1)$. Let the class play figure 8 with four
-# people and sheets of paper; it takes five minutes and settles the matter.
+# people and sheets of paper. It takes five minutes and settles the matter.
 
 # %% slideshow={"slide_type": "slide"}
 # %%writefile ring_traffic.py
@@ -862,7 +834,7 @@ print(f"{ring.makespan_s * 1e6:g} µs")
 ring.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 9. The ring all-reduce on four ranks, six steps of one chunk.*
+# *Figure 9. The ring all-reduce on four ranks, six steps of one shard.*
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha + 2\tfrac{p-1}{p}\,n\beta$$
 #

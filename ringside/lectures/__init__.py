@@ -14,16 +14,16 @@ from ringside.lectures.explore import Knob, explore
 from ringside.lectures.gallery import Gallery, gallery
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.ledger import (
+    SIZES,
     course_machine,
     course_step,
     course_trace,
     ledger,
     num_parameters,
-    SIZES,
     step_flops,
     work_to_hide,
 )
-from ringside.lectures.ledger import (
 from ringside.lectures.moving_ring import MovingRing, moving_ring
 from ringside.lectures.parts import missing
 from ringside.lectures.puzzle import Attempt, puzzle
