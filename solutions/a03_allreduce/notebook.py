@@ -121,9 +121,11 @@ print(f"{star_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {star_run.
 star_run.timeline
 
 # %% [markdown]
-# **Explain.** Which ranks are idle, and for how long? What is the makespan at 64 ranks, and how
-# much of it would a network of twice the bandwidth save? Compare with your prediction:
-# `2 (p - 1) (alpha + n beta)`.
+# **Explain.** Which ranks are idle, and for how long? What is the makespan on 64 ranks? How much of
+# it would a network of twice the bandwidth save? Compare it with `2 (p - 1) (alpha + n beta)`.
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 3. A server on every rank
@@ -146,8 +148,12 @@ print(f"{server_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {server_
 server_run.timeline
 
 # %% [markdown]
-# **Explain.** The total of bytes is that of the star. Why is it faster? Each rank talks to all
-# p - 1 others: what would that mean on a real network of 1000 nodes, which the model forgets?
+# **Explain.** The ranks together send as many bytes as those of the star. Why is it faster? Each rank
+# talks to all p - 1 others. What would that mean on a real network of 1000 nodes, which the model
+# leaves out?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 4. A ring, in two halves
@@ -179,6 +185,9 @@ for n in (10, 1_000_000):
     print(f"{8 * n:>9} bytes:", {p: f"{time_s * 1e6:.1f} µs" for p, time_s in times.items()})
 
 # %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ## 5. In log2(p) steps
 #
 # A ring of p ranks starts 2 (p - 1) messages one after another: for short vectors that is all it
@@ -202,8 +211,11 @@ print(f"halving-doubling: {halving_run.makespan_s * 1e6:.0f} µs")
 halving_run.timeline
 
 # %% [markdown]
-# **Explain.** Both do their steps in pairs of ranks. In which of the two does the thickness of
-# the steps change, and why? Run both on 7 ranks: what does the fold cost, and who waits?
+# **Explain.** Both do their steps in pairs of ranks. In which of the two does the length of the
+# steps change, and why? Run both on 7 ranks. What does the fold cost, and which ranks wait?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 6. What each one costs, and which to take
@@ -253,8 +265,11 @@ for size in sizes:
     print(f"{size:>8} bytes: choose says {cost.choose(size, 8, textbook)}, replay says {best}")
 
 # %% [markdown]
-# **Explain.** Where dots and lines differ, which of the model's assumptions did your program not
-# keep? Change `textbook` to `Machine.load("zaratan")` and to 7 ranks: who wins now?
+# **Explain.** Where dots and lines differ, which assumption of the model does your program not keep?
+# Change `textbook` to `Machine.load("zaratan")`, and 8 ranks to 7. Which algorithm wins now?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 7. The ring on torch.distributed
@@ -283,7 +298,10 @@ torch_run.timeline
 # %% [markdown]
 # **Explain.** Compare with the timeline of `ring.py` above. What are the thin bars of computing
 # between the first three messages, and why were there none before? Why are there none between the
-# last three? (Operators of torch are counted here; NumPy's are not.)
+# last three? (Operators of torch are counted here, and those of NumPy are not.)
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 8. Two trees at once (extra)
