@@ -158,8 +158,8 @@ assert off[4:6].max() < 1e-6  # h = 1e-5 and 1e-6
 
 # %% [markdown]
 # **Explain** the two slopes of the V. Why do tests of gradients take an h near 1e-6, and ask for
-# six digits and not for sixteen? One point at a large h may lie far above the others. Which part of
-# the network has no derivative everywhere?
+# six digits and not for sixteen? One point at a large h may lie far above the others. Which part
+# of the network has no derivative everywhere?
 
 # %% [markdown]
 # *Your answer:*
@@ -363,11 +363,11 @@ print(f"training: {training / 1e9:.2f} GB")
 assert slide == 781_616_640 and round(weights / MB) == 244
 
 # %% [markdown]
-# **Explain.** Your count reproduces the slide's 782 MB to the byte, with four outputs counted twice
-# and the others once. (That is 782 MB, and not 782 MiB.) What does the slide leave out that training
-# needs? How much of a 3 GB card is left for the batch? Would a batch of 256 fit? Which of your three
-# bars would you cut in two to spread this network over two GPUs? Which one would you cut for a
-# hundred GPUs?
+# **Explain.** Your count reproduces the slide's 782 MB to the byte, with four outputs counted
+# twice and the others once. (That is 782 MB, and not 782 MiB.) What does the slide leave out that
+# training needs? How much of a 3 GB card is left for the batch? Would a batch of 256 fit? Which
+# of your three bars would you cut in two to spread this network over two GPUs? Which one would
+# you cut for a hundred GPUs?
 
 # %% [markdown]
 # *Your answer:*
@@ -421,9 +421,9 @@ for name in ("laptop", "zaratan"):
     assert one_s > 1.5 * many_s
 
 # %% [markdown]
-# **Explain.** One image is a user who waits for an answer, and 128 images are training. Why does one
-# image cost more than a 128th of 128 images? Which layers cause this on the laptop? On zaratan some
-# points lie below the roof. Which term of the time puts them there?
+# **Explain.** One image is a user who waits for an answer, and 128 images are training. Why does
+# one image cost more than a 128th of 128 images? Which layers cause this on the laptop? On
+# zaratan some points lie below the roof. Which term of the time puts them there?
 
 # %% [markdown]
 # *Your answer:*
@@ -497,8 +497,8 @@ print(f"test digits read right: {accuracy(trained, x_test, y_test):.1%} and {sha
 assert difference.max() < 1e-9 and share > 0.97
 
 # %% [markdown]
-# **Explain.** The difference isn't 0. Where does it come from, and does it grow with the steps? Try
-# it in float32.
+# **Explain.** The difference isn't 0. Where does it come from, and does it grow with the steps?
+# Try it in float32.
 
 # %% [markdown]
 # *Your answer:*

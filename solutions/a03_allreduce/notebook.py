@@ -121,8 +121,8 @@ print(f"{star_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {star_run.
 star_run.timeline
 
 # %% [markdown]
-# **Explain.** Which ranks are idle, and for how long? What is the makespan on 64 ranks? How much of
-# it would a network of twice the bandwidth save? Compare it with `2 (p - 1) (alpha + n beta)`.
+# **Explain.** Which ranks are idle, and for how long? What is the makespan on 64 ranks? How much
+# of it would a network of twice the bandwidth save? Compare it with `2 (p - 1) (alpha + n beta)`.
 
 # %% [markdown]
 # *Your answer:*
@@ -148,9 +148,9 @@ print(f"{server_run.makespan_s * 1e6:.0f} µs, bytes sent by each rank: {server_
 server_run.timeline
 
 # %% [markdown]
-# **Explain.** The ranks together send as many bytes as those of the star. Why is it faster? Each rank
-# talks to all p - 1 others. What would that mean on a real network of 1000 nodes, which the model
-# leaves out?
+# **Explain.** The ranks together send as many bytes as those of the star. Why is it faster? Each
+# rank talks to all p - 1 others. What would that mean on a real network of 1000 nodes, which the
+# model leaves out?
 
 # %% [markdown]
 # *Your answer:*
@@ -265,8 +265,9 @@ for size in sizes:
     print(f"{size:>8} bytes: choose says {cost.choose(size, 8, textbook)}, replay says {best}")
 
 # %% [markdown]
-# **Explain.** Where dots and lines differ, which assumption of the model does your program not keep?
-# Change `textbook` to `Machine.load("zaratan")`, and 8 ranks to 7. Which algorithm wins now?
+# **Explain.** Where dots and lines differ, which assumption of the model does your program not
+# keep? Change `textbook` to `Machine.load("zaratan")`, and 8 ranks to 7. Which algorithm wins
+# now?
 
 # %% [markdown]
 # *Your answer:*
