@@ -788,7 +788,7 @@ assert np.isclose(whole.makespan_s, 9e-6)
 # shards. In each step every rank sends *one shard* to the right. (The piece that one step sends is also
 # called a chunk.) For $p-1$ steps, partial sums travel and grow: that is a reduce-scatter. For $p-1$
 # more steps, finished sums travel: that is an all-gather. Here is a run on four ranks, with one number
-# in each shard. Rank 0 begins with 0, 1, 2, 3, rank 1 with 10, 11, 12, 13, and so on.
+# in each shard. Rank 0 begins with 1, 2, 3, 4, rank 1 with 11, 12, 13, 14, and so on.
 
 # %% slideshow={"slide_type": "slide"}
 moving_ring()
@@ -796,17 +796,17 @@ moving_ring()
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 8. A ring all-reduce on four ranks, step by step. The numbers are those of a run on ranks.*
 #
-# Follow the shard that rank 0 sends first. It leaves rank 0 as 0. Rank 1 adds its 10, rank 2 adds its
-# 20, and rank 3 adds its 30. After three steps rank 3 holds the finished sum, 60. Then the finished sum
-# goes round once more, and no rank adds anything. There are $2(p-1)$ steps, here six.
+# Follow the first shard. It leaves rank 0 as 1. Rank 1 adds its 11, rank 2 adds its 21, and rank 3 adds
+# its 31. After three steps rank 3 holds the finished sum, 64. Then the finished sum goes round once
+# more, and no rank adds anything. There are $2(p-1)$ steps, here six.
 #
 # Can you find the rule, for any $p$? Which shard does rank $r$ send in step $k$? It is the heart of your
 # `ring.py`.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 moving = moving_ring()
-assert [moving.held[step][rank][0] for step, rank in enumerate(range(4))] == [0, 10, 30, 60]
-assert [moving.held[0][rank][0] for rank in range(4)] == [0, 10, 20, 30]
+assert [moving.held[step][rank][0] for step, rank in enumerate(range(4))] == [1, 12, 33, 64]
+assert [moving.held[0][rank][0] for rank in range(4)] == [1, 11, 21, 31]
 assert moving.counts[3][3][0] == 4 and len(moving.held) - 1 == 2 * (4 - 1)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -1710,7 +1710,7 @@ for case, run in runs.items():
     out[case] = (run.bytes_matrix() * leaves).sum() / 8 * n / n0
     relative = times[case] / times["a"]
     print(f"({case}) {times[case] * 1e3:5.1f} ms, {relative:.1f} times (a)")
-    print(f"       {out[case] / 1e6:4.0f} MB leave each node")
+    print(f"       {out[case] / 1e6:5.0f} MB leave each node")
 reveal("03/fastest", min(times, key=times.get))
 reveal("03/shuffled", times["b"] / times["a"])
 
@@ -1966,7 +1966,7 @@ assert round(np.median(regimes), 2) == 0.06 and round(regimes.max(), 2) == 0.15
 # ## 13. 553 MB, next to a step
 #
 # Now answer the question of section 1: how long does VGG-16's all-reduce take, next to the rest of a
-# step? Take 32 GPUs on 8 nodes of the `zaratan` model, and 64 images for each GPU.
+# step? Take 32 GPUs on 8 nodes of the `zaratan` model [9], and 64 images for each GPU.
 #
 # The computing first. Training VGG-16 on one image takes 92.6 billion floating-point operations
 # ([lecture 2](02_sgd.ipynb) counts them). One GPU of the model does at most 19.5 TFLOP/s in float32.
