@@ -13,11 +13,15 @@
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Lecture 2: What training computes
 #
-# Before you can divide a computation among many processors you have to know it on one. Training a
+# In 2012 a network called AlexNet was trained for **five to six days on two graphics cards of 3 GB
+# each** [8]. Why did it take days? Why were there two cards? At the end of this lecture you can
+# compute both answers.
+#
+# Before you divide a computation among many processors you have to know it on one. Training a
 # network is a loop of three lines: multiply matrices to get a loss, multiply matrices to get its
-# gradient, take a step. This lecture takes the loop apart, on one processor, until you can predict
-# everything about it that matters later: when it diverges, how much it computes, how much memory
-# it holds, and which parts of it a processor does quickly.
+# gradient, and take a step. This lecture takes the loop apart, on one processor. In the end you can
+# predict when training diverges, how much it computes, how much memory it holds, and which parts of
+# it a processor does quickly.
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["aims"]
 # **After this lecture you can**
@@ -25,41 +29,56 @@
 # - derive the gradient of a loss, and check it so that you can trust it;
 # - compute the learning rate at which training blows up, with and without momentum, and watch it
 #   happen at that number;
-# - say what a mini-batch costs in accuracy of the gradient and what it gains in steps;
-# - write layers, convolutions among them, as matrix products, in two ways, and say why one is used
-#   and the other is not;
+# - say what a mini-batch costs in accuracy of the gradient, and what it gains in steps;
+# - write layers, convolutions among them, as matrix products in two ways, and say why one of them is
+#   used and the other is not;
 # - count a network's parameters, operations and activation memory, and check them with torch;
-# - tell from the roofline which layers will use your processor, which will not, and why giving each
-#   worker fewer samples stops paying.
+# - tell from the roofline which layers will use your processor well, which will not, and why it stops
+#   paying to give each worker fewer samples.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** Python, NumPy, derivatives of functions of several variables, and what an
-# eigenvector is. You need not have trained a network before,
-# nor seen MPI: section 7 uses one call of it and explains that. [Lecture 3](03_allreduce.ipynb) opens up this call.
+# **What you need.** You need Python, NumPy, derivatives of functions of several variables, and
+# eigenvectors. You need not have trained a network before, nor seen MPI. Section 7 uses one call of
+# it and explains that call. [Lecture 3](03_allreduce.ipynb) shows what happens inside it.
 #
-# **How to read.** Some programs have a line above them that starts with *Predict*. Write down your
-# answer before you look. The data is real (handwritten digits that come with scikit-learn),
-# and every number in the text is checked by a cell above it.
-#
-# **For teachers.** Sections 1 to 7 and 8 to 13 are a session each. Collect the predictions of
-# sections 3 (three learning rates), 7 (sum or mean) and 11 (sixteen workers).
+# **How to read.** Before many programs you are asked for a prediction. Type your number into the
+# cell before you run the program. The result then appears next to your prediction, and you learn
+# from the gap. Nobody grades it. The data is real: handwritten digits that come with scikit-learn.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **One notation.** Slides on this subject use $\alpha$ for the learning rate, and other slides in
-# the same deck use it for the latency of a network; $N$ is the number of samples, of parameters, or
-# of workers. Here:
+# **One notation.** Slides on this subject use $\alpha$ for the learning rate and for the latency of
+# a network. They use $N$ for the samples, for the parameters and for the workers. In this lecture
+# each sign has one meaning:
 #
 # | sign | meaning |
 # |---|---|
 # | $\eta$, $\mu$ | learning rate, momentum |
-# | $N$, $B$ | number of samples; batch size, the samples of one step |
+# | $N$, $B$ | number of samples; batch size, which is the number of samples of one step |
 # | $X$, $W$, $T$ | samples (a row each), weights, targets |
-# | $f$, $G$ | loss, and its gradient by the weights |
+# | $f$, $G$ | loss, and its gradient with respect to the weights |
 # | $\lambda$ | an eigenvalue: how strongly the loss curves in one direction |
 # | $p$ | number of workers (ranks) |
 # | FLOP | one floating-point operation; a multiplication and an addition are two |
 
-# %% slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers.** Plan two sessions of an hour and a quarter: sections 1 to 7, then sections 8 to
+# 13. The puzzles and the five questions are homework.
+#
+# | section | minutes | ask the class | where classes stumble |
+# |---|---|---|---|
+# | 1, 2 | 12 | How would you find out that a gradient is wrong? | |
+# | 3 | 16 | Which of the three learning rates is the best? | A falling loss looks healthy to all. |
+# | 4 | 12 | How much farther does momentum move the border? | Nearly all say ten times. |
+# | 5 | 12 | Who is lower after the first epoch, and at the end? | |
+# | 6 | 12 | What does a loss that stays at log 10 mean? | They look for an error in the data. |
+# | 7 | 12 | Sum or mean: what happens? | "The loss only has another scale." |
+# | 8 | 16 | How large is the Toeplitz matrix? | Collect powers of ten. |
+# | 9 | 16 | How many MB does torch keep? | They forget that pooling remembers places. |
+# | 10 | 12 | Which part of its peak does a linear layer reach? | |
+# | 11 | 12 | How much faster are 16 workers on a free network? | "16 times", even here. |
+# | 12 | 12 | How can a chip reach more than its peak? | They look for an error in the table. |
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
 import tempfile
 
@@ -70,7 +89,8 @@ import torch.nn.functional as F
 from sklearn.datasets import load_digits
 
 import ringside
-from ringside.lectures import Knob, explore, show
+from ringside import guess, reveal
+from ringside.lectures import Knob, explore, puzzle, show
 
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 torch.set_num_threads(1)
@@ -80,11 +100,12 @@ plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. The problem: which digit is it?
 #
-# Thirteen people wrote digits into forms. A scanner saw dots, and each digit became 8 by 8 numbers
-# from 0 to 16: how many dots of a little square are black [1]. You have nearly two thousand of them,
-# and what they are. Write a program that is given $8\cdot 8$ numbers and says which digit they show.
+# Thirteen people wrote digits into forms. A scanner turned each digit into 8 by 8 numbers from 0 to
+# 16: each number says how many dots of a little square are black [1]. You have nearly two thousand
+# such images, and for each of them the digit that it shows. Write a program that gets the 64 numbers
+# of an image and says which digit it is.
 #
-# Nobody knows how to write down rules for that. So *choose the program by its results*: take a
+# Nobody knows how to write down rules for that. So *choose the program by its results*. Take a
 # formula with many free numbers in it, and look for the numbers that give the right answers.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -92,9 +113,10 @@ images, labels = load_digits(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(labels))
 images, labels = images[order] / 16, labels[order]  # pixels from 0 to 1
 N = 1437  # to learn from; the others are for testing and never used before
-print(f"{len(images)} images of {images.shape[1]} pixels, {len(images) - N} of them for testing")
-assert images.shape == (1797, 64) and N == 1437 and len(images) - N == 360
+print(f"{len(images)} images of {images.shape[1]} pixels")
+print(f"{len(images) - N} of them are for testing")
 
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axes = plt.subplots(2, 10, figsize=(9, 2.1))
 for digit, column in enumerate(axes.T):
     for axis, place in zip(column, np.flatnonzero(labels == digit)):
@@ -105,22 +127,30 @@ show(
     "Two handwritten examples of each digit from 0 to 9, on 8 by 8 pixels of 17 shades of grey.",
 )
 
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 1. Two examples of each digit.*
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert images.shape == (1797, 64) and len(images) - N == 360
+
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 2. From a loss to a gradient
 #
-# The plainest formula: each of the ten digits gets a *score*, a weighted sum of the pixels and a
-# constant, and the largest score wins. Put an image and a 1 (for the constant) into a row $x$ of
-# $64 + 1$ numbers; then the scores are $xW$ with $65\cdot 10$ weights. All $N$ images together are one matrix
-# product, $XW$. Let the score of the right digit be 1 and the others 0: that is the target, a row
-# $t$ with a single 1. How wrong the weights are is the **loss**
+# Take the plainest formula. Each of the ten digits gets a *score*, which is a weighted sum of the
+# pixels and a constant. The largest score wins. Put an image and a 1 (for the constant) into a row
+# $x$ of $64 + 1$ numbers. Then the scores are $xW$ with $65\cdot 10$ weights. The scores of all $N$
+# images together are one matrix product, $XW$.
+#
+# The score of the right digit should be 1 and the others 0. That is the target, a row $t$ with a
+# single 1. How wrong the weights are is called the **loss**:
 #
 # $$f(W) = \frac{1}{2N}\sum_{i=1}^{N} \lVert x_i W - t_i\rVert^2 .$$
 
 # %% slideshow={"slide_type": "fragment"}
 X = np.column_stack([images[:N], np.ones(N)])  # (N, 65)
 T = np.eye(10)[labels[:N]]  # (N, 10)
-X_test = np.column_stack([images[N:], np.ones(360)])
+X_test = np.column_stack([images[N:], np.ones(len(images) - N)])
 
 
 def loss(W):
@@ -132,21 +162,20 @@ def accuracy(W):
 
 
 W0 = np.zeros((65, 10))
-print(f"{W0.size} weights, all zero: loss {loss(W0)}, {accuracy(W0):.0%} of the test right")
-assert W0.size == 650 and loss(W0) == 0.5
+print(f"{W0.size} weights, all zero: loss {loss(W0)}, {accuracy(W0):.0%} right")
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **The gradient**, one weight at a time. The weight $W_{jk}$ appears in the score $k$ of every
-# image, multiplied by pixel $j$. By the chain rule
+# **The gradient** tells how the loss changes with each weight. The weight $W_{jk}$ appears in the
+# score $k$ of every image, multiplied by pixel $j$. By the chain rule
 #
 # $$\frac{\partial f}{\partial W_{jk}} = \frac1N\sum_i X_{ij}\,(XW - T)_{ik}
 # \qquad\text{that is}\qquad G = \frac1N X^\mathsf{T}(XW - T) .$$
 #
-# The sum over images is a matrix product again. So forward is one product, backward is another,
-# and you will see this for every layer of every network.
+# The sum over the images is a matrix product again. So forward is one product, and backward is
+# another one. You will see this for every layer of every network.
 #
-# A gradient that is a little wrong still trains, only worse. So check it, always. The definition of
-# the derivative is the oracle: nudge one weight, look at the loss.
+# A gradient that is a little wrong still trains, only worse. So always check it. The definition of
+# the derivative tells you the truth: move one weight a little, and look at the loss.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -161,17 +190,22 @@ for place in np.ndindex(W.shape):
     step = np.zeros_like(W)
     step[place] = nudge
     slopes[place] = (loss(W + step) - loss(W - step)) / (2 * nudge)
-assert np.abs(slopes - gradient(W)).max() < 1e-8 < np.abs(slopes).max()
-print(f"{W.size} weights, largest difference below 1e-8")
+largest = np.abs(slopes - gradient(W)).max()
+print(f"largest slope {np.abs(slopes).max():.2f}, largest difference {largest:.0e}")
+assert largest < 1e-8
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 3. Gradient descent, and where it blows up
 #
-# The gradient points uphill. So go the other way: $W \leftarrow W - \eta\,G$. How far, says the
-# **learning rate** $\eta$.
-#
-# *Predict: 200 steps with each of three learning rates, 0.001, 0.15 and 0.18. Which one gives the
-# best weights?*
+# The gradient points uphill. So go the other way: $W \leftarrow W - \eta\,G$. The **learning rate**
+# $\eta$ says how far. For example, with $\eta = 0.1$ a weight whose slope is $2$ changes by $0.2$.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/three-rates",
+    "Which of three learning rates gives the best weights after 200 steps?",
+    choices=["0.001", "0.15", "0.18"],
+)
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -186,35 +220,36 @@ def descend(lr, momentum=0.0, num_steps=200):
     return path
 
 
-for lr in (0.001, 0.15, 0.18):
-    path = descend(lr)
-    print(f"learning rate {lr:5}: loss {loss(path[-1]):8.2g}, {accuracy(path[-1]):.0%} right")
-
-# %% slideshow={"slide_type": "skip"}
 ends = {lr: descend(lr)[-1] for lr in (0.001, 0.15, 0.18)}
-assert round(accuracy(ends[0.15]), 2) == 0.95 and round(accuracy(ends[0.18]), 2) == 0.13
-assert round(loss(ends[0.001]), 2) == 0.42 and loss(ends[0.18]) > 1e9
+for lr, W in ends.items():
+    print(f"learning rate {lr:5}: loss {loss(W):8.2g}, {accuracy(W):.0%} right")
+reveal("02/three-rates", str(min(ends, key=lambda lr: loss(ends[lr]))))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Too low: after 200 steps the loss is at 0.42, still near the start. Too high: it is astronomical.
-# Between 0.15, which reads 95 % of the digits, and 0.18, which destroys everything, there must be a
-# border, and it is sharp. Where is it?
+# With 0.001 the rate is too low: after 200 steps the loss is 0.42, still near the start. With 0.18 it
+# is too high: the loss is astronomical. Between them, 0.15 reads 95 % of the digits. Somewhere
+# between 0.15 and 0.18 there must be a border, and it is sharp. Where is it?
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(accuracy(ends[0.15]), 2) == 0.95 and round(accuracy(ends[0.18]), 2) == 0.13
+assert round(loss(ends[0.001]), 2) == 0.42 and loss(ends[0.18]) > 1e9
+assert len(descend(0.001)) - 1 == 200 and list(ends) == [0.001, 0.15, 0.18]
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Multiply out.** With $H = X^\mathsf{T}X/N$ the gradient is $G = HW - X^\mathsf{T}T/N$, and it is
-# zero at the best weights $W^*$. Subtract: $G = H(W - W^*)$. So a step of gradient descent does
-# something very plain to the *error* $E = W - W^*$:
+# **Multiply out.** With $H = X^\mathsf{T}X/N$ the gradient is $G = HW - X^\mathsf{T}T/N$. It is zero
+# at the best weights $W^*$. Subtract the two, and you get $G = H(W - W^*)$. So a step of gradient
+# descent does this to the *error* $E = W - W^*$:
 #
 # $$E_{t+1} = E_t - \eta H E_t = (I - \eta H)\,E_t .$$
 #
 # $H$ is symmetric, so it has perpendicular eigenvectors. Look along one of them, with eigenvalue
-# $\lambda$: there each step multiplies the error by the number $1 - \eta\lambda$. After $t$ steps
+# $\lambda$. There each step multiplies the error by the number $1 - \eta\lambda$. After $t$ steps
 #
 # $$f(W_t) - f(W^*) = \frac12\sum_j \lambda_j\,(1-\eta\lambda_j)^{2t}\,\lVert c_j\rVert^2,
 # \qquad c_j = v_j^\mathsf{T}(W_0 - W^*) .$$
 #
-# This is a formula for the whole training curve. It shrinks if $|1-\eta\lambda| < 1$ for every
-# eigenvalue, so the border is
+# This is a formula for the whole training curve. The error shrinks if $|1-\eta\lambda| < 1$ for every
+# eigenvalue. So the border is
 #
 # $$\eta_\text{max} = \frac{2}{\lambda_\text{max}} .$$
 
@@ -224,89 +259,128 @@ eigenvalues, eigenvectors = np.linalg.eigh(H)
 eigenvalues, eigenvectors = eigenvalues[::-1], eigenvectors[:, ::-1]  # largest first
 best = np.linalg.lstsq(X, T, rcond=None)[0]
 lr_max = 2 / eigenvalues[0]
-print("largest eigenvalues", np.round(eigenvalues[:4], 2), f"-> border at {lr_max:.4f}")
+print("largest eigenvalues", np.round(eigenvalues[:4], 2))
+print(f"border at {lr_max:.4f}")
 
+# %% slideshow={"slide_type": "fragment"}
 c = eigenvectors.T @ (W0 - best)
+t = np.arange(201)[:, None]
 for lr in (0.001, 0.15, 0.18):
-    factors = (1 - lr * eigenvalues) ** (2 * np.arange(201)[:, None])  # (steps, directions)
+    factors = (1 - lr * eigenvalues) ** (2 * t)  # (steps, directions)
     formula = loss(best) + 0.5 * factors @ (eigenvalues * (c**2).sum(axis=1))
-    np.testing.assert_allclose([loss(W) for W in descend(lr)], formula, rtol=1e-9)
-assert round(lr_max, 4) == 0.1745 and np.allclose(eigenvalues[:2].round(2), [11.46, 0.70])
+    losses = [loss(W) for W in descend(lr)]
+    np.testing.assert_allclose(losses, formula, rtol=1e-9)
+    print(f"learning rate {lr:5}: formula and training agree, {len(losses)} points")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The border is at 0.1745, and the formula gives all three curves, at every step, to nine digits. The
-# curve that blew up, too: divergence is as regular as convergence.
-#
-# *Predict: 1 % below the border, and 1 % above. What do 200 steps give?*
+# The border is at 0.1745. The formula gives all three curves, at every step, to nine digits. That
+# holds for the curve that blew up, too: divergence is as regular as convergence.
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(lr_max, 4) == 0.1745
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/above-border",
+    "1 % above the border: how does the loss go on from its start?",
+    choices=[
+        "it rises from the first step",
+        "it falls, and then rises",
+        "it falls for ever",
+    ],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+above = [loss(W) for W in descend(1.01 * lr_max)]
+below = [loss(W) for W in descend(0.99 * lr_max)]
+lowest = int(np.argmin(above))
+print(f"1 % above: lowest after {lowest} steps, {above[-1]:.0f} after 200")
+print(f"1 % below: {below[-1]:.2f} after 200")
+rises = "it falls, and then rises" if lowest > 0 else "it rises from the first step"
+reveal("02/above-border", "it falls for ever" if lowest == 200 else rises)
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.8))
-for share, color in [(0.02, "#a6cee3"), (0.2, "#56b4e9"), (0.9, "#0072b2"), (0.99, "#5c4d9a"),
-                     (1.01, "#d55e00"), (1.03, "#a61c00")]:  # fmt: skip
+colors = ["#a6cee3", "#56b4e9", "#0072b2", "#5c4d9a", "#d55e00", "#a61c00"]
+for share, color in zip([0.02, 0.2, 0.9, 0.99, 1.01, 1.03], colors):
     curve = [loss(W) for W in descend(share * lr_max)]
     axis.plot(curve, color=color, label=f"{share:g} of the border")
 axis.set(yscale="log", ylim=(0.1, 1e3), xlabel="step", ylabel="loss")
 axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-show(figure, "Loss over 200 steps for six learning rates. Below the border the loss falls, slowest"
-     " at 0.02 of it; 0.9 and 0.99 can hardly be told apart. At 1.01 and 1.03 of the "
-     "border it falls at first, too, then turns and grows along straight lines without "
-     "end.")  # fmt: skip
-above = [loss(W) for W in descend(1.01 * lr_max)]
-assert loss(descend(0.99 * lr_max)[-1]) < 0.17 and loss(descend(1.01 * lr_max)[-1]) > 100
-assert np.argmin(above) == 17
+show(
+    figure,
+    "Loss over 200 steps for six learning rates. Below the border the loss falls, slowest at 0.02 "
+    "of it; 0.9 and 0.99 can hardly be told apart. At 1.01 and 1.03 of the border it falls at "
+    "first, too, then turns and grows along straight lines without end.",
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# At 0.99 every step overshoots the steepest direction and comes back a little less; at 1.01, a little
-# more. A straight line on this axis is a constant factor in each step, $(1-\eta\lambda_1)^2$. And
-# mind the beginning: above the border the loss *falls* for 17 steps, while the other directions
-# gain more than the steepest loses. A run that looks healthy can be doomed.
+# *Figure 2. Loss during 200 steps, for learning rates below and above the border.*
+#
+# At 0.99 of the border, every step overshoots in the steepest direction and comes back a little less.
+# At 1.01 it comes back a little more. A straight line on this axis is a constant factor in each step,
+# $(1-\eta\lambda_1)^2$. Note the beginning: above the border the loss *falls* for 17 steps, while the
+# other directions gain more than the steepest one loses. **A run that looks healthy can be doomed.**
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert lowest == 17 and below[-1] < 0.17 and above[-1] > 100
+assert np.isclose(above[-1] / above[-2], (1 - 1.01 * 2) ** 2, rtol=0.01)
+assert abs(1 - 0.99 * lr_max * eigenvalues[0]) < 1
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Why "too low" matters.** The steepest direction sets the limit, all others have to live with it.
-# An eigenvalue $\lambda$ needs about $1/(\eta\lambda)$ steps.
+# **Why "too low" matters.** The steepest direction sets the limit for all others. A direction with
+# eigenvalue $\lambda$ needs about $1/(\eta\lambda)$ steps.
 
 # %% slideshow={"slide_type": "fragment"}
 steps = 1 / (0.9 * lr_max * eigenvalues[:62])
-for place in (1, 10, 30, 50):
-    print(f"eigenvalue {place:2}: {eigenvalues[place]:.1e}, about {steps[place]:7,.0f} steps")
+for k in (1, 10, 30, 50):
+    print(f"eigenvalue {k:2}: {eigenvalues[k]:.1e}, about {steps[k]:7,.0f} steps")
 print(f"{(eigenvalues < 1e-9).sum()} eigenvalues are zero")
-assert round(eigenvalues[0] / eigenvalues[1]) == 16 and (eigenvalues < 1e-9).sum() == 3
-assert (images[:N].max(axis=0) == 0).sum() == 3 and round(steps[10]) == 57
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The largest eigenvalue, 11.46, is 16 times the second, 0.70. It belongs to the picture that all
-# images have in common, their mean. (Question 5 gets rid of it.) The tenth direction behind it
-# takes 57 steps, and the last ones more than you will ever do. Three directions never move: three
-# pixels are white in all images. It doesn't matter, since such directions hardly change any score.
-# *What the data does not show, descent does not learn.*
+# images have in common, their mean. (Question 5 removes it.) The tenth direction after it takes 57
+# steps, and the last ones take more than you will ever do. Three directions never move: three pixels
+# are white in all images. This does no harm, because such directions hardly change any score.
+# **What the data does not show, descent does not learn.**
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.allclose(eigenvalues[:2].round(2), [11.46, 0.70])
+assert round(eigenvalues[0] / eigenvalues[1]) == 16 and (eigenvalues < 1e-9).sum() == 3
+assert (images[:N].max(axis=0) == 0).sum() == 3 and round(steps[10]) == 57
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 4. Momentum
 #
-# Give the weights inertia [2]. A velocity sums up the gradients, and forgets a part $1-\mu$ of
+# Give the weights inertia [2]. A velocity adds up the gradients, and forgets a part $1-\mu$ of
 # itself in each step:
 #
 # $$V \leftarrow \mu V + G, \qquad W \leftarrow W - \eta V .$$
 #
-# In a direction where the gradient keeps its sign, velocities add up to $1 + \mu + \mu^2 + \dots =
-# 1/(1-\mu)$ gradients: $\mu = 0.9$ goes ten times as far with the same $\eta$. Where the gradient
-# alternates, they cancel. What does that do to the border?
+# In a direction where the gradient keeps its sign, the velocity grows to $1 + \mu + \mu^2 + \dots =
+# 1/(1-\mu)$ gradients. So $\mu = 0.9$ goes ten times as far with the same $\eta$. Where the gradient
+# alternates, the velocities cancel. What does that do to the border?
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# Look along one eigenvector again, at the error $e_t$. The step before was $e_t - e_{t-1} =
-# -\eta v_{t-1}$, so the velocity can be eliminated:
+# Look along one eigenvector again, at the error $e_t$. The last step was $e_t - e_{t-1} =
+# -\eta v_{t-1}$. Use this to eliminate the velocity:
 #
 # $$e_{t+1} = e_t + \mu(e_t - e_{t-1}) - \eta\lambda e_t .$$
 #
-# Try $e_t = r^t$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$, two roots with product $\mu < 1$.
-# If they are complex, both have length $\sqrt\mu$ and the error shrinks. If they are real, the
-# first to leave the interval from $-1$ to 1 leaves at $r = -1$ ($r = 1$ would need $\eta\lambda = 0$);
-# put that in:
+# Try $e_t = r^t$. Then $r^2 - (1+\mu-\eta\lambda)\,r + \mu = 0$. This equation has two roots, with
+# product $\mu < 1$. If they are complex, both have length $\sqrt\mu$, and the error shrinks. If they
+# are real, the first one to leave the interval from $-1$ to 1 leaves it at $r = -1$. (At $r = 1$ it
+# would need $\eta\lambda = 0$.) Put $r = -1$ into the equation:
 #
 # $$1 + (1+\mu-\eta\lambda) + \mu = 0 \qquad\text{so}\qquad
 # \eta_\text{max} = \frac{2(1+\mu)}{\lambda_\text{max}} .$$
-#
-# *Predict: how much farther does* $\mu = 0.9$ *move the border?*
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/momentum-border",
+    "By what factor does a momentum of 0.9 move the border?",
+    unit="times",
+)
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -319,11 +393,10 @@ shares = np.array([0.005, 0.02, 0.07, 0.2, 0.5, 0.8, 0.99, 1.01])
 measured = {mu: final_losses(mu, shares * (1 + mu)) for mu in (0.0, 0.5, 0.9)}
 for mu, losses in measured.items():
     print(f"momentum {mu}: 1 % below {losses[-2]:.3f}, 1 % above {losses[-1]:.2g}")
-    assert losses[-2] < 0.17 and losses[-1] > 100
 print(f"lowest possible {loss(best):.3f}")
-assert round(loss(best), 3) == 0.153 and np.isclose(1 + 0.9, 1.9)
+reveal("02/momentum-border", 1 + mu)
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.8))
 for (mu, losses), color in zip(measured.items(), ("#0072b2", "#009e73", "#d55e00")):
     rates = shares * (1 + mu) * lr_max
@@ -334,25 +407,34 @@ axis.axhline(loss(best), color="#57606a", linewidth=0.8)
 axis.text(0.001, loss(best) - 0.003, "best weights", va="top", fontsize=9, color="#57606a")
 axis.set(ylim=(0.13, 0.46), xlabel="learning rate", ylabel="loss after 200 steps")
 axis.legend(frameon=False, loc="upper center")
-show(figure, "Loss after 200 steps over the learning rate for momentum 0, 0.5 and 0.9. Each curve "
-     "falls to the right and ends at a dotted line, the predicted border; a cross behind "
-     "the line marks a run that blew up. With more momentum the curve lies lower and ends "
-     "further right.")  # fmt: skip
+show(
+    figure,
+    "Loss after 200 steps over the learning rate for momentum 0, 0.5 and 0.9. Each curve falls to "
+    "the right and ends at a dotted line, the predicted border; a cross behind the line marks a "
+    "run that blew up. With more momentum the curve lies lower and ends further right.",
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The border moves by $1+\mu$ only, 1.9 times for $\mu = 0.9$. What momentum buys is at the other
-# end: a learning rate ten times smaller does the same work, because the slow directions now move
-# with $\eta/(1-\mu)$. The dotted lines are the formula. The dots before them are 1 % lower, and the
-# crosses behind them, 1 % higher, are far off the scale.
+# *Figure 3. Loss after 200 steps against the learning rate. Dotted lines are the predicted borders. A
+# cross marks a run that blew up.*
+#
+# The border moves by $1+\mu$ only, which is 1.9 times for $\mu = 0.9$. The gain of momentum is at the
+# other end: a learning rate ten times smaller does the same work, because the slow directions now
+# move with $\eta/(1-\mu)$. The last dots lie 1 % below the border. The crosses lie 1 % above it, and
+# are far off the scale.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert all(losses[-2] < 0.17 and losses[-1] > 100 for losses in measured.values())
+assert round(loss(best), 3) == 0.153 and np.isclose(1 + mu, 1.9)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** On the left, the errors of the weights of one digit in the two steepest
-# directions, step by step, over lines of equal loss. On the right, the loss with all 65 directions.
-# Find: a zigzag; a path that swings past the minimum, like a ball in a bowl; the border, barely
-# passed; and a learning rate that explodes alone and not with momentum.
+# **Turn the knobs.** On the left you see the errors of the weights of one digit in the two steepest
+# directions, step by step, over lines of equal loss. On the right you see the loss with all 65
+# directions. Find these four: a zigzag; a path that swings past the minimum, like a ball in a bowl; a
+# run that passes the border by little; and a learning rate that explodes alone but not with momentum.
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def picture(lr, momentum):
     path = descend(lr, momentum, num_steps=60)
     errors = np.array([eigenvectors[:, :2].T @ (W - best)[:, 0] for W in path])
@@ -371,7 +453,7 @@ def picture(lr, momentum):
     return figure
 
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 explore(
     picture,
     alt="Learning rate {lr}, momentum {momentum}: the path of 60 steps in the two steepest "
@@ -380,17 +462,24 @@ explore(
     momentum=Knob([0.0, 0.5, 0.95], start=0.0),
 )
 
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 4. The first 60 steps, with the learning rate and the momentum that you choose.*
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert len(eigenvalues) == 65 and len(descend(0.1, 0.0, num_steps=60)) == 60 + 1
+
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 5. Mini-batches
 #
-# A step used all 1437 images. With a million images, one step would cost a million evaluations,
-# and take you one step. Instead take $B$ images at random, a **mini-batch**, and step along *their*
-# mean gradient $g_B$: that is stochastic gradient descent [3]. One pass through all images is an
-# **epoch**; it now contains $N/B$ steps.
+# So far each step used all 1437 images. With a million images one step would cost a million
+# evaluations. Instead take $B$ images at random, a **mini-batch**, and step along *their* mean
+# gradient $g_B$. That is stochastic gradient descent [3]. One pass through all images is an
+# **epoch**. It now has $N/B$ steps. For example, 1437 images in batches of 32 make 45 steps, the last
+# one with fewer images.
 #
 # How wrong is $g_B$? On average it is right. Its scatter follows from the scatter
 # $\sigma^2 = \frac1N\sum_i\lVert g_i - G\rVert^2$ of the single images, as for every mean of $B$
-# things drawn without replacement:
+# things that are drawn without replacement:
 #
 # $$\mathrm{E}\,\lVert g_B - G\rVert^2 = \frac{\sigma^2}{B}\cdot\frac{N-B}{N-1} .$$
 
@@ -411,12 +500,22 @@ for B in (1, 16, 256, 1024):
     assert abs(scatter / formula - 1) < 0.05
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# To halve the error of the direction you need four times the images: four times the work. That is
-# a bad bargain far from the minimum, where any rough direction is good, and it is why small batches
-# win there. Near the minimum the noise is all that is left.
+# To halve the error of the direction you need four times the images, which is four times the work.
+# That is a bad bargain far from the minimum, where any rough direction is good. This is why small
+# batches win there. Near the minimum only the noise is left.
 #
-# *Predict: forty epochs with B = 32, and forty with all images at once. Same learning rate. Who is
-# lower after the first epoch? And at the end?*
+# Now train for forty epochs, once with batches of 32 and once with all images at once. The learning
+# rate is the same.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert -(-N // 32) == 45 and N == 1437
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/first-epoch",
+    "Who has the lower loss after the first epoch?",
+    choices=["batches of 32", "all images at once"],
+)
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -427,16 +526,23 @@ def sgd(lr_of_epoch, B, num_epochs):
     for epoch in range(num_epochs):
         order = rng.permutation(N)
         for start in range(0, N, B):
-            W = W - lr_of_epoch(epoch) * batch_gradient(W, order[start : start + B])
+            batch = order[start : start + B]
+            W = W - lr_of_epoch(epoch) * batch_gradient(W, batch)
         losses.append(loss(W))
     return np.array(losses)
 
 
+# %% slideshow={"slide_type": "fragment"}
 full = sgd(lambda epoch: 0.15, N, 40)
 small = sgd(lambda epoch: 0.15, 32, 40)
 lowered = sgd(lambda epoch: 0.15 if epoch < 20 else 0.015, 32, 40)
+print(f"after 1 epoch: all images {full[1]:.3f}, batches {small[1]:.3f}")
+print(f"after 40: all images {full[-1]:.3f}, batches {small[-1]:.3f}")
+print(f"after 40, with a lowered rate: batches {lowered[-1]:.3f}")
+lower = "batches of 32" if small[1] < full[1] else "all images at once"
+reveal("02/first-epoch", lower)
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.4))
 axis.plot(full, color="#57606a", label="all images: 1 step an epoch")
 axis.plot(small, color="#56b4e9", label="B = 32: 45 steps an epoch")
@@ -444,45 +550,51 @@ axis.plot(lowered, color="#0072b2", label="B = 32, learning rate / 10 from epoch
 axis.axhline(loss(best), color="#57606a", linewidth=0.8)
 axis.set(ylim=(0.14, 0.52), xlabel="epoch", ylabel="loss")
 axis.legend(frameon=False)
-show(figure, "Loss over 40 epochs. All images at once falls slowly. Batches of 32 fall within an "
-     "epoch or two and then stay, unsteadily, above the lowest possible loss; lowering the"
-     " learning rate at epoch 20 brings them down to it at once.")  # fmt: skip
-assert -(-N // 32) == 45
-print(f"after 1 epoch {full[1]:.3f} and {small[1]:.3f}; lowest possible {loss(best):.3f}")
-print(f"after 40: {full[-1]:.3f}, {small[-1]:.3f}, lowered {lowered[-1]:.3f}")
-
-# %% slideshow={"slide_type": "skip"}
-assert [round(x, 3) for x in (full[1], small[1], full[-1])] == [0.448, 0.219, 0.203]
-assert [round(x, 3) for x in (small[20:].mean(), lowered[-1])] == [0.191, 0.156]
+show(
+    figure,
+    "Loss over 40 epochs. All images at once falls slowly. Batches of 32 fall within an epoch or "
+    "two and then stay, unsteadily, above the lowest possible loss; lowering the learning rate at "
+    "epoch 20 brings them down to it at once.",
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# After one epoch: 0.448 with all images, one step; 0.219 with batches, 45 steps for the same work.
-# After 40 epochs the one has crept to 0.203. The other has long stopped getting better: it jitters
-# around 0.191, because every step overshoots by its noise. Divide the learning rate by ten and the
-# noise is averaged over ten times as many steps: 0.156, next to the lowest possible 0.153. Large
-# steps first, small steps later: that is all there is to a learning-rate *schedule*.
+# *Figure 5. Forty epochs with all images at once, and with batches of 32.*
+#
+# After one epoch the loss is 0.448 with all images, which made one step. It is 0.219 with batches,
+# which made 45 steps for the same work. After 40 epochs the full batch has come down to 0.203. The
+# small batches stopped getting better long before. They stay near 0.191, because every step
+# overshoots by its noise. Divide the learning rate by ten, and the noise is averaged over ten times
+# as many steps: you get 0.156, next to the lowest possible 0.153. Take large steps first and small
+# steps later. This is the whole idea of a learning-rate *schedule*.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(x, 3) for x in (full[1], small[1], full[-1])] == [0.448, 0.219, 0.203]
+assert [round(x, 3) for x in (small[20:].mean(), lowered[-1])] == [0.191, 0.156]
+assert len(full) - 1 == 40 and round(loss(best), 3) == 0.153
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 6. A network: the same thing, more products
+# ## 6. A network: the same thing with more products
 #
-# Ten weighted sums of pixels can't do better than the best weighted sums. Put two layers behind
-# each other, with a bend between them, or else two matrices would be as good as one:
+# Ten weighted sums of pixels can't be better than the best weighted sums. So put two layers behind
+# each other. Between them the numbers must be bent, because two matrices in a row are no better than
+# one:
 #
 # $$Z = XW_1 + b_1, \qquad A = \max(Z, 0), \qquad S = AW_2 + b_2 .$$
 #
-# Scores become probabilities by $p_k = e^{s_k}/\sum_c e^{s_c}$, and the loss is the mean of
-# $-\log p$ of the right digit, the *cross-entropy*. Then backward, with the chain rule from the end
-# to the start [4]. Write $dS$ for $\partial f/\partial S$, and so on:
+# Scores become probabilities by $p_k = e^{s_k}/\sum_c e^{s_c}$. The loss is the mean of $-\log p$ of
+# the right digit. It is called the *cross-entropy*. Then go backward with the chain rule, from the
+# end to the start [4]. Write $dS$ for $\partial f/\partial S$, and so on:
 #
 # $$dS = \tfrac1B(P - T), \qquad dW_2 = A^\mathsf{T}dS, \qquad dA = dS\,W_2^\mathsf{T}, \qquad
 # dZ = dA\cdot[Z>0], \qquad dW_1 = X^\mathsf{T}dZ .$$
 #
-# Every layer $Y = XW + b$ follows one pattern: *forward one product*, $XW$; *backward two
-# products*, $dW = X^\mathsf{T}dY$ and $dX = dY\,W^\mathsf{T}$; and $db$ is the sum of $dY$'s rows.
+# Every layer $Y = XW + b$ follows one pattern. *Forward is one product*, $XW$. *Backward is two
+# products*, $dW = X^\mathsf{T}dY$ and $dX = dY\,W^\mathsf{T}$. And $db$ is the sum of the rows of
+# $dY$.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# To put this together for any number of layers is your assignment, `a02_sgd`. Here torch goes
-# backward, and you check its work at one layer: it keeps $dS$ and $dA$ if asked.
+# In the assignment `a02_sgd` you put this together for any number of layers. Here torch goes
+# backward, and you check its work at one layer.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -513,10 +625,20 @@ torch.testing.assert_close(dW2, A.T @ dS)
 torch.testing.assert_close(dA, dS @ w[2].T)
 torch.testing.assert_close(db2, dS.sum(dim=0))
 print(f"loss before training {f:.2f}; guessing would give log 10 = {np.log(10):.2f}")
-assert round(np.log(10), 2) == 2.30
 
 
 # %% slideshow={"slide_type": "slide"}
+def step(w, velocity, batch, lr, momentum):
+    """One step of stochastic gradient descent with momentum, in place."""
+    f = F.cross_entropy(scores(w, pixels[batch]), digits[batch])
+    gradients = torch.autograd.grad(f, w)
+    with torch.no_grad():
+        for one, v, g in zip(w, velocity, gradients):
+            v.mul_(momentum).add_(g)  # v = momentum * v + g
+            one.sub_(lr * v)  # one = one - lr * v
+
+
+# %% slideshow={"slide_type": "fragment"}
 def train(lr, momentum=0.0, B=32, num_epochs=20):
     """Loss on the training images after each epoch, and the weights."""
     w, rng, losses = fresh(), np.random.default_rng(1), []
@@ -524,110 +646,133 @@ def train(lr, momentum=0.0, B=32, num_epochs=20):
     for _ in range(num_epochs):
         order = torch.from_numpy(rng.permutation(N))
         for batch in order.split(B):
-            f = F.cross_entropy(scores(w, pixels[batch]), digits[batch])
-            gradients = torch.autograd.grad(f, w)
-            with torch.no_grad():
-                for one, v, g in zip(w, velocity, gradients):
-                    one -= lr * v.mul_(momentum).add_(g)
+            step(w, velocity, batch, lr, momentum)
         with torch.no_grad():
             losses.append(F.cross_entropy(scores(w, pixels[:N]), digits[:N]).item())
     return losses, w
 
 
-# %% slideshow={"slide_type": "fragment"}
 def test_accuracy(w):
     right = scores(w, pixels[N:]).argmax(dim=1) == digits[N:]
     return right.double().mean().item()
 
 
-rates = {0.003: "#a6cee3", 0.03: "#56b4e9", 0.3: "#0072b2", 3.0: "#d55e00"}
-trained = {lr: train(lr) for lr in rates}
-for lr, (losses, w) in trained.items():
-    print(f"learning rate {lr:5}: loss {losses[-1]:.3f}, {test_accuracy(w):.0%} of the test right")
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/network-too-high",
+    "The learning rate is far too high, 3. Where does the loss of this network end?",
+    choices=["at infinity", "near log 10, the loss of guessing", "near zero"],
+)
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "fragment"}
+trained = {lr: train(lr) for lr in (0.003, 0.03, 0.3, 3.0)}
+for lr, (losses, w) in trained.items():
+    print(f"learning rate {lr:5}: loss {losses[-1]:.3f}, {test_accuracy(w):.0%} right")
+end = trained[3.0][0][-1]
+near_guessing = abs(end - np.log(10)) < 0.5
+words = "near log 10, the loss of guessing" if near_guessing else "near zero"
+reveal("02/network-too-high", words if np.isfinite(end) else "at infinity")
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.4))
-for lr, (losses, _) in trained.items():
-    axis.semilogy(range(1, 21), losses, "o-", markersize=3, color=rates[lr])
-    axis.text(20.4, losses[-1], f"{lr:g}", color=rates[lr], va="center", fontsize=10)
+for (lr, (losses, _)), color in zip(trained.items(), ("#a6cee3", "#56b4e9", "#0072b2", "#d55e00")):
+    axis.semilogy(range(1, 21), losses, "o-", markersize=3, color=color)
+    axis.text(20.4, losses[-1], f"{lr:g}", color=color, va="center", fontsize=10)
 axis.axhline(np.log(10), color="#57606a", linestyle=":")
 axis.text(0.3, 2.5, "guessing", color="#57606a", fontsize=9)
 axis.set(xlabel="epoch", ylabel="loss (cross-entropy)", xticks=range(0, 21, 5), ylim=(0.03, 3.5))
 axis.set_title("by learning rate", fontsize=10, loc="right")
-show(figure, "Training loss of the network over 20 epochs for four learning rates: 0.003 falls "
-     "slowly, 0.03 faster, 0.3 gets far below 0.1, and 3 stays at the loss of guessing.")  # fmt: skip
+show(
+    figure,
+    "Training loss of the network over 20 epochs for four learning rates: 0.003 falls slowly, 0.03 "
+    "faster, 0.3 gets far below 0.1, and 3 stays at the loss of guessing.",
+)
 
-# %% slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 6. Training loss of a network with two layers, for four learning rates.*
+#
+# It is the same picture as before, though nothing is quadratic any more. A rate of 0.003 is too low:
+# the network reads 73 % after 20 epochs. A rate of 0.3 reads 99 % of digits that it has never seen.
+# (The best weighted sums read 94 %.) A rate of 3 is too high: the first steps throw the weights so far
+# that no unit ever answers again, and the network guesses for ever. It doesn't explode. The sign to
+# look for is a loss that *stays* at log 10 = 2.30.
+#
+# Momentum does here what section 4 says, too: $\eta = 0.03$ with $\mu = 0.9$ ends at 0.037, and so
+# does $\eta = 0.3$ without momentum.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(one[0][-1], 3) for one in trained.values()][:3] == [1.646, 0.249, 0.037]
 assert [round(test_accuracy(one[1]), 2) for one in trained.values()] == [0.73, 0.96, 0.99, 0.09]
 assert trained[3.0][0][-1] > np.log(10) and round(accuracy(best), 2) == 0.94
+assert round(np.log(10), 2) == 2.30 and list(trained)[:3] == [0.003, 0.03, 0.3]
+assert all(len(losses) == 20 for losses, _ in trained.values())
 with_momentum, _ = train(0.03, momentum=0.9)
-assert round(with_momentum[-1], 3) == 0.037 and np.isclose(0.03 / (1 - 0.9), 0.3)
+assert round(with_momentum[-1], 3) == 0.037
 w = trained[3.0][1]
 assert (pixels[:N] @ w[0] + w[1] <= 0).all()  # no unit answers to any image
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# The same picture as in the bowl, though nothing is quadratic any more. 0.003 is too low: 73 % after
-# 20 epochs. 0.3 reads 99 % of digits it has never seen (the best weighted sums read 94 %). And 3 is
-# too high: the first steps throw the weights so far that no unit ever answers again, and the network
-# guesses for ever. It doesn't explode as the bowl did; a loss that *stays* at log 10 = 2.30 is the
-# sign to look for.
-#
-# Momentum does here what section 4 says, too: $\eta = 0.03$ with $\mu = 0.9$ ends at 0.037, and so
-# does $\eta = 0.3$ without.
-
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Batch size and learning rate belong together.** Train for three epochs with each pair. Every run
-# sees every image three times.
+# **Batch size and learning rate belong together.** Train for three epochs with each pair of the two.
+# Every run sees every image three times.
 
 # %% slideshow={"slide_type": "fragment"}
 rates, batches = [0.005, 0.02, 0.08, 0.32, 1.28], [8, 32, 128, 512]
-finals = np.array([[train(lr, B=B, num_epochs=3)[0][-1] for B in batches] for lr in rates])
-finals = np.minimum(finals, np.log(10))  # worse than guessing is no matter
+finals = np.empty((len(rates), len(batches)))
+for row, lr in enumerate(rates):
+    for column, B in enumerate(batches):
+        losses, _ = train(lr, B=B, num_epochs=3)
+        finals[row, column] = min(losses[-1], np.log(10))  # at worst, that of guessing
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(6, 3.6))
 axis.imshow(finals, cmap="viridis_r", vmin=0, vmax=np.log(10), origin="lower", aspect="auto")
 for (row, column), value in np.ndenumerate(finals):
     color = "white" if value > 1.2 else "black"
     axis.text(column, row, f"{value:.2f}", ha="center", va="center", color=color, fontsize=9)
 axis.plot(range(4), range(1, 5), "s", markersize=32, markerfacecolor="none", color="white")
-axis.set(xlabel="batch size", ylabel="learning rate")
+axis.set(xlabel="batch size (images)", ylabel="learning rate")
 axis.set_xticks(range(4), batches)
 axis.set_yticks(range(5), rates)
-show(figure, "Table of the loss after three epochs for five learning rates and four batch sizes, "
-     "each four times the one before. Along each diagonal, batch and learning rate four "
-     "times larger, the loss stays the same, up to the row of the largest learning rate, "
-     "1.28.")  # fmt: skip
+show(
+    figure,
+    "Table of the loss after three epochs for five learning rates and four batch sizes, each four "
+    "times the one before. Along each diagonal, batch and learning rate four times larger, the "
+    "loss stays the same, up to the row of the largest learning rate, 1.28.",
+)
 
-# %% slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 7. Loss after three epochs for five learning rates and four batch sizes. White squares mark
+# one diagonal.*
+#
+# Go up along a diagonal: four times the batch, and four times the learning rate. You read 0.56, 0.57,
+# 0.59. The loss stays nearly the same, with four times fewer steps each time. A step with $B$ images
+# replaces many small steps, if it is as long as they are together. This is the **linear scaling
+# rule** [15]. It makes data parallelism useful: larger batches learn as much in the same number of
+# epochs.
+#
+# Now look at the top row, where every diagonal ends. You find 0.20 instead of 0.08, 0.45 instead of
+# 0.20, and 1.12 instead of 0.59. A learning rate of 1.28 is near its border, whatever the batch is.
+# Batches can grow until the learning rate gets there, and no further.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert finals[[1, 2, 3], [0, 1, 2]].round(2).tolist() == [0.56, 0.57, 0.59]
 assert finals[[0, 1, 2, 3], [0, 1, 2, 3]].round(2).tolist() == [1.65, 1.65, 1.61, 1.62]
 assert [f"{x:.2f}" for x in finals[4, 1:]] == ["0.20", "0.45", "1.12"]
 assert [f"{x:.2f}" for x in finals[3, :3]] == ["0.08", "0.20", "0.59"]
-assert 128 * 4 == 512 and np.isclose(4 * 0.32, 1.28)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# Go up along a diagonal: four times the batch, four times the learning rate. 0.56, 0.57, 0.59: the
-# same loss, with four times fewer steps each time, *as if nothing had changed*. A step with $B$
-# images replaces many small ones, if it is as long as they are together. This is the linear scaling
-# rule [15], and it is what makes data parallelism useful: larger batches in the same number of
-# epochs. Now look at the top row, where every diagonal ends: 0.20 where 0.08 was due, 0.45 for 0.20,
-# 1.12 for 0.59. A learning rate of 1.28 is near its border, whatever the batch. Batches can grow
-# until the learning rate gets there, and no further.
+assert rates[-1] == 1.28
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 7. Four workers: sum or mean?
 #
-# The gradient is a mean over images. So four workers can each take a quarter of the images, find
-# *their* mean gradient, and put the four together. This is data parallelism, and on the slides of
-# [5] it looks like this: workers find $g_1, \dots, g_4$, and the step is
+# The gradient is a mean over images. So each of four workers can take a quarter of the images and
+# find *their* mean gradient. Then the four results are put together. This is data parallelism. On the
+# slides of [5] it looks like this: the workers find $g_1, \dots, g_4$, and the step is
 # $W \leftarrow W - \eta \sum_n g_n$.
 #
-# You can run that. A **rank** is a process that runs your function, and `comm` is its telephone:
-# `comm.size` ranks there are, this one is number `comm.rank`, and `comm.allreduce(x)` gives
-# *everyone the sum* of what all of them put in. That one call is the subject of lecture 3.
-#
-# *Predict: one worker with* $\eta = 0.1$ *learns. Four workers, each with a quarter of the images,
-# add their mean gradients and use the same* $\eta$. *What happens?*
+# You can run that. A **rank** is a process that runs your function. The object `comm` connects it to
+# the others: there are `comm.size` ranks, and this one has the number `comm.rank`. The call
+# `comm.allreduce(x)` gives *every rank the sum* of what all of them put in. For example, if two ranks
+# put in 1 and 2, both get 3. Lecture 3 is about this one call.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -645,63 +790,111 @@ def train(comm, pixels, targets, lr, num_steps, divisor):
     return weights
 
 
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/sum-or-mean",
+    "One worker learns with a rate of 0.1. Four add their mean gradients. What happens?",
+    choices=["they learn faster", "they learn as one worker does", "the loss explodes"],
+)
+
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
-cuts = [0, 360, 719, 1078, N]  # rank r has images cuts[r] up to, not including, cuts[r + 1]
+cuts = [0, 360, 719, 1078, N]  # rank r has images cuts[r] to cuts[r + 1] - 1
 shards = [(X[lo:hi], T[lo:hi]) for lo, hi in zip(cuts, cuts[1:])]
-for divisor, words in ((1, "sum "), (4, "mean")):
-    args = [(*shard, 0.1, 50, divisor) for shard in shards]
-    run = ringside.run("workers.py:train", 4, args)
-    print(f"{words} of four gradients: loss {loss(run.values[0]):.3g}")
-    assert all((one == run.values[0]).all() for one in run.values)
-alone = descend(0.1, num_steps=50)[-1]
-print(f"one worker alone:       loss {loss(alone):.3g}")
-np.testing.assert_allclose(loss(run.values[0]), loss(alone), rtol=1e-3)
+args = [(*shard, 0.1, 50) for shard in shards]  # learning rate, steps
+summed = ringside.run("workers.py:train", 4, [(*one, 1) for one in args])
+averaged = ringside.run("workers.py:train", 4, [(*one, 4) for one in args])
+alone = loss(descend(0.1, num_steps=50)[-1])
+print(f"sum of four gradients:  loss {loss(summed.values[0]):.3g}")
+print(f"mean of four gradients: loss {loss(averaged.values[0]):.3g}")
+print(f"one worker alone:       loss {alone:.3g}")
+ratio = loss(summed.values[0]) / alone
+verdict = "the loss explodes" if ratio > 10 else "they learn as one worker does"
+reveal("02/sum-or-mean", "they learn faster" if ratio < 0.9 else verdict)
 
 # %% slideshow={"slide_type": "fragment"}
 short = [(*shard, 0.1, 3, 4) for shard in shards]
-timeline = ringside.run("workers.py:train", 4, short).timeline
-assert 4 * 0.1 / lr_max > 2 and round(4 * 0.1 / lr_max, 1) == 2.3
-timeline
+ringside.run("workers.py:train", 4, short).timeline
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# > **Corrected.** Each $g_n$ is a mean already, so their sum is four times the gradient, and the
-# > learning rate is four times what you wrote: 2.3 times the border of section 3. Divide by the
-# > number of workers; or let workers *sum* over their images and divide by $B$ once.
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["corrected"]
+# *Figure 8. Three steps of four workers. Each bar is a call of* `allreduce`*.*
 #
-# Everyone gets the same sum and takes the same step, so the four copies of the weights stay equal,
-# to the last bit. The bars above are the call: nobody goes on before all have put in their part.
+# > **Corrected.** The step on the slides of [5] adds means. Each $g_n$ is a mean already, so their sum
+# > is four times the gradient. The learning rate is then four times what you wrote: 2.3 times the
+# > border of section 3. Divide by the number of workers. Or let the workers *sum* over their images,
+# > and divide by $B$ once.
+#
+# All workers get the same sum and take the same step. So their four copies of the weights stay equal,
+# to the last bit. No worker goes on before all of them have put in their part.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(4 * 0.1 / lr_max, 1) == 2.3 and loss(summed.values[0]) > 1e3
+assert all((one == averaged.values[0]).all() for one in averaged.values)
+np.testing.assert_allclose(loss(averaged.values[0]), alone, rtol=1e-3)
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **The same in torch.** In `torch.distributed` the call is `dist.all_reduce`. It writes the sum over
+# the tensor that you give it. The messages go over the same counted network.
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile workers_torch.py
+import torch
+import torch.distributed as dist
+
+
+def train(group, pixels, targets, lr, num_steps):
+    weights = torch.zeros(pixels.shape[1], targets.shape[1], dtype=torch.float64)
+    for _ in range(num_steps):
+        gradient = pixels.T @ (pixels @ weights - targets) / len(pixels)
+        dist.all_reduce(gradient)  # now it holds the sum over all ranks
+        weights -= lr * gradient / dist.get_world_size()
+    return weights.numpy()
+
+
+# %% slideshow={"slide_type": "fragment"}
+in_torch = ringside.run("workers_torch.py:train", 4, args)
+print(f"mean of four gradients: loss {loss(in_torch.values[0]):.3g}")
+np.testing.assert_allclose(in_torch.values[0], averaged.values[0], atol=1e-12)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **And if the shards are unequal?** 1437 images don't divide by 4. Then the mean of the four means
-# gives the images of short shards more weight. And a slide of [6] cuts the batch into
-# $i = 1 \dots B/4$, then $i = B/4 \dots 2B/4$: the image at each cut goes to two workers. Neither
-# crashes, and the loss goes down either way.
+# gives more weight to the images of short shards. Another error is to cut a batch at $B/4$, $2B/4$ and
+# so on, and to give the image at each cut to two workers. Neither error crashes the program, and the
+# loss goes down in both cases.
 
 # %% slideshow={"slide_type": "fragment"}
 W = np.zeros((65, 10))
-means = [batch_gradient(W, np.arange(lo, hi)) for lo, hi in zip(cuts, cuts[1:])]
-mean_of_means = sum(means) / 4
-weighted = sum((hi - lo) / N * g for lo, hi, g in zip(cuts, cuts[1:], means))
-twice = [batch_gradient(W, np.arange(max(lo - 1, 0), hi)) for lo, hi in zip(cuts, cuts[1:])]
 size = np.linalg.norm(gradient(W))
-for words, g in (("mean of means", mean_of_means), ("cuts counted twice", sum(twice) / 4)):
-    print(f"{words:18} differs by {np.linalg.norm(g - gradient(W)) / size:.0e} of the gradient")
-print("weighted mean      differs by rounding")
-np.testing.assert_allclose(weighted, gradient(W), atol=1e-13)
-assert 1e-5 < np.linalg.norm(mean_of_means - gradient(W)) / size < 1e-3
-assert 1e-4 < np.linalg.norm(sum(twice) / 4 - gradient(W)) / size < 1e-2
+
+
+def distance(g):
+    """How far a gradient is from the right one, relative to it."""
+    return np.linalg.norm(g - gradient(W)) / size
+
+
+shard_bounds = list(zip(cuts, cuts[1:]))
+means = [batch_gradient(W, np.arange(lo, hi)) for lo, hi in shard_bounds]
+weighted = sum((hi - lo) / N * g for (lo, hi), g in zip(shard_bounds, means))
+twice = [batch_gradient(W, np.arange(max(lo - 1, 0), hi)) for lo, hi in shard_bounds]
+print(f"mean of means       {distance(sum(means) / 4):.0e}")
+print(f"cuts counted twice  {distance(sum(twice) / 4):.0e}")
+print(f"weighted mean       {distance(weighted):.0e}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Errors of some thousandths and less hide for ever behind the noise of mini-batches. Only a comparison with one
-# worker, to all digits, finds them. That comparison is what a parallel program has to pass before
-# it may be called fast.
+# Errors of some thousandths and less stay hidden behind the noise of mini-batches for ever. Only a
+# comparison with one worker, to all digits, finds them. A parallel program has to pass that
+# comparison before you may call it fast.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert 1e-5 < distance(sum(means) / 4) < 1e-3 and 1e-4 < distance(sum(twice) / 4) < 1e-2
+assert distance(weighted) < 1e-12 and N % 4 != 0 and N == 1437
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 8. A convolution is a matrix product, twice
+# ## 8. A convolution is a matrix product, in two ways
 #
-# In an image, a corner is a corner wherever it is. A **convolution** layer uses this: a small
-# *kernel* of weights slides over the image, and every position gives one output. Here is the
-# example of [7], a 2 by 2 kernel on a 3 by 3 image:
+# In an image, a corner is a corner wherever it is. A **convolution** layer uses this. A small
+# *kernel* of weights slides over the image, and every position gives one output. Here is the example
+# of [7], a 2 by 2 kernel on a 3 by 3 image:
 #
 # ```text
 #  A B C      a b        P = aA + bB + cD + dE      Q = aB + bC + cE + dF
@@ -709,15 +902,17 @@ assert 1e-4 < np.linalg.norm(sum(twice) / 4 - gradient(W)) / size < 1e-2
 #  G H J
 # ```
 #
-# The output depends linearly on the image, so there is a matrix that does it: 9 numbers in, 4 out.
-# To find the matrix of any linear map, feed it the unit vectors: the columns are what comes out.
+# The output depends linearly on the image, so a matrix can do it: 9 numbers go in, and 4 come out. To
+# find the matrix of any linear map, feed it the unit vectors. What comes out are its columns.
 
 
 # %% slideshow={"slide_type": "fragment"}
 def matrix_of(linear_map, shape):
-    """One column for each pixel: the output of an image that is 1 there and 0 elsewhere."""
-    units = torch.eye(int(np.prod(shape))).reshape(-1, 1, *shape)
-    return torch.cat([linear_map(unit[None]).reshape(-1, 1) for unit in units], dim=1)
+    """A column for each pixel: the output of an image that is 1 there and 0 elsewhere."""
+    columns = []
+    for unit in torch.eye(int(np.prod(shape))):
+        columns.append(linear_map(unit.reshape(1, 1, *shape)).flatten())
+    return torch.stack(columns, dim=1)
 
 
 kernel = torch.tensor([[1.0, 2.0], [3.0, 4.0]])  # a b / c d
@@ -725,15 +920,14 @@ toeplitz = matrix_of(lambda image: F.conv2d(image, kernel[None, None]), (3, 3))
 print(toeplitz.int().numpy())
 zeros = (toeplitz == 0).sum().item()
 print(f"{zeros} of {toeplitz.numel()} entries are zero")
-assert toeplitz.shape == (4, 9) and zeros == 20 and toeplitz.numel() == 36
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Each row is the kernel at one position; it moves to the right as you go down. Such a matrix, with
-# the same number along each diagonal of a block, is called a **Toeplitz** matrix.
+# Each row is the kernel at one position. It moves to the right as you go down. Such a matrix, with the
+# same number along each diagonal of a block, is called a **Toeplitz** matrix.
 #
 # It is good for *thinking*. For instance, what is the backward pass? For $y = Mx$ it is
-# $dx = M^\mathsf{T}dy$: each row of the transposed matrix collects, for one pixel, all the windows
-# that saw it. So where windows overlap, contributions *add*.
+# $dx = M^\mathsf{T}dy$. Each row of the transposed matrix collects, for one pixel, all the windows
+# that contain it. So where windows overlap, their contributions *add*.
 
 # %% slideshow={"slide_type": "fragment"}
 image = torch.tensor(np.arange(9.0).reshape(1, 1, 3, 3), requires_grad=True)
@@ -743,40 +937,48 @@ dy = torch.tensor([[[[1.0, 10.0], [100.0, 1000.0]]]])
 torch.testing.assert_close(y.flatten(), toeplitz @ image.flatten())
 torch.testing.assert_close(dx.flatten(), toeplitz.T @ dy.flatten())
 print(dx[0, 0].int().numpy())
-assert dx[0, 0, 1, 1].item() == 4 * 1 + 3 * 10 + 2 * 100 + 1 * 1000 == 1234
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The middle pixel is in all four windows, and gets 1234: a digit from each.
+# The middle pixel is in all four windows, and its gradient is 1234: a digit from each window.
 #
-# > **Corrected.** What [7] calls a convolution, as do all libraries, is a *cross-correlation*. A
-# > mathematician's convolution turns the kernel round first. For training it makes no difference
-# > (the weights are learned, turned or not), but it does when you compare with NumPy's `convolve`.
+# One warning: what all libraries call a convolution is a *cross-correlation*. A mathematician's
+# convolution turns the kernel round first. For training this makes no difference, since the weights
+# are learned. It matters when you compare with NumPy's `convolve`:
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert dx[0, 0, 1, 1].item() == 4 * 1 + 3 * 10 + 2 * 100 + 1 * 1000 == 1234
+assert toeplitz.shape == (4, 9) and zeros == 20 and toeplitz.numel() == 36
 
 # %% slideshow={"slide_type": "fragment"}
-impulse, one_two_three = np.array([0.0, 0, 1, 0, 0]), np.array([1.0, 2, 3])
-libraries = F.conv1d(torch.tensor(impulse)[None, None], torch.tensor(one_two_three)[None, None])
-print("numpy.convolve", np.convolve(impulse, one_two_three, "valid"))
-print("torch conv1d  ", libraries.flatten().numpy())
-assert (libraries.flatten().numpy() == np.correlate(impulse, one_two_three, "valid")).all()
-assert (libraries.flatten().numpy() == np.convolve(impulse, one_two_three, "valid")[::-1]).all()
+impulse, kernel3 = np.array([0.0, 0, 1, 0, 0]), np.array([1.0, 2, 3])
+x, k = torch.tensor(impulse), torch.tensor(kernel3)
+print("numpy.convolve ", np.convolve(impulse, kernel3, "valid"))
+print("numpy.correlate", np.correlate(impulse, kernel3, "valid"))
+print("torch conv1d   ", F.conv1d(x[None, None], k[None, None]).flatten().numpy())
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Why nobody computes it that way.** Take the second convolution of AlexNet [8], the network that
-# won the ImageNet contest in 2012. It makes $256\times 27\times 27$ numbers from
-# $96\times 27\times 27$, with 5 by 5 kernels and zeros added at the edges, in two groups of channels
-# that don't see each other. *Predict: how large is its Toeplitz matrix?*
+# **Why nobody computes it that way.** Take the second convolution of AlexNet [8], the network that won
+# the ImageNet contest in 2012. It makes $256\times 27\times 27$ numbers from
+# $96\times 27\times 27$. Its kernels are 5 by 5, and zeros are added at the edges. The channels are in
+# two groups that don't see each other.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/toeplitz", "How large is its Toeplitz matrix in float32?", unit="GB")
 
 # %% slideshow={"slide_type": "fragment"}
 rows, columns = 256 * 27 * 27, 96 * 27 * 27
 per_row = 48 * 5 * 5  # one group's channels, times the kernel
-print(f"{rows:,} x {columns:,}, {4 * rows * columns / 1e9:.0f} GB in float32")
+print(f"{rows:,} x {columns:,} numbers, {4 * rows * columns / 1e9:.0f} GB")
 print(f"at most {per_row} numbers of a row are not zero: {per_row / columns:.1%}")
-assert round(4 * rows * columns / 1e9) == 52 and round(1 - per_row / columns, 3) == 0.983
+reveal("02/toeplitz", 4 * rows * columns / 1e9)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 52 GB, of which 98.3 % are zeros, for one layer. So turn it round. Leave the *kernels* as they
-# are, one row of a small matrix for each output channel, and rearrange the *image*: copy each
-# window into a column. This is **im2col** [9], and torch calls it `unfold`.
+# It has 52 GB, and 98.3 % of them are zeros, for one layer. So turn it round. Leave the *kernels* as
+# they are, one row of a small matrix for each output channel. Rearrange the *image*: copy each window
+# into a column. This is called **im2col** [9], and torch calls it `unfold`.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(4 * rows * columns / 1e9) == 52 and round(1 - per_row / columns, 3) == 0.983
 
 # %% slideshow={"slide_type": "fragment"}
 windows = F.unfold(image.detach(), kernel_size=2)[0]  # (4 numbers, 4 windows)
@@ -786,35 +988,42 @@ torch.testing.assert_close(kernel.reshape(1, 4) @ windows, y.reshape(1, 4))
 x, k = torch.randn(2, 6, 9, 9), torch.randn(8, 6, 3, 3)  # 2 images, 6 channels to 8
 spread = F.unfold(x, 3, padding=1, stride=2)  # (2, 6 * 3 * 3, 5 * 5)
 product = k.reshape(8, -1) @ spread
-torch.testing.assert_close(product.reshape(2, 8, 5, 5), F.conv2d(x, k, padding=1, stride=2))
+right = F.conv2d(x, k, padding=1, stride=2)
+torch.testing.assert_close(product.reshape(2, 8, 5, 5), right)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# One dense product of a small matrix and a long one: what processors do best. The price is copies.
-# Each pixel is copied into every window that sees it, up to $5\cdot 5$ times with 5 by 5 kernels.
-# *Predict: im2col's matrix for this layer and 128 images?*
+# This is one dense product of a small matrix and a long one, and that is what processors do best. The
+# price is copies. Each pixel is copied into every window that contains it, up to $5\cdot 5$ times with
+# 5 by 5 kernels.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/im2col", "How large is im2col's matrix for 128 images?", unit="MB")
 
 # %% slideshow={"slide_type": "fragment"}
-spread_bytes = 128 * 4 * (96 * 5 * 5) * (27 * 27)
 input_bytes = 128 * 4 * 96 * 27 * 27
+spread_bytes = 128 * 4 * (96 * 5 * 5) * (27 * 27)
 print(f"input {input_bytes / 1e6:.1f} MB, spread out {spread_bytes / 1e6:.0f} MB")
-assert spread_bytes == 25 * input_bytes and round(spread_bytes / 1e6) == 896
-assert round(input_bytes / 1e6, 1) == 35.8
+reveal("02/im2col", spread_bytes / 1e6)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 896 MB from 35.8 MB. So libraries build the matrix piece by piece, in fast memory, and never as a
-# whole (*implicit* matrix product); or image by image; or they use algorithms that need fewer
-# multiplications, which section 12 runs into.
+# It takes 896 MB, made from 35.8 MB. So libraries build this matrix piece by piece in fast memory, and
+# never as a whole (an *implicit* matrix product). Or they work image by image. Or they use algorithms
+# that need fewer multiplications. You will meet those in section 12.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert spread_bytes == 25 * input_bytes and round(spread_bytes / 1e6) == 896
+assert round(input_bytes / 1e6, 1) == 35.8
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Counting: parameters, operations, memory
 #
-# Now all of AlexNet. One rule counts every layer, since a weight is multiplied once at each
-# *position* of the output, and a linear layer has one position:
+# Now count all of AlexNet. One rule counts every layer. A weight is multiplied once at each *position*
+# of the output. (A linear layer has one position.)
 #
 # $$\text{FLOP of the forward pass} = 2\cdot\text{weights}\cdot\text{positions}\cdot B .$$
 #
-# Torch can build a network without memory for its numbers, on the device "meta": shapes are real,
-# values don't exist. So count on a laptop what would not fit there.
+# Torch can build a network without memory for its numbers, on the device "meta". The shapes are real,
+# and the values don't exist. So you can count on a laptop what would not fit there.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -824,7 +1033,8 @@ def conv(channels_in, channels_out, kernel, **options):
 
 
 def alexnet(groups):
-    pool, linear, relu = torch.nn.MaxPool2d(3, stride=2), torch.nn.Linear, torch.nn.ReLU
+    pool = torch.nn.MaxPool2d(3, stride=2)
+    linear, relu = torch.nn.Linear, torch.nn.ReLU
     layers = [*conv(3, 96, 11, stride=4), pool]
     layers += [*conv(96, 256, 5, padding=2, groups=groups), pool]
     layers += conv(256, 384, 3, padding=1) + conv(384, 384, 3, padding=1, groups=groups)
@@ -833,85 +1043,74 @@ def alexnet(groups):
     return torch.nn.Sequential(*layers, linear(4096, 1000))
 
 
-torch.set_default_dtype(torch.float32)
-
-
 # %% slideshow={"slide_type": "fragment"}
+from collections import namedtuple
+
+Row = namedtuple("Row", "kind weights parameters positions num_in num_out")
+
+
 def account(network, x):
-    """Name, weights, parameters, positions, numbers in and out (of one image) of each layer."""
+    """A row for each layer; positions and numbers in and out are those of one image."""
     rows = []
     for layer in network:
         y, kind = layer(x), type(layer).__name__
         if kind not in ("ReLU", "Flatten"):  # these add nothing of their own
             weights = layer.weight.numel() if hasattr(layer, "weight") else 0
             parameters = sum(one.numel() for one in layer.parameters())
-            rows.append((kind, weights, parameters, y[0, 0].numel(), x[0].numel(), y[0].numel()))
+            sizes = x[0].numel(), y[0].numel()
+            rows.append(Row(kind, weights, parameters, y[0, 0].numel(), *sizes))
         x = y
     return rows
 
 
+# %% slideshow={"slide_type": "slide"}
+torch.set_default_dtype(torch.float32)
 with torch.device("meta"):
     layers = account(alexnet(groups=2), torch.empty(1, 3, 227, 227))
-    ungrouped = account(alexnet(groups=1), torch.empty(1, 3, 227, 227))
+NAMES = ["conv1", "pool1", "conv2", "pool2", "conv3", "conv4", "conv5", "pool5"]
+NAMES += ["fc6", "fc7", "fc8"]
+flops = [2 * row.weights * row.positions for row in layers]  # of one image
+num_parameters = sum(row.parameters for row in layers)
 
-# %% slideshow={"slide_type": "slide"}
-NAMES = ["conv1", "pool1", "conv2", "pool2", "conv3", "conv4", "conv5", "pool5",
-         "fc6", "fc7", "fc8"]  # fmt: skip
 print("layer    parameters    MFLOP an image    numbers out")
-for name, (_, weights, parameters, positions, _, out) in zip(NAMES, layers):
-    print(f"{name:6} {parameters:12,} {2 * weights * positions / 1e6:17.1f} {out:14,}")
-num_parameters = sum(row[2] for row in layers)
-flops = [2 * row[1] * row[3] for row in layers]
-print(f"all    {num_parameters:12,} {sum(flops) / 1e6:17.1f} {sum(row[5] for row in layers):14,}")
-print(f"convolutions: {sum(row[2] for row in layers[:8]) / num_parameters:.0%} of the parameters,",
-      f"{sum(flops[:8]) / sum(flops):.0%} of the FLOP")  # fmt: skip
-assert num_parameters == 60_965_224 and sum(row[2] for row in ungrouped) == 62_378_344
-assert round(sum(row[2] for row in layers[:8]) / num_parameters, 2) == 0.04
-assert round(sum(flops[:8]) / sum(flops), 2) == 0.92 and round(sum(flops) / 1e6) == 1449
+for name, row, flop in zip(NAMES, layers, flops):
+    print(f"{name:6} {row.parameters:12,} {flop / 1e6:17.1f} {row.num_out:14,}")
+print(f"all    {num_parameters:12,} {sum(flops) / 1e6:17.1f}")
 
-# %% slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# There are 60,965,224 parameters, in agreement with the 60 million of the paper [8]. Without the two
+# groups there would be 62,378,344. One image takes 1449 million operations. Look at who owns what. The
+# convolutions hold 4 % of the parameters and do 92 % of the work. The linear layers do the reverse.
+# This decides how such a network is divided among processors
+# ([lecture 8](08_model_versus_data.ipynb)).
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 from torch.utils.flop_counter import FlopCounterMode
 
 with torch.device("meta"), FlopCounterMode(display=False) as counter:
     alexnet(groups=2)(torch.empty(1, 3, 227, 227))
 assert counter.get_total_flops() == sum(flops)  # torch's own counter agrees
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# 60,965,224 parameters, in agreement with the 60 million of the paper [8]; without the two groups
-# it would be 62,378,344. And 1449 million operations for one image. Look at who owns what: the
-# convolutions hold 4 % of the parameters and do 92 % of the work; the linear layers the reverse.
-# This lopsidedness decides how such a network is divided among processors ([lecture 8](08_model_versus_data.ipynb)).
+with torch.device("meta"):
+    ungrouped = account(alexnet(groups=1), torch.empty(1, 3, 227, 227))
+assert num_parameters == 60_965_224
+assert sum(row.parameters for row in ungrouped) == 62_378_344
+assert round(num_parameters / 1e6, -1) == 60
+assert round(sum(row.parameters for row in layers[:8]) / num_parameters, 2) == 0.04
+assert round(sum(flops[:8]) / sum(flops), 2) == 0.92 and round(sum(flops) / 1e6) == 1449
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Memory.** $dW = X^\mathsf{T}dY$ needs the layer's *input*. So the forward pass has to leave all
-# activations in memory until the backward pass has come by. A well-known slide [6] adds them up for
-# AlexNet and 128 images. *Check it: is the sum right? And what does it count?*
-
-# %% slideshow={"slide_type": "fragment"}
-slide = (227*227*3 + 55*55*96*2 + 96*27*27*2 + 256*27*27*2 + 256*13*13*2 + 13*13*384*2
-         + 256*13*13 + 6*6*256 + 4096 + 4096 + 1000)  # fmt: skip
-once = 3 * 227 * 227 + sum(row[5] for row in layers)
-print(f"slide: {slide:,} numbers an image, {4 * 128 * slide:,} bytes for 128")
-print(f"that is {4 * 128 * slide / 1e6:.1f} MB or {4 * 128 * slide / 2**20:.1f} MiB")
-print(f"input and every output once: {4 * 128 * once / 1e6:.1f} MB")
-assert slide == 1_526_595 and 4 * 128 * slide == 781_616_640 and 4 * 128 * once == 479_397_376
-assert round(4 * 128 * slide / 1e6) == 782 and round(4 * 128 * slide / 2**20, 1) == 745.4
-twice = sum(row[5] for row in layers[:4])  # conv1, pool1, conv2, pool2
-assert slide == once + twice
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# > **Corrected.** The sum is right: 781,616,640 bytes, "782 MB". But its factors 2 don't follow one
-# > rule. The outputs of the first four layers are counted twice, those of all others once (`384*2` is
-# > two layers). Counting the input and each output once gives 479,397,376 bytes. The slide gives no
-# > reason; each of the two doubled blocks has a normalisation, which keeps a copy of its own.
+# **Memory.** $dW = X^\mathsf{T}dY$ needs the *input* of the layer. So the forward pass has to leave all
+# activations in memory until the backward pass needs them. An **activation** is what a layer puts out,
+# for example the $55\cdot 55\cdot 96$ numbers after `conv1` for each image. A well-known slide [6]
+# adds them up for AlexNet and 128 images, and finds 782 MB.
 #
-# Two conventions, 479 MB and 782 MB. Who is right? Ask torch what it really keeps. A hook sees each
-# tensor that the forward pass saves for the backward pass, and works on "meta" too.
+# You can ask torch what it really keeps. A hook sees each tensor that the forward pass saves for the
+# backward pass. It works on "meta" too.
 
 
 # %% slideshow={"slide_type": "slide"}
 def saved_bytes(network, x):
-    """Bytes of the tensors kept for the backward pass, parameters not counted, by dtype."""
+    """Bytes that are kept for the backward pass, without parameters, by dtype."""
     kept = {}  # by storage, so that two views of the same memory count once
 
     def keep(tensor):
@@ -920,117 +1119,154 @@ def saved_bytes(network, x):
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         F.cross_entropy(network(x), torch.zeros(len(x), dtype=torch.long))
-    own = {one.untyped_storage()._cdata for one in network.parameters()}
+    for parameter in network.parameters():
+        kept.pop(parameter.untyped_storage()._cdata, None)
     by_dtype = {}
-    for storage, tensor in kept.items():
-        if storage not in own:
-            by_dtype[tensor.dtype] = by_dtype.get(tensor.dtype, 0) + tensor.nbytes
+    for tensor in kept.values():
+        by_dtype[tensor.dtype] = by_dtype.get(tensor.dtype, 0) + tensor.nbytes
     return by_dtype
 
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/kept", "How much does torch keep for 128 images?", unit="MB")
 
 # %% slideshow={"slide_type": "fragment"}
 with torch.device("meta"):
     saved = saved_bytes(alexnet(groups=2), torch.empty(128, 3, 227, 227))
 for dtype, nbytes in saved.items():
     print(f"{dtype}: {nbytes / 1e6:.1f} MB")
-print(f"together {sum(saved.values()) / 1e6:.1f} MB")
-pooled = sum(row[5] for row in layers if row[0] == "MaxPool2d")
+reveal("02/kept", sum(saved.values()) / 1e6)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# It keeps 605 MB. Of these, 479 MB are the input and every output once, to the byte. (ReLU overwrites
+# its input, so it costs nothing.) The other 125 MB are integers: pooling remembers *which* pixel of a
+# window was the largest, as an integer of 8 bytes for each output.
+#
+# The slide's sum is right, 781,616,640 bytes, but its factors of 2 don't follow one rule. It counts the
+# outputs of the first four layers twice, and those of all others once. So there are two conventions,
+# 479 MB and 782 MB, and neither of them is what torch keeps. **A formula for memory is a convention
+# until you have measured it.**
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+first = 227 * 227 * 3 + 55 * 55 * 96 * 2 + 96 * 27 * 27 * 2 + 256 * 27 * 27 * 2
+rest = 256 * 13 * 13 * 2 + 13 * 13 * 384 * 2 + 256 * 13 * 13 + 6 * 6 * 256 + 4096 * 2 + 1000
+slide = first + rest  # numbers of an image, as the slide adds them up
+once = 3 * 227 * 227 + sum(row.num_out for row in layers)
+assert 4 * 128 * slide == 781_616_640 and round(4 * 128 * slide / 1e6) == 782
+assert slide == once + sum(row.num_out for row in layers[:4])  # conv1, pool1, conv2, pool2
+assert 4 * 128 * once == 479_397_376 and round(4 * 128 * once / 1e6) == 479
+pooled = sum(row.num_out for row in layers if row.kind == "MaxPool2d")
 assert saved[torch.float32] == 4 * 128 * once + 4  # and one number of the loss's own
 assert saved[torch.int64] == 8 * 128 * pooled + 8 * 128  # and the labels
 assert round(sum(saved.values()) / 1e6) == 605 and round(saved[torch.int64] / 1e6) == 125
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Torch keeps every output once, to the byte, as the uniform convention says (ReLU overwrites its
-# input, so it costs nothing). And it keeps 125 MB that neither count foresaw: pooling remembers
-# *which* pixel of a window was the largest, as an integer of 8 bytes for each output. 605 MB in all,
-# for a network without normalisation. **A formula for memory is a convention until you have
-# measured it.**
+# **Why there were two cards.** Training holds more than activations. The gradients of the activations
+# are as large as the activations. For each parameter there are three numbers: the weight, its
+# gradient and its velocity.
 
 # %% slideshow={"slide_type": "fragment"}
 parameter_bytes = 4 * num_parameters
-training = 2 * 4 * 128 * slide + 3 * parameter_bytes
-print(f"parameters {parameter_bytes / 1e6:.0f} MB, training {training / 1e9:.2f} GB")
-assert round(parameter_bytes / 1e6) == 244 and round(training / 1e9, 1) == 2.3
+training_bytes = 2 * 781_616_640 + 3 * parameter_bytes
+print(f"parameters {parameter_bytes / 1e6:.0f} MB")
+print(f"training {training_bytes / 1e9:.2f} GB")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Training holds more: gradients of the activations, as large as these again; and for each
-# parameter its gradient and its velocity. With the slide's count that makes 2.3 GB, before any
-# workspace, and the card of 2012 had 3 GB. Its authors give that as the reason why they cut AlexNet
-# in two [8].
+# With the slide's count that makes 2.3 GB, before any workspace. A card of 2012 had 3 GB. The authors
+# give the memory as the reason why they cut AlexNet in two [8].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(parameter_bytes / 1e6) == 244 and round(training_bytes / 1e9, 1) == 2.3
+assert training_bytes == 2 * 4 * 128 * slide + 3 * parameter_bytes
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. The roofline
 #
-# A processor has two speeds: how fast it calculates and how fast it gets numbers from memory. A
-# layer that does $F$ operations and moves $M$ bytes takes at least
+# A processor has two speeds: how fast it calculates, and how fast it gets numbers from memory. A layer
+# that does $F$ operations and moves $M$ bytes takes at least
 #
 # $$t \ge \max\left(\frac{F}{\text{FLOP/s}},\; \frac{M}{\text{bytes/s}}\right),
 # \qquad\text{so}\qquad
 # \frac{F}{t} \le \min\left(\text{FLOP/s},\; \frac{F}{M}\cdot\text{bytes/s}\right).$$
 #
-# $F/M$ is the *intensity* of the layer: operations for each byte. Drawn over the intensity, the
-# bound looks like a roof [10]: a slope where memory limits, then flat. The corner is where the two
-# speeds balance.
+# $F/M$ is called the *intensity* of the layer: the operations for each byte. Drawn over the intensity,
+# the bound looks like a roof [10]. It is a slope where memory limits, and then it is flat. At the
+# corner the two speeds balance.
 
 # %% slideshow={"slide_type": "fragment"}
-a100 = ringside.Machine.load("zaratan")  # one rank is one A100; float32 without tensor cores
+a100 = ringside.Machine.load("zaratan")  # a rank is an A100 in float32, no tensor cores
 corner = a100.flop_per_s / a100.memory_bytes_per_s
 print(f"{a100.flop_per_s / 1e12:g} TFLOP/s, {a100.memory_bytes_per_s / 1e9:g} GB/s")
-print(f"corner at {corner:.1f} operations a byte: {4 * corner:.0f} for each float32 read")
-assert round(corner, 1) == 12.5 and round(4 * corner) == 50
+print(f"corner at {corner:.1f} operations a byte: {4 * corner:.0f} for each float32")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For each number read from memory, an A100 wants to do 50 operations with it. An addition of two
-# vectors does a third of one for each number moved. A matrix product can do it, *if its numbers
-# are used again and again*. How often? A linear layer of $d$ by $d'$ weights does $2Bdd'$
-# operations. It moves $4(dd' + Bd + Bd')$ bytes. While $B$ is small the weights dominate:
+# For each number that it reads from memory, an A100 wants to do 50 operations. An addition of two
+# vectors does a third of an operation for each number that it moves. A matrix product can reach 50,
+# *if its numbers are used again and again*. How often are they used? A linear layer of $d$ by $d'$
+# weights does $2Bdd'$ operations. It moves $4(dd' + Bd + Bd')$ bytes. While $B$ is small, the weights
+# dominate:
 #
 # $$\frac{F}{M} = \frac{2Bdd'}{4(dd' + Bd + Bd')} \approx \frac{B}{2} .$$
 #
-# So the intensity of a linear layer is half its batch size. *Predict: with one image, which part of
-# its speed does an A100 reach on AlexNet's first linear layer? And a convolution?*
+# So the intensity of a linear layer is half its batch size.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(corner, 1) == 12.5 and round(4 * corner) == 50
 
 
 # %% slideshow={"slide_type": "fragment"}
 def work(row, B):
     """FLOP and bytes of a layer's forward pass; every number is moved once."""
-    _, weights, parameters, positions, numbers_in, numbers_out = row
-    return 2 * weights * positions * B, 4 * (parameters + B * (numbers_in + numbers_out))
+    nbytes = 4 * (row.parameters + B * (row.num_in + row.num_out))
+    return 2 * row.weights * row.positions * B, nbytes
+
+
+def intensity(row, B):
+    num_flops, nbytes = work(row, B)
+    return num_flops / nbytes
 
 
 def roofline(intensity, machine=a100):
     return np.minimum(machine.flop_per_s, intensity * machine.memory_bytes_per_s)
 
 
-fc6, conv2 = layers[8], layers[2]
-for B in (1, 128):
-    share = {n: roofline(np.divide(*work(row, B))) / a100.flop_per_s
-             for n, row in (("fc6", fc6), ("conv2", conv2))}  # fmt: skip
-    print(f"B = {B:3}: fc6 at most {share['fc6']:.0%} of the peak, conv2 {share['conv2']:.0%}")
-    assert share["conv2"] == 1 and round(share["fc6"], 2) == {1: 0.04, 128: 1}[B]
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "02/one-image",
+    "With one image, how much of its peak does an A100 reach at most on the layer fc6?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+share = {}
+for name in ("fc6", "conv2"):
+    row = layers[NAMES.index(name)]
+    for B in (1, 128):
+        share[name, B] = roofline(intensity(row, B)) / a100.flop_per_s
+        print(f"{name:5} with {B:3} images: at most {share[name, B]:.0%} of the peak")
+reveal("02/one-image", 100 * share["fc6", 1])
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def draw_roofline():
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 6.2), sharex=True)
     x = np.geomspace(0.3, 1000, 200)
     top.loglog(x, roofline(x) / 1e12, color="#1b1f24", linewidth=2)
     for B in 2 ** np.arange(8):
-        intensity = np.divide(*work(fc6, B))
-        top.plot(intensity, roofline(intensity) / 1e12, "o", color="#d55e00")
-        top.annotate(
-            B, (intensity, roofline(intensity) / 1e12), (5, -14), textcoords="offset points"
-        )
-    with_weights = [(name, row) for name, row in zip(NAMES, layers) if row[1]]
+        spot = intensity(layers[8], B), roofline(intensity(layers[8], B)) / 1e12  # fc6
+        top.plot(*spot, "o", color="#d55e00")
+        top.annotate(B, spot, (5, -14), textcoords="offset points")
+    with_weights = [(name, row) for name, row in zip(NAMES, layers) if row.weights]
     for place, (_, row) in enumerate(with_weights):
-        color = "#0072b2" if row[0] == "Conv2d" else "#d55e00"
-        bottom.plot([np.divide(*work(row, B)) for B in (1, 128)], [place] * 2, "o-", color=color)
+        color = "#0072b2" if row.kind == "Conv2d" else "#d55e00"
+        ends = [intensity(row, 1), intensity(row, 128)]
+        bottom.plot(ends, [place] * 2, "o-", color=color)
     bottom.set_yticks(range(8), [name for name, _ in with_weights])
     bottom.invert_yaxis()
     return figure, top, bottom
 
 
-# %% slideshow={"slide_type": "slide"} tags=["figure"]
+# %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
 figure, top, bottom = draw_roofline()
 top.set(ylim=(0.4, 40), ylabel="TFLOP/s, at most")
 top.text(1.0, 2.6, "memory limits", rotation=29, fontsize=10, color="#57606a")
@@ -1040,27 +1276,37 @@ bottom.set(xlabel="intensity (FLOP for each byte moved)")
 bottom.set_title("all layers: from 1 image (left dot) to 128 (right dot)", fontsize=10, loc="left")
 for axis in (top, bottom):
     axis.axvline(corner, color="#57606a", linestyle=":")
-show(figure, "Above, the roofline of an A100: a slope up to 12.5 operations a byte, then flat at "
-     "19.5 TFLOP/s. The layer fc6 climbs the slope with 1, 2, 4, 8 and 16 images and "
-     "stands on the flat part from 32. Below, the range of each AlexNet layer from 1 to "
-     "128 images: the five convolutions lie right of the corner throughout, the three "
-     "linear layers begin far left of it.")  # fmt: skip
+show(
+    figure,
+    "Above, the roofline of an A100: a slope up to 12.5 operations a byte, then flat at 19.5 "
+    "TFLOP/s. The layer fc6 climbs the slope with 1, 2, 4, 8 and 16 images and stands on the flat "
+    "part from 32. Below, the range of each AlexNet layer from 1 to 128 images: the five "
+    "convolutions lie right of the corner, the three linear layers begin far left of it.",
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The convolutions (blue) stand under the flat roof even with one image, because a kernel is used
-# again at every position. The linear layers (orange) begin at the far left, at 4 % of the peak: with one image each weight is fetched from memory to be used once. With 128
-# images it is used 128 times, and they reach the roof. *Batching is what turns a linear layer from
-# a memory problem into an arithmetic problem.*
+# *Figure 9. The roofline of an A100, and where the layers of AlexNet stand on it. Convolutions are blue,
+# linear layers are orange.*
+#
+# The convolutions stand under the flat roof even with one image, because a kernel is used again at
+# every position. The linear layers begin at the far left, at 4 % of the peak. With one image each
+# weight is fetched from memory to be used once. With 128 images it is used 128 times, and the layers
+# reach the roof. **Batching turns a linear layer from a memory problem into an arithmetic problem.**
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(share["fc6", 1], 2) == 0.04 and share["fc6", 128] == 1
+assert share["conv2", 1] == share["conv2", 128] == 1
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 11. Why giving each worker fewer images stops paying
+# ## 11. Why it stops paying to give each worker fewer images
 #
-# Batch size 128, more and more workers: each takes $128/p$ images. Suppose that the network between
-# them costs *nothing*. *Predict: how much faster are 16 workers than one? And 128?*
+# Take a batch of 128 images and more and more workers. With $p$ workers each takes $128/p$ images.
+# Suppose that the network between them costs *nothing*.
 #
-# A program can declare its work to Ringside's clock, which then lets pass what the roofline says
-# (and 5 µs to start an operation). A training step: each layer forward, two products backward, and
-# an update that reads weight, gradient and velocity and writes two of them back.
+# A program can declare its work to Ringside's clock. The clock then advances as the roofline says, and
+# 5 µs more to start each operation. A training step has three parts: each layer forward, two products
+# for each layer backward, and an update. The update reads weight, gradient and velocity, and writes two
+# of them back.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1069,80 +1315,137 @@ import ringside
 
 
 def step(comm, works, num_parameters):
-    """One training step of a worker; works: name, FLOP and bytes of each layer, forward."""
+    """A worker's training step; works: name, FLOP and bytes of each layer, forward."""
     for name, num_flops, nbytes in works:
         ringside.compute(num_flops=num_flops, nbytes=nbytes, phase=f"forward {name}")
     for name, num_flops, nbytes in reversed(works):
-        ringside.compute(num_flops=2 * num_flops, nbytes=2 * nbytes, phase=f"backward {name}")
+        phase = f"backward {name}"
+        ringside.compute(num_flops=2 * num_flops, nbytes=2 * nbytes, phase=phase)
     ringside.compute(nbytes=5 * 4 * num_parameters, phase="update")
 
 
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/sixteen", "How many times faster are 16 workers than one?", unit="times")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/all", "And 128 workers with one image each?", unit="times")
+
+
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
-def step_s(B):
-    works = [(name, *map(float, work(row, B))) for name, row in zip(NAMES, layers)]
+def run_step(B):
+    works = []
+    for name, row in zip(NAMES, layers):
+        num_flops, nbytes = work(row, B)
+        works.append((name, float(num_flops), float(nbytes)))
     return ringside.run("step.py:step", 1, (works, num_parameters), machine=a100)
 
 
-workers = (1, 4, 16, 128)
-runs = {p: step_s(128 // p) for p in workers}
-speedup = np.array([runs[1].makespan_s / runs[p].makespan_s for p in workers])
-for p, gain in zip(workers, speedup):
-    milliseconds = runs[p].makespan_s * 1e3
-    print(f"{p:3} workers, {128 // p:3} images each: {milliseconds:6.2f} ms, {gain:5.1f} x")
+runs = {p: run_step(128 // p) for p in (1, 4, 16, 128)}
+gains = {p: runs[1].makespan_s / run.makespan_s for p, run in runs.items()}
+for p, run in runs.items():
+    print(f"{p:3} workers: {run.makespan_s * 1e3:6.2f} ms, {gains[p]:5.1f} times as fast")
+reveal("02/sixteen", gains[16])
+reveal("02/all", gains[128])
 
 # %% slideshow={"slide_type": "slide"}
 runs[128].timeline
 
-# %% slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 10. A training step of one of 128 workers, with one image. The last bar is the update.*
+#
+# 16 workers are 9.9 times as fast, and 128 workers 19.3 times, on a network that costs nothing. There
+# are two main reasons, and both are in the roofline. First, with few images the linear layers slide
+# down the slope. Second, the update takes 0.78 ms however few images there are, because it moves every
+# parameter. With one image for each worker the update is half of the step.
+#
+# So data parallelism is slow long before it reaches its limit of $p = B$ workers. Lecture 3 adds what
+# the network costs.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 update_s = 5 * 4 * num_parameters / a100.memory_bytes_per_s
-print(f"the update alone: {update_s * 1e3:.2f} ms of {runs[128].makespan_s * 1e3:.2f} ms")
 assert round(update_s * 1e3, 2) == 0.78 and 0.5 <= update_s / runs[128].makespan_s < 0.51
-assert workers[2:] == (16, 128)
-assert round(speedup[2], 1) == 9.9 and round(speedup[3], 1) == 19.3
+assert list(runs) == [1, 4, 16, 128] and round(gains[16], 1) == 9.9 and round(gains[128], 1) == 19.3
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **One network through the course.** AlexNet is small today. So one larger network goes with you through
+# this course: a GPT, which is a network that continues text, with 1652 million parameters [16]. Each
+# lecture adds a line to its *ledger*: how long one training step takes, how much of that a GPU waits for
+# others, and how much memory it needs. Here is the line for one GPU, with 8 sequences of 2048 tokens in
+# a step. (A token is a piece of a word.) The model of the machine computes at the rate that this network
+# reached when it was measured, 137 TFLOP/s in bf16 [16], and not at the peak.
+
+# %% slideshow={"slide_type": "fragment"} tags=["ranks"]
+from ringside.lectures import course_machine, course_step, ledger
+
+traced = course_step(1, reduce="none")
+gpt_step_s = ringside.replay(traced.trace, course_machine()).makespan_s
+gpt_bytes = max(memory["peak"] for memory in traced.memory)
+ledger("02", gpus=1, step_s=gpt_step_s, exposed_s=0.0, memory_bytes=gpt_bytes)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 16 workers are 9.9 times as fast, 128 workers 19.3 times, on a network that costs nothing. Two
-# reasons for most of it, both in the roofline: with few images the linear layers slide down the slope; and
-# the update costs 0.78 ms however few images there are, because it moves every parameter. With one
-# image per worker it is half of the step. A slide of [6] says that data parallelism can use at most
-# $p = B$ workers and asks why it is slow long before. This is why; and lecture 3 adds what the
-# network costs.
+# A step takes 1.79 s. No other GPU takes part, so nothing is exposed. It needs 33.9 GB of the 42.4 GB of
+# this GPU. So the network fits, but one that is a third larger doesn't. The later lectures make the step
+# faster and the memory smaller.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+from ringside.lectures.ledger import REACHED_FLOP_PER_S, SIZES
+from ringside.lectures.ledger import num_parameters as gpt_parameters
+
+assert round(gpt_step_s, 2) == 1.79 and round(gpt_bytes / 1e9, 1) == 33.9
+assert round(gpt_parameters() / 1e6) == 1652 and SIZES["sequence"] == 2048
+assert REACHED_FLOP_PER_S == 137e12 and round(a100.memory_bytes / 1e9, 1) == 42.4
+assert gpt_bytes < a100.memory_bytes < 4 / 3 * gpt_bytes
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 12. What the systems reached
 #
-# **AlexNet, 2012.** About 90 passes over 1.2 million images took five to six days on two cards,
-# `GTX 580`, each with 3 GB [8]. The number of their cores and the clock are public [11]; a core does
-# two operations in a tick. *Predict: which part of the peak was that?*
-
-
-# %% slideshow={"slide_type": "fragment"} tags=["systems"]
-def training_flops(flops):
-    """Forward, two products backward; nobody needs the gradient of the images themselves."""
-    return sum(flops) + sum(flops) + sum(flops[1:])  # forward, dW, dX
-
-
-gtx580 = 512 * 2 * 1.544e9  # cores, operations in a tick, ticks in a second
-total = 90 * 1.2e6 * training_flops(flops)
-bound_days = total / (2 * gtx580) / 86400
-print(f"{total:.2e} FLOP in all, at least {bound_days:.1f} days at 2 x {gtx580 / 1e12:.2f} TFLOP/s")
-print(f"published 5 to 6 days: {bound_days / 6:.0%} to {bound_days / 5:.0%} of the peak")
-assert round(bound_days, 1) == 1.6 and round(gtx580 / 1e12, 2) == 1.58
-assert round(bound_days / 6, 2) == 0.27 and round(bound_days / 5, 2) == 0.33
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# A lower bound of 1.6 days, and 5 to 6 were needed: 27 to 33 % of the peak, for hand-written
-# kernels of 2012. That is how a bound should behave.
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# **VGG-16 and AlexNet, 2017.** The TensorFlow team published images per second in training on one
-# P100 [12]: VGG-16 with batches of 64, and an AlexNet with smaller layers (without groups) and
-# batches of 512. The peak of a P100 is in [7]. *Predict: what share of that did they reach?*
+# **AlexNet, 2012.** About 90 passes over 1.2 million images took five to six days on two cards of the
+# type `GTX 580` [8]. The number of their cores and the clock are public [11]: 512 cores at 1.544 GHz.
+# A core does two operations in a tick.
 
 
 # %% slideshow={"slide_type": "fragment"}
+def training_flops(flops):
+    """Forward, dW and dX of each layer; nobody needs the gradient of the images."""
+    return sum(flops) + sum(flops) + sum(flops[1:])
+
+
+gtx580 = 512 * 2 * 1.544e9  # FLOP/s of one card
+total = 90 * 1.2e6 * training_flops(flops)
+print(f"{total:.2e} FLOP in all, on 2 x {gtx580 / 1e12:.2f} TFLOP/s")
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/alexnet-days", "How long would it take at the peak of both?", unit="days")
+
+# %% slideshow={"slide_type": "fragment"}
+bound_days = total / (2 * gtx580) / 86_400
+print(f"at least {bound_days:.1f} days")
+shares_reached = bound_days / 6, bound_days / 5
+print("5 to 6 days are {:.0%} to {:.0%} of the peak".format(*shares_reached))
+reveal("02/alexnet-days", bound_days)
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# **This closes the question of the beginning.** At the peak it would take 1.6 days. It took 5 to 6, which
+# is 27 to 33 % of the peak, with hand-written kernels of 2012 [8]. A bound should behave like that: the
+# measurement lies above it, and not by an order of magnitude. And there were two cards because
+# training wants 2.3 GB and more (section 9), and a card had 3 GB.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
+assert round(bound_days, 1) == 1.6 and round(gtx580 / 1e12, 2) == 1.58
+assert round(bound_days / 6, 2) == 0.27 and round(bound_days / 5, 2) == 0.33
+assert gtx580 == 512 * 2 * 1.544e9 and round(total / 1.2e6 / training_flops(flops)) == 90
+assert total / 90 / training_flops(flops) == 1.2e6 and round(training_bytes / 1e9, 1) == 2.3
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
+# **VGG-16 and AlexNet, 2017.** The TensorFlow team published how many images per second one P100
+# trains [12]. VGG-16 with batches of 64 reached 154. An AlexNet with smaller layers (and without
+# groups) with batches of 512 reached 2987. The peak of a P100 is 10.6 TFLOP/s in float32 [7].
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 def three_linear(width):
-    return [torch.nn.Linear(*one) for one in ((width, 4096), (4096, 4096), (4096, 1000))]
+    sizes = [(width, 4096), (4096, 4096), (4096, 1000)]
+    return [torch.nn.Linear(*one) for one in sizes]
 
 
 def vgg16():
@@ -1154,7 +1457,7 @@ def vgg16():
     return torch.nn.Sequential(*layers, torch.nn.Flatten(), *three_linear(512 * 7 * 7))
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def smaller_alexnet():
     pool = torch.nn.MaxPool2d(3, stride=2)
     layers = [*conv(3, 64, 11, stride=4), pool, *conv(64, 192, 5, padding=2), pool]
@@ -1163,62 +1466,73 @@ def smaller_alexnet():
     return torch.nn.Sequential(*layers, *three_linear(256 * 6 * 6))
 
 
-# %% slideshow={"slide_type": "fragment"} tags=["systems"]
-P100, reached = 10.6e12, {}  # FLOP/s in float32
-for network, pixels_wide, images_per_s in ((vgg16, 224, 154), (smaller_alexnet, 227, 2987)):
-    with torch.device("meta"):
-        rows = account(network(), torch.empty(1, 3, pixels_wide, pixels_wide))
-    per_image = training_flops([2 * row[1] * row[3] for row in rows])
-    reached[network.__name__] = per_image * images_per_s / P100
-    print(f"{network.__name__:15} {per_image / 1e9:5.1f} GFLOP x {images_per_s:4} images/s",
-          f"= {reached[network.__name__]:.0%} of the peak")  # fmt: skip
-    if network is vgg16:
-        assert sum(row[2] for row in rows) == 138_357_544 and round(per_image / 1e9, 1) == 92.6
-assert round(reached["vgg16"], 2) == 1.35 and round(reached["smaller_alexnet"], 2) == 1.38
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# 135 % and 138 % of what the chip can do. A bound was broken, so a premise is false: the processor
-# did not do these operations. For 3 by 3 kernels there are algorithms, named after Winograd, that
-# compute four outputs with 16 multiplications where the definition takes 36 [13].
-# Libraries of the time had them. *Where is the bound then?*
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("02/p100", "Which part of the peak did VGG-16 reach on this card?", unit="%")
 
 # %% slideshow={"slide_type": "fragment"}
-direct = 154 / reached["vgg16"]
-print(f"VGG-16: direct at most {direct:.0f} images/s, with Winograd {36 / 16 * direct:.0f}")
-assert round(direct) == 114 and round(2.25 * direct) == 257 and direct < 154 < 2.25 * direct
-
-three_by_three = 3 * sum(2 * row[1] * row[3] for row in rows[4:7])  # of the smaller AlexNet
-share = (per_image - three_by_three * (1 - 1 / 2.25)) * 2987 / P100
-print(f"smaller AlexNet, 3 x 3 layers with Winograd: still {share:.0%} of the peak")
-assert round(share, 2) == 0.92
+P100 = 10.6e12  # FLOP/s in float32
+with torch.device("meta"):
+    vgg_rows = account(vgg16(), torch.empty(1, 3, 224, 224))
+    small_rows = account(smaller_alexnet(), torch.empty(1, 3, 227, 227))
+vgg_flops = training_flops([2 * row.weights * row.positions for row in vgg_rows])
+small_flops = training_flops([2 * row.weights * row.positions for row in small_rows])
+vgg_share = vgg_flops * 154 / P100
+small_share = small_flops * 2987 / P100
+print(f"VGG-16  {vgg_flops / 1e9:5.1f} GFLOP an image, {vgg_share:.0%} of the peak")
+print(f"AlexNet {small_flops / 1e9:5.1f} GFLOP an image, {small_share:.0%} of the peak")
+reveal("02/p100", 100 * vgg_share)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# VGG-16: with the definition, at most 114 images per second; with Winograd's algorithm everywhere at
-# most 257. The measured 154 lies between. AlexNet: its 3 by 3 layers alone would still leave 92 % of
-# the peak, which nobody reaches, so its larger kernels must have been shortened, too. Which algorithm
-# ran where the publication doesn't say. So this explains how the numbers are possible, and predicts
-# neither.
+# They reached 135 % and 138 % of what the chip can do. A bound was broken, so something that we assumed
+# is false: the processor did not do these operations. For 3 by 3 kernels there are algorithms, named
+# after Winograd, that compute four outputs with 16 multiplications where the definition takes 36 [13].
+# The libraries of the time had them. Where is the bound then?
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert sum(row.parameters for row in vgg_rows) == 138_357_544
+assert round(vgg_flops / 1e9, 1) == 92.6 and P100 == 10.6e12
+assert round(vgg_share, 2) == 1.35 and round(small_share, 2) == 1.38
+assert (
+    round(vgg_share * P100 / vgg_flops) == 154 and round(small_share * P100 / small_flops) == 2987
+)
+
+# %% slideshow={"slide_type": "fragment"}
+direct = P100 / vgg_flops  # images per second at the peak
+winograd = 36 / 16 * direct
+print(f"VGG-16: direct at most {direct:.0f} images/s, with Winograd {winograd:.0f}")
+
+three_by_three = 3 * sum(2 * row.weights * row.positions for row in small_rows[4:7])
+shortened = small_flops - three_by_three * (1 - 16 / 36)
+print(f"AlexNet, 3 x 3 shortened: still {shortened * 2987 / P100:.0%} of the peak")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With the definition, VGG-16 can reach at most 114 images per second. With Winograd's algorithm
+# everywhere it can reach at most 257. The measured 154 lies between. In AlexNet, the 3 by 3 layers alone
+# would still leave 92 % of the peak, which nobody reaches. So its larger kernels must have been
+# shortened, too. The publication doesn't say which algorithm ran where. So this explains how the numbers
+# are possible, and predicts neither of them.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked", "systems"]
+assert round(direct) == 114 and round(winograd) == 257 and direct < 154 < winograd
+assert winograd / direct == 36 / 16
+assert round(shortened * 2987 / P100, 2) == 0.92
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 13. Where these models break
 #
 # - **The quadratic bowl** is exact for one linear layer and a squared error. In a network $H$ changes
-#   as you move, and the border with it; that is what a *warm-up* of the learning rate is for
-#   (assignment `a04_data_parallel`).
-# - **The scatter formula** is exact for one step. What noise does to the network that comes out at
-#   the end, it doesn't say: a lower training loss is not a better network.
-# - **FLOP** count the definition of an operation, not what the library does instead. Section 12 was
-#   wrong by a third with a formula that has no error in it.
-# - **Bytes** were counted as if each number moved once. A product too large for the caches moves
-#   them more often, and fused operations less often.
-# - **The roofline** is an upper bound. It knows no start-up but the 5 µs we gave it, no shape that
-#   fills a processor badly, and no clock that is lowered when the chip gets hot.
-# - **Memory** held by workspaces, fragments and the library itself is in no formula at all.
+#   as you move, and the border with it. This is why a *warm-up* of the learning rate helps (lecture 4).
+# - **The scatter formula** is exact for one step. It doesn't say what noise does to the network that
+#   comes out at the end. A lower training loss is not a better network.
+# - **FLOP** count the definition of an operation, not what the library does instead. In section 12 the
+#   count was wrong by a third, with a formula that has no error in it.
+# - **Bytes** were counted as if each number moved once. A product that is too large for the caches
+#   moves them more often. Fused operations move them less often.
+# - **The roofline** is an upper bound. It knows no start-up except the 5 µs that we gave it, no shape
+#   that fills a processor badly, and no clock that is lowered when the chip gets hot.
+# - **Memory** for workspaces, for fragments and for the library itself is in no formula at all.
 
-# %% slideshow={"slide_type": "skip"}
-assert (227 - 11) / 4 + 1 == 55 and (224 - 11) / 4 + 1 != 55  # for the last but one error below
-
-# %% [markdown] slideshow={"slide_type": "slide"} tags=["corrected"]
+# %% [markdown] slideshow={"slide_type": "slide"}
 # ## 14. Summary
 #
 # | quantity | formula | checked by |
@@ -1230,8 +1544,13 @@ assert (227 - 11) / 4 + 1 == 55 and (224 - 11) / 4 + 1 != 55  # for the last but
 # | FLOP forward, training | $2\cdot$weights$\cdot$positions$\cdot B$; 3 times that | torch's counter |
 # | activations | every output once, and what else is saved | torch's hooks |
 # | time of a layer | the longer of $F/$speed and $M/$bandwidth | an upper bound on speed |
-#
-# **Errors on slides that you may meet**, in decks that are otherwise worth your time:
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert len(draws) == 400
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers.** These errors are on slides of decks that are otherwise worth your time. A class that
+# hasn't seen the decks needs none of them.
 #
 # | slide | correct |
 # |---|---|
@@ -1239,111 +1558,240 @@ assert (227 - 11) / 4 + 1 == 55 and (224 - 11) / 4 + 1 != 55  # for the last but
 # | [6] $\frac{\alpha}{B}\sum_i \partial\mathcal{J}/\partial w$, where $\mathcal{J}$ is the mean already | the sum is over the *costs* of the samples $i$, not over $\mathcal{J}$ |
 # | [6] workers take $1..B/4$, $B/4..2B/4$, ... | begin at $B/4 + 1$, or samples at the cuts count twice |
 # | [6] 782 MB of activations | the sum is right, its factors 2 are not uniform: once each is 479 MB |
-# | [7] "convolution" | cross-correlation; and 20 of its matrix's 36 entries are zero, so libraries use im2col |
-# | [8] input of 224 by 224 | with 11 by 11 kernels and stride 4 only 227 gives the 55 by 55 outputs |
+# | [7] "convolution" | cross-correlation; and $20$ of the $36$ entries of its matrix are zero, so libraries use im2col |
+# | [8] input of $224\times 224$ | with 11 by 11 kernels and stride 4 only $227$ gives the $55\times 55$ outputs |
 # | all: $\alpha$ is the learning rate, and the latency | $\eta$ and $\alpha$ |
 
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert layers[0].positions == 55**2 == ((227 - 11) // 4 + 1) ** 2 and (224 - 11) % 4 != 0
+assert round(4 * 128 * once / 1e6) == 479 and round(4 * 128 * slide / 1e6) == 782
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 15. Two puzzles, and your turn
+#
+# Each program below is right, and wastes something. Change it until it meets its target. Plan ten
+# minutes for each. The cell below the program runs it and tells you what is missing.
+#
+# **Puzzle 1.** A linear layer answers 64 requests on an A100. Torch's operations are counted: their
+# FLOP, their bytes, and 5 µs to start each of them. Reach 40 µs. *Section 10 tells how.*
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile requests.py
+import torch
+
+
+def answers(group, weights, images):
+    """One row of scores for each image."""
+    scores = [weights @ image for image in images]
+    return torch.stack(scores)
+
+
+# %% slideshow={"slide_type": "fragment"}
+layer = np.arange(1024 * 1024, dtype=np.float32).reshape(1024, 1024) % 7
+requests = np.arange(64 * 1024, dtype=np.float32).reshape(64, 1024) % 5
+puzzle(
+    "requests.py:answers",
+    1,
+    (layer, requests),
+    machine="zaratan",
+    expected=[requests @ layer.T],
+    at_most_us=40,
+    hint="How often is each weight read? How many operations are started?",
+)
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+# %%writefile requests_solved.py
+import torch
+
+
+def answers(group, weights, images):
+    """One product for all: every weight is read once, and one operation is started."""
+    return images @ weights.T
+
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+solved = puzzle(
+    "requests_solved.py:answers",
+    1,
+    (layer, requests),
+    machine="zaratan",
+    expected=[requests @ layer.T],
+    at_most_us=40,
+    draw=False,
+)
+assert solved.solved and len(requests) == 64 and solved.time_us < 40
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Puzzle 2.** The program finds the gradient over eight pieces of a batch. It holds 8 times the
+# activations that it needs at a time. Let it hold at most 4 MB, with the same gradient. *When does torch
+# let go of an activation?*
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile pieces.py
+import torch
+
+
+def gradient(group, num_pieces):
+    """Sum of all elements of the gradient, over pieces of 256 samples."""
+    w = torch.full((128, 128), 0.01, requires_grad=True)
+    loss = torch.zeros(())
+    for _piece in range(num_pieces):
+        x = torch.ones(256, 128)
+        for _layer in range(6):
+            x = torch.tanh(x @ w)
+        loss = loss + x.mean()
+    loss.backward()
+    return w.grad.sum().item()
+
+
+# %% slideshow={"slide_type": "fragment"}
+whole = puzzle(
+    "pieces.py:gradient",
+    1,
+    (8,),
+    at_most_memory_bytes=4_000_000,
+    hint="The gradient of a sum is a sum of gradients, and backward() adds to w.grad.",
+)
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+# %%writefile pieces_solved.py
+import torch
+
+
+def gradient(group, num_pieces):
+    """Backward after each piece: its activations are freed before the next one begins."""
+    w = torch.full((128, 128), 0.01, requires_grad=True)
+    for _piece in range(num_pieces):
+        x = torch.ones(256, 128)
+        for _layer in range(6):
+            x = torch.tanh(x @ w)
+        x.mean().backward()
+    return w.grad.sum().item()
+
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input", "checked"]
+solved = puzzle(
+    "pieces_solved.py:gradient",
+    1,
+    (8,),
+    expected=[whole.values[0]],
+    at_most_memory_bytes=4_000_000,
+    rtol=1e-4,
+    draw=False,
+)
+assert solved.solved and not whole.solved
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Your turn.** The assignment `a02_sgd` has four modules. `sgd` is section 6 for any number of layers,
+# by hand. `conv` is section 8: Toeplitz and im2col, forward and backward. `account` is sections 9 and 10
+# as formulas, without torch to count for you. `sgd_torch` is the same training in torch, with the same
+# numbers. It needs one process and real data, and its checks run in seconds.
+
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 15. Five questions
+# ## 16. Five questions
 #
 # Try each before you open its answer. The cell below each answer checks it.
 #
-# **Question 1.** The loss on many slides, [5] for one, is the mean of $(y - \hat y)^2$ without our
+# **Question 1.** The loss on many slides, [5] for one, is the mean of $(y - \hat y)^2$, without our
 # factor $\frac12$. Where is the border of the learning rate then, for the digits? And where is it if
 # somebody forgets to divide the pixels by 16?
 #
 # <details><summary>Answer</summary>
 #
-# The gradient doubles, so the border halves: $1/\lambda_\text{max} = 0.087$. With pixels from 0 to
-# 16, $H$ is up to 256 times larger (the constant's part is not), $\lambda_\text{max} = 2682$, and
-# the border of section 3 falls to 0.00075. A learning rate belongs to a loss, to its scale and to
-# the scale of the data; by itself it means nothing.
+# The gradient doubles, so the border halves: $1/\lambda_\text{max} = 0.087$. With pixels from 0 to 16,
+# $H$ is up to 256 times larger (the part of the constant is not), $\lambda_\text{max} = 2682$, and the
+# border of section 3 falls to 0.00075. A learning rate belongs to a loss, to its scale and to the scale
+# of the data. By itself it means nothing.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 raw = np.column_stack([16 * images[:N], np.ones(N)])
-steepest = np.linalg.eigvalsh(raw.T @ raw / N)[-1]
-assert round(1 / eigenvalues[0], 3) == 0.087 and 16**2 == 256
+H_raw = raw.T @ raw / N
+steepest = np.linalg.eigvalsh(H_raw)[-1]
+assert round(1 / eigenvalues[0], 3) == 0.087 and np.isclose(H_raw[20, 20] / H[20, 20], 256)
 assert round(steepest) == 2682 and round(2 / steepest, 5) == 0.00075
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** A colleague trains with $\eta = 0.1$ and no momentum, and hears that
-# $\mu = 0.9$ is usual. Which $\eta$ should he take to get the same training, only smoother? What
-# happens on the digits if he leaves $\eta = 0.1$, and what at $\eta = 0.34$?
+# **Question 2.** A colleague trains with $\eta = 0.1$ and without momentum, and hears that $\mu = 0.9$ is
+# usual. Which $\eta$ should he take to get the same training, only smoother? What happens on the digits
+# if he leaves $\eta = 0.1$? And what at $\eta = 0.34$?
 #
 # <details><summary>Answer</summary>
 #
-# $\eta(1-\mu)$, so 0.01: after 200 steps the losses are 0.1704 and 0.1705. With 0.1 he goes ten times
-# as far and the border, now $1.9\cdot 0.1745 = 0.3315$, is far away: a loss of 0.155, better. With 0.34
-# he is past it.
+# He should take $\eta(1-\mu)$, so 0.01. After 200 steps the losses are 0.1704 and 0.1705. With 0.1 he
+# goes ten times as far, and the border, now $1.9\cdot 0.1745 = 0.3315$, is far away. The loss is 0.155,
+# which is better. With 0.34 he is past the border.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
-assert round(loss(descend(0.1)[-1]), 4) == 0.1704
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(loss(descend(0.1)[-1]), 4) == 0.1704 and len(descend(0.1)) == 200 + 1
 assert round(loss(descend(0.01, 0.9)[-1]), 4) == 0.1705 and round(1.9 * lr_max, 4) == 0.3315
 assert round(loss(descend(0.1, 0.9)[-1]), 3) == 0.155 and loss(descend(0.34, 0.9)[-1]) > 1e20
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 3.** By hand, for the first layer of AlexNet: 3 channels of 227 by 227, 96 kernels of
-# 11 by 11, stride 4, no padding. How many parameters, how many FLOP for one image, how many bytes of
-# output for 128 images in float32?
+# **Question 3.** Do this by hand, for the first layer of AlexNet: 3 channels of $227\times 227$, 96
+# kernels of 11 by 11, stride 4, no padding. How many parameters has it? How many FLOP does it do for one
+# image? How many bytes of output does it make for 128 images in float32?
 #
 # <details><summary>Answer</summary>
 #
-# $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases: 34,944 parameters.
-# The output is $(227-11)/4 + 1 = 55$ wide, 3025 positions. $2\cdot 34848\cdot 3025 = 210.8$ million
-# FLOP. $128\cdot 96\cdot 3025\cdot 4 = 148.7$ MB.
+# There are $3\cdot 11\cdot 11 = 363$ weights for each kernel, 34,848 in all, and 96 biases. That makes
+# 34,944 parameters. The output is $(227-11)/4 + 1 = 55$ wide, so it has 3025 positions. The layer does
+# $2\cdot 34848\cdot 3025 = 210.8$ million FLOP. The output takes $128\cdot 96\cdot 3025\cdot 4 = 148.7$
+# MB.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
-assert (3 * 11 * 11, 96 * 363, 96 * 363 + 96) == (363, 34_848, 34_944) and 55**2 == 3025
-assert layers[0][2] == 34_944 and layers[0][3] == 3025
-assert round(2 * 34_848 * 3025 / 1e6, 1) == 210.8 and round(128 * 96 * 3025 * 4 / 1e6, 1) == 148.7
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+first = layers[0]
+assert first.weights == 34_848 == 96 * 363 and first.parameters == 34_944
+assert first.parameters - first.weights == 96 and first.positions == 3025
+assert round(flops[0] / 1e6, 1) == 210.8 and round(4 * 128 * first.num_out / 1e6, 1) == 148.7
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 4.** From which batch size on can `fc6` (9216 to 4096) run at full speed on the A100, in
-# float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [7]. From which batch
-# size on then? What does that mean for data parallelism on faster and faster chips?
+# float32? With 16-bit numbers and tensor cores the same chip does 312 TFLOP/s [7]. From which batch size
+# on then? What does that mean for data parallelism on faster and faster chips?
 #
 # <details><summary>Answer</summary>
 #
-# Set $\frac{2Bdd'}{w(dd' + B(d + d'))}$ equal to the corner, with $w$ bytes a number, and solve for
-# $B$. In float32 the corner is at 12.5 and $B = 26$. With 16 bits the corner is at 200.6; each
-# number has half the bytes, and $B = 216$. Chips get faster at arithmetic than at memory, so each
-# needs a *larger* share of the batch to be busy: data parallelism over many of them needs very large
-# batches, and assignment `a04_data_parallel` asks whether those still learn.
+# Set $\frac{2Bdd'}{w(dd' + B(d + d'))}$ equal to the corner, with $w$ bytes for each number, and solve
+# for $B$. In float32 the corner is at 12.5, and $B = 26$. With 16 bits the corner is at 200.6. Each
+# number has half the bytes, and $B = 216$. The arithmetic of chips grows faster than their memory. So
+# each new chip needs a *larger* part of the batch to be busy. Data parallelism over many of them needs
+# very large batches. The assignment `a04_data_parallel` asks whether those still learn.
 #
 # </details>
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 def full_speed_from(flop_per_s, width, d=9216, d_out=4096):
     corner = flop_per_s / a100.memory_bytes_per_s
     return corner, corner * width * d * d_out / (2 * d * d_out - corner * width * (d + d_out))
 
 
 (corner32, B32), (corner16, B16) = full_speed_from(19.5e12, 4), full_speed_from(312e12, 2)
-assert round(corner32, 1) == 12.5 and np.ceil(B32) == 26
-assert round(corner16, 1) == 200.6 and round(B16) == 216
+assert round(corner32, 1) == 12.5 and np.ceil(B32) == 26 and layers[8].num_in == 9216
+assert round(corner16, 1) == 200.6 and round(B16) == 216 and layers[8].num_out == 4096
+assert round(corner16 * a100.memory_bytes_per_s / 1e12) == 312
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 5.** Subtract from every image the mean of all images, before training. What happens to
-# the border of the learning rate, and why? Is the best loss another one?
+# **Question 5.** Subtract from every image the mean of all images, before training. What happens to the
+# border of the learning rate, and why? Does the best loss change?
 #
 # <details><summary>Answer</summary>
 #
-# The steepest direction was the mean picture (section 3). Without it the next ones remain, 0.70 and
-# less, and the constant, whose eigenvalue is exactly 1: the border goes to 2, which is 11.5 times
-# higher. The best loss stays, since the constant can make up for the mean. 200 steps close to the
-# new border give 0.154, where 200 steps close to the old one gave 0.163. This is why inputs are
-# normalised [14], and it costs one subtraction.
+# The steepest direction was the mean picture (section 3). Without it the next ones remain, 0.70 and less,
+# and the constant, whose eigenvalue is exactly 1. The border goes to 2, which is 11.5 times as high. The
+# best loss stays, since the constant can make up for the mean. 200 steps close to the new border give
+# 0.154, and 200 steps close to the old one give 0.163. This is why inputs are normalised [14]. It costs
+# one subtraction.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 centred = np.column_stack([images[:N] - images[:N].mean(axis=0), np.ones(N)])
 top = np.linalg.eigvalsh(centred.T @ centred / N)[::-1]
 W = W0
@@ -1355,14 +1803,6 @@ assert round(((centred @ W - T) ** 2).sum() / (2 * N), 3) == 0.154
 assert round(loss(descend(0.99 * lr_max)[-1]), 3) == 0.163
 again = np.linalg.lstsq(centred, T, rcond=None)[0]
 assert np.isclose(((centred @ again - T) ** 2).sum() / (2 * N), loss(best))
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# ## 16. Your turn
-#
-# The assignment `a02_sgd` has four modules. `sgd` is section 6 for any number of layers, by hand.
-# `conv` is section 8: Toeplitz, im2col, forward and backward. `account` is sections 9 and 10 as
-# formulas, with no torch to count for you. `sgd_torch` is the same training in torch, to the same
-# numbers. It needs one process and real data, and its checks run in seconds.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
@@ -1395,6 +1835,8 @@ assert np.isclose(((centred @ again - T) ** 2).sum() / (2 * N), loss(best))
 #     of the Trade, Lecture Notes in Computer Science 1524, Springer, 1998.
 # 15. P. Goyal, P. Dollár, R. Girshick, P. Noordhuis, L. Wesolowski, A. Kyrola, A. Tulloch, Y. Jia,
 #     K. He. Accurate, large minibatch SGD: training ImageNet in 1 hour. arXiv:1706.02677, 2017.
+# 16. D. Narayanan and others. Efficient large-scale language model training on GPU clusters using
+#     Megatron-LM. SC '21, 2021. arXiv:2104.04473. Table 1, first row.
 #
 # Read next: [14] for section 3 and for practice that still holds; G. Goh, Why momentum really works,
 # Distill, 2017, for section 4 with more knobs to turn; [10] for rooflines of real machines; and

@@ -164,9 +164,13 @@ assert off[4:6].max() < 1e-6  # h = 1e-5 and 1e-6
 
 # %% [markdown]
 # **Explain** the two slopes of the V. Why do tests of gradients take an h near 1e-6, and ask for
-# six digits and not for sixteen? One point at a large h may lie far above the others: which part of
-# the network has no derivative everywhere?
-#
+# six digits and not for sixteen? One point at a large h may lie far above the others. Which part
+# of the network has no derivative everywhere?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ### A learning rate
 #
 # A network of 32 hidden units learns from mini-batches of 32 for 15 epochs. Sketch the training
@@ -229,9 +233,13 @@ plt.show()
 #    they not come back? (Look at the gradient of a ReLU.)
 # 2. All four took the same rate and saw every digit equally often. How many steps did each take?
 #    Unit 04 asks which rate the large ones should have had.
-# 3. Momentum 0.9 adds up gradients that agree, to ten times their size in the end. Which curve of
-#    the left panel should it be compared with?
-#
+# 3. Momentum 0.9 adds up gradients that agree, to ten times their size in the end. With which curve
+#    of the left panel should you compare it?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # **Explore.** Start all weights at 0. Why does it not learn? Raise the momentum to 0.99.
 
 # %% [markdown]
@@ -289,7 +297,11 @@ assert np.allclose(matrix @ image.ravel(), edge.ravel() @ columns[0])
 
 # %% [markdown]
 # **Explain.** Both give the same 36 numbers. How many multiplications does each of them take?
-#
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # Four filters on eight digits: `conv_forward` in one call.
 
 # %%
@@ -396,11 +408,16 @@ print(f"training: {training / 1e9:.2f} GB")
 assert slide == 781_616_640 and round(weights / MB) == 244
 
 # %% [markdown]
-# **Explain.** The slide's 782 MB are reproduced to the byte, with four outputs counted twice, the
-# rest once. (That is 782 MB, and not 782 MiB.) What does it leave out that training needs? How
-# much of a 3 GB card is left for the batch, and would a batch of 256 fit? Which of your three
-# bars would you cut in two to spread this network over two GPUs, and which one over a hundred?
-#
+# **Explain.** Your count reproduces the slide's 782 MB to the byte, with four outputs counted
+# twice and the others once. (That is 782 MB, and not 782 MiB.) What does the slide leave out that
+# training needs? How much of a 3 GB card is left for the batch? Would a batch of 256 fit? Which
+# of your three bars would you cut in two to spread this network over two GPUs? Which one would
+# you cut for a hundred GPUs?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ### The roofline
 #
 # A machine that makes F operations and moves M bytes a second is busy with arithmetic only if it
@@ -458,10 +475,14 @@ for name in ("laptop", "zaratan"):
     assert one_s > 1.5 * many_s
 
 # %% [markdown]
-# **Explain.** One image is a user who waits for an answer, 128 are training. Why does one image
-# cost more than a 128th of 128? Which layers are to blame on the laptop? Some points of zaratan's
-# lie below the roof: which term is it?
-#
+# **Explain.** One image is a user who waits for an answer, and 128 images are training. Why does
+# one image cost more than a 128th of 128 images? Which layers cause this on the laptop? On
+# zaratan some points lie below the roof. Which term of the time puts them there?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ### And your machine?
 #
 # The model `laptop` was measured on one computer, not on yours. Take the product of a batch with a
@@ -483,8 +504,11 @@ for batch_size in (1, 4, 16, 64, 256):
 
 # %% [markdown]
 # **Explain.** Up to which batch does the measured time hardly grow, and what does that say? NumPy
-# may use several cores, the model is of one. (No clock is graded in this course: this cell's
-# numbers are other ones each time.)
+# may use several cores, and the model has one. (No clock is graded in this course: the numbers of
+# this cell are different each time.)
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 4. The same step in torch
@@ -527,9 +551,13 @@ print(f"test digits read right: {accuracy(trained, x_test, y_test):.1%} and {sha
 assert difference.max() < 1e-9 and share > 0.97
 
 # %% [markdown]
-# **Explain.** The difference isn't 0. Where does it come from, and does it grow with the steps? Try
-# it in float32.
-#
+# **Explain.** The difference isn't 0. Where does it come from, and does it grow with the steps?
+# Try it in float32.
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # The same file runs on a GPU: a parameter lies there, and what is computed from it follows. With an
 # account on a cluster, compare the times of a step on its processor and on its GPU (`--site local`
 # takes this machine, without `--gpus-per-node` its processor):

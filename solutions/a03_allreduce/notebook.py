@@ -147,9 +147,11 @@ reveal("a03/star", star_run.makespan_s * 1e6)
 star_run.timeline
 
 # %% [markdown]
-# **Explain.** Which ranks are idle, and for how long? What is the makespan at 64 ranks, and how
-# much of it would a network of twice the bandwidth save? Compare with your prediction:
-# `2 (p - 1) (alpha + n beta)`.
+# **Explain.** Which ranks are idle, and for how long? What is the makespan on 64 ranks? How much
+# of it would a network of twice the bandwidth save? Compare it with `2 (p - 1) (alpha + n beta)`.
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 3. A server on every rank
@@ -180,8 +182,12 @@ reveal("a03/server-bytes", max(server_run.sent_bytes()))
 server_run.timeline
 
 # %% [markdown]
-# **Explain.** The total of bytes is that of the star. Why is it faster? Each rank talks to all
-# p - 1 others: what would that mean on a real network of 1000 nodes, which the model forgets?
+# **Explain.** The ranks together send as many bytes as those of the star. Why is it faster? Each
+# rank talks to all p - 1 others. What would that mean on a real network of 1000 nodes, which the
+# model leaves out?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 4. A ring, in two halves
@@ -226,6 +232,9 @@ for n in (10, 1_000_000):
 reveal("a03/ring-time", "for long ones")
 
 # %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ## 5. In log2(p) steps
 #
 # A ring of p ranks starts 2 (p - 1) messages one after another: for short vectors that is all it
@@ -249,8 +258,11 @@ print(f"halving-doubling: {halving_run.makespan_s * 1e6:.0f} µs")
 halving_run.timeline
 
 # %% [markdown]
-# **Explain.** Both do their steps in pairs of ranks. In which of the two does the thickness of
-# the steps change, and why? Run both on 7 ranks: what does the fold cost, and who waits?
+# **Explain.** Both do their steps in pairs of ranks. In which of the two does the length of the
+# steps change, and why? Run both on 7 ranks. What does the fold cost, and which ranks wait?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 6. What each one costs, and which to take
@@ -305,8 +317,12 @@ doubling = [n for n in few if cost.choose(n, 8, textbook) == "recursive_doubling
 reveal("a03/crossover", max(doubling, default=0))
 
 # %% [markdown]
-# **Explain.** Where dots and lines differ, which of the model's assumptions did your program not
-# keep? Change `textbook` to `Machine.load("zaratan")` and to 7 ranks: who wins now?
+# **Explain.** Where dots and lines differ, which assumption of the model does your program not
+# keep? Change `textbook` to `Machine.load("zaratan")`, and 8 ranks to 7. Which algorithm wins
+# now?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 7. The ring on torch.distributed
@@ -341,7 +357,10 @@ torch_run.timeline
 # %% [markdown]
 # **Explain.** Compare with the timeline of `ring.py` above. What are the thin bars of computing
 # between the first three messages, and why were there none before? Why are there none between the
-# last three? (Operators of torch are counted here; NumPy's are not.)
+# last three? (Operators of torch are counted here, and those of NumPy are not.)
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 8. Two trees at once (extra)

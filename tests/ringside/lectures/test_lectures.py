@@ -411,6 +411,7 @@ NOT_CLAIMS = [
     r"`[^`]*`",
     r"\*Predict.*?\*(?!\*)",
     r"NCCL [\d.]+",
+    r"\b[Ff]igures? \d+",
     r"^.*<details>",
 ]
 
