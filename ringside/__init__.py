@@ -15,6 +15,8 @@ from ringside.errors import (
     TraceError,
 )
 from ringside.kit import VERSION
+from ringside.predictions.ask import guess, reveal
+from ringside.predictions.prompt import GuessError
 from ringside.real.recorder import compute, recorded
 from ringside.session.session import Result, Session, run, trace_torch
 from ringside.timing.machine import Machine
@@ -27,6 +29,7 @@ __version__ = VERSION
 __all__ = [
     "DeadlineError",
     "DeadlockError",
+    "GuessError",
     "LimitError",
     "Machine",
     "MachineError",
@@ -42,9 +45,11 @@ __all__ = [
     "announce",
     "check",
     "compute",
+    "guess",
     "load_ipython_extension",
     "recorded",
     "replay",
+    "reveal",
     "run",
     "trace_torch",
 ]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ringside.lectures.inputs import digest
 from ringside.lectures.lecture import Lecture, LectureError
+from ringside.lectures.prompts import revealed_in
+from ringside.predictions.ask import NOTES
 
 Notebook = Any  # nbformat ships no types
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -64,14 +69,22 @@ def execute(lecture: Lecture) -> Notebook:
         record_timing=False,
         resources={"metadata": {"path": str(lecture.source.resolve().parent)}},
     )
-    try:
-        client.execute(env={**os.environ, "PYTHONPATH": search_path, "PYTHONHASHSEED": "0"})
-    except (CellExecutionError, CellTimeoutError) as error:
-        plain = COLOURS.sub("", str(error))
-        raise LectureError(f"{lecture.source.name}, {failed_cell(notebook)}:\n{plain}") from None
+    with tempfile.TemporaryDirectory(prefix="ringside-guesses-") as scratch:
+        noted = Path(scratch) / "noted.jsonl"
+        there = {"PYTHONPATH": search_path, "PYTHONHASHSEED": "0", NOTES: str(noted)}
+        try:
+            client.execute(env={**os.environ, **there})
+        except (CellExecutionError, CellTimeoutError) as error:
+            plain = COLOURS.sub("", str(error))
+            where = f"{lecture.source.name}, {failed_cell(notebook)}"
+            raise LectureError(f"{where}:\n{plain}") from None
+        lines = noted.read_text(encoding="utf-8").splitlines() if noted.is_file() else []
+    results = {one["reveal"]: one["value"] for one in map(json.loads, lines) if "reveal" in one}
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = list(repeatable(cell.outputs))
+            if here := {key: results[key] for key in revealed_in(cell) if key in results}:
+                cell.metadata["revealed"] = here  # what the reader was asked to predict
     notebook.metadata = {**METADATA, "ringside": digest(lecture)}  # no widgets' states, no versions
     return notebook
 

@@ -1,0 +1,1 @@
+"""Predictions that readers make before a cell runs, and see beside its result."""

@@ -1,0 +1,181 @@
+"""Asking for a prediction before a cell runs, and showing it beside the result after.
+
+    guess("08/first-layer", "How many times larger?", unit="times")     a cell of its own
+    ...                                                                 the cell that computes it
+    reveal("08/first-layer", outputs / weights)                         its last line
+
+Whoever predicts nothing sees the question, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside.predictions import boxes
+from ringside.predictions.kept import Kept, keep, lock, place, read
+from ringside.predictions.prompt import KEY, GuessError, Prompt, as_choices
+
+# Set where lectures are executed: a file that notes what was asked and revealed. Nobody's
+# predictions are read then, so that a lecture's outputs are the same for everybody.
+NOTES = "RINGSIDE_GUESSES_NOTED_IN"
+
+# Keys whose results this process has shown to somebody who had predicted nothing. Who has seen
+# the result no longer predicts.
+_seen: set[str] = set()
+
+
+def guess(
+    key: str,
+    question: str,
+    *,
+    unit: str = "",
+    choices: Sequence[str] = (),
+    value: Any = None,
+) -> None:
+    """Ask the reader for a prediction, before the cell below computes the answer.
+
+    In Jupyter an input appears. A call with ``value=`` predicts anywhere, also in a script. What
+    was predicted is kept in ``guesses.json`` beside the notebook, and can be changed until
+    ``reveal`` has shown the result.
+
+    Args:
+        key: the unit, a slash and words, as in ``"08/first-layer"``; the same in ``reveal``.
+        question: one or two sentences.
+        unit: of the number that is asked for, as in ``"µs"``, ``"bytes"``, ``"times"``, ``"%"``.
+        choices: two or more texts to choose from, where no number is asked for.
+        value: the prediction: a number, a text such as ``"1,500"`` or ``"3/4"``, or a choice.
+
+    Raises:
+        GuessError: the prompt or the value can't be used, or the file is damaged.
+    """
+    prompt = Prompt(key, question, unit, as_choices(choices)).checked()
+    if NOTES in os.environ:
+        entry = {"guess": key, "unit": unit, "choices": list(prompt.choices)}
+        _note(entry)
+        _show(boxes.question_html(prompt), boxes.question_text(prompt))
+        return
+    path = place()
+    _show(boxes.question_html(prompt), boxes.question_text(prompt))
+    if value is not None:
+        _say(_predicted(path, prompt, value))
+        return
+    kept = read(path).get(key)
+    if kept is not None and kept.locked:
+        _say(boxes.kept_text(kept))
+    elif _in_jupyter():
+        _show_input(path, prompt, kept)
+    else:
+        again = f"{kept.prompt.words(kept.guess)} so far. " if kept else ""
+        _say(f"{again}Add value=... to this call of guess to predict.")
+
+
+def reveal(key: str, value: Any) -> None:
+    """Show a result beside what the reader predicted, with their ratio; nothing if nothing was.
+
+    Args:
+        key: as in ``guess``.
+        value: the number in the prompt's unit, or the right choice.
+
+    Raises:
+        GuessError: the value is no answer to the prompt, or the file is damaged.
+    """
+    if not isinstance(key, str) or not KEY.fullmatch(key):
+        raise GuessError(f"key ({key!r}) must be that of a guess, as in '08/first-layer'.")
+    answer = value if isinstance(value, str) else Prompt(key, "?").answer(value)
+    if NOTES in os.environ:
+        _note({"reveal": key, "value": answer})
+        return
+    kept = lock(place(), key, answer)
+    if kept is None:
+        _seen.add(key)
+        return
+    _show(boxes.result_html(kept), boxes.result_text(kept))
+
+
+def _predicted(path: Path, prompt: Prompt, value: Any) -> str:
+    """Keep a prediction; return what to say about it."""
+    answer = prompt.answer(value)
+    if prompt.key in _seen and prompt.key not in read(path):
+        return "This notebook has shown the result already, so this isn't kept as a prediction."
+    return boxes.kept_text(keep(path, prompt, answer), asked=answer)
+
+
+def _note(entry: dict[str, Any]) -> None:
+    with open(os.environ[NOTES], "a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
+
+
+# Where it is shown
+
+
+def _shell() -> Any:
+    """IPython's shell, None elsewhere."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def _in_jupyter() -> bool:
+    """Whether a page is in front of the reader, and not a terminal."""
+    return getattr(_shell(), "kernel", None) is not None
+
+
+def _show(html: str, text: str) -> None:
+    if not _in_jupyter():
+        _say(text)
+        return
+    from IPython.core.display_functions import publish_display_data
+
+    publish_display_data({"text/html": html, "text/plain": text})  # type: ignore[no-untyped-call]
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _show_input(path: Path, prompt: Prompt, kept: Kept | None) -> None:
+    """Show a live input; what is entered is kept at once."""
+    from IPython.display import display
+
+    display(live_input(path, prompt, kept))  # type: ignore[no-untyped-call]
+
+
+def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
+    """An input of Jupyter's that keeps what is entered, and says so below."""
+    import ipywidgets
+
+    said = ipywidgets.Label(boxes.kept_text(kept) if kept else "")
+    entered: Any
+    if prompt.choices:
+        entered = ipywidgets.RadioButtons(
+            options=list(prompt.choices),
+            value=kept.guess if kept and kept.guess in prompt.choices else None,
+            layout={"width": "max-content"},
+        )
+    else:
+        entered = ipywidgets.Text(
+            value=f"{kept.guess:g}" if kept and not isinstance(kept.guess, str) else "",
+            placeholder="your prediction",
+            continuous_update=False,  # Enter, or leaving the field
+            layout={"width": "12em"},
+        )
+
+    def take(change: Any) -> None:
+        if change["new"] in ("", None):
+            return
+        try:
+            said.value = _predicted(path, prompt, change["new"])
+        except GuessError as error:
+            said.value = str(error)
+
+    entered.observe(take, names="value")
+    if prompt.choices:
+        return ipywidgets.VBox([entered, said])
+    unit = ipywidgets.Label(prompt.unit)
+    # Whoever presses it leaves the field, which is what keeps the number.
+    button = ipywidgets.Button(description="Predict", layout={"width": "auto"})
+    return ipywidgets.VBox([ipywidgets.HBox([entered, unit, button]), said])
