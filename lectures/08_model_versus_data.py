@@ -1144,7 +1144,7 @@ def time_of_layer(p, number_format):
 WORLDS = (1, 2, 4, 8, 16, 32)
 fp32 = {p: time_of_layer(p, "FP32") for p in (1, 2, 4)}
 for p, (products_ms, sums_ms) in fp32.items():
-    print(f"FP32, {p} GPUs: products {products_ms:5.1f} ms, all-reduces {sums_ms:4.1f} ms")
+    print(f"FP32, on {p}: products {products_ms:5.1f} ms, all-reduces {sums_ms:4.1f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The layer needs 4.9 TFLOP in all its passes, and each of its four all-reduces sums 67 MB in FP32.
@@ -1168,7 +1168,7 @@ for p in (8, 16, 32):
     fp32[p] = time_of_layer(p, "FP32")
 speedup = {p: sum(fp32[1]) / sum(fp32[p]) for p in WORLDS}
 for p in WORLDS:
-    print(f"FP32, {p:2} GPUs: {sum(fp32[p]):5.1f} ms, {speedup[p]:.2f} times as fast as one")
+    print(f"FP32, on {p:2}: {sum(fp32[p]):5.1f} ms, {speedup[p]:.2f} times as fast as one")
 reveal("08/eight-fp32", speedup[8])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -1206,7 +1206,7 @@ guess(
 bf16 = {p: time_of_layer(p, "bf16") for p in WORLDS}
 for p, (products_ms, sums_ms) in bf16.items():
     total_ms = products_ms + sums_ms
-    print(f"bf16, {p:2} GPUs: {total_ms:4.1f} ms, all-reduces {sums_ms / total_ms:5.1%}")
+    print(f"bf16, on {p:2}: {total_ms:4.1f} ms, all-reduces {abs(sums_ms / total_ms):5.1%}")
 reveal("08/share-bf16", 100 * bf16[4][1] / sum(bf16[4]))
 reveal("08/eight-bf16", sum(bf16[1]) / sum(bf16[8]))
 
@@ -2065,7 +2065,7 @@ puzzle("normed.py:layer_norm", p, pieces, **norm_puzzle)
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-SOLUTION = '''import numpy as np
+SOLUTION = """import numpy as np
 
 
 def layer_norm(comm, H_r):
@@ -2076,7 +2076,7 @@ def layer_norm(comm, H_r):
     mean, mean_of_squares = total[:, :, None] / width
     variance = mean_of_squares - mean**2
     return (H_r - mean) / np.sqrt(variance + 1e-5)
-'''
+"""
 Path("normed_solved.py").write_text(SOLUTION)
 assert norm_puzzle["at_most_bytes"] == 768
 
@@ -2136,7 +2136,7 @@ puzzle("backward.py:backward", p, pieces, **hiding_puzzle)
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-SOLUTION = '''import numpy as np
+SOLUTION = """import numpy as np
 
 import ringside
 
@@ -2150,7 +2150,7 @@ def backward(comm, X, W_r, G_r):
     dW_r = X.T @ G_r
     request.Wait()
     return dW_r, dX
-'''
+"""
 Path("backward_solved.py").write_text(SOLUTION)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
