@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ringside.draw.palette import DARK, KINDS, LIGHT, Theme
+from ringside.draw.palette import DARK, KINDS, LIGHT, NUM_CELL_COLOURS, Theme
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -61,6 +61,11 @@ def svg_style(theme: str = "auto") -> str:
         f".rs-{name}{{fill:var(--{name})}}"
         for name in ("paper", "ink", "muted", *KINDS, *(f"on-{kind}" for kind in KINDS))
     )
+    fills += "".join(f".rs-cell-{k}{{fill:var(--cell-{k})}}" for k in range(NUM_CELL_COLOURS))
+    fills += (
+        ".rs-sum{fill:var(--sum-far)}@supports (color:color-mix(in srgb,red,red)){"
+        ".rs-sum{fill:color-mix(in srgb,var(--sum-far) var(--rs-part,100%),var(--sum-near))}}"
+    )
     strokes = "".join(
         f".rs-{name}-line{{stroke:var(--{name})}}" for name in ("paper", "ink", "muted", "grid")
     )
@@ -75,10 +80,15 @@ def svg_style(theme: str = "auto") -> str:
     )
 
 
-def open_svg(width: float, height: float, alt: str, theme: str) -> str:
-    """The root element with its alternative text and style, and the background."""
+def open_svg(width: float, height: float, alt: str, theme: str, *, kind: str = "ringside") -> str:
+    """The root element with its alternative text and style, and the background.
+
+    Args:
+        kind: its class for pages: a "ringside" may be scrolled where the page is narrow, and a
+            "ringside-picture" is made to fit.
+    """
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="ringside ringside-{theme}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind} ringside-{theme}" '
         f'role="img" aria-label="{escape(alt)}" viewBox="0 0 {num(width)} {num(height)}" '
         f'width="{num(width)}" height="{num(height)}" font-family="{FONT}" '
         f'style="max-width:100%;height:auto">{svg_style(theme)}'

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 KINDS = ("compute", "communication", "idle")
+NUM_CELL_COLOURS = 4
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,12 @@ class Theme:
     on_compute: str  # text on a compute bar
     on_communication: str
     on_idle: str
+    cell_0: str  # what a rank had at first, by rank modulo 4
+    cell_1: str
+    cell_2: str
+    cell_3: str
+    sum_near: str  # a sum of few ranks ...
+    sum_far: str  # ... and of all of them
 
 
 LIGHT = Theme(
@@ -43,6 +50,12 @@ LIGHT = Theme(
     on_compute="#ffffff",
     on_communication="#1b1f24",
     on_idle="#424a53",
+    cell_0="#d6e9f6",
+    cell_1="#f6d9e6",
+    cell_2="#d5efdf",
+    cell_3="#e3def3",
+    sum_near="#fff3d6",
+    sum_far="#e69f00",
 )
 
 DARK = Theme(
@@ -56,6 +69,12 @@ DARK = Theme(
     on_compute="#0b0d10",
     on_communication="#14171b",
     on_idle="#c3cad3",
+    cell_0="#1f4460",
+    cell_1="#5a2f45",
+    cell_2="#1f4f39",
+    cell_3="#413a63",
+    sum_near="#3d3117",
+    sum_far="#8f6200",
 )
 
 # Schemes keep their colour and marker through the whole course. Hues of the three kinds of

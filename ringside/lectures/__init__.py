@@ -11,30 +11,51 @@ modules and the machine files. ``check`` compares that record with the files of 
 from ringside.lectures.build import build, cells, execute, problems, read
 from ringside.lectures.exhibits import show, table
 from ringside.lectures.explore import Knob, explore
+from ringside.lectures.gallery import Gallery, gallery
 from ringside.lectures.inputs import content, digest, inputs, loaded, named
 from ringside.lectures.lecture import Lecture, LectureError, find
+from ringside.lectures.ledger import (
+    SIZES,
+    course_machine,
+    course_step,
+    course_trace,
+    ledger,
+    num_parameters,
+    step_flops,
+    work_to_hide,
+)
 from ringside.lectures.parts import missing
 from ringside.lectures.puzzle import Attempt, puzzle
 
 __all__ = [
     "Attempt",
+    "Gallery",
     "Knob",
     "Lecture",
     "LectureError",
+    "SIZES",
     "build",
     "cells",
     "content",
+    "course_machine",
+    "course_step",
+    "course_trace",
     "digest",
     "execute",
     "explore",
     "find",
+    "gallery",
     "inputs",
+    "ledger",
     "loaded",
     "missing",
     "named",
+    "num_parameters",
     "problems",
     "puzzle",
     "read",
     "show",
+    "step_flops",
     "table",
+    "work_to_hide",
 ]
