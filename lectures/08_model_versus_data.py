@@ -1274,7 +1274,7 @@ for axis, (name, times) in zip(panels, {"FP32": fp32, "bf16": bf16}.items()):
     computing, talking = np.array([times[p] for p in WORLDS]).T
     axis.bar(range(6), computing, color=COMPUTE, label="products")
     axis.bar(range(6), talking, bottom=computing, color=COMMUNICATION, label="all-reduces")
-    for place, p in enumerate(WORLDS):
+    for place in range(6):
         top = computing[place] + talking[place]
         axis.text(place, 1.02 * top, f"{sum(times[1]) / top:.2f} x", ha="center", fontsize=9)
     axis.axvline(2.5, color="#57606a", linestyle=":")
@@ -1369,6 +1369,57 @@ assert round(efficiency, 2) == 0.91 and numbers["efficiency"] == 0.77
 assert round(100 * (1 - efficiency)) == 9 and round(100 - 100 * numbers["efficiency"]) == 23
 assert numbers["bytes_per_s"] == 150e9 and numbers["compute_s"] == 1.83
 assert numbers["layers"] == 72
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The ledger.** One small GPT goes through this course. It has 24 layers that are 2304 wide, and 32 GPUs
+# train it on 256 sequences in a step, in bf16. One GPU alone needs 1.792 s for its 8 sequences and 33.9 GB
+# of memory. Now let the four GPUs of a node share the model. Then there are eight groups of four, and each
+# group takes 32 sequences. Every layer is computed forward twice, as lecture 9 explains, so a layer has two
+# more all-reduces. The gradients of equal parts are summed between the groups, layer by layer.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("08/ledger", "How long does a step of 32 GPUs take, four of them to a model?", unit="s")
+
+# %% slideshow={"slide_type": "fragment"}
+import ringside.lectures
+from ringside.lectures import course_machine, course_trace, ledger
+
+program = Path(ringside.lectures.__file__).parent / "programs" / "cut_gpt.py"
+traced = course_trace(
+    f"{program}:step",
+    32,
+    (32, 4),  # sequences of a group, ranks that share a model
+    grid={"dp": 8, "tp": 4},
+    alike=("dp", "tp"),
+)
+cut_timeline = ringside.replay(traced.trace, course_machine())
+cut_memory = max(memory["peak"] for memory in traced.memory)
+reveal("08/ledger", cut_timeline.makespan_s)
+
+# %% slideshow={"slide_type": "fragment"}
+ledger(
+    "08",
+    gpus=32,
+    step_s=cut_timeline.makespan_s,
+    exposed_s=cut_timeline.makespan_s - cut_timeline.busy_s[0],
+    memory_bytes=cut_memory,
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A step takes 2.511 s. Of these, 0.719 s are exposed: each GPU waits for all-reduces in every layer, and
+# nothing hides them. In return the memory falls from 33.9 GB to 19.8 GB. So cut by tensors if the model
+# doesn't fit otherwise, or if the batch is too small to be shared out. This model fits, and the batch is
+# large.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+from ringside.lectures.ledger import FILE, SEQUENCES_PER_GPU, SIZES, read
+
+one_gpu = read(FILE)[0]
+assert (SIZES["num_layers"], SIZES["width"], 32 * SEQUENCES_PER_GPU) == (24, 2304, 256)
+assert round(one_gpu.step_s, 3) == 1.792 and round(one_gpu.memory_bytes / 1e9, 1) == 33.9
+assert np.isclose(cut_timeline.busy_s[0], one_gpu.step_s, rtol=1e-3)
+assert round(cut_timeline.makespan_s, 3) == 2.511 and round(cut_memory / 1e9, 1) == 19.8
+assert round(cut_timeline.makespan_s - cut_timeline.busy_s[0], 3) == 0.719
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **For teachers** (25 minutes for section 8). Stop after the FP32 result and let the class predict
@@ -1758,10 +1809,8 @@ import numpy as np
 def groups_of(comm, P_r, near):
     """The ranks that share this rank's model, and those that own the same columns."""
     P_c, ranks = comm.size // P_r, np.arange(comm.size)
-    if near:  # the ranks of a model are neighbours
-        grid = ranks.reshape(P_c, P_r)
-    else:
-        grid = ranks.reshape(P_r, P_c).T
+    neighbours, strided = ranks.reshape(P_c, P_r), ranks.reshape(P_r, P_c).T
+    grid = neighbours if near else strided  # a line of the grid shares a model
     [[line, place]] = np.argwhere(grid == comm.rank)
     return grid[line].tolist(), grid[:, place].tolist()
 

@@ -1635,6 +1635,75 @@ assert round(96 * microbatch_GB, 1) == 48.3 and round(8 * microbatch_GB, 1) == 4
 assert round(bubble, 3) == 0.068 and round(gpu_bytes / 1e9, 1) == 42.4
 assert np.ceil(16 * parameters / gpu_bytes) == 55 and 64 == 8 * 8
 
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The ledger.** One small GPT goes through this course: 24 layers that are 2304 wide, 256 sequences in a
+# step, 32 GPUs. One GPU alone needs 1.792 s for its 8 sequences and 33.9 GB. Now cut the model into 4 stages.
+# There are 8 replicas, and each of them takes 32 microbatches of one sequence, by 1F1B.
+#
+# The last stage also computes the scores of 51,200 words, which is as much work as 1.6 layers. So it gets
+# fewer layers.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "09/ledger",
+    "6 layers on each stage: how many times as long as on one GPU does the step take?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+import ringside.lectures
+from ringside.lectures import course_machine, course_trace, ledger
+from ringside.lectures.ledger import FILE, SIZES, read
+from ringside.lectures.programs import piped_gpt
+
+one_gpu = read(FILE)[0]
+program = Path(ringside.lectures.__file__).parent / "programs" / "piped_gpt.py"
+inside = piped_gpt.inside_a_layer(SIZES, one_gpu.memory_bytes, 8)  # while it is recomputed
+
+
+def piped_step(layers):
+    """Trace a step of 8 pipelines; layers: how many each stage has."""
+    held = piped_gpt.stages(SIZES, layers)
+    args = (list_schedule(32, "BF", [4, 3, 2, 1]), held, inside)
+    return course_trace(f"{program}:step", 32, args, grid={"pp": 4, "dp": 8}, alike=("dp",))
+
+
+# %% slideshow={"slide_type": "fragment"}
+piped = {}
+for layers in ([6, 6, 6, 6], [7, 6, 6, 5]):
+    traced = piped_step(layers)
+    timeline = ringside.replay(traced.trace, course_machine())
+    memory_bytes = max(memory["peak"] for memory in traced.memory)
+    piped[layers[-1]] = timeline.makespan_s, memory_bytes
+    print(f"{layers}: {timeline.makespan_s:.3f} s, at most {memory_bytes / 1e9:.1f} GB")
+reveal("09/ledger", piped[6][0] / one_gpu.step_s)
+
+# %% slideshow={"slide_type": "fragment"}
+step_s, memory_bytes = piped[5]
+ledger(
+    "09",
+    gpus=32,
+    step_s=step_s,
+    exposed_s=step_s - one_gpu.step_s,
+    memory_bytes=memory_bytes,
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With 6 layers on each stage the step takes 2.461 s, and with 7, 6, 6 and 5 layers it takes 2.291 s. The
+# bubble alone would make it 1.96 s; unequal stages, messages and the sum of the gradients are the rest.
+# The memory falls from 33.9 GB to 10.4 GB. Stage 0 needs the most: it has 7 layers and the words, and it
+# keeps 4 microbatches.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+held = piped_gpt.stages(SIZES, [7, 6, 6, 5])
+in_words = held[3]["forward_flops"] - 5 * held[1]["forward_flops"] / 6
+assert round(in_words / (held[1]["forward_flops"] / 6), 1) == 1.6
+assert (SIZES["num_layers"], SIZES["width"], SIZES["vocabulary"]) == (24, 2304, 51_200)
+assert round(one_gpu.step_s, 3) == 1.792 and round(one_gpu.memory_bytes / 1e9, 1) == 33.9
+assert round(piped[6][0], 3) == 2.461 and round(piped[5][0], 3) == 2.291 and 8 * 32 == 256
+assert round(one_gpu.step_s * (32 + 3) / 32, 2) == 1.96
+assert round(piped[5][1] / 1e9, 1) == 10.4
+
 # %% [markdown] slideshow={"slide_type": "notes"} tags=["corrected"]
 # **For teachers: errors on slides that your class may have seen.**
 #
