@@ -16,6 +16,7 @@ from ringside.errors import (
 )
 from ringside.kit import VERSION
 from ringside.predictions.ask import guess, reveal
+from ringside.predictions.progress import guesses
 from ringside.predictions.prompt import GuessError
 from ringside.real.recorder import compute, recorded
 from ringside.session.session import Result, Session, run, trace_torch
@@ -46,6 +47,7 @@ __all__ = [
     "check",
     "compute",
     "guess",
+    "guesses",
     "load_ipython_extension",
     "recorded",
     "replay",

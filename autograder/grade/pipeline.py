@@ -202,6 +202,7 @@ class GradingSession:
             modules=rebuilt.modules,
             runs=list(rebuilt.runs),
             texts=dict(rebuilt.texts),
+            guesses=dict(rebuilt.guesses),
         )
 
     def _jobs_of(self, outcome: Outcome) -> list[ModuleJob]:

@@ -33,7 +33,7 @@ from autograder.submission.finding import PathError
 from autograder.submission.quarantine import (
     Rejected,
 )
-from ringside.handin.handin import RUN_FILES
+from ringside.handin.handin import BESIDE
 
 __all__ = ["Download", "Upload", "recognise"]
 
@@ -112,7 +112,7 @@ def recognise(
     names = {name: folder for name, folder in names.items() if kinds[name] == platform}
     table = ""
     if platform == "Canvas":
-        planned = {assignment.notebook, *(m.filename for m in assignment.modules), *RUN_FILES}
+        planned = {assignment.notebook, *(m.filename for m in assignment.modules), *BESIDE}
         uploads = _canvas(names, planned)
     elif platform == "Moodle":
         uploads = _moodle(tree, names, assignment.limits, worksheet)

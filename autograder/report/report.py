@@ -15,6 +15,7 @@ from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
 from autograder.report import feedback, similarity
 from autograder.report.summary import ModuleSpread, SameMistake, Spread, Summary, summarise
+from autograder.submission.predictions import prompts_in
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
 from autograder.terminal import printable
 from ringside.checking import cut
@@ -139,7 +140,8 @@ def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> S
 
     account = late.of_assignment(course, plan.name)
     groups = similarity.groups(alike(plan, outcomes, course))
-    return summarise(plan, outcomes, groups, account)
+    prompts = prompts_in(course.release(plan.name) / plan.notebook)
+    return summarise(plan, outcomes, groups, account, prompts)
 
 
 def print_report(console: Console, summary: Summary) -> None:
@@ -155,7 +157,8 @@ def print_report(console: Console, summary: Summary) -> None:
         console.print(_spread_table(summary))
     console.print(Text(provenance(summary), style="dim"))
     console.print()
-    for part in (_attention, _hard_tests, _clusters, _similar):
+    parts = [_attention, _hard_tests, _clusters, _similar]
+    for part in [*parts, _predicted] if summary.predicted else parts:
         console.print(part(summary))
         console.print()
 
@@ -274,4 +277,23 @@ def _similar(summary: Summary) -> Table | Text:
         table.add_column(name)
     for group in summary.similar:
         table.add_row(group.module, f"{group.ratio:.0%}", Text(_names(group.authors, 20)))
+    return table
+
+
+def _predicted(summary: Summary) -> Table | Text:
+    table = Table(
+        title="What the class predicted, never graded", title_justify="left", header_style="bold"
+    )
+    table.add_column("prompt", no_wrap=True)
+    table.add_column("students", justify="right")
+    for name in ("predictions", "result shown", "how near"):
+        table.add_column(name)
+    for each in summary.predicted:
+        said = "; ".join(
+            f"{one.label}: {one.number}" + (" (right)" if one.is_right else "")
+            for one in each.bins
+            if one.number
+        )
+        told = Text(feedback.shown(said, MAX_SENTENCE, 3))
+        table.add_row(each.prompt.key, str(each.number), told, Text(each.result), Text(each.near))
     return table

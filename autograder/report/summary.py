@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import Account
-from autograder.report import feedback, similarity
+from autograder.report import feedback, predicted, similarity
+from autograder.report.predicted import Predicted
 from ringside.checking.reasons import reason
+from ringside.predictions.prompt import Prompt
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ class Summary:
     similar: tuple[similarity.Lookalikes, ...]
     late: Mapping[str, Late]
     sandboxes: tuple[str, ...]
+    predicted: tuple[Predicted, ...] = ()
 
     def with_status(self, status: str) -> list[Outcome]:
         """The submissions that are `rejected`, or of which the grader failed."""
@@ -153,8 +156,9 @@ def summarise(
     outcomes: Sequence[Outcome],
     similar: Sequence[similarity.Lookalikes] = (),
     late: Mapping[str, Late] | None = None,
+    prompts: Sequence[Prompt] = (),
 ) -> Summary:
-    """Everything about the class; likeness and lateness are found elsewhere and passed in."""
+    """Everything about the class; likeness, lateness and prompts are found elsewhere."""
     graded = [outcome for outcome in outcomes if outcome.status == "graded"]
     percents = [percent_so_far(outcome.account(plan)) for outcome in graded]
     present = {outcome.student for outcome in outcomes}
@@ -171,6 +175,7 @@ def summarise(
         sandboxes=tuple(
             sorted({str(o.result["sandbox"]) for o in graded if o.result.get("sandbox")})
         ),
+        predicted=tuple(predicted.of_class(prompts, [each.guesses for each in outcomes])),
     )
 
 

@@ -46,6 +46,9 @@ class Rebuilt:
     notes: list[str] = field(default_factory=list)
     intake: list[str] = field(default_factory=list)  # notes that the instructor must hear, too
     texts: dict[str, str] = field(default_factory=dict)  # name -> what was written, for a person
+    guesses: dict[str, list[float | str | None]] = field(
+        default_factory=dict
+    )  # key -> [guess, result]
     runs: list[RunCheck] = field(default_factory=list)
 
 

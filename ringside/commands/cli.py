@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ringside.commands import check, doctor, fit, handin, launch, predict, run, site
+from ringside.commands import check, doctor, fit, guesses, handin, launch, predict, run, site
 from ringside.errors import Interrupted, RingsideError, RunError
 
 _COMMANDS: dict[str, Any] = {
@@ -21,6 +21,7 @@ _COMMANDS: dict[str, Any] = {
     "launch": launch,
     "site": site,
     "handin": handin,
+    "guesses": guesses,
     "fit": fit,
     "predict": predict,
     "doctor": doctor,

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from ringside.checking import notebook
 from ringside.checking.public_tests import TIMELINES
 from ringside.errors import RingsideError
 from ringside.handin import worth
+from ringside.predictions import kept
+from ringside.predictions.prompt import GuessError
 
-RUN_FILES = ("run.json", "run.trace.gz")
+BESIDE = ("run.json", "run.trace.gz", kept.NAME)  # beside the notebook and its modules
 _MAX_BYTES = 50 << 20  # graders refuse more
 
 
@@ -76,9 +79,13 @@ def hand_in(folder: Path, *, force_zip: bool = False, dry_run: bool = False) -> 
     notices = _validate(folder, cells)
     points = worth.of_notebooks(books)
     notices += [text.notice for text in points.texts if not text.written]
+    predicted = _about_predictions(folder, books)
+    notices += predicted
     told = points.sentence(has_run=(folder / "run.json").is_file())
     modules = dict.fromkeys(cell.module for cell in cells)
-    listed = [*(book.name for book in books), *modules, *RUN_FILES]
+    listed = [*(book.name for book in books), *modules, *BESIDE]
+    if predicted:  # nothing to hand in, or nothing that can be read
+        listed.remove(kept.NAME)
     names = [name for name in listed if (folder / name).is_file()]
     total = sum((folder / name).stat().st_size for name in names)
     if total > _MAX_BYTES:
@@ -124,6 +131,26 @@ def _about_the_run(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:
     if name in sources and notebook.module_sha256(sources[name].encode()) != digest:
         return [f"run.json is of another version of {name}: launch it again."]
     return []
+
+
+def _about_predictions(folder: Path, books: Sequence[Path]) -> list[str]:
+    """What is to be said of the predictions, which are handed in and never graded."""
+    if not any(_asks(cell) for book in books for cell in notebook.read(book)["cells"]):
+        return []
+    try:
+        made = kept.read(folder / kept.NAME)
+    except GuessError as error:
+        return [f"{error} Predictions are never graded."]
+    if made:
+        return []
+    return [f"there is no {kept.NAME}: you predicted nothing. Predictions are never graded."]
+
+
+def _asks(cell: Any) -> bool:
+    """Whether a cell asks for a prediction."""
+    source = cell.get("source", "") if isinstance(cell, dict) else ""
+    text = "".join(source) if isinstance(source, list) else str(source)
+    return text.lstrip().startswith("guess(")
 
 
 def _exchange_is_configured() -> bool:

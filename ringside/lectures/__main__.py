@@ -10,6 +10,7 @@ from pathlib import Path
 from ringside.lectures import api
 from ringside.lectures.build import build, problems, read, untyped
 from ringside.lectures.handout import Handout
+from ringside.lectures.honest import given_away
 from ringside.lectures.lecture import Lecture, LectureError, find
 from ringside.lectures.parts import missing
 from ringside.lectures.site import site
@@ -97,6 +98,7 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
     source = read(lecture)
     executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
     lacking = missing(source, executed or source)
+    lacking += given_away(executed.cells) if executed else []
     for words in lacking:
         print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")
     return not stale and not lacking

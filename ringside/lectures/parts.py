@@ -14,6 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from ringside.lectures.build import Notebook
+from ringside.lectures.prompts import (
+    CHECKED,
+    guessed_in,
+    has_tag,
+    is_heading,
+    is_notes,
+    wrong_prompts,
+)
 
 RUNS = re.compile(r"\bringside\.(run|replay|trace_torch)\(|^%%ranks\b", re.MULTILINE)
 CITATION = re.compile(r"\[(\d+(?:, ?\d+)*)\](?!\()")
@@ -30,6 +38,7 @@ def missing(source: Notebook, executed: Notebook) -> list[str]:
     """
     cells = list(source.cells)
     found = [*headings(cells), *order(cells), *questions(cells), *reading(cells)]
+    found += [*wrong_prompts(cells), *notes(cells)]
     for tag, (kind, most, is_wrong) in PARTS.items():
         places = tagged(cells, tag)
         if not places:
@@ -101,7 +110,9 @@ def ranks(cells: Sequence[Notebook], place: int) -> str:
 def systems(cells: Sequence[Notebook], place: int) -> str:
     one = cells[place]
     if one.cell_type == "code":
-        return "" if "assert" in one.source else "asserts no prediction"
+        below = [each.source for each in cells[place:] if has_tag(each, CHECKED)]
+        is_checked = any("assert" in code for code in [one.source, *below])
+        return "" if is_checked else "asserts no prediction, nor does a checked cell below"
     return "" if cited(one.source) else "cites no reference, [n]"
 
 
@@ -167,6 +178,17 @@ def questions(cells: Sequence[Notebook]) -> Iterator[str]:
         below = [one.source for one in cells[place:end] if one.cell_type == "code"]
         if not any("assert" in code for code in below):
             yield f"nothing below question {number} (cell {place}) asserts its answer."
+
+
+def notes(cells: Sequence[Notebook]) -> Iterator[str]:
+    """Yield what is wrong with the teachers' notes, which every lecture with prompts has."""
+    places = [place for place, one in enumerate(cells) if is_notes(one)]
+    for place in places:
+        if cells[place].cell_type != "markdown" or is_heading(cells[place]):
+            yield f"cell {place} (notes) is not prose without a heading."
+    told = "\n".join(cells[place].source for place in places)
+    if any(guessed_in(one) for one in cells) and not re.search(r"\bminutes?\b", told):
+        yield "no cell of slide type notes tells the teacher how many minutes a part takes."
 
 
 def reading(cells: Sequence[Notebook]) -> Iterator[str]:

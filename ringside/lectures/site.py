@@ -15,14 +15,17 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
-from ringside.lectures.build import COLOURS, untyped
+from ringside.lectures.build import COLOURS, Notebook, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
+from ringside.lectures.prompts import CHECKED, folded, guessed_in, has_tag, is_notes, show_prompts
 from ringside.lectures.slides import TEMPLATES, slides
 
 COMMAND = "python -m ringside.lectures site"
@@ -43,10 +46,12 @@ TEXTS = {
     "CHANGELOG.md": "kit/changelog.md",
 }
 PICTURES = "docs/*.svg"  # of these texts, copied beside their pages
+DOWNLOADS = "notebooks"  # as they are to be run, beside the pages made of them
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?[^)]*\)")
 SETTINGS: dict[str, Any] = {
     "project": "Ringside",
     "extensions": ["myst_nb", "sphinx.ext.mathjax"],
+    "exclude_patterns": [f"{DOWNLOADS}/*"],
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
     "nb_code_prompt_show": "Show the code",
@@ -163,20 +168,62 @@ def place(handout: Handout) -> str:
 
 
 def page(handout: Handout, path: Path) -> None:
-    """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions."""
+    """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions.
+
+    What would give away the answer to a prompt is folded, and left out of the copy to download.
+    """
     notebook = handout.read()
+    hidden = folded(notebook.cells) if handout.is_lecture else [False] * len(notebook.cells)
+    download(handout, hidden, path.parent.parent / DOWNLOADS / path.name)
+    show_prompts(notebook)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             told = output.get("metadata", {}).get("image/png")
             if told:  # MyST-NB looks for it at the cell
                 image = {"alt": told["alt"], "width": f"{told['width']}px"}
                 cell.metadata["mystnb"] = {"image": image}
-    links = [f"{{download}}`notebook <{path.name}>`"]
+    notebook.cells = list(foldable(notebook.cells, hidden))
+    links = [f"{{download}}`notebook </{DOWNLOADS}/{path.name}>`"]
     if handout.is_lecture:
         links.append(f'<a href="../slides/{handout.name}.html">slides</a>')
     title, _, rest = notebook.cells[0].source.partition("\n")
     notebook.cells[0].source = f"{title}\n\n{' · '.join(links)}\n{rest}"
     untyped("nbformat").write(notebook, path)
+
+
+def download(handout: Handout, hidden: Sequence[bool], path: Path) -> None:
+    """Copy a notebook for whoever runs it, without the outputs that a prompt asks for."""
+    notebook = untyped("nbformat").read(handout.path, as_version=4)
+    for cell, is_hidden in zip(notebook.cells, hidden, strict=True):
+        if is_hidden and cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    path.parent.mkdir(exist_ok=True)
+    untyped("nbformat").write(notebook, path)
+
+
+def foldable(cells: Sequence[Notebook], hidden: Sequence[bool]) -> Iterator[Notebook]:
+    """Yield the cells with details around those that are folded, which no script opens."""
+    markdown = untyped("nbformat").v4.new_markdown_cell
+    summaries = [summary_of(*pair) for pair in zip(cells, hidden, strict=True)]
+    for summary, run in groupby(zip(summaries, cells, strict=True), key=itemgetter(0)):
+        if summary:
+            kind = f"ringside-{summary.split()[-1].lower()}"
+            yield markdown(f'<details class="{kind}"><summary>{summary}</summary>')
+        for _, cell in run:
+            if guessed_in(cell):
+                cell.metadata["tags"] = [*cell.metadata.get("tags", []), "remove-input"]
+            yield cell
+        if summary:
+            yield markdown("</details>")
+
+
+def summary_of(cell: Notebook, is_hidden: bool) -> str:
+    """What opens a cell that is folded; nothing where it is open."""
+    if is_hidden:
+        return "Reveal"
+    if has_tag(cell, CHECKED):
+        return "Checked"
+    return "For teachers" if is_notes(cell) else ""
 
 
 def within(text: str, source: str, texts: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
     FOLDER/03_allreduce.html   open in a browser; S opens the speaker's view, ? the list of keys
     FOLDER/reveal, FOLDER/mathjax.js, FOLDER/slides.css, FOLDER/slides.js
 
-A cell with the tag ``hide-input`` shows its outputs alone.
+A cell with the tag ``hide-input`` shows its outputs alone. A prompt shows its box; the cells behind
+it up to the one that reveals the answer come with the next key. Checked cells are left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.lectures.build import Notebook, untyped
 from ringside.lectures.handout import Handout
+from ringside.lectures.prompts import CHECKED, PREDICT, folded, has_tag, show_prompts
 
 COMMAND = "python -m ringside.lectures slides"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -60,16 +62,32 @@ def written(lecture: Handout, folder: Path) -> Path:
         exclude_output_prompt=True,
     )
     hide = untyped("nbconvert.preprocessors").TagRemovePreprocessor(enabled=True)
-    hide.remove_input_tags = {"hide-input"}
+    hide.remove_input_tags = {"hide-input", PREDICT}
     exporter.register_preprocessor(hide)
     notebook = lecture.read()
     notebook.metadata["title"] = lecture.title
     describe(notebook)
+    show_prompts(notebook)
+    behind_prompts(notebook)
     settings = {"mathjax_settings": json.dumps(MATHJAX_SETTINGS)}
     body, _ = exporter.from_notebook_node(notebook, settings)
     path = folder / f"{lecture.name}.html"
     path.write_text(body, encoding="utf-8")
     return path
+
+
+def behind_prompts(notebook: Notebook) -> None:
+    """Let what is behind a prompt come as a fragment after it; leave checked cells out."""
+    hidden = folded(notebook.cells)
+    before = False  # whether the cell above is part of the same fragment
+    for cell, is_hidden in zip(notebook.cells, hidden, strict=True):
+        settings = cell.metadata.setdefault("slideshow", {})
+        kind = settings.get("slide_type", "-")
+        if is_hidden and not before and kind == "-" and not has_tag(cell, CHECKED):
+            settings["slide_type"] = "fragment"
+        if kind not in ("skip", "notes"):
+            before = is_hidden
+    notebook.cells = [cell for cell in notebook.cells if not has_tag(cell, CHECKED)]
 
 
 def describe(notebook: Notebook) -> None:

@@ -53,7 +53,7 @@ def guess(
     Raises:
         GuessError: the prompt or the value can't be used, or the file is damaged.
     """
-    prompt = Prompt(key, question, unit, as_choices(choices)).checked()
+    prompt = as_prompt(key, question, unit=unit, choices=choices)
     if NOTES in os.environ:
         entry = {"guess": key, "unit": unit, "choices": list(prompt.choices)}
         _note(entry)
@@ -95,6 +95,15 @@ def reveal(key: str, value: Any) -> None:
         _seen.add(key)
         return
     _show(boxes.result_html(kept), boxes.result_text(kept))
+
+
+def as_prompt(key: str, question: str, *, unit: str = "", choices: Sequence[str] = ()) -> Prompt:
+    """The prompt that ``guess`` asks with these arguments.
+
+    Raises:
+        GuessError: readers can't be asked it.
+    """
+    return Prompt(key, question, unit, as_choices(choices)).checked()
 
 
 def _predicted(path: Path, prompt: Prompt, value: Any) -> str:

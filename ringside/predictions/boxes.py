@@ -27,24 +27,30 @@ def _words(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 
+def _asked_in(prompt: Prompt) -> str:
+    """The unit to answer in, where the question doesn't name it."""
+    named = re.search(rf"(?<!\w){re.escape(prompt.unit)}(?!\w)", prompt.question)
+    return "" if not prompt.unit or named else f" (in {prompt.unit})"
+
+
 def question_html(prompt: Prompt) -> str:
     """The prompt in a box."""
     parts = [f'<span style="{_LABEL}">Predict</span>{_words(prompt.question)}']
     if prompt.choices:
         items = "".join(f"<li>{_words(choice)}</li>" for choice in prompt.choices)
         parts.append(f'<ul style="margin:.4em 0 0;padding-left:1.6em">{items}</ul>')
-    elif prompt.unit:
-        parts.append(
-            f'<span style="opacity:.75;white-space:nowrap"> (in {_words(prompt.unit)})</span>'
-        )
+    elif unit := _asked_in(prompt):
+        parts.append(f'<span style="opacity:.75;white-space:nowrap">{_words(unit)}</span>')
     return f'<div class="ringside-guess" style="{_BOX.format(edge=_EDGE)}">{"".join(parts)}</div>'
 
 
 def question_text(prompt: Prompt) -> str:
     """The prompt in a line or, with choices, some."""
-    unit = f" (in {prompt.unit})" if prompt.unit else ""
     return "\n".join(
-        [f"Predict: {prompt.question}{unit}", *(f"  - {choice}" for choice in prompt.choices)]
+        [
+            f"Predict: {prompt.question}{_asked_in(prompt)}",
+            *(f"  - {choice}" for choice in prompt.choices),
+        ]
     )
 
 

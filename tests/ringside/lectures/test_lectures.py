@@ -1,5 +1,6 @@
 """The lectures: notebooks belong to their texts, run from the students' tree, say what is so."""
 
+import ast
 import importlib
 import os
 import re
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from ringside import lectures
+from ringside.lectures import honest, prompts
 from ringside.lectures.__main__ import main as command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -434,11 +436,74 @@ def is_asserted(number, code):
     return any(re.search(rf"(?<![\d.]){re.escape(form)}", assertions) for form in forms)
 
 
+def has_checked(cells):
+    return any(prompts.has_tag(cell, prompts.CHECKED) for cell in cells)
+
+
+def unchecked(cells):
+    """Yield each number of a prose cell that no checked cell below asserts.
+
+    A number that is quoted again may have been checked where it stood first; an answer to a
+    question is checked right below it.
+    """
+    quoted = set()
+    for place, cell in enumerate(cells):
+        if cell.cell_type != "markdown":
+            continue
+        below = [one for one in cells[place:] if prompts.has_tag(one, prompts.CHECKED)]
+        if "<details>" in cell.source:
+            below += [one for one in cells[place + 1 : place + 3] if one.cell_type == "code"]
+        above = [one for one in cells[:place] if prompts.has_tag(one, prompts.CHECKED)]
+        here = set(claims(cell.source))
+        for number in sorted(here):
+            checks = below + (above if number in quoted else [])
+            if not is_asserted(number, "\n".join(one.source for one in checks)):
+                yield number, cell.source
+        quoted |= here
+
+
 @each(ALL)
-def test_every_number_in_prose_is_asserted_above(lecture):
+def test_every_number_in_prose_is_asserted(lecture):
+    cells = lectures.read(lecture).cells
+    if has_checked(cells):
+        for number, prose in unchecked(cells):
+            pytest.fail(f"{number} is asserted in no checked cell below:\n{prose}")
+        return
     for prose, code in prose_and_code(lecture):
         for number in claims(prose):
             assert is_asserted(number, code), f"{number} is not asserted above:\n{prose}"
+
+
+def compares_nothing(code):
+    """Yield the assertions of a cell in which no computed value stands."""
+    for one in ast.walk(ast.parse(re.sub(r"^%.*$", "", code, flags=re.M))):
+        if isinstance(one, ast.Assert) and not any(
+            isinstance(part, ast.Name | ast.Attribute | ast.Call) for part in ast.walk(one.test)
+        ):
+            yield ast.unparse(one)
+
+
+@each(ALL)
+def test_no_checked_cell_asserts_a_literal_against_itself(lecture):
+    for cell in lectures.read(lecture).cells:
+        if prompts.has_tag(cell, prompts.CHECKED):
+            assert cell.cell_type == "code" and "assert" in cell.source, cell.source
+            assert list(compares_nothing(cell.source)) == []
+
+
+@each(ALL)
+def test_no_answer_stands_between_a_prompt_and_what_reveals_it(lecture):
+    executed = nbformat.read(lecture.notebook, as_version=4)
+    assert list(honest.given_away(executed.cells)) == []
+
+
+@each(ALL)
+def test_who_asks_for_predictions_asks_in_prompts_alone(lecture):
+    cells = lectures.read(lecture).cells
+    if any(prompts.guessed_in(cell) for cell in cells):
+        for cell in cells:
+            if cell.cell_type == "markdown":
+                assert not re.search(r"\*Predict\b", cell.source), cell.source
 
 
 def test_no_lecture_refers_to_one_that_is_not_there():

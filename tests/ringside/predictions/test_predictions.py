@@ -31,11 +31,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_prediction_is_shown_beside_its_result(capsys: pytest.CaptureFixture[str]) -> None:
     guess("08/x", ASKED, unit="times", value=12)
     told = capsys.readouterr().out
-    assert told.startswith(f"Predict: {ASKED} (in times)\nYour prediction: 12 times.")
+    assert told.startswith(f"Predict: {ASKED}\nYour prediction: 12 times.")
     reveal("08/x", np.float32(98))
     assert capsys.readouterr().out == (
         "your prediction: 12 times | result: 98 times | ratio: 0.12: 8.17 times too low\n"
     )
+
+
+def test_the_unit_stands_behind_a_question_that_does_not_name_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    guess("08/x", "How long does it take?", unit="µs")
+    guess("08/y", "How many bytes does it send?", unit="bytes")
+    told = capsys.readouterr().out
+    assert "take? (in µs)\n" in told and "send?\n" in told
 
 
 def test_without_a_prediction_reveal_says_nothing_and_nothing_is_written(
