@@ -3,7 +3,7 @@
 Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
 and the files that install them. README and Makefile are the students' own (templates/students),
 and pyproject.toml loses what names the autograder. `leaks` looks for every run of solution lines,
-of hidden-suite lines and of lines of answers.md in every file of the tree.
+of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
 ANSWERS = "answers.md"  # of an assignment: to its prompts, and rubrics
+EXAM = "exam.md"  # questions with solutions, where an assignment has them
 
 
 COMMAND = "autograder bundle"
@@ -172,6 +173,9 @@ def _hidden_runs(course: Course) -> Iterator[tuple[str, tuple[str, ...]]]:
         answers = _read(course.solution(name) / ANSWERS)
         for run in _runs(_code(answers.splitlines())):
             yield f"solutions/{name}/{ANSWERS}", run
+        if (exam := course.solution(name) / EXAM).is_file():
+            for run in _runs(_code(_read(exam).splitlines())):
+                yield f"solutions/{name}/{EXAM}", run
 
 
 def _public_runs(course: Course) -> Iterator[tuple[str, ...]]:

@@ -57,14 +57,14 @@ def test_the_real_tree_holds_no_solution_and_no_hidden_line(students: Path) -> N
 def test_answers_suites_and_submissions_for_tests_stay_with_the_instructor(
     students: Path,
 ) -> None:
-    private = ("answers.md", "hidden", "wrong", "right")
+    private = ("answers.md", "exam.md", "hidden", "wrong", "right")
     assert not [path for path in students.rglob("*") if path.name in private]
     given = {path.read_bytes() for path in students.rglob("*") if path.is_file()}
     for name in plans.known(REAL):
         for part in private:
             place = REAL.solution(name) / part
             files = [p for p in (place, *place.rglob("*")) if p.is_file()]
-            assert files, f"{name} has no {part}"
+            assert files or part == "exam.md", f"{name} has no {part}"
             assert not {path.read_bytes() for path in files} & given
 
 
