@@ -109,9 +109,9 @@ for n, widths in ((16, (32, 64)), (16, (32, 512)), (64, (32, 64))):
     )
 
 # %% [markdown]
-# **Explain.** Weights that are eight times as large cost nothing more. A batch that is four times as
-# large costs four times as much. In data parallelism it is the other way round. For which kind of
-# layer is each of the two better? (Section 4 makes that exact.)
+# **Explain.** Weights that are eight times as large cost nothing more. A batch that is four times
+# as large costs four times as much. In data parallelism it is the other way round. For which kind
+# of layer is each of the two better? (Section 4 makes that exact.)
 
 # %% [markdown]
 # *Your answer:*
@@ -160,8 +160,8 @@ mlp_run.timeline
 
 # %% [markdown]
 # **Explain.** In the forward pass there is nothing left to compute while the sum travels. In the
-# backward pass there is. Which products does nobody wait for? Start the sum with `Iallreduce` before
-# them, wait for it after them, and look at the timeline again.
+# backward pass there is. Which products does nobody wait for? Start the sum with `Iallreduce`
+# before them, wait for it after them, and look at the timeline again.
 
 # %% [markdown]
 # *Your answer:*
@@ -229,10 +229,10 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# **Explain.** A rank's work shrinks with p, and the all-reduce doesn't. Each rank sends almost twice
-# its rows, however many ranks there are. What bends each of the two curves? Why do 8 ranks in two
-# nodes gain so little over 4 ranks in one? (In practice tensor parallelism stays inside a node for
-# this reason, and data or pipeline parallelism goes between nodes.)
+# **Explain.** A rank's work shrinks with p, and the all-reduce doesn't. Each rank sends almost
+# twice its rows, however many ranks there are. What bends each of the two curves? Why do 8 ranks in
+# two nodes gain so little over 4 ranks in one? (In practice tensor parallelism stays inside a node
+# for this reason, and data or pipeline parallelism goes between nodes.)
 
 # %% [markdown]
 # *Your answer:*

@@ -112,7 +112,8 @@ flush
 
 # %% [markdown]
 # **Explain.** Both take 33 s, which is (M + S - 1)(tf + tb). So 1F1B does *not* make the bubble
-# smaller. It moves the bubble. What does it make smaller? Count how many microbatches are in flight.
+# smaller. It moves the bubble. What does it make smaller? Count how many microbatches are in
+# flight.
 
 # %% [markdown]
 # *Your answer:*
@@ -192,8 +193,8 @@ else:  # F0 B0 F1 B1
     comm.Recv(activation, source=0)  # for F1
 
 # %% [markdown]
-# **Explain.** Who waits for whom? Why does GPipe run with the same blocking sends? Your cure must not
-# depend on the schedule, since `run` has to run all of them.
+# **Explain.** Who waits for whom? Why does GPipe run with the same blocking sends? Your cure must
+# not depend on the schedule, since `run` has to run all of them.
 
 # %% [markdown]
 # *Your answer:*
@@ -252,8 +253,8 @@ assert sum(small_run.sent_messages()) == 2 * M * (2 * S - 1)
 small_run.timeline
 
 # %% [markdown]
-# **Explain.** The interleaved schedule sends more than twice as many messages. On which kind of wire
-# does it lose what it wins? Change `wire` and find one.
+# **Explain.** The interleaved schedule sends more than twice as many messages. On which kind of
+# wire does it lose what it wins? Change `wire` and find one.
 
 # %% [markdown]
 # *Your answer:*
@@ -277,10 +278,10 @@ slow_flush
 
 # %% [markdown]
 # **Explain.** GPipe pays for latency once between two stages, in each direction. That makes
-# 33 + 2 * 3 * 0.5 = 36 s. 1F1B takes 41 s, although no send is blocking. Look at the last two stages
-# in the steady state: forward, send, backward, send, and what comes next? What would one more
-# microbatch in flight buy, and what would it cost? (Change the warm-up in a copy of your function,
-# and replay it.)
+# 33 + 2 * 3 * 0.5 = 36 s. 1F1B takes 41 s, although no send is blocking. Look at the last two
+# stages in the steady state: forward, send, backward, send, and what comes next? What would one
+# more microbatch in flight buy, and what would it cost? (Change the warm-up in a copy of your
+# function, and replay it.)
 
 # %% [markdown]
 # *Your answer:*
@@ -372,9 +373,9 @@ assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 # %% [markdown]
 # **Explain.** At 64 stages two thirds of all GPUs are idle. How many microbatches does your
 # `fewest_microbatches` want for a bubble of a tenth? How large is the global batch then, in tokens?
-# A slide says that pipelines are ideal for thousands of processes. What limits the number of stages?
-# What do the largest runs do with the other GPUs? (The largest published pipelines have 64 stages,
-# on 3072 GPUs.)
+# A slide says that pipelines are ideal for thousands of processes. What limits the number of
+# stages? What do the largest runs do with the other GPUs? (The largest published pipelines have 64
+# stages, on 3072 GPUs.)
 
 # %% [markdown]
 # *Your answer:*
