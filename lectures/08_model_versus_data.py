@@ -13,46 +13,60 @@
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Lecture 8: Model against data parallelism
 #
-# Four GPUs train one network. Either each has all the weights and some of the samples, or each has
-# some of the weights and all the samples. The arithmetic is the same, the result is the same, and
-# the bytes on the wire may differ by a factor of a thousand, in either direction. Three matrix
-# products decide which way.
+# Four GPUs train one network together. There are two ways to share the work. In the first way each
+# GPU has all the weights and some of the samples. In the second way each GPU has some of the
+# weights and all the samples. The results are the same, and so is the amount of arithmetic. But the
+# bytes that travel between the GPUs can differ by a factor of a thousand, in either direction.
+# This lecture shows you how to find out, for any layer, which of the two sends less.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
 #
 # - write a layer's forward and backward pass as three matrix products, and say for any way to cut
-#   them what has to be sent, and how many bytes that is;
-# - find the batch at which model and data parallelism send the same, and correct the formula for
-#   it that many slides show;
-# - explain why AlexNet sat on two GPUs, why Megatron cuts by columns and then by rows, and what
-#   Mesh-TensorFlow's layouts mean;
-# - find the best mixture of both for a network, a batch and a machine, by formula and by search;
-# - say why tensor parallelism stops at the edge of a node.
+#   them what has to be sent and how many bytes that is;
+# - find the batch at which model and data parallelism send the same number of bytes;
+# - explain why AlexNet ran on two GPUs, why Megatron cuts first by columns and then by rows, and
+#   how to read a layout of Mesh-TensorFlow;
+# - compute how much work a GPU must have for each byte that it sends, and say from that why tensor
+#   parallelism stops at the edge of a node;
+# - find the best mixture of both kinds for a network, a batch and a machine.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** Matrix products and the chain rule; [lecture 2](02_sgd.ipynb), where a layer becomes a matrix
-# product; [lecture 3](03_allreduce.ipynb), for ranks, for the cost $\alpha + n\beta$ of a message
-# and for the ring. Of MPI you need three more calls; section 3 shows them.
+# **What you need.** You need matrix products and the chain rule. You also need
+# [lecture 2](02_sgd.ipynb), where a layer becomes a matrix product, and
+# [lecture 3](03_allreduce.ipynb), which explains ranks, the ring, and the cost
+# $\alpha + n\beta$ of a message of $n$ bytes. Of MPI you need three more calls, and section 3 shows
+# them.
 #
-# **How to read.** Where there is a line that starts with *Predict*, write your answer down before
-# you look at the output.
+# **How to read.** Before many programs the lecture asks you for a prediction. Type your number or
+# choice into the field, or into the call of `guess`, and then run the next cells. They show your
+# prediction beside the result. Nobody grades it: you learn most where the two differ.
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Notation.**
 #
 # | sign | meaning |
 # |---|---|
-# | $p$ | world size; $P_r \times P_c = p$ when ranks form a grid |
-# | $B$ | samples in a batch, of all ranks together; for text, a sample is a token |
-# | $d_0, d_1, \dots, d_L$ | widths: layer $i$ turns $d_{i-1}$ numbers into $d_i$ |
+# | $p$ | the number of ranks, also called the world size |
+# | $P_r \times P_c = p$ | the shape of a grid of ranks, in section 11 |
+# | $B$ | the number of samples in a batch, over all ranks; in a text, a sample is a token |
+# | $d_0, d_1, \dots, d_L$ | widths: layer $i$ turns $d_{i-1}$ numbers into $d_i$ numbers |
 # | $X,\ W,\ Y$ | input $(B \times d_{i-1})$, weights $(d_{i-1} \times d_i)$, output $(B \times d_i)$ |
-# | $G$ | gradient of the loss with respect to $Y$, of the same shape |
+# | $G$ | the gradient of the loss with respect to $Y$; it has the shape of $Y$ |
 #
-# Samples are rows here, $Y = XW$, as in NumPy and PyTorch. Slides often write $Y = WX$ with samples
-# as columns. The same cut is then called "by rows" there and "by columns" here.
+# Here a sample is a row, so that $Y = XW$, as in NumPy and PyTorch. Many slides write $Y = WX$ and
+# make a sample a column. The cut that we call "by columns" is called "by rows" there.
 
-# %% slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers.** The lecture fills two sessions of an hour and a quarter: sections 1 to 7, and sections 8 to
+# 13. If you have one session, take sections 1, 2, 3, 5 (the formula and figure 3), 7 and 8.
+# Collect the predictions of section 2 (which product needs a sum?) by a show of hands: this is
+# where the class learns whether it has understood the rule. The prediction that surprises most is
+# that of section 8 about 8 GPUs with tensor cores.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import itertools
 import os
-import re
 import tempfile
 from pathlib import Path
 
@@ -60,76 +74,92 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import ringside
-from ringside.lectures import Knob, explore, show, table
+from ringside import guess, reveal
+from ringside.lectures import Knob, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 DATA, MODEL, COMPUTE, COMMUNICATION = "#5c4d9a", "#b56576", "#0072b2", "#e69f00"
 
-# %% slideshow={"slide_type": "skip"}
-vgg16 = table(LECTURES / "data" / "vgg16_parameters.csv")
-weights_of = vgg16["num_parameters"]
-assert round(4e-6 * weights_of.sum()) == 553 and round(4e-6 * weights_of[13]) == 411
-assert vgg16["layer"][13] == "fc6" and weights_of[0] == 1792
-
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
-# ## 1. The problem: 411 MB that nobody else needs
+# ## 1. The problem: 411 MB that no other rank needs
 #
-# You met VGG-16 [1] in lecture 3: 553 MB of gradients in every step, and one layer, fc6, holds 411
-# MB of them. With data parallelism each of four GPUs computes a gradient of fc6 from its own
-# samples, and an all-reduce adds the four up. Look at what goes *through* that layer instead.
+# You met the network VGG-16 [1] in lecture 3. Training it makes 553 MB of gradients in every step,
+# and a single layer, called fc6, makes 411 MB of them. With data parallelism each of four GPUs
+# computes a gradient of fc6 from its own samples, and an all-reduce adds the four gradients. So
+# 411 MB of gradients have to be summed in each step, for one layer.
+#
+# Now compare these weights with what passes *through* the layer.
 
 # %% slideshow={"slide_type": "fragment"}
+vgg16 = table(LECTURES / "data" / "vgg16_parameters.csv")
+weights_of = vgg16["num_parameters"]
+
 d_in, d_out, batch = 25088, 4096, 256
-weight_bytes, input_bytes, output_bytes = 4 * d_in * d_out, 4 * batch * d_in, 4 * batch * d_out
-print(f"weights {weight_bytes / 1e6:6.1f} MB")
-print(f"inputs  {input_bytes / 1e6:6.1f} MB, outputs {output_bytes / 1e6:.1f} MB, for 256 samples")
-assert round(weight_bytes / 1e6) == 411
-assert round(input_bytes / 1e6) == 26 and round(output_bytes / 1e6) == 4
-assert round(weight_bytes / (input_bytes + output_bytes)) == 14
-assert round((input_bytes + output_bytes) / 1e6) == 30
+weight_MB = 4 * d_in * d_out / 1e6  # float32: 4 bytes for each number
+input_MB, output_MB = 4 * batch * d_in / 1e6, 4 * batch * d_out / 1e6
+print(f"weights {weight_MB:.0f} MB")
+print(f"for {batch} samples: inputs {input_MB:.0f} MB, outputs {output_MB:.0f} MB")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The inputs and outputs of all 256 samples together are 30 MB. That is fourteen times less than the
+# weights. So turn the scheme round: leave the weights where they are, and send the *samples*. Each
+# GPU owns 1024 of the 4096 output neurons, together with the weights that lead to them. A GPU that
+# has all inputs can compute its own neurons for all 256 samples. The gradient of its weights
+# belongs to its own neurons, and no other GPU has any part of it. Nothing has to be summed.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(4e-6 * weights_of.sum()) == 553 and round(4e-6 * weights_of[13]) == 411
+assert vgg16["layer"][13] == "fc6" and round(weight_MB) == 411
+assert round(input_MB + output_MB) == 30
+assert round(weight_MB / (input_MB + output_MB)) == 14
 assert (d_out // 4, d_out, batch) == (1024, 4096, 256)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# All the samples' inputs and outputs together are 30 MB, fourteen times less than the weights. So
-# turn it round: leave the weights where they are and send the *samples*. Let each GPU own 1024 of
-# the 4096 output neurons, with the weights that lead to them. A GPU that has all inputs can
-# compute its neurons for all 256 samples. And the gradient of its weights? It belongs to its own
-# neurons, and nobody else has any part in it.
+# Is that always better? The first layer of VGG-16 has 1792 parameters, which are 7 kB. It turns
+# each picture into $224 \times 224 \times 64$ numbers.
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# Is that always better? VGG-16's first layer has 1792 parameters, 7 kB, and turns each picture
-# into $224 \cdot 224 \cdot 64$ numbers.
-#
-# *Predict: for 256 pictures, how many times larger is what comes out of it than its weights?*
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/first-layer",
+    "For 256 pictures, how many times more numbers come out of the first layer "
+    "than it has parameters?",
+    unit="times",
+)
 
 # %% slideshow={"slide_type": "fragment"}
 first_outputs = 256 * 224 * 224 * 64
 print(f"{first_outputs / weights_of[0]:,.0f} times")
-assert first_outputs / weights_of[0] == 458_752
+reveal("08/first-layer", first_outputs / weights_of[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 458,752 times. In one network, one layer begs for the one kind of parallelism and another layer
-# for the other. You need a rule that tells which, and for that the bytes of both.
+# It is 458,752 times. So in one network one layer should send its samples, and another layer should
+# send its gradients. You need a rule that decides. For that you have to count the bytes of both
+# kinds, and we begin with one layer.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert first_outputs / weights_of[0] == 458_752 and weights_of[0] == 1792
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 2. Three products and one rule
 #
-# A layer is $Y = XW$. Training needs two more products. A small change of $X$ and $W$ changes the
-# loss by
+# The forward pass of a layer is $Y = XW$. Training needs two gradients as well. If you change $X$
+# by a small $dX$ and $W$ by a small $dW$, the loss changes by
 #
 # $$dL = \langle G, dY\rangle = \langle G,\; dX\,W + X\,dW\rangle
 #      = \langle G W^T,\; dX\rangle + \langle X^T G,\; dW\rangle ,$$
 #
-# where $\langle A, B\rangle$ is the sum of the products of equal entries. So the gradients are
+# where $\langle A, B\rangle$ multiplies equal entries of $A$ and $B$ and adds the products. So the
+# two gradients are
 #
 # $$\nabla X = G\,W^T \qquad\text{and}\qquad \nabla W = X^T G .$$
 #
-# $\nabla W$ updates this layer; $\nabla X$ is the $G$ of the layer below.
+# The optimizer uses $\nabla W$ to update this layer. The layer below takes $\nabla X$ as its $G$.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# Three products over three dimensions, and each product *sums over* a different one:
+# So a layer is three products. They use three dimensions, and each product *sums over* a different
+# one of them:
 #
 # | product | shape | sums over |
 # |---|---|---|
@@ -137,18 +167,22 @@ assert first_outputs / weights_of[0] == 458_752
 # | $\nabla W = X^T G$ | $d_\text{in} \times d_\text{out}$ | $B$ |
 # | $\nabla X = G W^T$ | $B \times d_\text{in}$ | $d_\text{out}$ |
 #
-# Cut one dimension into $p$ parts, one for each rank. The two products that have this dimension in
-# their *result* are cut with it: each rank computes its part from what it has. The third product
-# sums over it: each rank has a summand of the whole result, and somebody must add them up.
+# Cut one of the three dimensions into $p$ parts, one for each rank. Two of the products have this
+# dimension in their *result*. Each rank can compute its part of these two results from what it has.
+# The third product sums over the dimension that you cut. For this one each rank has only a
+# *summand*: a matrix of full size, which has to be added to those of the other ranks.
 #
-# > **The rule.** A product has to be added up over the ranks if, and only if, it sums over a
-# > dimension that is cut.
+# > **The rule.** A product has to be summed over the ranks if it sums over a dimension that is cut,
+# > and only then.
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# Here is the rule in pictures. Four colours are four ranks, grey is what all of them have, and a
-# stack of four sheets is a sum that is not yet added up.
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/which-sum",
+    "The outputs are cut: each rank has some columns of W. Which result must be summed?",
+    choices=["Y", "gradient of W", "gradient of X"],
+)
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 RANKS = ["#56b4e9", "#8a7a00", "#7f5539", "#009e73"]
 LENGTH = {"B": 2.4, "in": 3.2, "out": 4.0}  # of the sides in the picture
 
@@ -157,7 +191,7 @@ def box(axis, x, y, wide, high, colour):
     axis.add_patch(plt.Rectangle((x, y), wide, high, fc=colour, ec="white", linewidth=1.2))
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def matrix(axis, x, name, rows, columns, cut, summand=False):
     """Draw a matrix from x to the right, cut by one of its sides; return where it ends."""
     high, wide = LENGTH[rows], LENGTH[columns]
@@ -170,14 +204,13 @@ def matrix(axis, x, name, rows, columns, cut, summand=False):
         elif cut == columns:
             box(axis, x + wide * k / 4, -high, wide / 4, high, colour)
     if summand:
-        axis.text(
-            x + wide / 2 + 0.9, -high / 2 - 0.9, "Σ", c="w", size=16, ha="center", va="center"
-        )
+        middle = {"ha": "center", "va": "center", "color": "w", "size": 16}
+        axis.text(x + wide / 2 + 0.9, -high / 2 - 0.9, "Σ", **middle)
     axis.text(x + wide / 2, 0.35, name, ha="center", fontsize=11)
     return x + wide + 0.9 * summand
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 PRODUCTS = [  # result, left and right factor: name, rows, columns
     (("Y", "B", "out"), ("X", "B", "in"), ("W", "in", "out")),
     (("∇W", "in", "out"), ("Xᵀ", "in", "B"), ("G", "B", "out")),
@@ -197,7 +230,7 @@ def draw(axis, product, cut):
     axis.axis("off")
 
 
-# %% slideshow={"slide_type": "slide"} tags=["figure"]
+# %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
 CUTS = {
     "B": "the batch:\ndata parallel",
     "out": "outputs:\ncolumns of W",
@@ -212,133 +245,227 @@ show(figure, "Nine matrix products, drawn as rectangles with four coloured parts
      "outputs, the inputs. Columns: Y = X W, the weights' gradient, the inputs' gradient. In each row exactly "
      "one result is a stack of four sheets, a sum to be added up: the weights' gradient when the batch is cut, "
      "the inputs' gradient when outputs are cut, Y when inputs are cut.")  # fmt: skip
-partial = {cut: [r[0] for r, *_ in PRODUCTS if cut not in r] for cut in CUTS}
-assert partial == {"B": ["∇W"], "out": ["∇X"], "in": ["Y"]}
+summed = {cut: [r[0] for r, *_ in PRODUCTS if cut not in r] for cut in CUTS}
+reveal("08/which-sum", summed["out"][0].replace("∇", "gradient of "))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# One stack in each row. Keep this picture: the rest of the lecture is about which stack is the
-# thinnest, how to add it up cheaply, and how to put layers together so that what one leaves cut is
-# what the next one wants.
+# *Figure 1. The three products of a layer, for three cuts. Each of the four colours is one rank.
+# Grey is what all ranks have. A stack of four sheets is a sum that still has to be added up.*
+#
+# There is one stack in each row of the figure. If you cut the batch, you have to sum $\nabla W$. If
+# you cut the outputs, you have to sum $\nabla X$. If you cut the inputs, you have to sum $Y$. The
+# rest of this lecture asks which of the stacks is the thinnest, how to sum it cheaply, and how to
+# put layers together so that each layer leaves what the next one wants.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert summed == {"B": ["∇W"], "out": ["∇X"], "in": ["Y"]}
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers** (15 minutes for section 2). Draw the first row of figure 1 on the board and let
+# the class draw the other two. The usual mistake is to think that a cut of the *outputs* needs a
+# sum of $Y$. Answer with the rule: the dimension that is cut is in the result of $Y = XW$, so
+# nothing is summed over it. The second stumbling block is that $\nabla X$ sums over $d_\text{out}$:
+# every output neuron sends its blame back to every input.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 3. The rule on ranks
 #
-# In lecture 3 you sent every message by hand. MPI has these patterns ready-made, as *library
-# collectives*. All ranks of `comm` call them together:
+# In lecture 3 you sent every message yourself. MPI has the common patterns ready-made. They are
+# called **collectives**, because all ranks of `comm` call them together. This lecture uses three:
 #
 # | call | each rank brings | each rank gets | a ring sends, per rank |
 # |---|---|---|---|
 # | `comm.Allreduce(mine, total)` | $n$ bytes | the sum, $n$ bytes | $2\frac{p-1}{p}n$ |
 # | `comm.Reduce_scatter_block(mine, part)` | $n$ bytes | its $1/p$ of the sum | $\frac{p-1}{p}n$ |
-# | `comm.Allgather(part, whole)` | $n/p$ bytes | everybody's parts, $n$ bytes | $\frac{p-1}{p}n$ |
+# | `comm.Allgather(part, whole)` | $n/p$ bytes | the parts of all, $n$ bytes | $\frac{p-1}{p}n$ |
 #
-# An all-reduce is the second and then the third; lecture 3 built it that way.
+# For example, four ranks that all-reduce 800 bytes on a ring send
+# $2 \cdot \frac34 \cdot 800 = 1200$ bytes each. An all-reduce is a reduce-scatter followed by an
+# all-gather. Lecture 3 built it in this way.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# Three lines of arithmetic are a whole layer. Each rank gets its pieces of $X$, $W$ and $G$, and the
-# name of the one product that must be added up. The program is the same for all three cuts.
+# The next program is a whole layer. Each rank gets its pieces of $X$, $W$ and $G$, and the name of
+# the one product that has to be summed. The same program serves all three cuts.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile three_products.py
 import numpy as np
 
 
-def layer(comm, X, W, G, partial):
+def layer(comm, X, W, G, name):
     products = {"Y": X @ W, "dW": X.T @ G, "dX": G @ W.T}
-    total = np.empty_like(products[partial])
-    comm.Allreduce(products[partial], total)
-    return products | {partial: total}
+    total = np.empty_like(products[name])
+    comm.Allreduce(products[name], total)
+    products[name] = total
+    return products
 
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Choose small sizes, and cut the matrices for each of the three cases.
 
 # %% slideshow={"slide_type": "fragment"}
 p, B, d_in, d_out = 4, 8, 12, 20
 rng = np.random.default_rng(8)
-X, W, G = rng.normal(size=(B, d_in)), rng.normal(size=(d_in, d_out)), rng.normal(size=(B, d_out))
-serial = {"Y": X @ W, "dW": X.T @ G, "dX": G @ W.T}
-CUT = {  # the axis of X, W and G that is cut, and what is summed
-    "batch": (0, None, 0, "dW"),
-    "columns": (None, 1, 1, "dX"),
-    "rows": (1, 0, None, "Y"),
-}
+X, W, G = (
+    rng.normal(size=(B, d_in)),
+    rng.normal(size=(d_in, d_out)),
+    rng.normal(size=(B, d_out)),
+)
+serial = {"Y": X @ W, "dW": X.T @ G, "dX": G @ W.T}  # on one rank
 
 
-def pieces(array, axis):
-    return [array] * p if axis is None else np.split(array, p, axis=axis)
+def rows(A):
+    return np.split(A, p, axis=0)
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Predict for the three cuts: how many bytes does each rank send? The numbers are float64, 8 bytes
-# each.*
+def columns(A):
+    return np.split(A, p, axis=1)
 
-# %% slideshow={"slide_type": "slide"} tags=["ranks"]
-sent = {}
-for cut, (x, w, g, partial) in CUT.items():
-    blocks = zip(pieces(X, x), pieces(W, w), pieces(G, g), [partial] * p)
-    result = ringside.run("three_products.py:layer", p, list(blocks))
-    for value in result.values:  # on every rank, the whole sum
-        np.testing.assert_allclose(value[partial], serial[partial])
-    sent[cut] = result.timeline.bytes_matrix.sum(axis=1).tolist()
-    print(f"{cut:8} each rank sends {sent[cut][0]:5,} bytes for {partial}")
-    assert sent[cut] == [2 * (p - 1) * serial[partial].nbytes // p] * p
-assert [nbytes[0] for nbytes in sent.values()] == [2880, 1152, 1920]
-assert len(result.values) == 4
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# 2880, 1152 and 1920: in each case $2\frac{p-1}{p}$ times the size of the one partial result, to the
-# byte. (`timeline.bytes_matrix` counts the messages that the network carried for the collectives;
-# on this machine they go round a ring.)
-#
-# The other two results are already right, but cut. With the batch cut, each rank has the rows of
-# $Y$ of its samples. With columns cut, each rank has its columns of $Y$:
 
 # %% slideshow={"slide_type": "fragment"}
-result = ringside.run("three_products.py:layer", p,
-                      list(zip([X] * p, pieces(W, 1), pieces(G, 1), ["dX"] * p)))  # fmt: skip
-columns_of_Y = [value["Y"] for value in result.values]
-assert columns_of_Y[0].shape == (8, 5)
+CUT = {  # for each cut: the pieces of X, W and G, and the product that is summed
+    "batch": (rows(X), [W] * p, rows(G), "dW"),
+    "columns": ([X] * p, columns(W), columns(G), "dX"),
+    "rows": (columns(X), rows(W), [G] * p, "Y"),
+}
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/bytes-batch",
+    "There are 4 ranks and numbers of 8 bytes. How many bytes does each rank send "
+    "when the batch is cut?",
+    unit="bytes",
+)
+
+# %% slideshow={"slide_type": "slide"} tags=["ranks"]
+sent, results = {}, {}
+for cut, (X_parts, W_parts, G_parts, name) in CUT.items():
+    pieces = zip(X_parts, W_parts, G_parts, [name] * p)
+    result = ringside.run("three_products.py:layer", p, list(pieces))
+    for values in result.values:  # every rank has the whole sum
+        np.testing.assert_allclose(values[name], serial[name])
+    sent[cut] = result.timeline.bytes_matrix.sum(axis=1)
+    results[cut] = result
+    print(f"{cut:8} rank 0 sends {sent[cut][0]:5,} bytes to sum {name}")
+reveal("08/bytes-batch", sent["batch"][0])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Each rank sends 2880, 1152 or 1920 bytes. In all three cases that is $2\frac{p-1}{p}$ times the
+# size of the product that is summed, to the byte. (`timeline.bytes_matrix` counts the messages that
+# the network carried for the collective. On this machine they go round a ring.)
+#
+# The other two products are already right, but they are cut. If the batch is cut, each rank has the
+# rows of $Y$ that belong to its samples. If columns of $W$ are cut, each rank has some columns of
+# $Y$, as the next cell shows.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+for cut, (*_, name) in CUT.items():
+    assert sent[cut].tolist() == [2 * (p - 1) * serial[name].nbytes // p] * p
+assert [nbytes[0] for nbytes in sent.values()] == [2880, 1152, 1920]
+example_bytes = 800
+assert 2 * (p - 1) / p * example_bytes == 1200
+
+# %% slideshow={"slide_type": "fragment"}
+columns_of_Y = [values["Y"] for values in results["columns"].values]
+print("each rank has a part of Y of shape", columns_of_Y[0].shape)
 np.testing.assert_allclose(np.concatenate(columns_of_Y, axis=1), serial["Y"])
-np.testing.assert_allclose(np.concatenate([v["dW"] for v in result.values], axis=1), serial["dW"])
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The same in torch.** A program for `torch.distributed` takes a process group instead of `comm`,
+# and tensors instead of arrays. `dist.all_reduce` replaces its argument by the sum. Run the program
+# on the same network, and the network counts the same bytes.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile three_products_torch.py
+import torch.distributed as dist
+
+
+def layer(group, X, W, G, name):
+    products = {"Y": X @ W, "dW": X.T @ G, "dX": G @ W.T}
+    dist.all_reduce(products[name], group=group)
+    return products
+
+
+# %% slideshow={"slide_type": "fragment"}
+for cut, (X_parts, W_parts, G_parts, name) in CUT.items():
+    pieces = zip(X_parts, W_parts, G_parts, [name] * p)
+    torch_run = ringside.run("three_products_torch.py:layer", p, list(pieces))
+    np.testing.assert_allclose(torch_run.values[0][name], serial[name])
+    counted = torch_run.timeline.bytes_matrix.sum(axis=1)
+    print(f"{cut:8} rank 0 sends {counted[0]:5,} bytes to sum {name}")
+    assert (counted == sent[cut]).all()
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 4. A chain of layers, step by step
 #
-# Now $L$ layers after each other, and the two classical ways to train them on $p$ ranks.
+# Now put $L$ layers after each other. There are two classical ways to train them on $p$ ranks.
 #
-# **Data parallelism** cuts the batch, everywhere. What one layer leaves, rows of $Y$, is what the
-# next one wants. Only the $\nabla W$ have to be summed, with one all-reduce for each layer. Each
-# rank sends
+# **Data parallelism** cuts the batch in every layer. Each layer leaves rows of $Y$, and rows are
+# what the next layer wants. Only the gradients $\nabla W$ have to be summed, by one all-reduce for
+# each layer. So each rank sends
 #
-# $$n_\text{data} = 2\,\frac{p-1}{p}\sum_{i=1}^{L} d_{i-1}\,d_i \quad\text{elements,}$$
+# $$n_\text{data} = 2\,\frac{p-1}{p}\sum_{i=1}^{L} d_{i-1}\,d_i \quad\text{elements.}$$
 #
-# whatever the batch.
+# This number doesn't depend on the batch.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Model parallelism**, in its plain form, cuts the columns of every $W$: rank $r$ owns $W_r$, of
-# shape $d_{i-1} \times d_i/p$.
+# **Model parallelism**, in its plain form, cuts the columns of every $W$. Rank $r$ owns $W_r$, which
+# has the shape $d_{i-1} \times d_i/p$. A step has three parts:
 #
-# 1. *Forward.* $Y_r = X W_r$. The next layer needs all of $Y$, so the columns are gathered:
-#    $\frac{p-1}{p} B\, d_i$ elements, for $i = 1, \dots, L$. An elementwise function such as ReLU
-#    doesn't mind: apply it before.
-# 2. *Backward, weights.* $\nabla W_r = X^T G_r$, with the rank's own columns $G_r$ of $G$. **Nothing
-#    is sent.** That is what it is all for.
-# 3. *Backward, inputs.* $\nabla X = \sum_r G_r W_r^T$: every rank has a summand of size
-#    $B \times d_{i-1}$. The first layer doesn't need it, so $i = 2, \dots, L$.
+# 1. *Forward.* Each rank computes $Y_r = X W_r$. The next layer needs all of $Y$, so the columns are
+#    gathered. That sends $\frac{p-1}{p} B\, d_i$ elements, for $i = 1, \dots, L$. A function such as
+#    ReLU works on each element alone, so you can apply it before the gather.
+# 2. *Backward, weights.* Each rank computes $\nabla W_r = X^T G_r$ from its own columns $G_r$ of $G$.
+#    **Nothing is sent.** This is the reason for the whole scheme.
+# 3. *Backward, inputs.* $\nabla X = \sum_r G_r W_r^T$. Each rank has a summand of size
+#    $B \times d_{i-1}$. The first layer has no layer below it, so this is for $i = 2, \dots, L$.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Stop at step 3. The widely used slides [2] add the summands up by an all-reduce. *Who needs the
-# sum? Think before you go on.*
+# Look at part 3 more closely. Widely used slides [2] sum the four summands by an all-reduce. Then
+# every rank has every column of $\nabla X$. Does it need them? The layer below multiplies again, by
+# $\nabla W_r = X^T G_r$ and by $G_r W_r^T$, and its $G$ is this $\nabla X$.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/who-needs-it",
+    "The layer below is 16 wide and cut over 4 ranks. "
+    "How many of the 16 columns of the sum does rank 0 use there?",
+    unit="columns",
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The layer below takes $\nabla X$ as its $G$, and in step 2 it uses **its own columns** $G_r$ of it,
-# and in step 3 again only those. No rank ever looks at the other columns. So a **reduce-scatter**
-# does it, for half the bytes:
+# Find out by an experiment. Change one column of the sum after the other, and see whether the
+# results of rank 0 change.
+
+# %% slideshow={"slide_type": "fragment"}
+X_below, W_below = rng.normal(size=(8, 10)), rng.normal(size=(10, 16))
+
+
+def rank_0(G):
+    """Both products of rank 0 in the layer below; rank 0 owns columns 0 to 3 of its weights."""
+    return X_below.T @ G[:, :4], G[:, :4] @ W_below[:, :4].T
+
+
+total = rng.normal(size=(8, 16))
+used = []
+for column in range(16):
+    other = total.copy()
+    other[:, column] += 1
+    changed = [not np.allclose(new, old) for new, old in zip(rank_0(other), rank_0(total))]
+    used += [column] if any(changed) else []
+print("rank 0 uses the columns", used)
+reveal("08/who-needs-it", len(used))
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# A rank uses **its own columns** of the sum, in both products, and never looks at the others. So it
+# doesn't need the whole sum. A **reduce-scatter** gives each rank its own part, for half the bytes:
 #
 # $$n_\text{model} = \frac{p-1}{p}\,B\left(\sum_{i=1}^{L} d_i
 #      + c \sum_{i=2}^{L} d_{i-1}\right), \qquad
 #      c = \begin{cases} 2 & \text{all-reduce} \\ 1 & \text{reduce-scatter.}\end{cases}$$
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# Three layers with ReLU, for real. First the forward pass:
+# Here are three layers with ReLU. The first file is the forward pass:
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile forward_pass.py
@@ -346,46 +473,62 @@ import numpy as np
 
 
 def forward(comm, X, weights):
-    """The whole input of every layer and the result; weights: this rank's columns of each W."""
+    """The input of every layer, and the result; weights: this rank's columns of each W."""
     inputs = [X]
     for W_r in weights:
         Y_r = np.maximum(inputs[-1] @ W_r, 0)  # (B, d/p)
-        everybody = np.empty((comm.size, *Y_r.shape))
-        comm.Allgather(Y_r, everybody)
-        inputs.append(np.concatenate(everybody, axis=1))  # (B, d)
+        parts = np.empty((comm.size, *Y_r.shape))
+        comm.Allgather(Y_r, parts)
+        inputs.append(np.concatenate(parts, axis=1))  # (B, d)
     return inputs
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Then the way back. A reduce-scatter hands out consecutive parts of an array, so the columns that
-# belong to one rank are first laid next to each other.
+# The second file is the backward pass of one layer. A reduce-scatter hands out consecutive parts of
+# an array. So the program first puts the columns of each rank next to each other in memory.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile backward_pass.py
+import numpy as np
+
+
+def own_columns(comm, A):
+    return np.split(A, comm.size, axis=1)[comm.rank]
+
+
+def scattered_sum(comm, summand):
+    """This rank's columns of the sum of all ranks' summands."""
+    for_each_rank = np.stack(np.split(summand, comm.size, axis=1))
+    own = np.empty_like(for_each_rank[0])
+    comm.Reduce_scatter_block(for_each_rank, own)
+    return own
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The third file puts them together. ReLU passes a gradient on where its output is positive.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile model_step.py
-import numpy as np
+from backward_pass import own_columns, scattered_sum
 from forward_pass import forward
 
 
 def step(comm, X, weights, target):
     """Gradients of this rank's columns for the loss |Y - target|^2 / 2."""
     *inputs, Y = forward(comm, X, weights)
-
-    def own(A):
-        return np.split(A, comm.size, axis=1)[comm.rank]
-
-    G_r, gradients = (own(Y) - own(target)) * (own(Y) > 0), []  # ReLU passes G where Y > 0
-    for X, W_r in reversed(list(zip(inputs, weights))):
-        gradients.insert(0, X.T @ G_r)
-        if X is not inputs[0]:
-            summands = np.stack(np.split(G_r @ W_r.T, comm.size, axis=1))
-            G_r = np.empty_like(summands[0])
-            comm.Reduce_scatter_block(summands, G_r)
-            G_r *= own(X) > 0
+    Y_r, target_r = own_columns(comm, Y), own_columns(comm, target)
+    G_r = (Y_r - target_r) * (Y_r > 0)
+    gradients = [None] * len(weights)
+    for i in reversed(range(len(weights))):
+        gradients[i] = inputs[i].T @ G_r
+        if i > 0:
+            G_r = scattered_sum(comm, G_r @ weights[i].T)
+            G_r *= own_columns(comm, inputs[i]) > 0
     return gradients
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# And the same on one rank, with PyTorch to differentiate, as the judge:
+# PyTorch computes the same gradients on one rank, so that you can compare:
 
 # %% slideshow={"slide_type": "fragment"}
 import torch
@@ -395,8 +538,7 @@ X, target = rng.normal(size=(B, widths[0])), rng.normal(size=(B, widths[-1]))
 weights = [rng.normal(size=shape) / 4 for shape in zip(widths, widths[1:])]
 
 
-def judged(X, target):
-    """Gradients of all weights, computed by PyTorch on one rank."""
+def serial_gradients(X, target):
     tensors = [torch.tensor(W, requires_grad=True) for W in weights]
     Y = torch.tensor(X)
     for W in tensors:
@@ -405,36 +547,99 @@ def judged(X, target):
     return [W.grad.numpy() for W in tensors]
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Predict: how many elements does each rank send? The widths are 16, 32, 24 and 8, there are 20
-# samples and 4 ranks.*
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/three-layers",
+    "The widths are 16, 32, 24 and 8; there are 20 samples and 4 ranks. "
+    "How many elements does each rank send?",
+    unit="elements",
+)
 
 # %% slideshow={"slide_type": "slide"}
-blocks = [[np.ascontiguousarray(np.split(W, p, axis=1)[r]) for W in weights] for r in range(p)]
-result = ringside.run("model_step.py:step", p, [(X, mine, target) for mine in blocks])
-for layer, right in enumerate(judged(X, target)):
-    ours = np.concatenate([value[layer] for value in result.values], axis=1)
+owned = [[np.ascontiguousarray(columns(W)[rank]) for W in weights] for rank in range(p)]
+model_run = ringside.run("model_step.py:step", p, [(X, mine, target) for mine in owned])
+for layer, right in enumerate(serial_gradients(X, target)):
+    ours = np.concatenate([values[layer] for values in model_run.values], axis=1)
     np.testing.assert_allclose(ours, right, rtol=1e-10, atol=1e-10)
 
-counted = result.timeline.bytes_matrix.sum(axis=1)
-forward, backward = sum(widths[1:]), sum(widths[1:-1])
-print(counted // 8, "elements sent by each rank")
-assert (counted == 8 * (p - 1) * B * (forward + backward) // p).all()
-assert (forward, backward) == (64, 56) and counted[0] // 8 == 1800
+model_elements = model_run.timeline.bytes_matrix.sum(axis=1) // 8
+print(model_elements, "elements sent by each rank")
+reveal("08/three-layers", model_elements[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 1800 elements: $\frac34 \cdot 20 \cdot (64 + 56)$, gathered forward and scattered backward. The
-# gradients are PyTorch's. So the reduce-scatter is enough.
+# Each rank sends 1800 elements, which is $\frac34 \cdot 20 \cdot (64 + 56)$: 64 columns are gathered
+# on the way forward, and 56 are scattered on the way back. The gradients are those of PyTorch. So
+# the reduce-scatter is enough.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+gathered, scattered = sum(widths[1:]), sum(widths[1:-1])
+assert (gathered, scattered) == (64, 56)
+assert (model_elements == (p - 1) * B * (gathered + scattered) // p).all()
+assert model_elements[0] == 1800
 
 # %% slideshow={"slide_type": "slide"}
-result.timeline
+model_run.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Read it with the program beside it: three all-gathers on the way up, two reduce-scatters on the
-# way down, each of them $p - 1$ steps round the ring. And not one message for weights.
+# *Figure 2. One step of model parallelism on four ranks: three all-gathers in the forward pass and
+# two reduce-scatters in the backward pass. Each of them is three steps round the ring. No message
+# carries a gradient of weights.*
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# The same step with data parallelism: every rank has all weights and a quarter of the samples.
+# **The same in torch.** Two calls change their names. Each takes the large buffer and the small one
+# in the order *destination, source*.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile collectives_torch.py
+import torch
+import torch.distributed as dist
+
+
+def gathered(group, Y_r):
+    """All columns, from each rank's own columns."""
+    parts = Y_r.new_empty(group.size(), *Y_r.shape)
+    dist.all_gather_into_tensor(parts, Y_r.contiguous(), group=group)
+    return torch.cat(list(parts), dim=1)
+
+
+def scattered_sum(group, summand):
+    """This rank's columns of the sum."""
+    for_each_rank = torch.stack(summand.chunk(group.size(), dim=1))
+    own = torch.empty_like(for_each_rank[0])
+    dist.reduce_scatter_tensor(own, for_each_rank, group=group)
+    return own
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile model_step_torch.py
+import torch
+from collectives_torch import gathered, scattered_sum
+
+
+def step(group, X, weights, target):
+    inputs = [X]
+    for W_r in weights:
+        inputs.append(gathered(group, torch.relu(inputs[-1] @ W_r)))
+    own = [A.chunk(group.size(), dim=1)[group.rank()] for A in [*inputs, target]]
+    G_r = (own[-2] - own[-1]) * (own[-2] > 0)
+    gradients = [None] * len(weights)
+    for i in reversed(range(len(weights))):
+        gradients[i] = inputs[i].T @ G_r
+        if i > 0:
+            G_r = scattered_sum(group, G_r @ weights[i].T) * (own[i] > 0)
+    return gradients
+
+
+# %% slideshow={"slide_type": "fragment"}
+torch_run = ringside.run("model_step_torch.py:step", p, [(X, mine, target) for mine in owned])
+for ours, mine in zip(torch_run.values[3], model_run.values[3]):
+    np.testing.assert_allclose(ours, mine, rtol=1e-10)
+print(torch_run.timeline.bytes_matrix.sum(axis=1) // 8, "elements sent by each rank")
+assert (torch_run.timeline.bytes_matrix == model_run.timeline.bytes_matrix).all()
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# Now take the same step with data parallelism. Every rank has all weights and a quarter of the
+# samples.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile data_step.py
@@ -446,37 +651,41 @@ def step(comm, X, weights, target):
     inputs = [X]
     for W in weights:
         inputs.append(np.maximum(inputs[-1] @ W, 0))
-    G, gradients = (inputs[-1] - target) * (inputs[-1] > 0), []
-    for X, W in list(zip(inputs, weights))[::-1]:
-        total = np.empty_like(W)
-        comm.Allreduce(X.T @ G, total)
-        gradients.append(total)
-        G = G @ W.T * (X > 0)
-    return gradients[::-1]
+    G = (inputs[-1] - target) * (inputs[-1] > 0)
+    gradients = [None] * len(weights)
+    for i in reversed(range(len(weights))):
+        gradients[i] = np.empty_like(weights[i])
+        comm.Allreduce(inputs[i].T @ G, gradients[i])
+        G = G @ weights[i].T * (inputs[i] > 0)
+    return gradients
 
 
 # %% slideshow={"slide_type": "fragment"}
-parts = list(zip(np.split(X, p), [weights] * p, np.split(target, p)))
-data = ringside.run("data_step.py:step", p, parts)
-for ours, right in zip(data.values[0], judged(X, target)):
+parts = list(zip(rows(X), [weights] * p, rows(target)))
+data_run = ringside.run("data_step.py:step", p, parts)
+for ours, right in zip(data_run.values[0], serial_gradients(X, target)):
     np.testing.assert_allclose(ours, right, rtol=1e-10, atol=1e-10)
-data_elements = data.timeline.bytes_matrix.sum(axis=1) // 8
-num_weights = sum(d * e for d, e in zip(widths, widths[1:]))
+data_elements = data_run.timeline.bytes_matrix.sum(axis=1) // 8
 print(data_elements, "elements sent by each rank")
-assert (data_elements == 2 * (p - 1) * num_weights // p).all()
-assert num_weights == 1472 and data_elements[0] == 2208
-assert int(np.ceil(2208 / 1800 * 20)) == 25
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 2208 elements, $2\cdot\frac34\cdot 1472$. With 20 samples model parallelism sends less. It grows
-# with the batch and data parallelism doesn't, so from 25 samples on it is the other way round.
+# Each rank sends 2208 elements, which is $2\cdot\frac34\cdot 1472$. With 20 samples model
+# parallelism sends less. Its bytes grow with the batch, and those of data parallelism don't. So from
+# 25 samples on data parallelism sends less.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+num_weights = sum(W.size for W in weights)
+assert (data_elements == 2 * (p - 1) * num_weights // p).all()
+assert num_weights == 1472 and data_elements[0] == 2208
+assert int(np.ceil(data_elements[0] / model_elements[0] * B)) == 25
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 5. The crossover, and a factor that got lost
 #
-# Set the two equal for $L$ layers that are all $d$ wide; for many layers the ends don't matter.
-# Both have the factor $\frac{p-1}{p}$, and it cancels: **the crossover doesn't depend on the number
-# of ranks.**
+# The batch at which both kinds send the same number of bytes is called the **crossover**. Find it
+# for $L$ layers that are all $d$ wide. If there are many layers, the first and the last don't
+# matter. Both kinds have the factor $\frac{p-1}{p}$, so it cancels. **The crossover doesn't depend
+# on the number of ranks.**
 #
 # $$\underbrace{2\,d^2}_\text{data} = \underbrace{(1 + c)\,B\,d}_\text{model}$$
 #
@@ -484,55 +693,62 @@ assert int(np.ceil(2208 / 1800 * 20)) == 25
 #   d & \text{with a reduce-scatter.}\end{cases}$$
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Compare the slide in [2]. It writes
+# You may meet another formula. The slides of [2] write
 #
 # $$T(\text{model}) = \sum_{i=1}^{L}\beta(P-1)\frac{Bd_i}{P} + 2\sum_{i=2}^{L}\beta(P-1)\frac{Bd_i}{P},$$
 #
 # $$T(\text{data}) = \sum_{i=1}^{L}\beta(P-1)\frac{d_i^2}{P} .$$
 #
-# > **Corrected.** (a) An all-reduce of the weights' gradients costs *twice* that; an earlier slide
-# > of the same deck has the 2. (b) What goes backward through layer $i$ has $d_{i-1}$ columns, not
-# > $d_i$. (c) It need not be an all-reduce. The slide's formula puts the crossover at $B = d/3$;
-# > with (a) it is $2d/3$, and with (c) it is $d$.
+# > **Corrected.** (a) Summing the gradients of the weights is an all-reduce, which costs *twice* the
+# > second formula. (b) What goes backward through layer $i$ has $d_{i-1}$ columns, not $d_i$.
+# > (c) It needn't be an all-reduce. With the formulas as they stand the crossover is at $B = d/3$.
+# > With (a) it is at $2d/3$, and with (c) it is at $d$ [2].
 
 # %% slideshow={"slide_type": "fragment"}
 d = 4096
-crossovers = {"slide": d / 3, "all-reduce": 2 * d / 3, "reduce-scatter": d}
+crossovers = {"as on the slide": d / 3, "all-reduce": 2 * d / 3, "reduce-scatter": d}
 for name, samples in crossovers.items():
     print(f"{name:15} model parallelism sends less below {samples:5.0f} samples")
-assert [round(samples) for samples in crossovers.values()] == [1365, 2731, 4096]
-data_sends, model_sends = 2 * d**2, 2 * (d / 3) * d  # at the slide's crossover
-assert np.isclose(data_sends / model_sends, 3)
+data_sends, model_sends = (
+    2 * d**2,
+    2 * (d / 3) * d,
+)  # elements at the slide's crossover
+print(f"at {d / 3:.0f} samples data parallelism sends {data_sends / model_sends:.0f} times more")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# At a width of 4096: 1365, 2731 or 4096 samples. Between the first and the last, the slide advises
-# data parallelism although model parallelism sends less: near the first, 3 times less.
+# For layers that are 4096 wide, the crossover is at 1365, 2731 or 4096 samples. Between the first
+# and the last of these, the slide recommends data parallelism although model parallelism sends
+# less. At 1365 samples it sends 3 times less.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(samples) for samples in crossovers.values()] == [1365, 2731, 4096]
+assert np.isclose(data_sends / model_sends, 3)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Layers that aren't square.** Charge a layer for the gather of its outputs and the reduce-scatter
-# of its inputs' gradients. Then $2\,d_\text{in} d_\text{out} = B\,(d_\text{in} + d_\text{out})$, so
+# **Layers that aren't square.** Charge each layer for the gather of its outputs and for the
+# reduce-scatter of its inputs' gradient. Then both kinds send the same if
+# $2\,d_\text{in} d_\text{out} = B\,(d_\text{in} + d_\text{out})$. So
 #
-# $$B^* = \frac{2\,d_\text{in}\,d_\text{out}}{d_\text{in} + d_\text{out}} :$$
+# $$B^* = \frac{2\,d_\text{in}\,d_\text{out}}{d_\text{in} + d_\text{out}} .$$
 #
-# the crossover batch is the **harmonic mean** of the widths. For a convolution, put the number of
-# weights in the place of $d_\text{in} d_\text{out}$, and the *activations* of a sample, pixels and
-# channels, in the place of $d_\text{in}$ and $d_\text{out}$. Weights are used again at every pixel;
-# activations aren't. So $B^*$ collapses.
+# The crossover is the **harmonic mean** of the two widths. For example, a layer with 1000 inputs and
+# 3000 outputs has its crossover at 1500 samples.
+#
+# For a convolution, replace $d_\text{in} d_\text{out}$ by the number of weights, and the widths by
+# the number of *activations* of a sample (pixels times channels). A convolution uses each weight
+# again at every pixel, so it has few weights and many activations. Its crossover is tiny.
 
 # %% slideshow={"slide_type": "fragment"}
 SIDES = [224, 224, 112, 112, 56, 56, 56, 28, 28, 28, 14, 14, 14]
 CHANNELS = [64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
 outputs = np.array([s * s * c for s, c in zip(SIDES, CHANNELS)] + [4096, 4096, 1000])
-entering = [s * s * c for s, c in zip(SIDES[1:], CHANNELS)]  # behind the pooling
-inputs = np.array([224 * 224 * 3, *entering, 7 * 7 * 512, 4096, 4096])
+after_pooling = [s * s * c for s, c in zip(SIDES[1:], CHANNELS)]
+inputs = np.array([224 * 224 * 3, *after_pooling, 7 * 7 * 512, 4096, 4096])
 crossover = 2 * weights_of / (inputs + outputs)
 for layer in (0, 12, 13, 14, 15):
     print(f"{vgg16['layer'][layer]:8} {crossover[layer]:10,.3f} samples")
-assert crossover.argmin() == 0 and round(crossover[0], 3) == 0.001
-assert np.ceil(crossover[:13].max()) == 24 and crossover[13:].min() > 1600
-assert [round(c) for c in crossover[13:]] == [7043, 4097, 1608]
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(9, 3.6))
 axis.bar(range(16), crossover, color=[DATA] * 13 + [MODEL] * 3, bottom=1e-4)
 axis.axhspan(crossover[:13].max(), crossover[13:].min(), color="#e6e9ed", zorder=0)
@@ -547,91 +763,158 @@ show(figure, "Bars for the 16 layers of VGG-16, logarithmic: the batch below whi
      "all fully connected layers; a dotted line marks 256 samples.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# From 24 samples to 1608 the answer is the same for every layer: convolutions by data, the three
-# fully connected layers by model. Krizhevsky published this mixture in 2014 as *one weird trick*
-# [3]. What is it worth?
+# *Figure 3. The crossover batch of every layer of VGG-16. Below its crossover a layer sends less
+# with model parallelism, above it with data parallelism.*
+#
+# For every batch from 24 to 1608 samples the answer is the same: treat the convolutions by data
+# parallelism and the three fully connected layers by model parallelism. Krizhevsky published this
+# mixture in 2014 under the title *One weird trick* [3].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert crossover.argmin() == 0 and round(crossover[0], 3) == 0.001
+assert np.ceil(crossover[:13].max()) == 24 and crossover[13:].min() > 1600
+assert [round(c) for c in crossover[13:]] == [7043, 4097, 1608]
+example = np.array([1000, 3000])
+assert 2 * example.prod() / example.sum() == 1500
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/weird-trick",
+    "4 GPUs, 256 samples. How many times less does the mixture send than data parallelism alone?",
+    unit="times",
+)
 
 # %% slideshow={"slide_type": "fragment"}
 p, B = 4, 256
-share = (p - 1) / p
-all_data = share * 2 * weights_of.sum() * 4
-all_model = share * B * (inputs[1:].sum() + outputs.sum()) * 4
+share = (p - 1) / p * 4 / 1e6  # of the elements, in MB
+all_data = share * 2 * weights_of.sum()
+all_model = share * B * (inputs[1:].sum() + outputs.sum())
+convolutions = share * 2 * weights_of[:13].sum()
 # fc6, fc7, fc8: gather the inputs, scatter their gradients; and gather the 1000 results
-mixed = share * (2 * weights_of[:13].sum() + B * (2 * inputs[13:].sum() + 1000)) * 4
-for name, nbytes in (("data", all_data), ("model", all_model), ("mixed", mixed)):
-    print(f"{name:6} each rank sends {nbytes / 1e6:8,.0f} MB")
-assert [round(n / 1e6) for n in (all_data, all_model, mixed)] == [830, 17_296, 140]
-assert round(all_data / mixed, 1) == 5.9 and round(all_model / all_data) == 21
+fully_connected = share * B * (2 * inputs[13:].sum() + 1000)
+mixture = convolutions + fully_connected
+for name, MB in (("data", all_data), ("model", all_model), ("mixture", mixture)):
+    print(f"{name:8} each rank sends {MB:8,.0f} MB")
+reveal("08/weird-trick", all_data / mixture)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 830 MB with data parallelism, 140 MB with the mixture, 5.9 times less: and 17,296 MB with plain
-# model parallelism everywhere. In the mixture the step from one half to the other comes for free:
-# fc6 gathers its inputs from all ranks, and whether these are columns or samples makes no
-# difference to the bytes.
+# Each rank sends 830 MB with data parallelism and 140 MB with the mixture, which is 5.9 times less.
+# Plain model parallelism in all layers would send 17,296 MB. The change from one kind to the other
+# in the middle of the network costs nothing extra. fc6 gathers its inputs from all ranks in any
+# case, and the bytes are the same whether the ranks hold columns or samples.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(MB) for MB in (all_data, all_model, mixture)] == [830, 17_296, 140]
+assert round(all_data / mixture, 1) == 5.9
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers** (20 minutes for section 5). Ask before the formula: "Does the crossover depend on
+# the number of GPUs?" Most say yes. In figure 3, ask which layers have the most *weights* and which
+# the most *work*: the fully connected layers have 89 % of the weights and under 1 % of the work.
+#
+# The deck [2] uses the factor 2 of an all-reduce on an earlier slide and loses it on this one. Its
+# sentence "model parallelism is useful where $d_i \gg 1$" should compare with the batch:
+# $d_i > B$. These are worth a word only if your class has seen the deck.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+work = [weights * side**2 for weights, side in zip(weights_of, [*SIDES, 1, 1, 1])]
+assert round(weights_of[13:].sum() / weights_of.sum(), 2) == 0.89
+assert sum(work[13:]) / sum(work) < 0.01
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 6. AlexNet's two GPUs
 #
-# AlexNet [4] won the ImageNet competition of 2012 on two graphics cards with 3 GB each. The paper puts half
-# of the kernels, and half of the neurons, on each GPU: columns. Its trick is that the GPUs talk
-# only in some layers. The kernels of layers 2, 4 and 5 see the maps of their own GPU only; layer 3
-# and the fully connected layers see all. So the *network* was changed to fit the machine.
-#
-# *Predict: how many megabytes does each GPU send in a step of 128 pictures, and how many would it
-# send with data parallelism?*
+# AlexNet [4] won the ImageNet competition of 2012. It was trained on two graphics cards with 3 GB of
+# memory each. The paper puts half of the kernels, and half of the neurons, on each GPU. In our words
+# it cuts the columns. It also uses a trick: the GPUs talk only in some layers. The kernels of layers
+# 2, 4 and 5 see only the feature maps on their own GPU, while layer 3 and the fully connected layers
+# see all of them. So the *network* was changed to fit the machine. A convolution whose channels fall
+# into parts that don't see each other is now called a **grouped** convolution.
 
 
 # %% slideshow={"slide_type": "fragment"}
 def parameters(groups):
     """Weights and biases; layers 2, 4 and 5 are cut into groups that don't see each other."""
-    convolutions = [(11, 3, 96, 1), (5, 96, 256, groups), (3, 256, 384, 1),
-                    (3, 384, 384, groups), (3, 384, 256, groups)]  # fmt: skip
-    total = sum(k * k * c_in // g * c_out + c_out for k, c_in, c_out, g in convolutions)
-    return total + sum(d * e + e for d, e in ((9216, 4096), (4096, 4096), (4096, 1000)))
+    convolutions = [  # kernel size, channels in, channels out, groups
+        (11, 3, 96, 1),
+        (5, 96, 256, groups),
+        (3, 256, 384, 1),
+        (3, 384, 384, groups),
+        (3, 384, 256, groups),
+    ]
+    total = sum(d_in * d_out + d_out for d_in, d_out in ((9216, 4096), (4096, 4096), (4096, 1000)))
+    for k, c_in, c_out, g in convolutions:
+        total += k * k * c_in // g * c_out + c_out
+    return total
 
 
-crossing = [13 * 13 * 256, 6 * 6 * 256, 4096, 4096]  # what layers 3, 6, 7 and 8 gather
-model_MB = 2 * 0.5 * 128 * sum(crossing) * 4 / 1e6  # forward, and as much backward
-data_MB = 2 * 0.5 * parameters(2) * 4 / 1e6
 print(f"{parameters(2):,} parameters; without groups {parameters(1):,}")
-print(f"two halves {model_MB:.0f} MB, data parallelism {data_MB:.0f} MB in each step")
-assert (parameters(2), parameters(1)) == (60_965_224, 62_378_344)
-assert round(model_MB) == 31 and round(data_MB) == 244 and round(data_MB / model_MB, 1) == 7.9
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/alexnet",
+    "A step has 128 pictures. How many times less do AlexNet's two GPUs send than they would send "
+    "with data parallelism?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+crossing = [
+    13 * 13 * 256,
+    6 * 6 * 256,
+    4096,
+    4096,
+]  # what layers 3, 6, 7 and 8 gather
+alexnet_MB = 2 * 0.5 * 128 * sum(crossing) * 4 / 1e6  # forward, and as much backward
+data_MB = 2 * 0.5 * parameters(2) * 4 / 1e6
+print(f"two halves {alexnet_MB:.0f} MB, data parallelism {data_MB:.0f} MB in each step")
+reveal("08/alexnet", data_MB / alexnet_MB)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 31 MB against 244 MB, 7.9 times less, and 60,965,224 parameters where the same network without
-# groups has 62,378,344.
+# Each GPU sends 31 MB instead of 244 MB, which is 7.9 times less. The network has 60,965,224
+# parameters. Without the groups it would have 62,378,344.
 #
-# Memory was the other reason. [2] counts the numbers that a picture leaves in all layers (lecture 2
-# recomputes it); each of them has a gradient, and each weight has a gradient and a momentum.
+# Memory was the other reason for two GPUs. For each picture the layers produce about 1.5 million
+# numbers (lecture 2 counts them). Each of these numbers has a gradient, and each weight has a
+# gradient and a momentum.
 
 # %% slideshow={"slide_type": "fragment"}
 activations_MB = 128 * 1_526_595 * 4e-6
 needed_GB = (2 * activations_MB + 3 * data_MB) / 1000
 print(f"{activations_MB:.0f} MB of activations, {needed_GB:.1f} GB in all")
-assert round(activations_MB) == 782 and round(needed_GB, 1) == 2.3
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 782 MB of activations, 2.3 GB in all, of 3 GB, and a convolution needs room to work besides.
+# The activations take 782 MB, and all together takes 2.3 GB of the 3 GB. A convolution needs room to
+# work in as well.
 #
-# The paper reports that the two-GPU net lowers the top-1 and the top-5 error by more than one
-# percentage point each against a one-GPU net with half as many kernels in each convolutional layer,
-# and takes slightly less time to train [4]. Our model has nothing to say about the first. And the
-# first layers, the ones that section 5 would never cut by columns, cost nothing here, because
-# layer 2 was forbidden to look across.
+# The paper compares its two-GPU network with a one-GPU network that has half as many kernels in each
+# convolutional layer. The two-GPU network has lower errors, by more than one percentage point, and
+# takes slightly less time to train [4]. Our model says nothing about errors. But it explains the
+# time: the early layers, which section 5 would never cut by columns, send nothing here, because
+# layer 2 may not look at the other GPU.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (parameters(2), parameters(1)) == (60_965_224, 62_378_344)
+assert round(alexnet_MB) == 31 and round(data_MB) == 244
+assert round(data_MB / alexnet_MB, 1) == 7.9
+assert round(activations_MB) == 782 and round(needed_GB, 1) == 2.3
+assert round(activations_MB / 128 / 4, 1) == 1.5
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 7. Columns, then rows: Megatron
 #
-# The plain form cuts columns in every layer and so has to gather after every layer. But the picture
-# of section 2 has a third line. A layer with its *rows* cut wants its input cut by columns; and
-# columns of $Y$ are what a layer with cut columns leaves. So let them alternate:
+# In the plain form every layer is cut by columns, so every layer has to gather its output. Look at
+# figure 1 again. Its third row cuts the *rows* of $W$. Such a layer wants an input that is cut by
+# columns, and that is what a layer with cut columns leaves behind. So cut one layer by columns and
+# the next one by rows:
 #
-# $$H_r = \text{gelu}(X A_r) \quad\text{(columns, nothing sent)}, \qquad
-#   Y = \sum_r H_r B_r \quad\text{(rows, one sum)}.$$
+# $$H_r = \text{gelu}(X A_r) \quad\text{(columns, nothing is sent)}$$
 #
-# Between the two layers nothing is sent at all. This is the block of Megatron-LM [5], published in
-# 2019: $A$ is $d \times 4d$, $B$ is $4d \times d$.
+# $$Y = \sum_r H_r B_r \quad\text{(rows, one sum).}$$
+#
+# Between the two layers nothing is sent at all. Megatron-LM [5] introduced this pair in 2019 for
+# the MLP of a transformer, where $A$ is $d \times 4d$ and $B$ is $4d \times d$. GELU is a smooth
+# relative of ReLU. To cut inside layers, like this, is called **tensor parallelism**.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile pair.py
@@ -643,7 +926,7 @@ def gelu(z):
 
 
 def mlp(comm, X, A_r, B_r):
-    hidden = gelu(X @ A_r)  # (tokens, 4d/p), whole numbers of this rank's neurons
+    hidden = gelu(X @ A_r)  # (tokens, 4d/p), complete numbers of this rank's neurons
     summand = hidden @ B_r  # (tokens, d)
     Y = np.empty_like(summand)
     comm.Allreduce(summand, Y)
@@ -654,102 +937,172 @@ def mlp(comm, X, A_r, B_r):
 from pair import gelu
 
 p, tokens, d = 4, 6, 8
-X, A, B_ = rng.normal(size=(tokens, d)), rng.normal(size=(d, 4 * d)), rng.normal(size=(4 * d, d))
-halves = list(zip([X] * p, np.split(A, p, axis=1), np.split(B_, p, axis=0)))
-result = ringside.run("pair.py:mlp", p, [(X, A_r.copy(), B_r) for X, A_r, B_r in halves])
-for Y in result.values:
+X = rng.normal(size=(tokens, d))
+A, B_ = rng.normal(size=(d, 4 * d)), rng.normal(size=(4 * d, d))
+pieces = [(X, A_r.copy(), B_r) for A_r, B_r in zip(columns(A), rows(B_))]
+pair_run = ringside.run("pair.py:mlp", p, pieces)
+for Y in pair_run.values:
     np.testing.assert_allclose(Y, gelu(X @ A) @ B_, rtol=1e-12, atol=1e-12)
-counted = result.timeline.bytes_matrix.sum(axis=1)
-assert (counted == 2 * (p - 1) * tokens * d * 8 // p).all()
-print(counted, "bytes: one all-reduce of", tokens * d, "numbers")
-result.timeline
-
-# %% [markdown] slideshow={"slide_type": "slide"}
-# Why columns first? *Predict: could the first layer be cut by rows and the second by columns?* Then
-# each rank would have a summand of the hidden layer's input, and GELU isn't linear:
-
-# %% slideshow={"slide_type": "fragment"}
-summands = [X[:, :4] @ A[:4], X[:, 4:] @ A[4:]]
-apart, together = gelu(summands[0]) + gelu(summands[1]), gelu(summands[0] + summands[1])
-print(f"largest difference {np.abs(apart - together).max():.1f}")
-np.testing.assert_allclose(together, gelu(X @ A))
-assert round(np.abs(apart - together).max(), 1) == 3.1
+pair_bytes = pair_run.timeline.bytes_matrix.sum(axis=1)
+print(pair_bytes, "bytes: one all-reduce of", tokens * d, "numbers")
+pair_run.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# So the sum would have to come *before* GELU, and there it is four times as wide: $4d$ where the pair
-# sums $d$.
-#
-# **Backward** the same picture, read from right to left. The rows' layer has whole $G$ on every
-# rank and finds its part of $\nabla H$ alone. The columns' layer has a summand of $\nabla X$, and
-# this time the layer below wants it whole: an all-reduce. Megatron calls the two places $f$ and
-# $g$. They are each other's mirror:
+# *Figure 4. The forward pass of the pair on four ranks. All that is sent is one all-reduce, after
+# the second layer.*
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (pair_bytes == 2 * (p - 1) * tokens * d * 8 // p).all()
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The same in torch.** Only the sum changes. (torch's GELU has the same formula under the name
+# `approximate="tanh"`.)
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile pair_torch.py
+import torch.distributed as dist
+from torch.nn.functional import gelu
+
+
+def mlp(group, X, A_r, B_r):
+    Y = gelu(X @ A_r, approximate="tanh") @ B_r
+    dist.all_reduce(Y, group=group)
+    return Y
+
+
+# %% slideshow={"slide_type": "fragment"}
+torch_run = ringside.run("pair_torch.py:mlp", p, pieces)
+np.testing.assert_allclose(torch_run.values[1], pair_run.values[1], rtol=1e-12, atol=1e-12)
+print(torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
+assert (torch_run.timeline.bytes_matrix == pair_run.timeline.bytes_matrix).all()
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# Why do the columns come first? Suppose that the first layer is cut by rows. Then each rank has a
+# summand of the hidden layer's input. Could each rank apply GELU to its summand, and sum afterwards?
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/rows-first",
+    "Is the sum of gelu(summand) over the ranks the same as gelu of the sum?",
+    choices=["the same", "different"],
+)
+
+# %% slideshow={"slide_type": "fragment"}
+summands = [X[:, :4] @ A[:4], X[:, 4:] @ A[4:]]  # of two ranks
+before = gelu(summands[0] + summands[1])
+after = gelu(summands[0]) + gelu(summands[1])
+difference = np.abs(before - after).max()
+print(f"largest difference {difference:.1f}")
+np.testing.assert_allclose(before, gelu(X @ A))
+reveal("08/rows-first", "different" if difference > 1e-9 else "the same")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The two differ by up to 3.8, because GELU isn't linear. So the sum would have to come *before*
+# GELU. At that place the matrix has $4d$ columns, four times as many as the pair sums.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(difference, 1) == 3.8
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **Backward** you read the same figure from right to left. The layer that is cut by rows has all of
+# $G$ on every rank, and computes its part of $\nabla H$ alone. The layer that is cut by columns
+# gets a summand of $\nabla X$. This time the layer below wants the whole of it, so the sum is an
+# all-reduce. Megatron gives names to the two places. They mirror each other:
 #
 # | | where | forward | backward |
 # |---|---|---|---|
 # | $f$ | before the columns | nothing | all-reduce |
-# | $g$ | behind the rows | all-reduce | nothing |
+# | $g$ | after the rows | all-reduce | nothing |
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Attention** is cut in the same way: a head is a set of columns of the three matrices that make
-# queries, keys and values, and of rows of the matrix behind. Heads don't talk to each other. So a
-# transformer layer has two such pairs: two all-reduces forward, two backward, each of all tokens
-# times $d$. For $t$ ranks that makes
+# **Attention** is cut in the same way. A head is a set of columns of the matrices that make queries,
+# keys and values, and a set of rows of the matrix that follows. Heads don't need each other's
+# numbers, so each rank takes some of the heads.
+#
+# A transformer layer has two such pairs, attention and the MLP. So it needs two all-reduces forward
+# and two backward, each of $B$ tokens times $d$ numbers. On $t$ ranks each rank sends
 #
 # $$4 \cdot 2\,\frac{t-1}{t}\,B\,d = 8\,B\,d\,\frac{t-1}{t}
-#   \quad\text{elements for each rank and layer,}$$
+#   \quad\text{elements for each layer.}$$
 #
-# which is the expression that the Megatron paper of 2021 gives [6].
-#
-# *Predict: how many elements would the plain form, with a gather after each of the two layers,
-# send for the MLP $d \to 4d \to d$, against the pair?*
+# The Megatron paper of 2021 gives the same expression [6].
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/pair-against-gathers",
+    "The MLP d to 4d to d, forward and backward. How many times less does the pair send than the "
+    "plain form with a gather after each layer?",
+    unit="times",
+)
 
 # %% slideshow={"slide_type": "fragment"}
-gathers, scatters = 4 + 1, 4 + 1  # widths in units of d: outputs forward, inputs backward
-plain, pair = gathers + scatters, 2 * 2 * 1
+plain = (4 + 1) + (4 + 1)  # columns in units of d: outputs gathered, inputs' gradients scattered
+pair = 2 * 2 * 1  # two all-reduces of d columns, which count twice
 print(f"plain {plain} B d (p-1)/p, pair {pair} B d (p-1)/p: {plain / pair} times less")
-assert (plain, pair, plain / pair) == (10, 4, 2.5)
+reveal("08/pair-against-gathers", plain / pair)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# 10 against 4: 2.5 times less, and four collectives become two. The widest matrix, the hidden layer,
-# never travels. (Here the plain form is charged for $\nabla X$ of its first layer too, since a
-# transformer has layers below.)
+# The plain form sends 10 units and the pair sends 4, which is 2.5 times less. Four collectives
+# become two. The widest matrix, the hidden layer, never travels. (Here we charge the plain form for
+# $\nabla X$ of its first layer too, because a transformer has more layers below.)
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (plain, pair, plain / pair) == (10, 4, 2.5)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Published.** Table 1 of [6] lists ten models. Count their parameters: $12 d^2$
-# weights in a layer (4 in attention, 8 in the MLP), $13 d$ biases and norms, and the embeddings of
-# $V$ words and $s$ positions:
+# **Published models.** Table 1 of [6] lists ten models with their sizes. You can count their
+# parameters yourself. A layer has $12 d^2$ weights (4 in attention, 8 in the MLP) and $13 d$ biases
+# and norms. In addition there are the embeddings of $V$ words and $s$ positions. With $l$ layers
+# that makes
 #
-# $$\Psi = 12\,l\,d^2\left(1 + \frac{13}{12\,d} + \frac{V + s}{12\,l\,d}\right)$$
+# $$\Psi = 12\,l\,d^2\left(1 + \frac{13}{12\,d} + \frac{V + s}{12\,l\,d}\right) .$$
 
-# %% slideshow={"slide_type": "fragment"} tags=["systems"]
+# %% slideshow={"slide_type": "fragment"}
 from ringside.validation import load
 
-source, published = load("megatron_2021")
-V, s = published["vocabulary"], published["sequence"]
-columns = np.array(published["scaling"]["rows"]).T
-billions, layers, hidden = columns[:3]
+source, megatron_2021 = load("megatron_2021")
+V, s = megatron_2021["vocabulary"], megatron_2021["sequence"]
+table_1 = np.array(megatron_2021["scaling"]["rows"])
+billions, layers, hidden, gpus, reached = table_1.T[:5]
 psi = 12 * layers * hidden**2 * (1 + 13 / (12 * hidden) + (V + s) / (12 * layers * hidden))
 error = psi / 1e9 / billions - 1
 for row in zip(billions, psi / 1e9, error):
     print("published {:6.1f}, counted {:8.2f} billion, {:+.2%}".format(*row))
+
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
+# Eight of the ten counts agree with the table to better than half a percent [6]. The two smallest
+# models are printed with one decimal, as 1.7 and 3.6, and the counts 1.65 and 3.56 round to these.
+#
+# The models ran on 32 to 3072 GPUs. The table also gives the degree of tensor parallelism. It is 1,
+# 2, 4 and 8 for the first four models, and then 8 for all larger ones. Why does it stop at 8?
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (V, s) == (51200, 2048) and np.abs(error[2:]).max() < 0.0045
 assert (psi[:2] / 1e9).round(2).tolist() == [1.65, 3.56]
-assert billions[:2].tolist() == [1.7, 3.6] and columns[3].max() == 3072 and min(columns[3]) == 32
+assert billions[:2].tolist() == [1.7, 3.6] and gpus.max() == 3072 and gpus.min() == 32
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# Eight of ten agree to better than half a percent. The two smallest are printed with one decimal,
-# 1.7 and 3.6, and the counts 1.65 and 3.56 round to them.
-#
-# The models ran on 32 to 3072 GPUs. In the same table the tensor-parallel degree is 1, 2, 4, 8, and
-# then 8 for all the larger models. Why does it stop at 8?
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers** (20 minutes for section 7). Let the class fill in the four combinations (columns
+# or rows, first layer and second layer) before you show the pair; the assignment asks for the same
+# table. The table of $f$ and $g$ needs time. Ask: "Why is there an all-reduce in the backward pass
+# of $f$, although nothing was sent in its forward pass?" The input was *copied* to all ranks, and
+# the gradient of a copy is a sum.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 8. Inside a node and between nodes
 #
-# Take one transformer layer with $d = 4096$ and 4096 tokens, in float32, on the `zaratan` model of
-# lecture 3: four GPUs in a node, and *one* network card for all four. The layer computes and
-# all-reduces in turn. The vectors here are shorter by a factor of 4096, and the machine's
-# $\beta$ is larger by the same factor, so the times are those of the full size.
+# Take one transformer layer with $d = 4096$ and 4096 tokens, on the `zaratan` model of lecture 3. A
+# node has four A100 GPUs, joined by fast links (NVLink), and *one* network card for all four. The
+# layer computes and all-reduces in turn.
+#
+# An A100 can compute at two very different speeds. Its ordinary units multiply numbers of four bytes
+# (FP32) at up to 19.5 TFLOP/s. Its *tensor cores* multiply numbers of two bytes (bfloat16, or bf16)
+# much faster. The models of [6] reached 135 to 163 TFLOP/s with them, and we take 140. Networks of
+# this kind are trained in bf16. But look at FP32 first.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (reached.min(), reached.max()) == (135, 163) and 140 in reached
+assert ringside.Machine.load("zaratan").flop_per_s == 19.5e12
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile transformer_traffic.py
@@ -766,126 +1119,367 @@ def layer(comm, nbytes, num_flops):
         comm.Allreduce(summand, total)
 
 
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The vectors in this program are shorter than the real ones by a factor of 4096, so that your
+# laptop can hold them. The machine's time for a byte is longer by the same factor, so the times are
+# those of the real size.
+
 # %% slideshow={"slide_type": "fragment"}
 SCALE = 4096
 
 
-def stretched(machine):
-    """The machine on which a vector takes what one SCALE times longer takes on this one."""
-    machine = ringside.Machine.load(machine)
-    betas = {"beta_s_per_byte": machine.beta_s_per_byte * SCALE}
-    if machine.intra_beta_s_per_byte:
-        betas["intra_beta_s_per_byte"] = machine.intra_beta_s_per_byte * SCALE
-    return machine.with_(**betas, eager_threshold_bytes=0, kernel_overhead_s=0.0)
+def stretched(name, flop_per_s):
+    """The machine on which a short vector takes as long as one SCALE times longer does here."""
+    machine = ringside.Machine.load(name)
+    return machine.with_(
+        beta_s_per_byte=machine.beta_s_per_byte * SCALE,
+        intra_beta_s_per_byte=machine.intra_beta_s_per_byte * SCALE,
+        flop_per_s=flop_per_s,
+        eager_threshold_bytes=0,
+        kernel_overhead_s=0.0,
+    )
 
 
+# %% slideshow={"slide_type": "fragment"}
 tokens = d = 4096
-num_flops = 3 * 24 * tokens * d**2  # 12 d^2 weights, two operations each; backward is twice forward
-print(f"{num_flops / 1e12:.1f} TFLOP, {4 * tokens * d / 1e6:.0f} MB in each all-reduce")
+num_flops = 3 * 24 * tokens * d**2  # 12 d^2 weights, 2 operations each; backward is twice forward
+FORMATS = {"FP32": (4, 19.5e12), "bf16": (2, 140e12)}  # bytes of a number, FLOP/s
+
+
+def time_of_layer(p, number_format):
+    """Milliseconds of one layer on p GPUs: products, all-reduces."""
+    width, rate = FORMATS[number_format]
+    args = (width * tokens * d // SCALE, num_flops)
+    run = ringside.run("transformer_traffic.py:layer", p, args, machine=stretched("zaratan", rate))
+    products_ms = 1e3 * num_flops / p / rate
+    return products_ms, 1e3 * run.makespan_s - products_ms
+
+
+WORLDS = (1, 2, 4, 8, 16, 32)
+fp32 = {p: time_of_layer(p, "FP32") for p in (1, 2, 4)}
+for p, (products_ms, sums_ms) in fp32.items():
+    print(f"FP32, on {p}: products {products_ms:5.1f} ms, all-reduces {sums_ms:4.1f} ms")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The layer needs 4.9 TFLOP in all its passes, and each of its four all-reduces sums 67 MB in FP32.
+# On the four GPUs of one node the layer is 3.76 times as fast as on one GPU. The all-reduces take
+# 6 % of the time.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(num_flops / 1e12, 1) == 4.9 and round(4 * tokens * d / 1e6) == 67
+assert round(sum(fp32[1]) / sum(fp32[4]), 2) == 3.76
+assert round(fp32[4][1] / sum(fp32[4]), 2) == 0.06
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Predict: on 4 GPUs of one node the layer is nearly 4 times as fast as on one. How fast is it on 8
-# GPUs, on two nodes?*
-
-# %% slideshow={"slide_type": "slide"}
-zaratan, worlds, spans = stretched("zaratan"), [1, 2, 4, 8, 16, 32], {}
-for p in worlds:
-    run = ringside.run("transformer_traffic.py:layer", p, (4 * tokens * d // SCALE, num_flops),
-                       machine=zaratan)  # fmt: skip
-    computing = num_flops / p / zaratan.flop_per_s
-    spans[p] = (computing, run.makespan_s - computing)
-    counted = SCALE * run.timeline.bytes_matrix.sum(axis=1)
-    assert (counted == 4 * 8 * tokens * d * (p - 1) // p).all()
-speedup = {p: sum(spans[1]) / sum(spans[p]) for p in worlds}
-print({p: round(times, 2) for p, times in speedup.items()})
-assert [round(speedup[p], 2) for p in worlds] == [1.0, 1.96, 3.76, 3.65, 4.50, 5.05]
-share = {p: spans[p][1] / sum(spans[p]) for p in worlds}
-assert round(share[4], 2) == 0.06 and round(share[8], 2) == 0.54 and round(share[32], 2) == 0.84
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/eight-fp32",
+    "In FP32, how many times as fast as on one GPU is the layer on 8 GPUs, on two nodes?",
+    unit="times",
+)
 
 # %% slideshow={"slide_type": "slide"}
-figure, axis = plt.subplots(figsize=(8, 3.4))
-computing, talking = 1e3 * np.array([spans[p] for p in worlds]).T
-axis.bar(range(6), computing, color=COMPUTE, label="products")
-axis.bar(range(6), talking, bottom=computing, color=COMMUNICATION, label="all-reduces")
-for place, p in enumerate(worlds):
-    axis.text(place, computing[place] + talking[place] + 3, f"{speedup[p]:.2f} x", ha="center")
-axis.axvline(2.5, color="#57606a", linestyle=":")
-axis.text(2.55, 200, "more than one node", color="#57606a")
-axis.set_xticks(range(6), worlds)
-axis.set(xlabel="GPUs that share the layer", ylabel="time of one layer (ms)")
-axis.legend(frameon=False)
-show(figure, "Stacked bars, products and all-reduces, of one transformer layer on 1 to 32 GPUs. Products halve "
-     "each time. All-reduces are hardly to be seen on 2 and 4 GPUs and jump at 8, where the second node begins: "
-     "8 GPUs are no faster than 4, and 32 GPUs are 5 times as fast as one.")  # fmt: skip
+for p in (8, 16, 32):
+    fp32[p] = time_of_layer(p, "FP32")
+speedup = {p: sum(fp32[1]) / sum(fp32[p]) for p in WORLDS}
+for p in WORLDS:
+    print(f"FP32, on {p:2}: {sum(fp32[p]):5.1f} ms, {speedup[p]:.2f} times as fast as one")
+reveal("08/eight-fp32", speedup[8])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 4 GPUs all-reduces are 6 % of the time; on 8 they are 54 %, and the layer is *slower* than on 4:
-# 3.65 times as fast as one GPU where it was 3.76. On 32 GPUs it is 5.05 times as fast, and 84 % of
-# the time is communication. The bytes that one GPU sends hardly grow, from $\frac34$ to
-# $\frac{31}{32}$ of the same number. What changes is the wire: between nodes it is eight times
-# slower.
-#
-# That is why the degree stays at 8: the models of [6] ran on machines with eight GPUs each, and the
-# paper's own advice is to go up to the number of GPUs of a server, and then to cut between layers
-# (lecture 9).
+# On 8 GPUs the layer is only 3.65 times as fast as on one. That is *slower* than on 4 GPUs. The
+# all-reduces now take 54 % of the time. On 32 GPUs the speedup is 5.05, and 84 % of the time is
+# communication. Yet the bytes that one GPU sends hardly grow: the factor $\frac{p-1}{p}$ goes from
+# $\frac34$ to $\frac{31}{32}$. What changes is the wire. Between nodes a byte takes eight times as
+# long as inside.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(speedup[p], 2) for p in WORLDS] == [1.0, 1.96, 3.76, 3.65, 4.50, 5.05]
+share_of_sums = {p: fp32[p][1] / sum(fp32[p]) for p in WORLDS}
+assert round(share_of_sums[8], 2) == 0.54 and round(share_of_sums[32], 2) == 0.84
+zaratan = ringside.Machine.load("zaratan")
+assert np.isclose(zaratan.beta_s_per_byte / zaratan.intra_beta_s_per_byte, 8)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Published.** The Megatron paper of 2019 [5] lets the model grow with the GPUs, from 1 to 8 inside
-# one server. *Predict: with all-reduces over the server's own links, what fraction of its speed does
-# a GPU keep on 8?* (The latency, 5 µs, is assumed here; it hardly matters.)
+# **Now with tensor cores.** In bf16 the products are 7.2 times as fast. The bytes are half as many.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/share-bf16",
+    "In bf16, which share of the time do the all-reduces take on 4 GPUs of one node?",
+    unit="%",
+)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/eight-bf16",
+    "In bf16, how many times as fast as on one GPU is the layer on 8 GPUs, on two nodes?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "slide"}
+bf16 = {p: time_of_layer(p, "bf16") for p in WORLDS}
+for p, (products_ms, sums_ms) in bf16.items():
+    total_ms = products_ms + sums_ms
+    print(f"bf16, on {p:2}: {total_ms:4.1f} ms, all-reduces {abs(sums_ms / total_ms):5.1%}")
+reveal("08/share-bf16", 100 * bf16[4][1] / sum(bf16[4]))
+reveal("08/eight-bf16", sum(bf16[1]) / sum(bf16[8]))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With tensor cores the all-reduces take 18.7 % of the time on 4 GPUs, three times the share of FP32.
+# The layer takes 35.3 ms on one GPU, 19.0 ms on two, 10.9 ms on four, and 23.4 ms on eight. So 8 GPUs
+# on two nodes are not only slower than 4 GPUs. They are slower than *two*, and 81 % of the time is
+# communication.
+#
+# A faster processor makes the network relatively slower. A share of communication that was measured
+# in FP32 tells you nothing about bf16.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [round(sum(bf16[p]), 1) for p in (1, 2, 4, 8)] == [35.3, 19.0, 10.9, 23.4]
+share = {p: bf16[p][1] / sum(bf16[p]) for p in WORLDS}
+assert round(share[4], 3) == 0.187 and round(share[8], 2) == 0.81
+assert share[4] > 3 * share_of_sums[4] and round(140 / 19.5, 1) == 7.2
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Is it the fault of the ring?** The ring of 8 ranks takes all its 14 steps at the speed of the
+# slowest wire. Lecture 3 has a better way for two levels of wires. First each node sums inside, by a
+# reduce-scatter, so that each GPU holds the node's sum of one quarter. Then each GPU sums its quarter
+# with the GPU of the other node that holds the same quarter. At last each node gathers inside.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile two_levels.py
+import numpy as np
+
+import ringside
+
+
+def layer(comm, nbytes, num_flops):
+    inside = comm.Split(comm.rank // 4)  # the four ranks of this node
+    across = comm.Split(comm.rank % 4)  # one rank of every node
+    summand, total = np.zeros((2, nbytes // 4), np.float32)
+    quarter, summed = np.zeros((2, nbytes // 16), np.float32)
+    for part in (1 / 9, 2 / 9, 4 / 9, 2 / 9):
+        ringside.compute(num_flops=part * num_flops / comm.size, phase="products")
+        inside.Reduce_scatter_block(summand, quarter)
+        across.Allreduce(quarter, summed)
+        inside.Allgather(summed, total)
+
+
+# %% slideshow={"slide_type": "fragment"}
+width, rate = FORMATS["bf16"]
+args = (width * tokens * d // SCALE, num_flops)
+run = ringside.run("two_levels.py:layer", 8, args, machine=stretched("zaratan", rate))
+first_product = min(span.start_s for span in run.timeline.spans[0] if span.kind == "compute")
+two_levels_ms = 1e3 * (run.makespan_s - first_product)  # both communicators are made once
+print(f"bf16, 8 GPUs: flat ring {sum(bf16[8]):.1f} ms, two levels {two_levels_ms:.1f} ms")
+print(f"bf16, 2 GPUs: {sum(bf16[2]):.1f} ms, 4 GPUs: {sum(bf16[4]):.1f} ms")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The two-level all-reduce brings 23.4 ms down to 17.2 ms. That beats 2 GPUs, but 4 GPUs in one node
+# need only 10.9 ms. Twice as many GPUs still make the layer slower. A better algorithm can't mend
+# this, because all sums have to pass through the network card once.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(two_levels_ms, 1) == 17.2 and 2 * (8 - 1) == 14
+assert [round(sum(bf16[p]), 1) for p in (8, 2, 4)] == [23.4, 19.0, 10.9]
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
+for axis, (name, times) in zip(panels, {"FP32": fp32, "bf16": bf16}.items()):
+    computing, talking = np.array([times[p] for p in WORLDS]).T
+    axis.bar(range(6), computing, color=COMPUTE, label="products")
+    axis.bar(range(6), talking, bottom=computing, color=COMMUNICATION, label="all-reduces")
+    for place in range(6):
+        top = computing[place] + talking[place]
+        axis.text(place, 1.02 * top, f"{sum(times[1]) / top:.2f} x", ha="center", fontsize=9)
+    axis.axvline(2.5, color="#57606a", linestyle=":")
+    axis.set_xticks(range(6), WORLDS)
+    axis.set(title=name, xlabel="GPUs that share the layer", ylabel="time of one layer (ms)")
+panels[0].text(2.6, 200, "two nodes\nand more", color="#57606a")
+panels[0].legend(frameon=False, loc="center right")
+show(figure, "Stacked bars, products and all-reduces, of one transformer layer on 1 to 32 GPUs, in FP32 and in "
+     "bf16. Products halve each time. In FP32 all-reduces are hardly to be seen on 2 and 4 GPUs and jump at 8, "
+     "where the second node begins. In bf16 they are a fifth of the bar on 4 GPUs, and from 8 GPUs on they are "
+     "nearly all of it: the bars are higher than that of 2 GPUs.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 5. One transformer layer on 1 to 32 GPUs with a flat ring, in FP32 (left) and in bf16
+# (right; mind the different axis). The number on a bar is the speedup. From 8 GPUs on, the layer is
+# spread over several nodes.*
+#
+# Now you know why the degree of tensor parallelism in [6] stays at 8. Those machines have eight GPUs
+# in each server. The paper's own advice is to use tensor parallelism up to the number of GPUs of a
+# server, and then to cut between layers, which is the subject of lecture 9.
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# **How much work does a byte need?** You can predict all this without a run. On $t$ ranks a rank
+# computes $72\,B\,d^2/t$ operations at $F$ FLOP/s. It sends $8\,B\,d\,\frac{t-1}{t}$ numbers of
+# $w$ bytes, at $R$ bytes per second. The communication takes no longer than the products if
+#
+# $$\frac{8\,w\,B\,d\,(t-1)}{t\,R} \le \frac{72\,B\,d^2}{t\,F}
+#   \qquad\Longleftrightarrow\qquad t - 1 \;\le\; \frac{9}{w}\cdot\frac{d}{F/R} .$$
+#
+# The ratio $F/R$ says how many operations the processor could do while it sends one byte. A limit of
+# this form is called a **communication roofline**. Note what is *not* in it: the batch. More tokens
+# bring more products and more bytes alike. Only a wider layer helps, or a faster wire.
+
+# %% slideshow={"slide_type": "fragment"}
+RATES = {"inside a node": 100e9, "between nodes": 12.5e9}  # bytes per second
+limits, ratios = {}, {}
+for name, (width, flop_per_s) in FORMATS.items():
+    for where, R in RATES.items():
+        ratios[name, where] = flop_per_s / R
+        limits[name, where] = 1 + 9 / width * d / (flop_per_s / R)
+        print(f"{name} {where}: {flop_per_s / R:6,.0f} operations a byte, "
+              f"t at most {limits[name, where]:4.1f}")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# In FP32 a GPU can do 195 operations while it sends a byte inside the node. In bf16 and through the
+# network card it can do 11,200. For $d = 4096$ the roofline then allows $t = 2.6$ ranks between
+# nodes. With $t = 8$ the communication takes 4.3 times as long as the products, and that is the 81 %
+# of figure 5. Inside a node, in bf16, it allows 14 ranks.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(ratios["FP32", "inside a node"]) == 195
+assert round(ratios["bf16", "between nodes"]) == 11_200
+assert round(limits["bf16", "between nodes"], 1) == 2.6
+assert int(limits["bf16", "inside a node"]) == 14
+times_longer = (8 - 1) / (limits["bf16", "between nodes"] - 1)
+assert round(times_longer, 1) == 4.3 and round(times_longer / (1 + times_longer), 2) == 0.81
+assert abs(bf16[8][1] / bf16[8][0] / times_longer - 1) < 0.01
+assert 1 / zaratan.intra_beta_s_per_byte == 100e9 and 1 / zaratan.beta_s_per_byte == 12.5e9
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **A published test.** The Megatron paper of 2019 [5] lets the model grow with the GPUs, from 1 to 8
+# inside one server. A step has 72 layers. Each has 4 all-reduces of $8 \cdot 1024 \cdot 3072$
+# two-byte numbers, at 150 GB/s each way, and the products of a step take 1.83 s. (We assume a
+# latency of 5 µs, which hardly matters.)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/megatron-efficiency",
+    "On 8 GPUs of one server, what share of its speed does a GPU keep, as published?",
+    unit="%",
+)
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 source, megatron = load("megatron_2019")
-numbers, total = megatron["tensor_parallel"], megatron["aggregate"]
-nvlink = ringside.Machine("NVLink", numbers["alpha_s"], 1 / numbers["bytes_per_s"])
-assert numbers["bytes"] == 8 * 1024 * 3072 * 2 and numbers["layers"] == 72
-assert numbers["bytes_per_s"] == 150e9 and numbers["compute_s"] == 1.83
+numbers, whole = megatron["tensor_parallel"], megatron["aggregate"]
+nvlink = ringside.Machine("NVLink", numbers["alpha_s"], SCALE / numbers["bytes_per_s"])
 eight = ringside.run("transformer_traffic.py:layer", 8, (numbers["bytes"] // SCALE, 0.0))
-layer_s = ringside.replay(eight.trace, stretched(nvlink)).makespan_s
-efficiency = numbers["compute_s"] / (numbers["compute_s"] + 72 * layer_s)
+layer_s = ringside.replay(eight.trace, nvlink).makespan_s
+efficiency = numbers["compute_s"] / (numbers["compute_s"] + numbers["layers"] * layer_s)
 print(f"predicted {efficiency:.0%}, published {numbers['efficiency']:.0%}")
+assert numbers["bytes"] == 8 * 1024 * 3072 * 2
+reveal("08/megatron-efficiency", 100 * numbers["efficiency"])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Our model predicts 91 %, and the paper published 77 %. So communication explains 9 of the 23 points
+# that are lost. The rest comes from what our model leaves out. Products of thinner matrices run
+# further below the peak. And what every rank computes alike, such as norms, dropout and residuals,
+# isn't divided by 8. A prediction that fails tells you where to look.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(efficiency, 2) == 0.91 and numbers["efficiency"] == 0.77
 assert round(100 * (1 - efficiency)) == 9 and round(100 - 100 * numbers["efficiency"]) == 23
+assert numbers["bytes_per_s"] == 150e9 and numbers["compute_s"] == 1.83
+assert numbers["layers"] == 72
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# A step has 72 layers with 4 all-reduces of $8 \cdot 1024 \cdot 3072$ two-byte numbers, at 150 GB/s each
-# way, and 1.83 s of computing. Predicted 91 %, published 77 %: communication explains 9 of the 23
-# points that are lost. The rest is what this model doesn't have. Products of thinner matrices run
-# further below the peak; and what every rank computes alike, norms, dropout and residuals, isn't
-# divided by 8. A prediction that fails tells you where to look.
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The ledger.** One small GPT goes through this course. It has 24 layers that are 2304 wide, and 32 GPUs
+# train it on 256 sequences in a step, in bf16. One GPU alone needs 1.792 s for its 8 sequences and 33.9 GB
+# of memory. Now let the four GPUs of a node share the model. Then there are eight groups of four, and each
+# group takes 32 sequences. Every layer is computed forward twice, as lecture 9 explains, so a layer has two
+# more all-reduces. The gradients of equal parts are summed between the groups, layer by layer.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/ledger",
+    "How long does a step of 32 GPUs take, four of them to a model?",
+    unit="s",
+)
 
 # %% slideshow={"slide_type": "fragment"}
-figure_5 = {64: 96, 128: 83, 256: 79, 512: 74}  # percent, by GPUs: 8-way tensor, and data parallel
-fraction = total["pflops"] * 1000 / (total["gpus"] * total["baseline_tflops"])
-print(f"{total['pflops']} PFLOP/s are {fraction:.0%} of 512 x {total['baseline_tflops']:g} TFLOP/s")
-assert round(fraction, 2) == 0.76 and figure_5[total["gpus"]] == 74
-assert (total["pflops"], total["baseline_tflops"], total["gpus"]) == (15.1, 39, 512)
+import ringside.lectures
+from ringside.lectures import course_machine, course_trace, ledger
+
+program = Path(ringside.lectures.__file__).parent / "programs" / "cut_gpt.py"
+traced = course_trace(
+    f"{program}:step",
+    32,
+    (32, 4),  # sequences of a group, ranks that share a model
+    grid={"dp": 8, "tp": 4},
+    alike=("dp", "tp"),
+)
+cut_timeline = ringside.replay(traced.trace, course_machine())
+cut_memory = max(memory["peak"] for memory in traced.memory)
+reveal("08/ledger", cut_timeline.makespan_s)
+
+# %% slideshow={"slide_type": "fragment"}
+ledger(
+    "08",
+    gpus=32,
+    step_s=cut_timeline.makespan_s,
+    exposed_s=cut_timeline.makespan_s - cut_timeline.busy_s[0],
+    memory_bytes=cut_memory,
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# > **Corrected.** The abstract of [5] says that 512 GPUs reach 76 %, and figure 5 says 74 %. Both are
-# > right: 15.1 PFLOP/s is 76 % of 512 times one GPU's 39 TFLOP/s, and the figure compares times.
-# > And 39 TFLOP/s is itself less than a third of that GPU's peak. Of *what* something is 76 %, is
-# > worth a question every time.
+# A step takes 2.511 s. Of these, 0.719 s are exposed: each GPU waits for all-reduces in every layer, and
+# nothing hides them. In return the memory falls from 33.9 GB to 19.8 GB. So cut by tensors if the model
+# doesn't fit otherwise, or if the batch is too small to be shared out. This model fits, and the batch is
+# large.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+from ringside.lectures.ledger import FILE, SEQUENCES_PER_GPU, SIZES, read
+
+one_gpu = read(FILE)[0]
+assert (SIZES["num_layers"], SIZES["width"], 32 * SEQUENCES_PER_GPU) == (
+    24,
+    2304,
+    256,
+)
+assert round(one_gpu.step_s, 3) == 1.792 and round(one_gpu.memory_bytes / 1e9, 1) == 33.9
+assert np.isclose(cut_timeline.busy_s[0], one_gpu.step_s, rtol=1e-3)
+assert round(cut_timeline.makespan_s, 3) == 2.511 and round(cut_memory / 1e9, 1) == 19.8
+assert round(cut_timeline.makespan_s - cut_timeline.busy_s[0], 3) == 0.719
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers** (25 minutes for section 8). Stop after the FP32 result and let the class predict
+# bf16: most expect it to look better, because the bytes are halved. Ask for the reason afterwards:
+# products became 7.2 times as fast, bytes only twice as few.
+#
+# If someone asks about the 76 % in the abstract of [5]: 15.1 PFLOP/s are 76 % of 512 times one GPU's
+# 39 TFLOP/s, and these 39 TFLOP/s are themselves less than a third of that GPU's peak. Ask of *what*
+# something is 76 %. (Figure 5 of the paper compares times and shows a slightly smaller share.)
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+fraction = whole["pflops"] * 1000 / (whole["gpus"] * whole["baseline_tflops"])
+assert round(fraction, 2) == 0.76 == whole["efficiency"]
+assert (whole["pflops"], whole["baseline_tflops"], whole["gpus"]) == (15.1, 39, 512)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Sequence parallelism
 #
-# Between $g$ of one pair and $f$ of the next stand dropout, the residual and layer norm. Every rank
-# computes them alike, on all tokens, and keeps their activations: $t$ times the same. But they treat
-# each token by itself. So cut the *tokens* there [7].
+# Dropout, the residual connection and layer norm come after $g$ of one pair and before $f$ of the
+# next. There every rank has all tokens. Every rank computes the same numbers and keeps the same
+# activations, so the work and the memory aren't divided by $t$. But these operations treat each
+# token by itself. So cut the *tokens* there [7].
 #
-# An all-reduce is a reduce-scatter and an all-gather. Stop after the first half: each rank has the
-# finished sum of its $1/t$ of the tokens. Norm these, and go on with the second half only when the
-# next pair wants all tokens:
+# An all-reduce is a reduce-scatter and an all-gather. Stop after the reduce-scatter: now each rank
+# has the finished sum of $1/t$ of the tokens. Apply layer norm to these, and do the all-gather only
+# when the next pair wants all tokens:
 #
 # ```text
-#  tensor parallel     rows -> all-reduce ------------ norm of all tokens ----------------> columns
-#  with sequence       rows -> reduce-scatter -> norm of 1/t of the tokens -> all-gather -> columns
+#  tensor         rows -> all-reduce ----- norm of all tokens -------------> columns
+#  with sequence  rows -> reduce-scatter - norm of 1/t of them - all-gather -> columns
 # ```
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Predict: more bytes, fewer, or the same?*
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/sequence-bytes",
+    "Does sequence parallelism send more bytes than the all-reduce, fewer, or the same?",
+    choices=["more", "fewer", "the same"],
+)
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile sequence_traffic.py
@@ -905,56 +1499,98 @@ def sequence(comm, tokens, d):
 
 
 # %% slideshow={"slide_type": "fragment"}
-runs = [ringside.run(f"sequence_traffic.py:{name}", 4, (64, 12)) for name in ("tensor", "sequence")]
-nbytes = [run.timeline.bytes_matrix.sum(axis=1).tolist() for run in runs]
-print(nbytes)
-assert nbytes[0] == nbytes[1] == [2 * 3 * 64 * 12 * 8 // 4] * 4
+sends = {}
+for name in ("tensor", "sequence"):
+    run = ringside.run(f"sequence_traffic.py:{name}", 4, (64, 12))
+    sends[name] = run.timeline.bytes_matrix.sum(axis=1)[0]
+    print(f"{name:8} each rank sends {sends[name]:,} bytes")
+more_or_fewer = np.sign(sends["sequence"] - sends["tensor"])
+reveal("08/sequence-bytes", {0: "the same", 1: "more", -1: "fewer"}[more_or_fewer])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The same, to the byte. What it saves is memory. With two bytes a number, a transformer layer keeps
-# $sbd\,(34 + 5\frac{as}{d})$ bytes for the way back ($s$ tokens in each of $b$ sequences, $a$ heads);
-# tensor parallelism divides most of it by $t$, but not what the norms and dropouts keep; sequence
-# parallelism divides these too [7]. For a model of the size of GPT-3:
+# It sends the same number of bytes. What it saves is memory. Numbers have two bytes here. For the
+# backward pass a transformer layer keeps $sbd\,(34 + 5\frac{as}{d})$ bytes, for $b$ sequences of $s$
+# tokens and $a$ heads. Tensor parallelism divides most of this by $t$, but not what the norms and
+# dropouts keep, which is 10 of the 34. Sequence parallelism divides these as well [7]. The next
+# cell has a model of the size of GPT-3.
 
 # %% slideshow={"slide_type": "fragment"}
 s, d, heads, t = 2048, 12288, 96, 8
-norms, products, attention = 10, 24, 5 * heads * s / d  # bytes for each number of a layer's input
-kept = {"nothing cut": norms + products + attention,
-        "tensor": norms + (products + attention) / t,
-        "and sequence": (norms + products + attention) / t}  # fmt: skip
-for name, per_number in kept.items():
-    print(f"{name:13} {s * d * per_number / 1e9:.2f} GB for each layer and sequence")
+norms, products, attention = (
+    10,
+    24,
+    5 * heads * s / d,
+)  # bytes for each number of a layer's input
+kept = {
+    "nothing cut": norms + products + attention,
+    "tensor": norms + (products + attention) / t,
+    "and sequence": (norms + products + attention) / t,
+}
+for name, bytes_per_number in kept.items():
+    print(f"{name:13} {s * d * bytes_per_number / 1e9:.2f} GB for each layer and sequence")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Tensor parallelism on 8 GPUs brings 2.87 GB down to 0.58 GB, and sequence parallelism brings that
+# down to 0.36 GB. That is 1.6 times less again, and it costs no byte on the wire.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert sends["tensor"] == sends["sequence"] == 2 * 3 * 64 * 12 * 8 // 4
 assert [round(s * d * one / 1e9, 2) for one in kept.values()] == [2.87, 0.58, 0.36]
 assert round(kept["tensor"] / kept["and sequence"], 1) == 1.6 and norms + products == 34
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# From 2.87 GB to 0.58 GB with 8-way tensor parallelism, and to 0.36 GB with both: 1.6 times less
-# again, for no byte on the wire. (10 of the 34 bytes are those of norms and dropouts.)
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The same in torch.** The two halves of an all-reduce have calls of their own:
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile sequence_torch.py
+import torch
+import torch.distributed as dist
+
+
+def sequence(group, tokens, d):
+    summand = torch.zeros(tokens, d, dtype=torch.float64)
+    own = torch.empty(tokens // group.size(), d, dtype=torch.float64)
+    dist.reduce_scatter_tensor(own, summand, group=group)
+    dist.all_gather_into_tensor(summand, own, group=group)
+
+
+# %% slideshow={"slide_type": "fragment"}
+torch_run = ringside.run("sequence_torch.py:sequence", 4, (64, 12))
+print(torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
+assert torch_run.timeline.bytes_matrix.sum(axis=1)[0] == sends["sequence"]
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. Mesh-TensorFlow: give the dimensions names
 #
-# The rule of section 2 doesn't care about "columns" and "rows". It cares which *dimension* is cut.
-# Mesh-TensorFlow [8] made a language of that. Every dimension of every tensor has a name, the
-# processors form a mesh whose axes have names too, and a **layout** says which dimension is cut
-# along which axis. Two rules make it work:
+# The rule of section 2 doesn't ask about "columns" and "rows". It asks which *dimension* is cut.
+# Mesh-TensorFlow [8] made a language of this. Every dimension of every tensor has a name. The
+# processors form a mesh, and the axes of the mesh have names too. A **layout** says which dimension
+# is cut along which axis. For example, $\{\text{b}: \text{x}\}$ cuts the batch along the axis x.
+# Two rules make the language work:
 #
-# 1. An einsum is computed on what each processor has. If a dimension that it sums over is cut along
+# 1. Each processor computes with what it has. If a product sums over a dimension that is cut along
 #    an axis, an all-reduce along that axis follows.
 # 2. No tensor may have two of its dimensions cut along the same axis.
 #
-# Here it is, for the two layers of section 7: `b` tokens, `i` inputs, `h` hidden, `o` outputs.
+# Here are the six products of the two layers of section 7, written as NumPy's `einsum` writes them.
+# The letters are `b` for tokens, `i` for inputs, `h` for hidden, and `o` for outputs. For example,
+# `bi,ih->bh` multiplies a matrix with dimensions b and i by one with i and h.
 
 # %% slideshow={"slide_type": "fragment"}
 EINSUMS = ["bi,ih->bh", "bh,ho->bo", "bh,bo->ho", "bo,ho->bh", "bi,bh->ih", "bh,ih->bi"]
+TENSORS = [einsum.replace("->", ",").split(",") for einsum in EINSUMS]
 
 
-def legal(layout):
-    """No tensor has two dimensions along one axis, and every axis is used by every product."""
-    axes = set(layout.values())
-    for einsum in EINSUMS:
-        cuts = [[layout[n] for n in name if n in layout] for name in re.split(",|->", einsum)]
-        if any(len(set(cut)) < len(cut) for cut in cuts) or {*itertools.chain(*cuts)} != axes:
+def is_legal(layout):
+    """No tensor has two dimensions along one axis, and every product uses every axis."""
+    for tensors in TENSORS:
+        used = set()
+        for tensor in tensors:
+            axes = [layout[name] for name in tensor if name in layout]
+            if len(set(axes)) < len(axes):
+                return False
+            used.update(axes)
+        if used != set(layout.values()):
             return False
     return True
 
@@ -962,17 +1598,21 @@ def legal(layout):
 # %% slideshow={"slide_type": "fragment"}
 def elements_sent(layout, sizes, mesh):
     """Elements that each rank sends in the all-reduces of all products."""
+
+    def parts(name):
+        return mesh.get(layout.get(name), 1)
+
     total = 0
-    for operands, result in (einsum.split("->") for einsum in EINSUMS):
-        local = np.prod([sizes[n] / mesh.get(layout.get(n), 1) for n in result])
-        for name in sorted(set(operands) - set(result) - {","}):
-            q = mesh.get(layout.get(name), 1)
+    for left, right, result in TENSORS:
+        local = np.prod([sizes[name] / parts(name) for name in result])
+        for name in set(left + right) - set(result):
+            q = parts(name)
             total += 2 * (q - 1) / q * local
     return total
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# What you have met in this lecture are one-line layouts:
+# In this language, each scheme of this lecture is a layout of one line:
 
 # %% slideshow={"slide_type": "fragment"}
 B, d, p = 4096, 4096, 64
@@ -982,107 +1622,140 @@ NAMES = {
     "pair (Megatron)": {"h": "all"},
     "rows, columns": {"i": "all", "o": "all"},
 }
+units = {}
 for name, layout in NAMES.items():
-    sends = elements_sent(layout, sizes, mesh) / (B * d)
-    print(f"{name:16} {layout!s:30} {sends:5.2f} B d elements")
-ours = [elements_sent(layout, sizes, mesh) / (B * d * (p - 1) / p) for layout in NAMES.values()]
-assert all(legal(layout) for layout in NAMES.values()) and ours == [16, 4, 16]
-assert not legal({"i": "all", "h": "all"})  # W1 has both
+    units[name] = elements_sent(layout, sizes, mesh) / (B * d * (p - 1) / p)
+    print(f"{name:16} {layout!s:30} {units[name]:4.0f} units of B d (p-1)/p")
+    assert is_legal(layout)
+assert not is_legal({"i": "all", "h": "all"})  # the first matrix has both
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# In units of $\frac{p-1}{p}Bd$: 16 for data parallelism at $B = d$, since the weights are $8d^2$ and
-# an all-reduce counts twice; 4 for the pair, as in section 7; and 16 for the wrong order, rows and
-# then columns. And cutting both `i` and `h` is illegal, since $A$ has both.
+# At $B = d$ data parallelism sends 16 units: the weights are $8d^2$, and an all-reduce counts twice.
+# The pair sends 4 units, as in section 7. The wrong order, first rows and then columns, sends 16.
 #
 # Now let a program try *every* layout on every two-dimensional mesh of 64 processors.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.allclose(list(units.values()), [16, 4, 16])
 
 
 # %% slideshow={"slide_type": "fragment"}
 def search(B, p=64):
-    """The layout and the mesh for which each rank sends least."""
+    """The layout and the mesh for which each rank sends least: elements / d^2, layout, x."""
     sizes, best = {"b": B, "i": d, "h": 4 * d, "o": d}, (np.inf,)
     for axes in itertools.product([None, "x", "y"], repeat=4):
         layout = {name: axis for name, axis in zip("biho", axes) if axis}
-        for x in (1, 2, 4, 8, 16, 32, 64):
-            mesh = {axis: q for axis, q in (("x", x), ("y", p // x)) if q > 1}
-            if set(layout.values()) == set(mesh) and legal(layout):
-                best = min(best, (elements_sent(layout, sizes, mesh) / d**2, str(layout), x))
+        if is_legal(layout):
+            for x in (1, 2, 4, 8, 16, 32, 64):
+                mesh = {axis: q for axis, q in (("x", x), ("y", p // x)) if q > 1}
+                if set(layout.values()) == set(mesh):
+                    sends = elements_sent(layout, sizes, mesh) / d**2
+                    best = min(best, (sends, str(layout).replace("'", ""), x))
     return best
 
 
-found = {B: search(B) for B in (512, 4096, 2**17, 2**20)}
-
 # %% slideshow={"slide_type": "slide"}
-for B, (sends, layout, x) in found.items():
-    ends = [elements_sent(NAMES[name], sizes | {"b": B}, {"all": 64}) / d**2
-            for name in ("pair (Megatron)", "data")]  # fmt: skip
-    plain = layout.replace("'", "")
-    print(f"{B:9,} tokens: {plain:18} x = {x:2}: {sends:5.2f} d²; "
-          f"pair {ends[0]:7.2f}, data {ends[1]:5.2f}")  # fmt: skip
-assert found[4096][1:] == ("{'b': 'x', 'h': 'y'}", 4) and found[2**17][2] == 16
-assert found[2**20][1:] == ("{'b': 'x'}", 64) and 2**17 == 131_072
-assert found[512][1:] == ("{'i': 'x', 'h': 'y', 'o': 'x'}", 4)
-assert round(3.9375 / found[4096][0], 1) == 2.3
-assert round(found[512][0], 2) == 0.21 and round(4 * 63 / 64 * 512 / d, 2) == 0.49
+found, alone = {}, {}
+for B in (512, 4096, 2**17, 2**20):
+    found[B] = sends, layout, x = search(B)
+    alone[B] = {
+        name: elements_sent(NAMES[name], sizes | {"b": B}, {"all": 64}) / d**2
+        for name in ("pair (Megatron)", "data")
+    }
+    print(f"{B:9,} tokens: {layout}, x = {x}: {sends:.2f} d²")
+    print(f"{'alone':>16}: pair {alone[B]['pair (Megatron)']:.2f}, data {alone[B]['data']:.2f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With a million tokens plain data parallelism is best; with 131,072 it is 16 groups of 4 ranks, with
-# 4096 tokens 4 groups of 16, and this mixture sends 2.3 times less than the pair alone. It is the
-# layout that Mesh-TensorFlow's own introduction recommends: the batch over the rows of the mesh,
-# the hidden units over its columns.
+# With a million tokens plain data parallelism is best. With 131,072 tokens the best layout has 16
+# groups of 4 ranks, and with 4096 tokens it has 4 groups of 16 ranks. In the last case the mixture
+# sends 2.3 times less than the pair alone. It is the layout that the introduction to Mesh-TensorFlow
+# recommends: the batch along one axis of the mesh, the hidden units along the other.
 #
-# With only 512 tokens the search finds something that you haven't met: *every matrix of weights cut
-# in both directions*, into 4 by 16 tiles, for 0.21 instead of 0.49. No slide of this lecture's
-# sources shows it. A notation that is small enough to be searched through will surprise you.
+# With 512 tokens the search finds something new. *Every matrix of weights is cut in both
+# directions*, into tiles, 4 by 16 of them. Each rank sends $0.21\,d^2$ elements instead of
+# $0.49\,d^2$ for the pair. A notation that is small enough to be searched can surprise you.
 #
-# The authors trained Transformers of up to 5 billion parameters on meshes of up to 512 TPU cores
-# with such layouts [8].
+# The authors trained Transformers of up to 5 billion parameters with such layouts, on meshes of up
+# to 512 TPU cores [8].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert found[4096][1:] == ("{b: x, h: y}", 4) and found[2**17][2] == 16
+assert found[2**20][1:] == ("{b: x}", 64) and 2**17 == 131_072
+assert found[512][1:] == ("{i: x, h: y, o: x}", 4)
+assert round(alone[4096]["pair (Megatron)"] / found[4096][0], 1) == 2.3
+assert round(found[512][0], 2) == 0.21
+assert round(alone[512]["pair (Megatron)"], 2) == 0.49
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. Both at once: the best grid
 #
-# Arrange the ranks in a grid: $P_c$ groups share the batch, and the $P_r$ ranks of a group share the
-# model. Each group sees $B/P_c$ samples; and each rank sums its $1/P_r$ of the weights' gradients
-# with the $P_c$ ranks that own the same columns. For $L$ layers of width $d$, in the plain form:
+# Arrange the ranks in a grid of $P_r \times P_c$. There are $P_c$ groups, and each of them gets
+# $B/P_c$ samples. The $P_r$ ranks of a group share the model. Each rank also sums the gradient of
+# its $1/P_r$ of the weights with the $P_c$ ranks that own the same columns in the other groups. For
+# $L$ layers of width $d$ in the plain form, each rank sends
 #
 # $$n = \underbrace{2L\,\frac{P_r - 1}{P_r}\cdot\frac{B}{P_c}\,d}_\text{model, in a group}
-#   + \underbrace{2L\,\frac{P_c - 1}{P_c}\cdot\frac{d^2}{P_r}}_\text{data, across groups}
-#   = 2Ld\left[\frac{B}{p}(P_r - 1) + d\left(\frac{1}{P_r} - \frac1p\right)\right]$$
+#   + \underbrace{2L\,\frac{P_c - 1}{P_c}\cdot\frac{d^2}{P_r}}_\text{data, across groups} .$$
 #
-# The first part grows with $P_r$, the second falls. Take the derivative and set it to zero:
+# With $P_c = p / P_r$ this becomes
+#
+# $$n = 2Ld\left[\frac{B}{p}(P_r - 1) + d\left(\frac{1}{P_r} - \frac1p\right)\right] .$$
+#
+# The first part grows with $P_r$, and the second falls. Take the derivative and set it to zero:
 #
 # $$\frac{B}{p} = \frac{d}{P_r^2} \qquad\Longrightarrow\qquad P_r^* = \sqrt{\frac{p\,d}{B}} .$$
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Three things to read off. Four times the batch halves $P_r^*$. At the crossover of section 5, $B =
-# d$, the best grid is *square*. And there,
-#
-# $$\frac{n_\text{pure}}{n_\text{best}} = \frac{p - 1}{2(\sqrt p - 1)} = \frac{\sqrt p + 1}{2}:$$
-#
-# exactly where the two pure kinds are equally good, both are at their worst against the mixture.
-#
-# *Predict: 64 ranks, $B = d = 4096$. How many times less does the best grid send?*
+# You can read two things off this formula. Four times the batch halves $P_r^*$. And at the crossover
+# of section 5, where $B = d$, the best grid is *square*. At the crossover the two pure kinds are
+# equally good. How good is the square grid there?
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/best-grid",
+    "64 ranks, B = d = 4096. How many times less does the best grid send than either pure kind?",
+    unit="times",
+)
 
 
 # %% slideshow={"slide_type": "fragment"}
-def grid_elements(rows, p, B, d):
+def grid_elements(P_r, p, B, d):
     """Elements for each layer and rank: in a group, and across groups."""
-    cols = p // rows
-    return 2 * (rows - 1) / rows * B / cols * d, 2 * (cols - 1) / cols * d * d / rows
+    P_c = p // P_r
+    in_group = 2 * (P_r - 1) / P_r * B / P_c * d
+    across_groups = 2 * (P_c - 1) / P_c * d * d / P_r
+    return in_group, across_groups
 
 
-grids = {rows: sum(grid_elements(rows, 64, 4096, 4096)) for rows in (1, 2, 4, 8, 16, 32, 64)}
+grids = {P_r: sum(grid_elements(P_r, 64, 4096, 4096)) for P_r in (1, 2, 4, 8, 16, 32, 64)}
 best = min(grids, key=grids.get)
-print(f"best: {best} x {64 // best}, {grids[1] / grids[best]:.1f} times less than either pure kind")
+print(f"best: {best} x {64 // best}, {grids[1] / grids[best]:.1f} times less than a pure kind")
+reveal("08/best-grid", grids[1] / grids[best])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The grid of $8 \times 8$ sends 4.5 times less. In general the factor at the crossover is
+#
+# $$\frac{n_\text{pure}}{n_\text{best}} = \frac{p - 1}{2(\sqrt p - 1)} = \frac{\sqrt p + 1}{2} .$$
+#
+# So the two pure kinds are at their worst, compared with the mixture, where they are equally good.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert best == 8 and np.isclose(grids[1] / grids[8], 4.5) and grids[1] == grids[64]
+assert np.isclose((np.sqrt(64) + 1) / 2, 4.5)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** Every bar is a grid, from pure data parallelism on the left to pure model
-# parallelism on the right. *Predict before you drag: a batch eight times larger, and the best grid
-# moves by how many bars? And with four times as many ranks?*
+# **Turn the knobs.** In figure 6 every bar is a grid. Pure data parallelism is on the left, and pure
+# model parallelism is on the right. Each bar has twice the $P_r$ of the bar before it.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/eight-times-the-batch",
+    "The batch becomes 8 times larger. By how many bars does the dotted line move to the left?",
+    unit="bars",
+)
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def bars(batch, width, ranks):
     """Bytes that each rank sends for one layer, on every grid."""
     rows = 2 ** np.arange(int(np.log2(ranks)) + 1)
@@ -1101,14 +1774,6 @@ def bars(batch, width, ranks):
 
 
 # %% slideshow={"slide_type": "slide"}
-def best_grid(batch, width, ranks):
-    rows = 2 ** np.arange(int(np.log2(ranks)) + 1)
-    return rows[np.argmin([sum(grid_elements(r, ranks, batch, width)) for r in rows])]
-
-
-assert [best_grid(B, 4096, 64) for B in (512, 4096, 32768)] == [16, 8, 2]
-assert best_grid(4096, 4096, 16) == 4 and best_grid(4096, 4096, 256) == 16
-assert best_grid(32768, 1024, 16) == 1 and best_grid(512, 16384, 16) == 16  # the pure kinds
 explore(
     bars,
     alt="Bytes on every grid of {ranks} ranks: batch {batch}, width {width}; the best is marked.",
@@ -1117,17 +1782,36 @@ explore(
     ranks=Knob([16, 64, 256], start=64),
 )
 
+# %% slideshow={"slide_type": "fragment"}
+line = {batch: np.log2(np.sqrt(64 * 4096 / batch)) for batch in (4096, 8 * 4096)}
+reveal("08/eight-times-the-batch", line[4096] - line[8 * 4096])
+
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The dotted line is $\sqrt{pd/B}$. Each bar doubles $P_r$, so a batch eight times larger moves it by
-# one and a half bars, and four times as many ranks by one. At the ends of the range it leaves
-# the picture: then a pure kind is best. Gholami and others [9], who proposed this grid, say it in
-# their abstract: the lowest cost is often reached by neither pure kind.
+# *Figure 6. Bytes that each rank sends for one layer, on every grid. The dotted line is at
+# $\sqrt{pd/B}$.*
+#
+# A batch that is eight times larger moves the line by one and a half bars. Four times as many ranks
+# move it by one bar. If the line leaves the picture at one of the ends, a pure kind is best. Gholami
+# and others proposed this grid [9]. They say in their abstract that the lowest cost is often reached
+# by neither pure kind.
+
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+def best_grid(batch, width, ranks):
+    choices = 2 ** np.arange(int(np.log2(ranks)) + 1)
+    return choices[np.argmin([sum(grid_elements(r, ranks, batch, width)) for r in choices])]
+
+
+assert line[4096] - line[8 * 4096] == 1.5
+assert [best_grid(B, 4096, 64) for B in (512, 4096, 32768)] == [16, 8, 2]
+assert best_grid(4096, 4096, 16) == 4 and best_grid(4096, 4096, 256) == 16
+assert best_grid(32768, 1024, 16) == 1 and best_grid(512, 16384, 16) == 16  # the pure kinds
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Now on a machine.** Bytes are not yet time. On `zaratan` a grid can be laid over the nodes in two
-# ways: the ranks that share a *model* sit next to each other, or the ranks that share a *batch*.
-# Two layers with $d = 4096$, 2048 samples, 32 GPUs; again everything is shorter by 4096. (The
-# traffic is written as rings over lists of ranks, as in lecture 3.)
+# **Now on a machine.** Bytes aren't time. On `zaratan` you can lay a grid over the nodes in two
+# ways. Either the ranks that share a *model* are neighbours in a node, or the ranks that own the
+# same *columns* are. Take two layers with $d = 4096$, 2048 samples and 32 GPUs. Again everything is
+# shorter by 4096. The program only sends the messages, as rings over lists of ranks, as in lecture 3.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile grid_traffic.py
@@ -1135,70 +1819,87 @@ import numpy as np
 
 
 def ring(comm, group, nbytes, steps):
-    place, chunk = group.index(comm.rank), np.zeros(nbytes // len(group), np.uint8)
+    """Send a chunk to the next rank of the group and take one from the previous, in each step."""
+    place = group.index(comm.rank)
     next_rank, prev_rank = group[(place + 1) % len(group)], group[place - 1]
+    chunk = np.zeros(nbytes // len(group), np.uint8)
     for _ in range(steps):
         comm.Sendrecv(chunk, dest=next_rank, recvbuf=np.empty_like(chunk), source=prev_rank)
 
 
 # %% slideshow={"slide_type": "fragment"}
-# %%writefile grid_step.py
+# %%writefile grid_groups.py
 import numpy as np
+
+
+def groups_of(comm, P_r, near):
+    """The ranks that share this rank's model, and those that own the same columns."""
+    P_c, ranks = comm.size // P_r, np.arange(comm.size)
+    neighbours, strided = ranks.reshape(P_c, P_r), ranks.reshape(P_r, P_c).T
+    grid = neighbours if near else strided  # a line of the grid shares a model
+    [[line, place]] = np.argwhere(grid == comm.rank)
+    return grid[line].tolist(), grid[:, place].tolist()
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile grid_step.py
+from grid_groups import groups_of
 from grid_traffic import ring
 
 
-def step(comm, num_layers, batch, d, rows, near):
-    cols, ranks = comm.size // rows, np.arange(comm.size)
-    grid = ranks.reshape(cols, rows) if near else ranks.reshape(rows, cols).T  # a line is a group
-    line, place = np.argwhere(grid == comm.rank)[0]
-    group, alike = grid[line].tolist(), grid[:, place].tolist()
-    activations, weights = 4 * batch // cols * d, 4 * d * d // rows
+def step(comm, num_layers, batch, d, P_r, near):
+    P_c = comm.size // P_r
+    model, same_columns = groups_of(comm, P_r, near)
+    activations, weights = 4 * batch // P_c * d, 4 * d * d // P_r
     for _ in range(num_layers):
-        ring(comm, group, activations, rows - 1)  # all-gather
+        ring(comm, model, activations, P_r - 1)  # all-gather
     for layer in reversed(range(num_layers)):
-        ring(comm, alike, weights, 2 * (cols - 1))  # all-reduce
+        ring(comm, same_columns, weights, 2 * (P_c - 1))  # all-reduce
         if layer > 0:
-            ring(comm, group, activations, rows - 1)  # reduce-scatter
+            ring(comm, model, activations, P_r - 1)  # reduce-scatter
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
-# *Predict: by bytes, which grid is best? By time, is it the same? Which of the two ways to lay it
-# is better?*
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/grid-by-time",
+    "By bytes the best grid is 8 x 4. Which grid takes the least time on nodes of four GPUs?",
+    choices=["4 x 8", "8 x 4", "16 x 2", "32 x 1"],
+)
 
 # %% slideshow={"slide_type": "slide"}
 p, L, B, d = 32, 2, 2048, 4096
 node = np.arange(p) // 4
-leaves = node[:, None] != node[None, :]  # which pairs of ranks talk through network cards
-searched, sent_MB, leaving_MB = {}, {}, {}
-ranks = ringside.Session(".", machine=zaratan)  # like ringside.run, but ready for many runs
-for rows, near in itertools.product((1, 2, 4, 8, 16, 32), (True, False)):
-    run = ranks.call("grid_step:step", p, (L, B // 64, d // 64, rows, near))
-    model, data = grid_elements(rows, p, B, d)
-    elements = (L - 0.5) * model + L * data  # the first layer's inputs need no gradient
-    assert [SCALE * n for n in run.sent_bytes()] == [4 * elements] * p
-    searched[rows, near], sent_MB[rows] = 1e3 * run.makespan_s, 4e-6 * elements
-    leaving_MB[rows, near] = (run.bytes_matrix() * leaves).sum() / 8 * SCALE / 1e6
+different_nodes = node[:, None] != node[None, :]  # pairs of ranks that use network cards
+times_ms, leaving_MB, sent_MB = {}, {}, {}
+session = ringside.Session(".", machine=stretched("zaratan", 19.5e12))  # ready for many runs
+for P_r, near in itertools.product((1, 2, 4, 8, 16, 32), (True, False)):
+    run = session.call("grid_step:step", p, (L, B // 64, d // 64, P_r, near))
+    times_ms[P_r, near] = 1e3 * run.makespan_s
+    leaving_MB[P_r, near] = (run.bytes_matrix() * different_nodes).sum() / 8 * SCALE / 1e6
+    sent_MB[P_r] = SCALE * max(run.sent_bytes()) / 1e6
+best = min(times_ms, key=times_ms.get)
+print(f"the shortest time: {best[0]} x {p // best[0]}, groups in nodes: {best[1]}")
+reveal("08/grid-by-time", f"{best[0]} x {p // best[0]}")
 
 # %% slideshow={"slide_type": "fragment"}
-for rows in sent_MB:
-    near, far = (f"{searched[rows, here]:5.1f} ms {leaving_MB[rows, here]:5.0f} MB out"
-                 for here in (True, False))  # fmt: skip
-    print(f"{rows:2}x{p // rows:<2} {sent_MB[rows]:4.0f} MB a rank; in nodes {near}; across {far}")
-best = min(searched, key=searched.get)
-print("fewest bytes:", min(sent_MB, key=sent_MB.get), "rows; shortest time:", best[0], "rows")
-assert min(sent_MB, key=sent_MB.get) == 8 == np.sqrt(p * d / B) and best == (16, True)
-assert min(leaving_MB, key=leaving_MB.get) == best
+print("grid   a rank sends   groups in nodes        groups across nodes")
+for P_r in sent_MB:
+    words = [
+        f"{times_ms[P_r, near]:5.1f} ms, {leaving_MB[P_r, near]:4.0f} MB leave"
+        for near in (True, False)
+    ]
+    print(f"{P_r:2}x{p // P_r:<2}     {sent_MB[P_r]:4.0f} MB     {words[0]}   {words[1]}")
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(8, 3.4))
-rows = list(sent_MB)
+grids = list(sent_MB)
 for near, colour, name in ((True, MODEL, "groups in nodes"), (False, DATA, "groups across nodes")):
-    axis.plot([searched[r, near] for r in rows], "o-", color=colour, label=name)
+    axis.plot([times_ms[r, near] for r in grids], "o-", color=colour, label=name)
 for place, note in ((3, "fewest bytes\nfor each rank"), (4, "shortest time")):
-    low = min(searched[rows[place], near] for near in (True, False))
+    low = min(times_ms[grids[place], near] for near in (True, False))
     axis.annotate(note, (place, low - 0.3), (place, 1.5), ha="center", color="#57606a",
                   arrowprops={"arrowstyle": "->", "color": "#57606a"})  # fmt: skip
-axis.set_xticks(range(6), [f"{r}x{p // r}" for r in rows])
+axis.set_xticks(range(6), [f"{r}x{p // r}" for r in grids])
 axis.set(xlabel="grid: model x data", ylabel="time of the communication (ms)", ylim=0)
 axis.legend(frameon=False)
 show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid over the nodes in two ways. Pure "
@@ -1206,114 +1907,406 @@ show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid o
      "7.3 ms, at 8x4; with groups in nodes it stays near 20 ms up to 4x8 and falls to 6.6 ms, the "
      "shortest of all, at 16x2. An arrow shows that 8x4 sends the fewest bytes for each rank.")  # fmt: skip
 
-# %% slideshow={"slide_type": "skip"}
-assert [round(searched[r, True], 1) for r in rows] == [21.1, 20.2, 18.9, 9.9, 6.6, 8.1]
-assert [round(searched[r, False], 1) for r in rows] == [21.1, 11.2, 7.8, 7.3, 7.6, 8.1]
-assert [round(leaving_MB[pair]) for pair in ((8, True), (8, False), (16, True))] == [123, 88, 81]
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 7. The communication of one step on six grids, for the two ways to lay a grid over nodes of
+# four GPUs.*
+#
+# Each rank sends what the formula says, to the byte, and $8 \times 4$ sends least. But the shortest
+# time is 6.6 ms, for $16 \times 2$ with groups that fill whole nodes. The grid $8 \times 4$ takes 9.9
+# or 7.3 ms. What decides is the number of bytes that leave a *node*. They are 81 MB for
+# $16 \times 2$, and 123 or 88 MB for $8 \times 4$. You know this from lecture 3: count the bytes that
+# go through the narrowest port.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+for P_r in sent_MB:
+    in_group, across = grid_elements(P_r, p, B, d)  # the first layer's inputs need no gradient
+    assert np.isclose(sent_MB[P_r], 4e-6 * ((L - 0.5) * in_group + L * across))
+assert min(sent_MB, key=sent_MB.get) == 8 == np.sqrt(p * d / B)
+assert best == (16, True) == min(leaving_MB, key=leaving_MB.get)
+assert [round(times_ms[r, True], 1) for r in grids] == [21.1, 20.2, 18.9, 9.9, 6.6, 8.1]
+assert [round(times_ms[r, False], 1) for r in grids] == [21.1, 11.2, 7.8, 7.3, 7.6, 8.1]
+grids_and_ways = ((8, True), (8, False), (16, True))
+assert [round(leaving_MB[each]) for each in grids_and_ways] == [123, 88, 81]
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# By bytes for each rank the formula is right to the byte: $8 \times 4$. By time it is $16 \times 2$ with
-# groups that fill whole nodes, 6.6 ms against 9.9 and 7.3 ms for the two ways to lay $8 \times 4$.
-# What decides is what leaves a *node*: 81 MB against 123 and 88. You know this from lecture 3:
-# count the bytes through the narrowest port, not through the nearest.
-#
-# And the usual advice, the model's ranks in one node? Here $4 \times 8$ with groups in nodes is among
-# the slowest, 18.9 ms: 2048 samples are so few that the *weights* are the heavy part, and four rings
-# of gradients squeeze through each card. Large models are trained with more tokens than that.
+# People often say that the ranks of a model belong into one node. Here $4 \times 8$ with groups in
+# nodes is among the slowest, at 18.9 ms. With 2048 samples the *weights* are the heavy part, and four
+# rings of gradients squeeze through each network card. Large models are trained with more tokens than
+# that. Run the same grid with 64 times as many.
 
 # %% slideshow={"slide_type": "fragment"}
-calls = [(L, 64 * B // 64, d // 64, 4, near) for near in (True, False)]
-inside_ms, across_ms = (1e3 * ranks.call("grid_step:step", p, one).makespan_s for one in calls)
-ranks.close()
-print(f"{64 * B:,} tokens on 4x8: groups in nodes {inside_ms:.0f} ms, across {across_ms:.0f} ms")
-assert 64 * B == 131_072 and round(inside_ms) == 25 and round(across_ms) == 198
+many = {}
+for near in (True, False):
+    run = session.call("grid_step:step", p, (L, 64 * B // 64, d // 64, 4, near))
+    many[near] = 1e3 * run.makespan_s
+session.close()
+print(f"{64 * B:,} tokens on 4x8: in nodes {many[True]:.0f} ms, across {many[False]:.0f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 131,072 tokens it is 25 ms against 198 ms, and the advice holds. It is advice for a batch.
+# With 131,072 tokens it takes 25 ms with groups in nodes and 198 ms with groups across nodes. Now the
+# usual advice is right. It is advice for large batches.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(times_ms[4, True], 1) == 18.9  # with 2048 samples
+assert 64 * B == 131_072 and round(many[True]) == 25 and round(many[False]) == 198
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers** (20 minutes for sections 10 and 11). Section 10 can be read at home. In section 11
+# the formula is easy and the lesson is figure 7: the grid that sends the fewest bytes isn't the
+# fastest. Let the class mark on a drawing of two nodes which rings cross the network card.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 12. Where it breaks
 #
-# **What can hide.** The formulas count bytes as if a byte were a byte. But nobody waits for the
-# gradient of $W$ until the step ends, so an all-reduce of data parallelism can travel while the
-# layers below are computed (assignment `a05_ddp`). A gather of model parallelism stands *between* two
-# products: the next one can't start without it.
+# **What can hide.** The formulas count bytes and nothing else. But bytes can travel while a rank
+# computes. Nobody waits for the gradient of $W$ until the step ends. So an all-reduce of data
+# parallelism can run while the layers below are computed (assignment `a05_ddp`). A gather of model
+# parallelism stands *between* two products, and the second one can't start without it. Communication
+# for which a rank waits is called **exposed**. For example, if an all-reduce takes 5 ms and the rank
+# computes during 4 of them, then 1 ms is exposed.
 #
-# *Predict: at the crossover,* $B = d$*, both kinds send the same. Four layers, and one layer's three
-# products take as long as its communication. Which kind is faster, and by how much?*
+# At the crossover $B = d$ both kinds send the same bytes. Take four layers. Let the three products
+# of a layer together take as long as the layer's communication.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "08/hidden",
+    "At the crossover, how many times as long does the step take with model parallelism as with "
+    "data parallelism?",
+    unit="times",
+)
 
 # %% slideshow={"slide_type": "fragment"}
-# %%writefile hidden_traffic.py
+# %%writefile model_traffic.py
+import numpy as np
+
+import ringside
+
+
+def step(comm, length, product_s):
+    whole, part = np.zeros(length), np.zeros(length // comm.size)
+    for _ in range(4):
+        ringside.compute(seconds=product_s, phase="Y")
+        comm.Allgather(part, whole)
+    for _ in range(4):
+        ringside.compute(seconds=2 * product_s, phase="dW, dX")
+        comm.Reduce_scatter_block(whole, part)
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile data_traffic.py
 import numpy as np
 from mpi4py import MPI
 
 import ringside
 
 
-def step(comm, kind, length, product_s):
-    whole, part, totals, sums = np.zeros(length), np.zeros(length // 4), np.empty((4, length)), []
-    for _ in range(4):  # forward
+def step(comm, length, product_s):
+    gradients, totals, sums = np.zeros(length), np.empty((4, length)), []
+    for _ in range(4):
         ringside.compute(seconds=product_s, phase="Y")
-        if kind == "model":
-            comm.Allgather(part, whole)
-    for layer in range(4):  # backward
+    for layer in range(4):
         ringside.compute(seconds=2 * product_s, phase="dW, dX")
-        if kind == "model":
-            comm.Reduce_scatter_block(whole, part)
-        else:
-            sums.append(comm.Iallreduce(whole, totals[layer]))
+        sums.append(comm.Iallreduce(gradients, totals[layer]))  # begins, and doesn't wait
     MPI.Request.Waitall(sums)
 
 
 # %% slideshow={"slide_type": "slide"}
 length = 8000  # of float64
-product_s = 2 * 3 / 4 * 8 * length * 1e-9 / 3  # a third of an all-reduce, without its latency
-args = [(kind, length, product_s) for kind in ("model", "data")]
-model, data = (ringside.run("hidden_traffic.py:step", 4, one) for one in args)
+all_reduce_s = 2 * 3 / 4 * 8 * length * 1e-9  # without latency
+args = (length, all_reduce_s / 3)
+model = ringside.run("model_traffic.py:step", 4, args)
+data = ringside.run("data_traffic.py:step", 4, args)
 for kind, run in (("model", model), ("data", data)):
-    print(f"{kind:5} {1e6 * run.makespan_s:.0f} µs, {run.timeline.bytes_matrix.sum():,.0f} bytes")
-assert model.timeline.bytes_matrix.sum() == data.timeline.bytes_matrix.sum()
-assert round(model.makespan_s / data.makespan_s, 2) == 1.36
+    sends = run.timeline.bytes_matrix.sum()
+    print(f"{kind:5} {1e6 * run.makespan_s:.0f} µs, {sends:,.0f} bytes")
+reveal("08/hidden", model.makespan_s / data.makespan_s)
+
+# %% slideshow={"slide_type": "fragment"}
 data.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The same bytes, and model parallelism takes 1.36 times as long. In the timeline, that of data
-# parallelism, the all-reduces run behind the backward pass, and only the end of them sticks out.
-# So at equal bytes prefer data parallelism; the crossover in *time* lies at a smaller batch than
-# the one in bytes.
+# *Figure 8. Four layers with data parallelism. The all-reduces run while the backward pass goes on.
+# Only the end of the last one is exposed.*
+#
+# Both kinds send the same bytes, and model parallelism takes 1.36 times as long. So at equal bytes
+# prefer data parallelism. If you compare times instead of bytes, the crossover is at a smaller batch.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert model.timeline.bytes_matrix.sum() == data.timeline.bytes_matrix.sum()
+assert round(model.makespan_s / data.makespan_s, 2) == 1.36
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Memory** often decides before bytes do. Data parallelism needs all weights, their gradients and
-# the optimizer's state on every rank; model parallelism, in the plain form, needs all samples'
-# activations on every rank. Lecture 9 says what cutting between layers does to both.
-#
-# **Thin products.** A rank with $d/p$ columns multiplies thinner matrices, and these run further
-# from a processor's peak. No model of bytes sees that; section 8 showed what it costs.
-#
-# **Whole numbers.** Heads, columns and samples come in whole numbers; 40 heads go badly on 16 ranks.
-#
-# **Latency.** Model parallelism calls two collectives a layer, each of $p - 1$ steps; the formulas
-# above leave $\alpha$ out. With small batches on many ranks it comes back, as in lecture 3.
-#
-# **Exactness.** All schemes here compute the same sums in another order. They agree to rounding,
-# not bit for bit.
+# **The same in torch.** `async_op=True` returns a handle at once, and `wait` waits for the sum.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile data_traffic_torch.py
+import torch
+import torch.distributed as dist
+
+import ringside
+
+
+def step(group, length, product_s):
+    sums, gradients = [], torch.zeros(4, length, dtype=torch.float64)
+    for _ in range(4):
+        ringside.compute(seconds=product_s, phase="Y")
+    for layer in range(4):
+        ringside.compute(seconds=2 * product_s, phase="dW, dX")
+        sums.append(dist.all_reduce(gradients[layer], group=group, async_op=True))
+    for handle in sums:
+        handle.wait()
+
+
+# %% slideshow={"slide_type": "fragment"}
+torch_run = ringside.run("data_traffic_torch.py:step", 4, args)
+for name, run in (("MPI", data), ("torch", torch_run)):
+    print(f"{name:5} {1e6 * run.makespan_s:.0f} µs, {run.timeline.bytes_matrix.sum():,} bytes")
+assert (torch_run.timeline.bytes_matrix == data.timeline.bytes_matrix).all()
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 13. Summary
+# **Memory** often decides before bytes do. Data parallelism keeps all weights, their gradients and
+# the state of the optimizer on every rank. Model parallelism, in the plain form, keeps the
+# activations of all samples on every rank. Lecture 9 shows what cutting between layers does to both.
 #
-# | | each rank has | each rank sends for a layer | sends least when |
+# **Thin products.** A rank with $d/p$ columns multiplies thinner matrices. They run further below
+# the processor's peak. No count of bytes shows this. The published test in section 8 shows what it
+# costs.
+#
+# **Whole numbers.** Heads, columns and samples come in whole numbers. 40 heads can't be shared
+# equally by 16 ranks.
+#
+# **Latency.** Model parallelism calls two collectives for each layer, of $p - 1$ steps each. Our
+# formulas leave $\alpha$ out. With small batches on many ranks it matters, as in lecture 3.
+#
+# **Exactness.** All schemes compute the same sums in a different order. They agree up to rounding,
+# and not bit for bit.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 13. Two puzzles
+#
+# Each puzzle is a program that works and misses a target. Change the program until it meets the
+# target. The cell below it tells you at once. Ten minutes each are about right.
+#
+# **Puzzle 1: layer norm of cut columns.** Each rank has $d/p$ columns of $H$. Layer norm subtracts
+# the mean of a whole row, and divides by its standard deviation. This program gathers all columns to
+# find them. Each rank may send at most 768 bytes.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile normed.py
+import numpy as np
+
+
+def layer_norm(comm, H_r):
+    """Layer norm over whole rows; H_r: this rank's columns of H."""
+    parts = np.empty((comm.size, *H_r.shape))
+    comm.Allgather(H_r, parts)
+    H = np.concatenate(parts, axis=1)
+    mean, variance = H.mean(axis=1, keepdims=True), H.var(axis=1, keepdims=True)
+    return (H_r - mean) / np.sqrt(variance + 1e-5)
+
+
+# %% slideshow={"slide_type": "fragment"}
+p, H = 4, np.random.default_rng(1).normal(size=(32, 64))
+variance = H.var(axis=1, keepdims=True)
+normed = (H - H.mean(axis=1, keepdims=True)) / np.sqrt(variance + 1e-5)
+pieces = [(np.ascontiguousarray(part),) for part in columns(H)]
+norm_puzzle = {
+    "expected": columns(normed),
+    "at_most_bytes": 2 * 3 * (2 * 32 * 8) // 4,  # one all-reduce of two numbers for each row
+    "hint": "The mean and the variance of a row follow from two sums over it.",
+}
+puzzle("normed.py:layer_norm", p, pieces, **norm_puzzle)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# <details><summary>Solution</summary>
+#
+# Each rank adds up its own part of every row, and the squares of its part. One all-reduce of these
+# two numbers for each row gives the mean and the variance:
+#
+# ```python
+# def layer_norm(comm, H_r):
+#     width = H_r.shape[1] * comm.size
+#     own = np.stack([H_r.sum(axis=1), (H_r**2).sum(axis=1)])
+#     total = np.empty_like(own)
+#     comm.Allreduce(own, total)
+#     mean, mean_of_squares = total[:, :, None] / width
+#     variance = mean_of_squares - mean**2
+#     return (H_r - mean) / np.sqrt(variance + 1e-5)
+# ```
+#
+# If the mean is large compared with the standard deviation, the last difference loses digits. Then
+# use two all-reduces, first for the mean and then for the sum of $(H_r - \text{mean})^2$.
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+SOLUTION = """import numpy as np
+
+
+def layer_norm(comm, H_r):
+    width = H_r.shape[1] * comm.size
+    own = np.stack([H_r.sum(axis=1), (H_r**2).sum(axis=1)])
+    total = np.empty_like(own)
+    comm.Allreduce(own, total)
+    mean, mean_of_squares = total[:, :, None] / width
+    variance = mean_of_squares - mean**2
+    return (H_r - mean) / np.sqrt(variance + 1e-5)
+"""
+Path("normed_solved.py").write_text(SOLUTION)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **Puzzle 2: nobody waits for dW.** This is the backward pass of a layer whose columns are cut. Its
+# two products take 1 ms each, and the all-reduce takes 1 ms as well. So the program takes 3 ms. Bring
+# it to at most 2.1 ms, and leave the results as they are.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile backward.py
+import numpy as np
+
+import ringside
+
+
+def backward(comm, X, W_r, G_r):
+    ringside.compute(seconds=1e-3, phase="dW")
+    dW_r = X.T @ G_r
+    ringside.compute(seconds=1e-3, phase="dX")
+    summand = G_r @ W_r.T
+    dX = np.empty_like(summand)
+    comm.Allreduce(summand, dX)
+    return dW_r, dX
+
+
+# %% slideshow={"slide_type": "fragment"}
+rng = np.random.default_rng(2)
+X, W, G = (
+    rng.normal(size=(20, 16)),
+    rng.normal(size=(16, 24)),
+    rng.normal(size=(20, 24)),
+)
+slow_wire = ringside.Machine("slow wire", alpha_s=0.0, beta_s_per_byte=1e-3 / (1.5 * X.nbytes))
+pieces = [(X, W_r.copy(), G_r.copy()) for W_r, G_r in zip(columns(W), columns(G))]
+hiding_puzzle = {
+    "machine": slow_wire,
+    "expected": [(X.T @ G_r, G @ W.T) for G_r in columns(G)],
+    "at_most_us": 2100,
+    "hint": "Which of the two products does the all-reduce need?",
+}
+puzzle("backward.py:backward", p, pieces, **hiding_puzzle)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# <details><summary>Solution</summary>
+#
+# Compute the summand of $\nabla X$ first. Start its sum, compute $\nabla W$ while it travels, and
+# then wait:
+#
+# ```python
+# def backward(comm, X, W_r, G_r):
+#     ringside.compute(seconds=1e-3, phase="dX")
+#     summand = G_r @ W_r.T
+#     dX = np.empty_like(summand)
+#     request = comm.Iallreduce(summand, dX)
+#     ringside.compute(seconds=1e-3, phase="dW")
+#     dW_r = X.T @ G_r
+#     request.Wait()
+#     return dW_r, dX
+# ```
+#
+# </details>
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+SOLUTION = """import numpy as np
+
+import ringside
+
+
+def backward(comm, X, W_r, G_r):
+    ringside.compute(seconds=1e-3, phase="dX")
+    summand = G_r @ W_r.T
+    dX = np.empty_like(summand)
+    request = comm.Iallreduce(summand, dX)
+    ringside.compute(seconds=1e-3, phase="dW")
+    dW_r = X.T @ G_r
+    request.Wait()
+    return dW_r, dX
+"""
+Path("backward_solved.py").write_text(SOLUTION)
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+norm_pieces = [(np.ascontiguousarray(part),) for part in columns(H)]
+solved = puzzle("normed_solved.py:layer_norm", p, norm_pieces, **norm_puzzle, draw=False)
+assert solved.solved
+solved = puzzle("backward_solved.py:backward", p, pieces, **hiding_puzzle, draw=False)
+assert solved.solved and solved.time_us < 2100 and norm_puzzle["at_most_bytes"] == 768
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **For teachers.** Puzzle 1 works well in pairs, after section 4; puzzle 2 after section 12. In
+# puzzle 1 many first sum the means of the parts. That is right for the mean, and wrong for the
+# variance: the variance of a row isn't the mean of the variances of its parts.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 14. Summary
+#
+# The lecture began with the 411 MB of gradients of fc6. How long do they take, next to a step? Let
+# the four GPUs of a `zaratan` node train VGG-16 with 256 pictures, in FP32.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile fc6_traffic.py
+import numpy as np
+
+
+def data(comm, weights, inputs):
+    comm.Allreduce(np.zeros(weights, np.float32), np.empty(weights, np.float32))
+
+
+def model(comm, weights, inputs):
+    whole, part = (
+        np.zeros(inputs, np.float32),
+        np.zeros(inputs // comm.size, np.float32),
+    )
+    comm.Allgather(part, whole)  # forward: the inputs of all samples
+    comm.Reduce_scatter_block(whole, part)  # backward: their gradients
+
+
+# %% slideshow={"slide_type": "fragment"}
+sizes = (25088 * 4096 // SCALE, 256 * 25088 // SCALE)  # weights of fc6; its inputs
+fc6_ms = {}
+for kind in ("data", "model"):
+    run = ringside.run(f"fc6_traffic.py:{kind}", 4, sizes, machine=stretched("zaratan", 19.5e12))
+    fc6_ms[kind] = 1e3 * run.makespan_s
+    sends = run.timeline.bytes_matrix.sum(axis=1)[0] * SCALE / 1e6
+    print(f"{kind:5} each rank sends {sends:3.0f} MB for fc6, in {fc6_ms[kind]:.2f} ms")
+pixels = np.array([side**2 for side in SIDES] + [1, 1, 1])  # each uses the weights once
+step_ms = 1e3 * 3 * 2 * (weights_of * pixels).sum() * 256 / 4 / 19.5e12
+print(f"the products of a step take {step_ms:.0f} ms on each GPU, at 19.5 TFLOP/s")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With data parallelism each rank sends 617 MB for the 411 MB of gradients of fc6, which takes 6.2 ms.
+# Cut by columns, fc6 sends 39 MB in 0.4 ms. The products of a step take 305 ms in FP32. So inside a
+# node, in FP32, the 411 MB are 2 % of a step, and they can hide behind the backward pass. Between
+# nodes a byte takes eight times as long, and tensor cores shorten the step. Then the same bytes
+# decide.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(2 * 3 / 4 * weight_MB) == 617 and round(2 * 3 / 4 * input_MB) == 39
+assert round(fc6_ms["data"], 1) == 6.2 and round(fc6_ms["model"], 1) == 0.4
+assert round(step_ms) == 305 and round(fc6_ms["data"] / step_ms, 2) == 0.02
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# | | each rank has | each rank sends for a layer | it sends least when |
 # |---|---|---|---|
 # | data | all of $W$, $B/p$ samples | $2\frac{p-1}{p}\,d_\text{in} d_\text{out}$ | $B$ is above the crossover |
 # | columns, gathered | $d_\text{out}/p$ columns, all samples | $\frac{p-1}{p}\,B\,(d_\text{out} + d_\text{in})$ | $B$ is below it |
 # | columns, then rows | parts of both, all samples | $4\frac{p-1}{p}\,B\,d$ for two layers | the middle is wide |
-# | grid $P_r \times P_c$ | $1/P_r$ of $W$, $B/P_c$ samples | the sum of both, each on fewer ranks | $P_r \approx \sqrt{p\,d/B}$ |
+# | grid $P_r \times P_c$ | $1/P_r$ of $W$, $B/P_c$ samples | both sums, each over fewer ranks | $P_r \approx \sqrt{p\,d/B}$ |
 #
-# The crossover is at the harmonic mean of $d_\text{in}$ and $d_\text{out}$. And above all formulas
-# stands the rule: *what sums over a cut dimension must be added up over the ranks.*
+# The crossover is the harmonic mean of $d_\text{in}$ and $d_\text{out}$. The roofline of tensor
+# parallelism is $t - 1 \le \frac{9}{w}\cdot\frac{d}{F/R}$. Both follow from one rule: *a product that
+# sums over a cut dimension has to be summed over the ranks.*
 
-# %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
-# **Errors on slides that you may meet.** Most of these are in [2], a deck that is otherwise worth
-# your time.
+# %% [markdown] slideshow={"slide_type": "notes"} tags=["corrected"]
+# **For teachers: errors on slides that your class may have seen.** Most are in [2], a deck that is
+# otherwise worth your time.
 #
 # | slide | correct |
 # |---|---|
@@ -1321,28 +2314,27 @@ data.timeline
 # | backward through layer $i$ go $B\,d_i$ numbers [2] | $B\,d_{i-1}$: the gradient of its *inputs* |
 # | they need an all-reduce [2] | a reduce-scatter: each rank uses only its own columns |
 # | so model parallelism sends less for $B < d/3$ [2] | for $B < \frac23 d$ with an all-reduce, $B < d$ with a reduce-scatter |
-# | model parallelism is useful where $d_i \gg 1$ [2] | where $d_i > B$: compare with the batch, not with one |
-# | "model parallelism" is layers on different GPUs [10]; cutting inside layers [2]; intra-layer and inter-layer [11] | one word for two things; say *tensor* (inside a layer) or *pipeline* (between layers, lecture 9) |
-# | Megatron scales to 76 % [5] | of 512 times a baseline that is itself less than a third of peak; by time it is 74 % |
+# | model parallelism is useful where $d_i \gg 1$ [2] | where $d_i > B$: compare with the batch |
+# | "model parallelism" is layers on different GPUs [10]; cutting inside layers [2]; intra-layer and inter-layer [11] | one word for two things; say *tensor* (inside a layer) or *pipeline* (between layers) |
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# ## 14. Five questions
+# ## 15. Five questions
 #
-# Try each before you open its answer. The cell below each answer checks it.
+# Try each question before you open its answer. The cell below each answer checks it.
 #
-# **Question 1.** A layer with 1024 inputs and 4096 outputs, 1500 samples, float32, 8 ranks. Which kind
-# sends less, and how many MB does each rank send? What would the formula of [2] have told you, with
-# $d_\text{in} d_\text{out}$ in the place of $d^2$?
+# **Question 1.** A layer has 1024 inputs and 4096 outputs. There are 1500 samples, numbers of 4
+# bytes, and 8 ranks. Which kind sends less, and how many MB does each rank send? What would the
+# formula of [2] have told you, with $d_\text{in} d_\text{out}$ instead of $d^2$?
 #
 # <details><summary>Answer</summary>
 #
-# The harmonic mean of the widths is 1638 samples, so model parallelism, narrowly: 26.9 MB against
-# 29.4 MB. The slide compares $d_\text{in} d_\text{out} = 4.2$ million with $B\,(d_\text{out} +
-# 2 d_\text{out}) = 18.4$ million, and says data, by far.
+# The harmonic mean of the widths is 1638 samples. So model parallelism sends less, but not by much:
+# 26.9 MB against 29.4 MB. The slide compares $d_\text{in} d_\text{out} = 4.2$ million with
+# $B\,(d_\text{out} + 2 d_\text{out}) = 18.4$ million, and recommends data parallelism by far.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 p, B, d_in, d_out = 8, 1500, 1024, 4096
 assert round(2 * d_in * d_out / (d_in + d_out)) == 1638
 model_MB = (p - 1) / p * B * (d_in + d_out) * 4e-6
@@ -1351,16 +2343,16 @@ assert round(model_MB, 1) == 26.9 and round(data_MB, 1) == 29.4
 assert round(d_in * d_out / 1e6, 1) == 4.2 and round(3 * B * d_out / 1e6, 1) == 18.4
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** A colleague cuts the MLP $d \to 4d \to d$ the other way round: rows of the first
-# matrix, columns of the second. How many elements does the *forward* pass send, if everything is
-# made whole on all ranks where GELU or the next block wants it? How many times more than Megatron's
-# order is that?
+# **Question 2.** A colleague cuts the MLP $d \to 4d \to d$ the other way round. The first matrix is
+# cut by rows and the second by columns. GELU and the next block get whole matrices on all ranks. How
+# many elements does the *forward* pass send? How many times more than Megatron's order is that?
 #
 # <details><summary>Answer</summary>
 #
-# The rows leave summands of the hidden layer, and GELU wants the sum: an all-reduce of $B \cdot 4d$,
-# $8\frac{p-1}{p}Bd$. The columns leave columns of $Y$: a gather, $\frac{p-1}{p}Bd$. Together 9,
-# against 2 for one all-reduce of $Bd$: 4.5 times. The run below counts it.
+# The rows leave summands of the hidden layer, and GELU needs the sum. That is an all-reduce of
+# $B \cdot 4d$ elements, so each rank sends $8\frac{p-1}{p}Bd$. The columns leave columns of $Y$. That
+# is a gather, so each rank sends $\frac{p-1}{p}Bd$. Together they are 9 units. Megatron's order sends
+# 2 units, for one all-reduce of $Bd$. So it is 4.5 times more. The run below counts it.
 #
 # </details>
 
@@ -1378,32 +2370,35 @@ def mlp(comm, X_r, A_r, B_r):
     comm.Allgather(Y_r, np.empty((comm.size, *Y_r.shape)))
 
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 p, B, d = 4, 6, 8
 wrong = (np.ones((B, d // p)), np.ones((d // p, 4 * d)), np.ones((4 * d, d // p)))
 right = (np.ones((B, d)), np.ones((d, 4 * d // p)), np.ones((4 * d // p, d)))
-order = [("wrong_order.py:mlp", p, wrong), ("pair.py:mlp", p, right)]
-wrong, right = (ringside.run(*one).timeline.bytes_matrix.sum(axis=1)[0] for one in order)
-assert wrong == 9 * 8 * (p - 1) * B * d // p and wrong / right == 4.5
+wrong_run = ringside.run("wrong_order.py:mlp", p, wrong)
+right_run = ringside.run("pair.py:mlp", p, right)
+wrong_bytes, right_bytes = (
+    run.timeline.bytes_matrix.sum(axis=1)[0] for run in (wrong_run, right_run)
+)
+assert wrong_bytes == 9 * 8 * (p - 1) * B * d // p and wrong_bytes / right_bytes == 4.5
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 3.** Somebody forgets the all-reduce of $f$ in the backward pass. The loss of the first
-# step is right. Which gradients are wrong in a network of two such pairs after each other, and will
-# a test of the last pair's weights find it?
+# step is right. A network has two such pairs after each other. Which gradients are wrong, and does a
+# test of the last pair's weights find the mistake?
 #
 # <details><summary>Answer</summary>
 #
-# The forward pass is untouched, so the loss is right. In the last pair both matrices get right
-# gradients: theirs need $G$, the hidden layer and the input, and all of these are there. What is
-# wrong is $\nabla X$ below it: each rank has its own summand for the sum. So the first pair's
-# matrices get wrong gradients, and different ones on each rank. A test of one pair's weights
-# passes; test $\nabla X$ as well.
+# The forward pass is as it should be, so the loss is right. In the last pair both matrices get right
+# gradients. These need $G$, the hidden layer and the input, and all of them are there. But $\nabla X$
+# below the last pair is wrong: each rank has its own summand instead of the sum. So the matrices of
+# the first pair get wrong gradients, and different ones on each rank. A test of the last pair's
+# weights passes. Test $\nabla X$ as well.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
-X, A1, B1, A2, B2 = (torch.tensor(rng.normal(size=shape), requires_grad=True)
-                     for shape in ((5, 8), (8, 16), (16, 8), (8, 16), (16, 8)))  # fmt: skip
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+shapes = ((5, 8), (8, 16), (16, 8), (8, 16), (16, 8))
+X, A1, B1, A2, B2 = (torch.tensor(rng.normal(size=one), requires_grad=True) for one in shapes)
 hidden = torch.tanh(X @ A1)
 Y = torch.tanh((hidden @ B1) @ A2) @ B2
 dB1, dA2 = torch.autograd.grad((Y**2).sum(), [B1, A2])
@@ -1419,44 +2414,49 @@ assert not torch.allclose(hidden.T @ summands[0], dB1)  # but not without
 assert not torch.allclose(summands[0], summands[1])
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** 64 GPUs, layers of width 8192, 2048 samples. Which grid sends least, and how much
-# less is that than the better one of the two pure kinds? The cluster has nodes of four GPUs: what
-# do you have to find out before you believe the answer?
+# **Question 4.** There are 64 GPUs, layers of width 8192, and 2048 samples. Which grid sends least?
+# How much less is that than the better one of the two pure kinds? The cluster has nodes of four GPUs.
+# What do you have to find out before you believe the answer?
 #
 # <details><summary>Answer</summary>
 #
-# $P_r^* = \sqrt{64 \cdot 8192 / 2048} = 16$: a grid of $16 \times 4$. Since $B$ is a quarter of $d$,
-# pure model parallelism is the better pure kind; the grid sends 2.3 times less. But groups of 16
-# span four nodes either way. Find out what leaves each node, with groups in nodes and across, as in
-# section 11, and what can be hidden.
+# $P_r^* = \sqrt{64 \cdot 8192 / 2048} = 16$, so it is the grid $16 \times 4$. Since $B$ is a quarter
+# of $d$, pure model parallelism is the better pure kind. The grid sends 2.3 times less. But groups of
+# 16 ranks span four nodes. Find out what leaves each node, with groups in nodes and across nodes, as
+# in section 11, and what can be hidden.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 totals = {r: sum(grid_elements(r, 64, 2048, 8192)) for r in (1, 2, 4, 8, 16, 32, 64)}
 assert min(totals, key=totals.get) == 16 == np.sqrt(64 * 8192 / 2048)
 assert totals[64] < totals[1] and round(totals[64] / totals[16], 1) == 2.3
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 5.** The last layer of a language model turns each token into 51,200 scores, one for
-# each word, and its columns are cut over 8 ranks. The loss of a token is $\log\sum_j e^{z_j} - z_y$,
-# where $y$ is the right word. Do you gather the scores? For 8192 tokens and two-byte numbers, how
-# many MB does each rank send if you do, and how many if you don't?
+# **Question 5.** The last layer of a language model turns each token into 51,200 scores, one for each
+# word. Its columns are cut over 8 ranks. The loss of a token is $\log\sum_j e^{z_j} - z_y$, where $y$
+# is the right word. Do you gather the scores? For 8192 tokens and two-byte numbers, how many MB does
+# each rank send if you do, and how many if you don't?
 #
 # <details><summary>Answer</summary>
 #
-# No. The largest score, the sum of exponentials and the right word's score are one number each for
-# a token, and an all-reduce makes each of them from the ranks' parts. The gather sends
-# $\frac78 \cdot 8192 \cdot 51200$ numbers, 734 MB; the three all-reduces send
-# $3 \cdot 2 \cdot \frac78 \cdot 8192$ numbers, 0.09 MB, 8533 times less. The exponentials must be
-# taken with the *global* largest score, or the sums of different ranks don't fit together.
+# No. For each token you need three numbers: the largest score, the sum of exponentials and the score
+# of the right word. An all-reduce makes each of them from the ranks' parts. The gather sends
+# $\frac78 \cdot 8192 \cdot 51200$ numbers, which are 734 MB. The three all-reduces send
+# $3 \cdot 2 \cdot \frac78 \cdot 8192$ numbers, which are 0.09 MB and 8533 times less. All ranks must
+# subtract the *global* largest score before they take exponentials. Otherwise the sums of different
+# ranks have different scales.
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"}
-gathered, summed = 7 / 8 * 8192 * 51200 * 2e-6, 3 * 2 * 7 / 8 * 8192 * 2e-6
-assert round(gathered) == 734 and round(summed, 2) == 0.09 and round(gathered / summed) == 8533
-scores, word = 30 * rng.normal(size=(4, 10)), 7  # four ranks with ten words each; rank 0 has word 7
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+gathered_MB, summed_MB = 7 / 8 * 8192 * 51200 * 2e-6, 3 * 2 * 7 / 8 * 8192 * 2e-6
+assert round(gathered_MB) == 734 and round(summed_MB, 2) == 0.09
+assert round(gathered_MB / summed_MB) == 8533
+scores, word = (
+    30 * rng.normal(size=(4, 10)),
+    7,
+)  # four ranks of ten words; rank 0 has word 7
 every = scores.ravel()
 loss = np.log(np.exp(every - every.max()).sum()) + every.max() - every[word]
 largest = max(part.max() for part in scores)  # the first all-reduce
@@ -1464,12 +2464,12 @@ exponentials = sum(np.exp(part - largest).sum() for part in scores)  # the secon
 assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and the third
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# ## 15. Your turn
+# ## 16. Your turn
 #
 # The assignment `a08_tensor_parallel` asks for what this lecture left out: layers with biases and
-# any number of columns, the backward pass of Megatron's pair, attention by heads, the loss over a
-# cut vocabulary, the operators $f$ and $g$ in PyTorch, and sequence parallelism. Its tests count
-# your bytes as this lecture did, and no weight may travel.
+# with any number of columns, the backward pass of Megatron's pair, attention by heads, the loss over
+# a cut vocabulary, the operators $f$ and $g$ in PyTorch, and sequence parallelism. Its tests count
+# your bytes as this lecture did. No weight may travel.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
@@ -1497,5 +2497,5 @@ assert np.isclose(np.log(exponentials) + largest - scores[0, 7], loss)  # and th
 # 10. S. Di Gioia. HPC for DL. Slides, The Abdus Salam International Centre for Theoretical Physics.
 # 11. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
 #
-# Read next: [5], section 3, for the pair and for attention; [9] for the grid with convolutions,
-# where a third kind of parallelism, cutting the picture, comes in; [8] for the notation.
+# Read next: section 3 of [5] for the pair and for attention; [9] for the grid with convolutions, where
+# cutting the picture comes in as a third kind of parallelism; and [8] for the notation.

@@ -121,9 +121,12 @@ reveal("a08/silent", "cut by columns")
 # Cut by columns, the layer is silent forward and sums backward: f copies forward and sums backward.
 # By rows it sums forward and is silent backward: g sums forward and copies backward.
 #
-# **Explain.** Weights eight times as large cost nothing more, a batch four times as large four
-# times as much. In data parallelism it is the other way round. For which kind of layer is which
-# of the two better? (Section 4 makes that exact.)
+# **Explain.** Weights that are eight times as large cost nothing more. A batch that is four times
+# as large costs four times as much. In data parallelism it is the other way round. For which kind
+# of layer is each of the two better? (Section 4 makes that exact.)
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 2. An MLP with two all-reduces
@@ -181,10 +184,14 @@ reveal("a08/pair", "columns, then rows")
 mlp_run.timeline
 
 # %% [markdown]
-# **Explain.** In the forward pass nothing is left to do while the sum travels. In the backward
-# pass something is: which products does nobody wait for? Start the sum with `Iallreduce` before
-# them, wait for it after them, and look at the timeline again.
-#
+# **Explain.** In the forward pass there is nothing left to compute while the sum travels. In the
+# backward pass there is. Which products does nobody wait for? Start the sum with `Iallreduce`
+# before them, wait for it after them, and look at the timeline again.
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ### Up to how many ranks does it pay?
 #
 # A GPT's layer has 4096 columns, 16384 hidden units and perhaps 2048 tokens on a GPU. Your laptop
@@ -251,11 +258,15 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# **Explain.** Work shrinks with p, and the all-reduce does not: each rank sends almost twice the
-# rows, however many ranks there are. What bends each of the two curves, and why do 8 ranks in two
-# nodes gain so little over 4 in one? This is why tensor parallelism stays inside a node in
-# practice, and data or pipeline parallelism goes between nodes.
-#
+# **Explain.** A rank's work shrinks with p, and the all-reduce doesn't. Each rank sends almost
+# twice its rows, however many ranks there are. What bends each of the two curves? Why do 8 ranks in
+# two nodes gain so little over 4 ranks in one? (In practice tensor parallelism stays inside a node
+# for this reason, and data or pipeline parallelism goes between nodes.)
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # **Explore.** The modelled GPU computes at its FP32 rate. Its tensor cores are sixteen times as
 # fast, its links are not: multiply `flop_per_s` by 16 and draw the curves again.
 
@@ -297,6 +308,9 @@ torch_run.timeline
 # %% [markdown]
 # **Explain.** The bytes are those of your MLP. Where in the timeline do f and g stand, and which
 # operators does autograd run between them?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 4. Data against model
@@ -399,9 +413,15 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# **Explain.** The data curve does not know the batch. Layers in pairs, with their all-reduces, send
-# about as much as layers that are all cut by columns with reduce-scatters: count both for one pair
-# of equal widths. Then for a transformer's pair, d to 4 d to d, where the difference is large:
+# **Explain.** The data curve doesn't depend on the batch. Layers in pairs, with their all-reduces,
+# send about as much as layers that are all cut by columns, with reduce-scatters. Count both for one
+# pair of equal widths.
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# For a transformer's pair, d to 4 d to d, the difference is large:
 
 # %%
 gpt = (4096, 16384) * 10 + (4096,)
@@ -456,6 +476,9 @@ reveal("a08/grid", "less than either" if is_less else "more than either" if is_m
 # How does the best number of ranks that share a model move with the batch, and why? Which costs
 # does this count leave out (think of memory, of latency, and of which links the two kinds of groups
 # would use)?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 5. Attention, head by head (extra)

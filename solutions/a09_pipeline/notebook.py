@@ -126,8 +126,12 @@ assert gpipe.makespan_s == flush.makespan_s == (M + S - 1) * (TF + TB)
 flush
 
 # %% [markdown]
-# **Explain.** Both take 33 s: (M + S - 1)(tf + tb). So 1F1B does *not* make the bubble smaller; it
-# moves it. What does it make smaller? Count how many microbatches are in flight.
+# **Explain.** Both take 33 s, which is (M + S - 1)(tf + tb). So 1F1B does *not* make the bubble
+# smaller. It moves the bubble. What does it make smaller? Count how many microbatches are in
+# flight.
+
+# %% [markdown]
+# *Your answer:*
 
 # %%
 print("stage      ", *range(S))
@@ -173,9 +177,12 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# **Explain.** GPipe's line lies on that of 1F1B. Why not take M = 1000? Name two things that stop
-# you: one of them is in the GPU (how fast is a matrix product with very few rows?), the other in
-# the optimizer (what is the global batch?).
+# **Explain.** GPipe's line lies on that of 1F1B. Why don't you take M = 1000? Name two things that
+# stop you. One of them is in the GPU: how fast is a matrix product with very few rows? The other is
+# in the optimizer: how large is the global batch?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 3. One interpreter for all
@@ -219,12 +226,16 @@ else:  # F0 B0 F1 B1
 reveal("a09/blocking", "both stages wait for ever")
 
 # %% [markdown]
-# **Explain.** Who waits for whom? GPipe with the same blocking sends runs: why? The cure must not
-# depend on the schedule, since `run` has to run them all.
-#
-# Three more traps: microbatches of different lengths (whose mean is the loss?), fewer microbatches
-# than stages, and one stage alone. And one question of speed: a long message begins when its
-# receive is posted. When do you post it?
+# **Explain.** Who waits for whom? Why does GPipe run with the same blocking sends? Your cure must
+# not depend on the schedule, since `run` has to run all of them.
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# There are three more traps: microbatches of different lengths (whose mean is the loss?), fewer
+# microbatches than stages, and one stage alone. There is also a question of speed. A long message
+# begins when its receive is posted. When do you post it?
 
 # %%
 # {{module stage}}
@@ -275,8 +286,11 @@ assert sum(small_run.sent_messages()) == 2 * M * (2 * S - 1)
 small_run.timeline
 
 # %% [markdown]
-# **Explain.** Interleaved sends more than twice as many messages. On which kind of wire does it
-# lose what it wins? Change `wire` and find one.
+# **Explain.** The interleaved schedule sends more than twice as many messages. On which kind of
+# wire does it lose what it wins? Change `wire` and find one.
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 4. What latency does: an old exam question
@@ -306,11 +320,16 @@ slow_flush
 assert (slow_gpipe.makespan_s, slow_flush.makespan_s) == (36.0, 41.0)
 
 # %% [markdown]
-# **Explain.** GPipe pays for latency once between two stages, in each direction: 33 + 2 * 3 * 0.5 =
-# 36 s. 1F1B takes 41 s, and no send is blocking. Look at the last two stages in the steady state:
-# forward, send, backward, send, and then? What would one more microbatch in flight buy, and what
-# would it cost? (Try it: change the warm-up in a copy of your function, and replay it.)
-#
+# **Explain.** GPipe pays for latency once between two stages, in each direction. That makes
+# 33 + 2 * 3 * 0.5 = 36 s. 1F1B takes 41 s, although no send is blocking. Look at the last two
+# stages in the steady state: forward, send, backward, send, and what comes next? What would one
+# more microbatch in flight buy, and what would it cost? (Change the warm-up in a copy of your
+# function, and replay it.)
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # What 1F1B saves is memory. The next cell measures the peak of what each rank allocates, as
 # Python's `tracemalloc` sees it, while your stages run both schedules.
 
@@ -339,6 +358,9 @@ assert max(peaks["one_f_one_b"]) < 0.75 * min(peaks["gpipe"])
 # %% [markdown]
 # **Explain.** The bars of 1F1B fall by one from stage to stage. Which stage would you give an
 # additional layer, then? And why are the bars not whole numbers?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 5. Closed forms
@@ -393,10 +415,13 @@ assert 0.3 < speedups["one_f_one_b"][-1] / 64 < 0.35
 
 # %% [markdown]
 # **Explain.** At 64 stages two thirds of all GPUs are idle. How many microbatches does your
-# `fewest_microbatches` want for a bubble of a tenth? What is the global batch then, in tokens?
-# "Pipelines are ideal for thousands of processes", says a slide: what limits the number of stages,
-# and what do the largest runs do with the other GPUs? (The largest published pipelines have 64
+# `fewest_microbatches` want for a bubble of a tenth? How large is the global batch then, in tokens?
+# A slide says that pipelines are ideal for thousands of processes. What limits the number of
+# stages? What do the largest runs do with the other GPUs? (The largest published pipelines have 64
 # stages, on 3072 GPUs.)
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 6. In torch, and without activations
@@ -457,6 +482,9 @@ assert runs["gpipe", True].makespan_s > 1.3 * runs["gpipe", False].makespan_s
 # %% [markdown]
 # **Explain.** Recomputation costs a third more time and frees most of the memory. With it, is there
 # still a reason to prefer 1F1B to GPipe? And why do large runs recompute only *some* layers?
+
+# %% [markdown]
+# *Your answer:*
 
 # %% [markdown]
 # ## 7. On a cluster
