@@ -157,7 +157,7 @@ axes.set_title("Four weights of the first layer")
 axes.legend()
 axes.grid(alpha=0.3)
 plt.show()
-reveal("a02/best-h", steps[off.max(axis=1).argmin()])
+reveal("a02/best-h", steps[np.median(off, axis=1).argmin()])
 
 # %% tags=["checked"]
 assert off[4:6].max() < 1e-6  # h = 1e-5 and 1e-6
@@ -392,8 +392,9 @@ panels[0].invert_yaxis()
 plt.show()
 parts = ["in the last three layers", "in the convolutions"]
 is_convolution = np.array([name[0] != "f" for name in names])
-reveal("a02/parameters", parts[table[is_convolution, 0].sum() > table[~is_convolution, 0].sum()])
-reveal("a02/arithmetic", parts[table[is_convolution, 2].sum() > table[~is_convolution, 2].sum()])
+first, last = table[is_convolution].sum(axis=0), table[~is_convolution].sum(axis=0)
+reveal("a02/parameters", parts[int(first[0] > last[0])])
+reveal("a02/arithmetic", parts[int(first[2] > last[2])])
 
 # %%
 MB = 1e6
