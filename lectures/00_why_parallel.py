@@ -803,11 +803,11 @@ assert quoted["accelerator_share"] == 0.80 and quoted["software_share"] == 0.20
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. What this course does, in which order
 #
-# 1. **Messages.** What a message costs, and what goes wrong: unit 01.
+# 1. **Messages.** What a message costs, and what goes wrong: [lecture 1](01_messages.ipynb).
 # 2. **Training as arithmetic.** What one process computes: [lecture 2](02_sgd.ipynb).
 # 3. **All-reduce.** The sum over all ranks, five ways: [lecture 3](03_allreduce.ipynb).
-# 4. **Data parallelism.** The first cut, and how far it goes: unit 04. Then how to hide its
-#    messages: unit 05.
+# 4. **Data parallelism.** The first cut, and how far it goes: [lecture 4](04_data_parallel.ipynb). Then how to hide its
+#    messages: [lecture 5](05_ddp.ipynb).
 # 5. **Tensor parallelism.** The cut inside a layer: [lecture 8](08_model_versus_data.ipynb).
 # 6. **Pipelines.** The cut between layers: [lecture 9](09_pipeline_bubbles.ipynb).
 #

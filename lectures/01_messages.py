@@ -1405,7 +1405,7 @@ reveal("01/by-tensor", (by_tensor_s - one_message_s) * 1e3)
 # Less than a thousandth of a second, on top of 264 ms. So 292 messages are as good as one, and they
 # have an advantage: the first can leave as soon as *its* tensor is ready, while the other gradients
 # are still being computed. This is the overlap of section 9, and
-# unit 5 of this course builds it. Small tensors are put together into *buckets* there, since a
+# [lecture 5](05_ddp.ipynb) builds it. Small tensors are put together into *buckets* there, since a
 # bias of 2304 numbers is still much shorter than $n_{1/2}$.
 #
 # **Is a quarter of a second much?** One GPU that reaches 137 TFLOP/s (137 million million operations

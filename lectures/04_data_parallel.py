@@ -130,17 +130,9 @@ assert round(days) == 127 and round(days / 32, 1) == 4.0
 assert (SIZES["num_layers"], SIZES["sequence"]) == (24, 2048)
 assert machine.flop_per_s == 137e12 and 32 // machine.ranks_per_node == 8
 
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess(
-    "04/days",
-    "One GPU needs 127 days. How many days do 32 GPUs need, with one all-reduce "
-    "after each backward pass?",
-    unit="days",
-)
-
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# You will see the answer in section 10, and you will be able to compute it in section 5. First
-# you need a correct program. For that, a small network that you can really train is better than a
+# Section 5 gives you the formula, and in section 10 you say it yourself. First you need a correct
+# program. For that, a small network that you can really train is better than a
 # large one that you can only model.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
@@ -867,9 +859,8 @@ assert puzzle("reading_solved.py:step", 4, (16,), expected=120.0, at_most_us=250
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **Teachers.** In puzzle 1 some will use sixty non-blocking all-reduces. That helps, and it is a good
 # bridge to lecture 5: let them find out why it doesn't reach the target. In puzzle 2 ask for the
-# best possible time before anybody types. Puzzle 3 is the input pipeline: at 1734 images a second
-# (ResNet-50 on eight P100, section 9), pictures of 224 x 224 pixels in three colours are 261 MB a
-# second once they are decoded.
+# best possible time before anybody types. Puzzle 3 is the input pipeline. Let the class compute what
+# eight P100 read each second in section 9, when each picture has $224 \cdot 224$ pixels in three colours.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 8. A learning rate for a batch that is $k$ times as large
@@ -1049,15 +1040,23 @@ assert round(2 * 100e6 / 0.125 * 8e-9, 1) == 12.8  # as printed in the paper
 goyal = {name: value[0] for name, value in table(LECTURES / "data" / "goyal_2017.csv").items()}
 assert (goyal["baseline"], goyal["baseline_spread"]) == (23.60, 0.12)
 assert (goyal["with_warmup"], goyal["without_warmup"]) == (0.14, 1.2)
-assert round(2 * 100e6 / 125e-3 * 8e-9, 1) == 12.8 and 2 * (512 - 1) == 1022
+assert round(2 * 100e6 / 125e-3 * 8e-9, 1) == 12.8
 assert round(rate, 1) == 3.2 and round(needed, 1) == 13.3 and 32 * 256 == 8192
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. The ledger
 #
-# In section 1 you predicted for how many days 32 GPUs train the course's GPT. Its step on 32 GPUs,
-# with one all-reduce after the backward pass, was replayed in section 5. It goes into the course's
-# ledger. *Exposed* is the time in which a GPU waits for communication and computes nothing.
+# Section 1 asked how long 32 GPUs train the course's GPT. Its step on 32 GPUs, with one all-reduce
+# after the backward pass, was replayed in section 5. Now it goes into the course's ledger.
+# *Exposed* is the time in which a GPU waits for communication and computes nothing.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "04/days",
+    "One GPU needs 127 days. How many days do 32 GPUs need, with one all-reduce "
+    "after each backward pass?",
+    unit="days",
+)
 
 # %% slideshow={"slide_type": "fragment"}
 step32_s = replayed[32]
@@ -1099,6 +1098,10 @@ assert abs(step32_s / (8 * sequence_s + communication_s(32)) - 1) < 0.01
 # **Memory.** If the network, its gradients and the optimizer's state don't fit one GPU, data
 # parallelism alone can't help. [Lecture 8](08_model_versus_data.ipynb) and
 # [lecture 9](09_pipeline_bubbles.ipynb) cut the network itself.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+largest = 512
+assert 2 * (largest - 1) == 1022
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["corrected"]
 # **Statements that you may meet on slides**
@@ -1167,8 +1170,9 @@ assert round(100 * 400 / 420) == 95
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
-whole_steps, dropped = divmod(1437, 16 * 20)
-assert (whole_steps, dropped) == (4, 157)
+samples_of_a_step = 16 * 20
+whole_steps, dropped = divmod(1437, samples_of_a_step)
+assert (samples_of_a_step, whole_steps, dropped) == (320, 4, 157)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 4.** You change from 8 to 64 GPUs and keep the samples of a GPU. With 8 GPUs your learning

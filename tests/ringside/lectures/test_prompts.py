@@ -404,7 +404,7 @@ def test_a_page_of_an_assignment_shows_the_boxes_of_its_prompts_and_folds_nothin
     path = tmp_path / "a00.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     (tmp_path / "pages" / "assignments").mkdir(parents=True)
-    page(Handout(path, is_lecture=False), tmp_path / "pages" / "assignments" / "a00.ipynb")
+    page(Handout(path, is_lecture=False), tmp_path / "pages" / "assignments" / "a00.ipynb", {})
     made = nbformat.read(tmp_path / "pages" / "assignments" / "a00.ipynb", as_version=4)
     boxes = [cell.outputs for cell in made.cells if prompts.guessed_in(cell)]
     assert all("ringside-guess" in box[0].data["text/html"] for box in boxes)
