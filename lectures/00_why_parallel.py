@@ -920,10 +920,10 @@ def step(comm, num_layers, num_parameters):
     ringside.compute(num_flops=24e6, phase="gradients")
     mine = np.full(num_parameters, comm.rank, np.float32)
     gradients = [mine for _ in range(num_layers)]  # one array for each layer
-    flat = np.concatenate(gradients)
-    total = np.empty_like(flat)
-    comm.Allreduce(flat, total)
-    return np.array([layer[0] for layer in np.split(total, num_layers)])
+    together = np.concatenate(gradients)
+    sums = np.zeros(together.shape, np.float32)
+    comm.Allreduce(together, sums)
+    return np.array([layer[0] for layer in np.split(sums, num_layers)])
 
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]

@@ -306,7 +306,8 @@ class Takes(torch.autograd.Function):
     def forward(ctx, x, number):
         ctx.number = number
         ringside.compute(seconds=40e-6, phase=f"forward {number}")
-        return x.view_as(x)
+        passed_on = x.view_as(x)
+        return passed_on
 
     @staticmethod
     def backward(ctx, gradient):

@@ -10,8 +10,6 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from autograder.submission.quarantine import Rejected, read_regular
 from ringside.lectures.prompts import guessed_in, prompt_of
 from ringside.predictions import kept
@@ -30,6 +28,8 @@ def prompts_in(notebook: Path) -> tuple[Prompt, ...]:
 
 @functools.lru_cache(maxsize=32)
 def _prompts(notebook: Path, changed: int) -> tuple[Prompt, ...]:
+    import nbformat  # takes seconds, and most folders that are graded hold no predictions
+
     found = []
     released: Any = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     for cell in released.cells:
@@ -41,6 +41,11 @@ def _prompts(notebook: Path, changed: int) -> tuple[Prompt, ...]:
     return tuple(found)
 
 
+def lie_in(folder: Path | None) -> bool:
+    """Whether a submission's own folder, if it has one, holds predictions."""
+    return folder is not None and (folder / kept.NAME).exists()
+
+
 def handed_in(
     folder: Path | None, prompts: tuple[Prompt, ...]
 ) -> tuple[dict[str, list[Answer | None]], str]:
@@ -50,7 +55,7 @@ def handed_in(
         folder: the submission's own; None: it has none.
         prompts: of the released notebook.
     """
-    if folder is None or not prompts or not (folder / kept.NAME).exists():
+    if folder is None or not prompts or not lie_in(folder):
         return {}, ""
     try:
         entries = kept.parse(read_regular(folder / kept.NAME, kept.MOST_BYTES))

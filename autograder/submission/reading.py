@@ -35,9 +35,10 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     rebuilt = _rebuilt(assignment, path, own, course)
     where = folder if own else _own_folder(assignment, path)
     rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules, course)
-    asked = predictions.prompts_in(course.release(assignment.name) / assignment.notebook)
-    rebuilt.guesses, fault = predictions.handed_in(where, asked)
-    rebuilt.notes += [fault] if fault else []
+    if predictions.lie_in(where):
+        asked = predictions.prompts_in(course.release(assignment.name) / assignment.notebook)
+        rebuilt.guesses, fault = predictions.handed_in(where, asked)
+        rebuilt.notes += [fault] if fault else []
     return rebuilt
 
 
