@@ -129,7 +129,7 @@ assert quoted["megatron_tflop_per_s_per_gpu"] == 137 and abs(each - 137) < 1
 # ## 2. What grew
 #
 # Compare two networks that read pictures. LeNet-5 read handwritten digits in 1998 [3], and AlexNet
-# won the ImageNet contest in 2012 [4]. Most of their layers move small filters over a picture. Such a
+# won the contest of ImageNet in 2012, where a program has to name what a photograph shows [4]. Most of their layers move small filters over a picture. Such a
 # layer uses each of its weights once at every position of its output, so the number of
 # multiplications is the number of positions times the number of weights.
 
@@ -238,8 +238,8 @@ yearly = np.log(1 + growth_per_year("single_thread", 2006, 2022))
 assert round(np.log(alexnet / lenet) / yearly, -1) == 70 and 2012 - 1998 == 14
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Accelerators took over.** A GPU spends its transistors on arithmetic units and on memory
-# bandwidth. A lecture deck shows three generations of them [7]. Can you trust such a table? Two of
+# **Accelerators took over.** An *accelerator* is a processor that is made for one kind of work. A GPU
+# is one, and spends its transistors on arithmetic units and on memory bandwidth. A lecture deck shows three generations of them [7]. Can you trust such a table? Two of
 # its rows follow from others, so compute them. In each tick of the clock, each core does one
 # multiplication and one addition, which count as two operations. The memory is connected by a *bus*
 # of several thousand wires, and the table gives the bits a second of each wire.
@@ -349,8 +349,8 @@ assert quoted["gpu_of_2009"] == 70 and quoted["parameters_of_2009"] / 1e6 == 100
 #
 # **Activations** are the outputs of the layers and of their parts. The backward pass needs them
 # again. The attention is done in $a$ parts, called heads; our model has 24. A layer of width $h$ with
-# $a$ heads keeps $s b h\,(34 + 5 a s / h)$ bytes for $b$ sequences of $s$ tokens. Its two
-# constants come from counting the bytes of every intermediate result of a layer [13].
+# $a$ heads keeps $s b h\,(34 + 5 a s / h)$ bytes for $b$ sequences of $s$ tokens. The two
+# constants of this formula come from counting the bytes of every intermediate result of a layer [13].
 
 # %% slideshow={"slide_type": "slide"} tags=["predict"]
 guess("00/memory", "How many GB do the states and the activations of one sequence take?", unit="GB")
@@ -402,7 +402,7 @@ assert round(attention / (6 * num_parameters), 2) == 0.14
 #    ResNet-50 [14]. A picture has 224 times 224 pixels in three colours, one byte each, so that is
 #    261 MB each second, which the CPUs of the machine must read and decode in time. Text is much
 #    smaller: our language model reads 14,122 tokens a second on its GPU. At 4 bytes a token, that is
-#    56 kB.
+#    56 kB. You have to compute where the data lies, or share the *reading*.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert states_gb(7.5e9) == 120
@@ -788,7 +788,7 @@ assert quoted["mlperf_resnet50"] == 0.759
 # against its messages. And if a batch has $B$ samples, no more than $B$ ranks can share it.
 #
 # **Where GPUs don't help.** A GPU has thousands of cores but far fewer instruction streams. In
-# NVIDIA's *SIMT* model, 32 threads form a **warp** and execute the same instruction in the same
+# NVIDIA's *SIMT* model (single instruction, multiple threads), 32 threads form a **warp** and execute the same instruction in the same
 # tick. If they meet an `if` and disagree, the warp runs both branches, one after the other, and
 # each thread waits during one of them. Suppose that each thread tosses a coin at the `if`, and that
 # both branches take the same time.
