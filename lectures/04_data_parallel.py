@@ -521,7 +521,7 @@ assert np.isclose(uneven.makespan_s - even.makespan_s, 3 * 200e-6)
 # strong scaling ends: with more ranks each rank computes for a shorter time, but it communicates
 # for as long as before.
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 parameters = 1.652e9  # counted in lecture 0
 n = 2 * parameters  # two bytes a number (bf16, a 16-bit format)
 alpha, beta = machine.alpha_s, machine.beta_s_per_byte
