@@ -558,7 +558,8 @@ reveal("04/strong", strong(256))
 # 256 GPUs are 76 times as fast as one. (The *efficiency* is the speedup divided by the number of
 # GPUs, here 30 %.) A GPU with one sequence computes for 0.22 s and communicates for 0.53 s. More
 # than 256 GPUs can't take part at all: $p \le B$, because this method can't cut a sequence.
-#
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # In weak scaling, each GPU keeps its 8 sequences, so it computes for 1.79 s with any number of GPUs.
 # Before you trust the formula, check it. A *trace* is the list of all computations and messages of
 # a run. `course_step` records one step on four GPUs; it needs only the shapes of the arrays and no
