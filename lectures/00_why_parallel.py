@@ -19,15 +19,16 @@
 #
 # **After this lecture you can**
 #
-# - estimate how long a network trains and how much memory it needs, from two numbers;
+# - estimate how long a network trains and how much memory it needs, from the number of its
+#   parameters and the number of its samples;
 # - name the four ways to cut a training run into parts, and say what has to be sent in each;
 # - run a program on simulated ranks, read its timeline, and say why more ranks can be slower;
 # - read a table of record sizes, and ask the questions that such a table leaves open.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
 # **What you need.** Python, and a rough idea of how a network is trained: it looks at samples,
-# computes a loss and a gradient, and changes its parameters a little. You need no MPI, no GPU and
-# no mathematics beyond a fraction.
+# computes a loss and a gradient, and changes its parameters a little. You need no MPI and no GPU,
+# and only the mathematics of school.
 #
 # **How to read.** Some cells ask you for a guess. Type it, run the cell, and go on. The notebook
 # shows your guess beside the result. A guess that is wrong by a factor of ten is a good guess: it
@@ -65,9 +66,11 @@ quoted = dict(zip(sources["name"].tolist(), sources["value"].tolist()))
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. One model, one GPU
 #
-# The model is a GPT: 24 layers of width 2304, and a vocabulary of 51,200 words. Its authors list
-# it as "1.7 billion parameters" [1]. It reads text as **tokens**, which are words or pieces of
-# words. A common rule is to train on about 20 tokens for each parameter: Chinchilla, a model of
+# The model is a GPT, a network that reads text and predicts how it goes on. It reads text as
+# **tokens**, which are words or pieces of words, and it knows 51,200 different ones. It has 24
+# layers. Their width is 2304, which means that each token is a vector of 2304 numbers there. A text
+# may have 2048 tokens, and is called a **sequence**. The authors list this model with "1.7 billion
+# parameters" [1]; the next cell counts them. A common rule is to train on about 20 tokens for each parameter: Chinchilla, a model of
 # 70 billion parameters, was trained on 1.4 trillion tokens [2].
 
 # %% slideshow={"slide_type": "fragment"}
@@ -80,12 +83,12 @@ print(f"{num_parameters / 1e9:.2f} billion parameters")
 print(f"{num_tokens / 1e9:.0f} billion tokens")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A layer holds $12 h^2 + 13 h$ parameters at width $h$ [1]. The two embeddings, one for words and
-# one for positions, hold the rest.
+# A layer holds $12 h^2 + 13 h$ parameters at width $h$ [1]. Two tables hold the rest. They are called
+# embeddings, and have one vector for each different token and one for each position in the text.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert round(num_parameters / 1e9, 2) == 1.65 and vocabulary == 51_200 and width == 2304
-assert num_layers == 24
+assert num_layers == 24 and length == 2048
 chinchilla = table(DATA / "datasets.csv")
 chinchilla_tokens = chinchilla["items"][chinchilla["data"] == "Chinchilla"][0]
 assert quoted["chinchilla_parameters"] / 1e9 == 70 and chinchilla_tokens / 1e12 == 1.4
@@ -113,7 +116,7 @@ print(f"{one_gpu_days:.0f} days")
 reveal("00/days", one_gpu_days)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# It takes 27 days, if nothing fails. That is for one setting of the learning rate. You will want
+# It takes 27 days, if nothing fails. This is a single run, with one learning rate, and you will want
 # to try several. The factor 6 is explained in section 3, and the rate of 140 TFLOP/s is
 # realistic: the authors measured 137 TFLOP/s for each GPU on this very model [1].
 
@@ -126,11 +129,16 @@ assert quoted["megatron_tflop_per_s_per_gpu"] == 137 and abs(each - 137) < 1
 # ## 2. What grew
 #
 # Compare two networks that read pictures. LeNet-5 read handwritten digits in 1998 [3], and AlexNet
-# won the ImageNet contest in 2012 [4]. A layer uses each of its weights once at every position of
-# its output, so the number of multiplications is positions times weights.
+# won the contest of ImageNet in 2012, where a program has to name what a photograph shows [4]. Most of their layers move small filters over a picture. Such a
+# layer uses each of its weights once at every position of its output, so the number of
+# multiplications is the number of positions times the number of weights.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("00/alexnet", "How many times more does a picture cost in AlexNet?", unit="times")
+guess(
+    "00/alexnet",
+    "How many times as many multiplications does AlexNet need for a picture?",
+    unit="times",
+)
 
 # %% slideshow={"slide_type": "fragment"}
 layers = table(DATA / "lenet_alexnet.csv")
@@ -144,8 +152,8 @@ reveal("00/alexnet", alexnet / lenet)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A picture costs 2219 times as much. There were also 20 times as many pictures: 1.2 million in
 # place of 60,000. One pass over the data became 44,000 times as expensive in 14 years. A lecture
-# deck of 2022 speaks of a thousandfold growth of compute [5]; that is the right order of magnitude
-# for one picture, and far too little for the training.
+# deck of 2022 says that the computation grew a thousandfold [5]. This is the right order of magnitude
+# for one picture, but far too little for the whole training.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 pictures = dict(zip(chinchilla["data"], chinchilla["items"]))
@@ -185,12 +193,16 @@ axes.legend(frameon=False, fontsize=9, loc="upper left")
 show(figure, ALT)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. Fifty years of microprocessors. The grey band marks the years 2003 to 2006. Data: [6].*
+# *Figure 1. Fifty years of microprocessors, on a logarithmic axis. Each point is a value of one
+# processor, and the legend gives its unit. SpecINT is a set of test programs that measures the speed
+# of one thread. The grey band marks the years 2003 to 2006, when clock and power stopped growing.
+# Data: [6].*
 #
 # Until about 2004 smaller transistors could also be switched faster at the same power for each
-# square millimetre. This is **Dennard scaling**, and it ended. Since then the clock has stood
-# still, and a single core has hardly become faster. Transistors still double, and they go into
-# more cores. A program that uses one core no longer profits.
+# square millimetre. This is called **Dennard scaling**, and it ended. Since then the clock has stood
+# still, and a single core has become faster only slowly. The number of transistors still doubles
+# every two years, and most of the new ones go into more cores. A program that uses one core gains
+# little from them.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -209,8 +221,10 @@ for quantity in ("transistors_thousands", "single_thread", "clock_mhz"):
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # Until 2004 the speed of one thread grew by 45 % a year, as fast as the number of transistors.
-# Since 2006 transistors still grow by 41 % a year, one thread by 12 %, and the clock not at all.
-# Twelve per cent double in six years. A network that is ten times as large does not wait so long.
+# Since 2006 the number of transistors still grows by 41 % a year, the speed of one thread by 12 %, and
+# the clock not at all. At 12 % a year the speed doubles in six years. AlexNet came 14 years after
+# LeNet-5 and needs 2219 times as many multiplications for a picture. At 12 % a year, one thread
+# would need about 70 years to become faster by this factor.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert round(growth_per_year("transistors_thousands", 1986, 2004), 2) == 0.45
@@ -219,12 +233,16 @@ assert round(growth_per_year("single_thread", 1986, 2004), 2) == 0.45
 assert round(growth_per_year("single_thread", 2006, 2022), 2) == 0.12
 assert growth_per_year("clock_mhz", 2006, 2022) < 0
 assert round((1 + growth_per_year("single_thread", 2006, 2022)) ** 6) == 2
+assert round((1 + growth_per_year("transistors_thousands", 2006, 2022)) ** 2) == 2
+yearly = np.log(1 + growth_per_year("single_thread", 2006, 2022))
+assert round(np.log(alexnet / lenet) / yearly, -1) == 70 and 2012 - 1998 == 14
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Accelerators took over.** A GPU spends its transistors on arithmetic units and on memory
-# bandwidth. A lecture deck shows three generations of them [7]. Can you trust such a table? Two of
-# its rows follow from others. Each core does one multiplication and one addition in a tick, which
-# counts as two operations. The memory moves one bit on each wire of its bus in a tick.
+# **Accelerators took over.** An *accelerator* is a processor that is made for one kind of work. A GPU
+# is one, and spends its transistors on arithmetic units and on memory bandwidth. A lecture deck shows three generations of them [7]. Can you trust such a table? Two of
+# its rows follow from others, so compute them. In each tick of the clock, each core does one
+# multiplication and one addition, which count as two operations. The memory is connected by a *bus*
+# of several thousand wires, and the table gives the bits a second of each wire.
 
 # %% slideshow={"slide_type": "fragment"}
 gpus = table(DATA / "gpus.csv")
@@ -237,8 +255,10 @@ print("the table:", gpus["tflop_per_s"], gpus["gb_per_s"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The table is consistent. Only the A100's bandwidth is rounded upwards: 1536 GB/s became 1.6 TB/s,
-# which is 4 % too much. From the P100 to the A100, arithmetic grew by a factor of 1.8 and
-# transistors by 3.5, but the power limit rose as well, from 300 W to 400 W.
+# which is 4 % too much. From the P100 to the A100, the speed of 32-bit arithmetic grew by a factor of
+# 1.8 and the number of transistors by 3.5. The power limit rose as well, from 300 W to 400 W. (The
+# 140 TFLOP/s of section 1 are far more than the 19.5 TFLOP/s here, because the A100 has special units
+# for products of matrices of 16-bit numbers, the *tensor cores*.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert np.allclose(tflop_per_s, gpus["tflop_per_s"], rtol=0.003)
@@ -246,18 +266,21 @@ assert round(gb_per_s[2]) == 1536 and round(gpus["gb_per_s"][2] / gb_per_s[2] - 
 assert gpus["gb_per_s"][2] / 1000 == 1.6
 assert round(tflop_per_s[2] / tflop_per_s[0], 1) == 1.8
 assert round(gpus["transistors_billions"][2] / gpus["transistors_billions"][0], 1) == 3.5
-assert gpus["watts"].tolist() == [300, 300, 400]
+assert gpus["watts"].tolist() == [300, 300, 400] and gpus["tflop_per_s"][2] == 19.5
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Larger than a chip.** A *wafer* is the disc of silicon from which chips are cut. Cerebras does
-# not cut it. Its second engine has 46,225 mm² [5], a square of 215 mm; that is 56 times an A100,
-# with 48 times its transistors. Its memory is on the wafer itself: 40 GB at 20 PB/s. Compare that
-# with the A100's 40 GB at 1.6 TB/s: the capacity is the same, and the bandwidth is 12,500 times as
-# large. Each of its 850,000 cores owns 47 kB of it.
+# not cut it. The chip of its second machine is a square of 215 mm, which has 46,225 mm² [5]. This is
+# 56 times the area of an A100, with 48 times as many transistors. Its memory is on the wafer itself:
+# 40 GB, which can be read at 20 PB/s (a petabyte is 1000 terabytes). The A100 has 40 GB at 1.6 TB/s.
+# The capacity is the same, and the bandwidth is 12,500 times as large. Each of the 850,000 cores of
+# the wafer owns 47 kB of its memory.
 #
-# **Many chips.** A *pod* of TPUs is a machine of chips that are wired as a torus. A pod of TPU v3
-# has 1024 chips with 123 TFLOP/s each, hence 126 PFLOP/s together; a pod of TPU v4 has 4096 chips
-# and 1.1 EFLOP/s [8]. The network between the chips is part of the machine, not an addition to it.
+# **Many chips.** TPUs are Google's chips for networks, and a *pod* is a machine of many of them. They
+# are wired as a *torus*, a grid in which the last chip of each row and column is connected to the
+# first. A pod of TPU v3 has 1024 chips with 123 TFLOP/s each, together 126 PFLOP/s (a PFLOP/s is 1000
+# TFLOP/s). A pod of TPU v4 has 4096 chips and reaches 1100 PFLOP/s [8]. The network between the chips
+# is designed together with them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 wafer, pods = table(DATA / "wafer_scale.csv"), table(DATA / "tpu_pods.csv")
@@ -269,19 +292,20 @@ assert round(wafer["memory_pb_per_s"][1] * 1e6 / gpus["gb_per_s"][2]) == 12_500
 assert wafer["cores"][1] == 850_000 and round(40e6 / wafer["cores"][1]) == 47
 together = pods["chips"] * pods["tflop_per_s_per_chip"] / 1000
 assert pods["chips"].tolist() == [1024, 4096] and pods["tflop_per_s_per_chip"][0] == 123
-assert round(together[0]) == 126 == pods["pflop_per_s"][0] and round(together[1] / 1000, 1) == 1.1
+assert round(together[0]) == 126 == pods["pflop_per_s"][0] and round(together[1], -2) == 1100
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **What it costs to go on.** A deck of 2022 gives about 20 billion dollars for a factory that makes
 # chips in a 3 nm process, and about 600 billion dollars for the revenue of the whole industry in a
-# year [5]; the industry's own figure for 2021 is 556 billion [9]. One factory costs about 3 % of
-# the whole industry's revenue of a year. Smaller transistors are still possible. Fewer and fewer
-# firms can pay for them.
+# year [5]; the industry's own figure for 2021 is 556 billion [9]. One factory costs 3 to 4 % of
+# the whole industry's revenue of a year. Smaller transistors are still possible, but few firms can
+# pay for such a factory.
 #
-# **Before CUDA.** People trained networks on graphics cards before there was a language for it.
-# They dressed a matrix product up as the drawing of textures. A network of two layers ran 3 times
-# as fast as on a processor of 3 GHz in 2005 [10]. NVIDIA released CUDA in 2007, and then one could
-# write such programs in C. In 2009 a network of 100 million parameters trained up to 70 times as
+# **Before CUDA.** CUDA is NVIDIA's language for programs on its GPUs. People trained networks on
+# graphics cards before it existed. The cards could only draw, so people wrote a matrix product as a
+# drawing of textures. In 2005 a network of two layers ran 3 times as fast on such a card as on a
+# processor of 3 GHz [10]. NVIDIA released CUDA in 2007, and then one could write such programs in C.
+# In 2009 a network of 100 million parameters trained up to 70 times as
 # fast as on a processor of two cores, in a day instead of several weeks [11]. AlexNet followed
 # three years later, on two GPUs [4].
 
@@ -289,7 +313,8 @@ assert round(together[0]) == 126 == pods["pflop_per_s"][0] and round(together[1]
 assert quoted["factory_3nm"] == 20 and quoted["chip_sales_of_2022"] == 600
 assert quoted["chip_sales_of_2021"] == 556
 share = quoted["factory_3nm"] / quoted["chip_sales_of_2022"]
-assert round(share, 2) == 0.03  # with the sales of 2021 it is 0.04
+assert round(share, 2) == 0.03 and quoted["gpu_of_2005"] == 3
+assert round(quoted["factory_3nm"] / quoted["chip_sales_of_2021"], 2) == 0.04
 assert quoted["gpu_of_2009"] == 70 and quoted["parameters_of_2009"] / 1e6 == 100
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
@@ -303,11 +328,13 @@ assert quoted["gpu_of_2009"] == 70 and quoted["parameters_of_2009"] / 1e6 == 100
 #
 # $$T = \frac{(2 + 4)\, N D}{F} = \frac{6 N D}{F}.$$
 #
-# This leaves out the attention scores, which are not products with weights: a token is compared
-# with $s$ others in each layer, which costs $12 s h$ FLOPs a layer, forward and backward. In our
-# model that is 14 % more. We leave it out to have a formula that fits into the head.
+# This leaves out the *attention*, in which each layer compares every token with the other tokens of
+# its sequence. These products contain no weights. For $s$ tokens in a sequence and width $h$ they cost
+# $12 s h$ FLOPs for each token and layer, forward and backward. In our model that is 14 % more. We
+# leave it out to have a formula that you can remember.
 #
-# **Memory.** Training in 16-bit numbers with the optimizer Adam keeps for each parameter [12]:
+# **Memory.** The optimizer *Adam* divides each gradient by its usual size, and keeps two running means
+# for this. Training with Adam in 16-bit numbers keeps for each parameter [12]:
 #
 # | what | bytes |
 # |---|---:|
@@ -316,13 +343,17 @@ assert quoted["gpu_of_2009"] == 70 and quoted["parameters_of_2009"] / 1e6 == 100
 # | Adam's mean of the gradient and mean of its square, in 32 bits | 4 + 4 |
 # | together | 16 |
 #
+# These 16 bytes for each parameter are called the **states** of the training. The memory is
+#
 # $$M = 16 N + \text{activations}$$
 #
-# **Activations** are the layers' outputs; the backward pass needs them again. A layer of width $h$
-# with $a$ heads keeps $s b h\,(34 + 5 a s / h)$ bytes for $b$ sequences of $s$ tokens [13].
+# **Activations** are the outputs of the layers and of their parts. The backward pass needs them
+# again. The attention is done in $a$ parts, called heads; our model has 24. A layer of width $h$ with
+# $a$ heads keeps $s b h\,(34 + 5 a s / h)$ bytes for $b$ sequences of $s$ tokens. The two
+# constants of this formula come from counting the bytes of every intermediate result of a layer [13].
 
 # %% slideshow={"slide_type": "slide"} tags=["predict"]
-guess("00/memory", "How many GB are states and one sequence's activations?", unit="GB")
+guess("00/memory", "How many GB do the states and the activations of one sequence take?", unit="GB")
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -342,10 +373,11 @@ reveal("00/memory", states + activations)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # States and activations of a single sequence take 42.4 GB. An "A100 of 40 GB" has 42.4 GB too,
-# because its maker counts in units of $2^{30}$ bytes and leaves a little for itself. The scores of
-# the words need 0.4 GB more, so the model does not fit, by a hair. A trick saves it: keep only the
-# inputs of each layer, and compute the rest again in the backward pass. That costs a third more
-# time. Without activations, 40 GB hold at most 2.5 billion parameters.
+# because its maker counts in units of $2^{30}$ bytes and reserves a little. The last output of the
+# network needs 0.4 GB more: it has a score for each of the 51,200 possible next tokens, at each place
+# of the sequence. So the model misses the memory by 1 %. A trick helps: keep only the input of
+# each layer, and compute the rest again in the backward pass. This repeats the forward pass, so each
+# parameter costs 8 FLOPs for a token and not 6, which is a third more time. Without activations, 40 GB hold at most 2.5 billion parameters.
 #
 # Try a model of your own: change the numbers above.
 
@@ -353,12 +385,13 @@ reveal("00/memory", states + activations)
 zaratan = ringside.Machine.load("zaratan")  # its GPUs are A100s of "40 GB"
 assert round(states + activations, 1) == 42.4 == round(zaratan.memory_bytes / 1e9, 1)
 assert states + activations + scores > zaratan.memory_bytes / 1e9 and round(scores, 1) == 0.4
-assert states_gb(2.5e9) == 40
+assert states_gb(2.5e9) == 40 and round((2 + 2 + 4) / (2 + 4) - 1, 2) == 0.33
+assert round((states + activations + scores) / (zaratan.memory_bytes / 1e9) - 1, 2) == 0.01
 attention = 12 * length * num_layers * width  # FLOPs for a token
 assert round(attention / (6 * num_parameters), 2) == 0.14
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **When one device doesn't do.** There are three reasons, and each has its own cure.
+# **When one device is not enough.** There are three reasons, and each has its own cure.
 #
 # 1. **Memory.** The states don't fit, or the activations don't. A model of 7.5 billion parameters
 #    needs 120 GB for its states alone. You have to cut the *model*.
@@ -366,8 +399,10 @@ assert round(attention / (6 * num_parameters), 2) == 0.14
 # 3. **Data.** The data lies elsewhere. It may be too much to move; it may not leave a hospital or
 #    a telephone (training that leaves it there is called *federated learning*); or reading it may
 #    be slower than learning from it. Eight GPUs of 2016 looked at 1734 pictures a second with
-#    ResNet-50 [14]. That is 261 MB of pixels each second, which processors must decode in time.
-#    Our language model reads 14,122 tokens a second on its GPU, which is 56 kB.
+#    ResNet-50 [14]. A picture has 224 times 224 pixels in three colours, one byte each, so that is
+#    261 MB each second, which the CPUs of the machine must read and decode in time. Text is much
+#    smaller: our language model reads 14,122 tokens a second on its GPU. At 4 bytes a token, that is
+#    56 kB. You have to compute where the data lies, or share the *reading*.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
 assert states_gb(7.5e9) == 120
@@ -440,8 +475,10 @@ axes.axis("off")
 show(figure, ALT)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 2. One step of training and its four cuts. A cut gives each side to other ranks. Below
-# each name stands what then has to be sent.*
+# *Figure 2. One step of training and its four cuts. On the left is a batch: each row is a sample, and
+# each square a token. On the right are the four layers of a network, and each dot is a part of a
+# layer. Each dashed line is a cut: other processors work on its other side. Below its name stands
+# what they then have to send each other.*
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # The names have changed over the years, and decks use them differently. These are today's:
@@ -452,6 +489,11 @@ show(figure, ALT)
 # | inside a sample | **sequence** or **context**; for pictures **spatial** | domain parallelism | edges of neighbours; keys and values | in every layer |
 # | between layers | **pipeline parallelism** | inter-layer, "model" | activations and their gradients, to the next rank | once for each microbatch |
 # | inside a layer | **tensor parallelism** | intra-layer, operator, "model" | partial sums, all-reduced | in every layer |
+#
+# Three terms in this table are explained in later lectures. In short: *keys and values* are what a
+# token shows to the other tokens in attention. A *partial sum* is the part of a matrix product that
+# one GPU can compute from its weights. A *microbatch* is a part of the batch that goes through the
+# pipeline by itself.
 #
 # The term *model parallelism* means the third row in one deck, the fourth in another, and both in
 # a third [7], [5], [17]. This course avoids it where it matters. **Sharded** data parallelism
@@ -496,7 +538,7 @@ def step(comm, num_samples, num_parameters):
 # On one rank, 8000 samples and 4000 parameters take 192 µs.
 
 # %% slideshow={"slide_type": "slide"} tags=["predict"]
-guess("00/best", "Which number of ranks is best?", choices=["2", "4", "8", "16", "32"])
+guess("00/best", "On how many ranks is the step fastest?", choices=["2", "4", "8", "16", "32"])
 
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 ranks = [1, 2, 4, 8, 16, 32]
@@ -516,7 +558,8 @@ reveal("00/best", str(ranks[times_us.argmin()]))
 runs[3].timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 3. The step on 8 ranks. The gradient takes 24 µs and the all-reduce 42 µs.*
+# *Figure 3. The step on 8 ranks, one row for each. The gradient takes 24 µs on each rank, and then
+# the all-reduce takes 42 µs.*
 #
 # A **makespan** is the time from the beginning of a run to the end of its last rank; here it is
 # 66 µs. The ranks compute for 24 µs of it. In the other 42 µs they communicate and compute
@@ -538,9 +581,11 @@ assert np.isclose(times_us[3], 24 + 42) and np.isclose(6 * 8000 / 8 * 4000 / 1e1
 #
 # $$T(p) = \frac{C}{p} + 2\,(p - 1)\left(\alpha + \frac{n}{p}\,\beta\right)$$
 #
-# The latency $\alpha$ is paid for each message, and the time $\beta$ for each byte. The first
-# summand falls, and the second one rises without end. For large $p$ the bytes cost nearly
-# $2 n \beta$ whatever $p$ is, and $T$ is smallest near $p = \sqrt{C / 2\alpha}$.
+# The **latency** $\alpha$ is paid for each message, here 1 µs, and the time $\beta$ for each byte, here
+# 1 ns. When $p$ grows, the first term falls, and the second one rises without end. For large $p$ the
+# bytes cost nearly $2 n \beta$ whatever $p$ is. What changes with $p$ is then $C/p + 2p\alpha$. Its
+# derivative, $-C/p^2 + 2\alpha$, is zero at $p = \sqrt{C / 2\alpha}$, and near this number of ranks $T$
+# is smallest.
 
 # %% slideshow={"slide_type": "fragment"}
 alpha_us, beta_us_per_byte, nbytes = 1.0, 0.001, 4 * 4000
@@ -571,7 +616,9 @@ axes.legend(frameon=False)
 show(figure, ALT)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. The same step on 1 to 32 ranks. The dashed line is the time without messages.*
+# *Figure 4. The time of the same step on 1 to 32 ranks. The blue part of a bar is computing, and the
+# orange part exposed communication. The dashed line is the time that the step would take if messages
+# were free.*
 #
 # Most of this course is about the orange part: to send fewer bytes, to send them in fewer
 # messages, or to send them while the ranks compute.
@@ -653,15 +700,15 @@ axes.legend(frameon=False, loc="lower right")
 show(figure, ALT)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. Systems for distributed training. Grey arrows begin where the decks' table has the
-# system. Both axes are logarithmic.*
+# *Figure 5. Systems for distributed training: the parameters of a network and the accelerators that
+# it ran on. Both axes are logarithmic. A grey arrow begins at the numbers that two lecture decks give
+# [17], [25], and ends at those of the system's authors.*
 #
 # Two questions make such a figure useful. **What does the number mean?** ZeRO-Infinity's 32
-# trillion parameters fit on 512 GPUs, and training them on 20 tokens each would take more than
-# 100,000 years at the speed that its authors report. **How many
-# parameters are there for each accelerator?** In 16 bytes for each parameter, a GPU of 32 GB
-# holds 2 billion. Whoever reports more has moved states to the processor's memory or to disks, or
-# keeps less than all of this.
+# trillion parameters fit on 512 GPUs. Training on 20 tokens for each of them would take more than
+# 100,000 years at the speed that its authors report. **How many parameters are there for each
+# accelerator?** At 16 bytes for each parameter, a GPU of 32 GB holds 2 billion. A system with more
+# has moved states to the memory of the CPU or to disks, or it keeps fewer bytes for each parameter.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "systems", "hide-input"]
 systems = table(DATA / "frameworks.csv")
@@ -720,10 +767,11 @@ assert row("GPipe (largest)")["accelerators"] == 128
 #
 # - **Time to a given quality.** MLPerf Training measures the minutes until a network reaches a
 #   fixed quality, for example 75.9 % of correct answers on ImageNet with ResNet-50 [26]. It does
-#   not measure samples for each second, because larger batches raise that number and may make the
+#   not measure samples a second, because larger batches raise that number and may make the
 #   network need more samples.
-# - **Cost.** On 8 ranks our step is 2.9 times as fast as on one, and 8 ranks are paid for. The
-#   step costs 2.75 times as much. This ratio, speedup over ranks, is the **efficiency**: 36 %.
+# - **Cost.** On 8 ranks our step is 2.9 times as fast as on one, but you pay for 8 ranks. So the
+#   step costs 2.75 times as much. The speedup divided by the number of ranks is called the
+#   **efficiency**. Here it is 36 %.
 # - **Stability.** Training draws random numbers. MLPerf repeats runs because the time to reach
 #   the quality differs from run to run [27].
 # - **Complexity.** A scheme with three more settings to tune may cost more days than it saves.
@@ -740,9 +788,9 @@ assert quoted["mlperf_resnet50"] == 0.759
 # against its messages. And if a batch has $B$ samples, no more than $B$ ranks can share it.
 #
 # **Where GPUs don't help.** A GPU has thousands of cores but far fewer instruction streams. In
-# NVIDIA's *SIMT* model, 32 threads form a **warp** and execute the same instruction in the same
+# NVIDIA's *SIMT* model (single instruction, multiple threads), 32 threads form a **warp** and execute the same instruction in the same
 # tick. If they meet an `if` and disagree, the warp runs both branches, one after the other, and
-# each thread sits through one of them. Suppose that each thread tosses a coin at the `if`, and that
+# each thread waits during one of them. Suppose that each thread tosses a coin at the `if`, and that
 # both branches take the same time.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -758,13 +806,13 @@ print(f"{all_agree.sum()} of {len(heads):,} warps agree")
 reveal("00/warp", 100 * useful)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Half of the time is useful. No warp agrees, since the chance of that is 1 in 2 billion. After
-# five such decisions in a row, 1/32 is left.
+# Half of the time is useful. No warp agrees, since the chance of that is 1 in 2 billion. If five such
+# decisions are nested in one another, only 1/32 of the time is useful.
 #
 # **Sparse matrices** suffer from something else. Multiply a sparse matrix by a vector. For each
 # element that is not zero, the GPU reads 4 bytes of value and 4 bytes of column number, and does 2
-# operations. An A100 can do 12.5 operations in the time in which it reads a byte, so it works at
-# 2 % of its peak. A network with many zeros is smaller and needs fewer operations. It is not
+# operations. That is a quarter of an operation for each byte. An A100 could do 12.5 operations on
+# 32-bit numbers in the time in which it reads a byte, so it works at 2 % of its peak. A network with many zeros is smaller and needs fewer operations. It is not
 # automatically faster.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked", "hide-input"]
@@ -777,7 +825,7 @@ assert round(flop_per_byte, 1) == 12.5 and round(2 / 8 / flop_per_byte, 2) == 0.
 # of the problem, and software and the rest of the system are the remaining 20 % [5]. The lesson is
 # that hardware should be judged by what can be *programmed* on it. A **compiler** turns a network
 # that is written in Python into the instructions of one kind of chip: it joins operations so that
-# intermediate results stay out of memory, and chooses layouts. Intel's nGraph, which that deck
+# intermediate results stay out of memory, and chooses the order of the numbers in memory. Intel's nGraph, which that deck
 # shows, was one. In PyTorch, `torch.compile` is today's. Compilers rarely choose the four cuts for
 # you. That choice is what you learn here.
 
@@ -797,8 +845,8 @@ assert quoted["accelerator_share"] == 0.80 and quoted["software_share"] == 0.20
 # | secure and private learning | predicting which worker will be slow |
 # | managing thousands of experiments | adapting a radio link to its noise |
 #
-# Good work has something to say to both sides. A scheme that is 10 % faster and spoils the
-# training teaches neither.
+# Good work keeps both sides in view. A scheme that makes each step faster and spoils the training
+# is of no use to anybody.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. What this course does, in which order
@@ -843,7 +891,7 @@ reveal("00/share", 100 * ring_s / (compute_s + ring_s))
 # the time 512 expensive GPUs wait for the network. The lectures that follow win this time back:
 # with more sequences for each GPU, with a ring that knows which GPUs share a node, and with
 # messages that travel while the next layer is computed. You will see the ledger of this model
-# again:
+# again. A *ledger* is a table of what things cost:
 #
 # | how it is trained | GPUs | a step of 512 sequences | memory for states on a GPU |
 # |---|---:|---:|---:|
@@ -904,7 +952,7 @@ assert round(first_try.time_us) == 332 and not first_try.solved
 #
 # Put all gradients into one vector, all-reduce it once, and cut it again. The bytes are the same,
 # but the latency is paid 14 times instead of 280 times: 24 µs + 14 · (1 + 2) µs = 66 µs. This is
-# called *fusion*, and the vector is a *bucket*. Unit 05 builds both.
+# called *fusion*, and the vector is a *bucket*. [Lecture 5](05_ddp.ipynb) builds both.
 #
 # </details>
 
@@ -1035,8 +1083,7 @@ assert round(larger[0] / larger[1], 1) == 12.5 and round(times_us[0] / times_us[
 # <details><summary>Answer</summary>
 #
 # $T(p)/C$ approaches 0.05, so the speedup stays below 20. Half of it, 10, means
-# $0.95/p + 0.05 = 0.1$, which is $p = 19$. The second half of the speedup is never reached, with
-# any number of ranks.
+# $0.95/p + 0.05 = 0.1$, which is $p = 19$. No number of ranks reaches the full 20.
 #
 # </details>
 
@@ -1068,14 +1115,14 @@ assert pixels / 1e6 == 900
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** A cloud rents a GPU for 2 dollars an hour. What does the training of section 1
-# cost on one GPU? What does it cost on 512 GPUs, at 79 % of communication? Who pays for the
-# difference, and what is bought with it?
+# cost on one GPU? What does it cost on 512 GPUs, if 79 % of the time is communication? What do you
+# get for the difference?
 #
 # <details><summary>Answer</summary>
 #
 # On one GPU: 650 hours, 1300 dollars. On 512 GPUs: 5.9 hours each, 3030 hours together, about 6100
-# dollars. You pay nearly five times as much and have the model after an afternoon, not after a
-# month. Efficiency is money.
+# dollars. You pay nearly five times as much, and have the model after an afternoon instead of a
+# month. At a higher efficiency the difference would be smaller.
 #
 # </details>
 
