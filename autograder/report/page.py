@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jinja2
+from markupsafe import Markup
 
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
@@ -21,6 +22,7 @@ from autograder.report import feedback, rendering
 from autograder.report.report import moment, provenance
 from autograder.report.summary import BINS, SameMistake, Spread, Summary
 from ringside.files import write_atomically
+from ringside.predictions.boxes import words_html
 
 if TYPE_CHECKING:
     from autograder.submission.late import Late
@@ -194,6 +196,7 @@ def _environment() -> jinja2.Environment:
     environment.globals["bars"] = bars
     environment.globals["status_words"] = STATUS
     environment.filters["points"] = _number
+    environment.filters["words"] = lambda text: Markup(words_html(text))  # it escapes
     environment.filters["message"] = lambda text: _short(str(text), MAX_MESSAGE)
     environment.filters["detail"] = lambda text: _short(str(text), MAX_DETAIL)
     return environment

@@ -60,14 +60,16 @@ def guess(
         _show(boxes.question_html(prompt), boxes.question_text(prompt))
         return
     path = place()
-    _show(boxes.question_html(prompt), boxes.question_text(prompt))
+    kept = None if value is not None else read(path).get(key)
+    is_locked = kept is not None and kept.locked
+    has_input = value is None and not is_locked and _in_jupyter()
+    box = boxes.question_html(prompt, lists_choices=not has_input)
+    _show(box, boxes.question_text(prompt))
     if value is not None:
         _say(_predicted(path, prompt, value))
-        return
-    kept = read(path).get(key)
-    if kept is not None and kept.locked:
+    elif kept is not None and is_locked:
         _say(boxes.kept_text(kept))
-    elif _in_jupyter():
+    elif has_input:
         _show_input(path, prompt, kept)
     else:
         again = f"{kept.prompt.words(kept.guess)} so far. " if kept else ""
@@ -157,17 +159,25 @@ def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
     """An input of Jupyter's that keeps what is entered, and says so below."""
     import ipywidgets
 
+    def written(made: Kept | None) -> str | None:
+        """What stands in the input when this prediction is kept."""
+        if prompt.choices:
+            return str(made.guess) if made and made.guess in prompt.choices else None
+        return f"{made.guess:.12g}" if made and not isinstance(made.guess, str) else ""
+
     said = ipywidgets.Label(boxes.kept_text(kept) if kept else "")
+    # Whoever presses it leaves the field, which is what keeps the number.
+    button = ipywidgets.Button(description="Predict", layout={"width": "auto"})
     entered: Any
     if prompt.choices:
         entered = ipywidgets.RadioButtons(
             options=list(prompt.choices),
-            value=kept.guess if kept and kept.guess in prompt.choices else None,
+            value=written(kept),
             layout={"width": "max-content"},
         )
     else:
         entered = ipywidgets.Text(
-            value=f"{kept.guess:g}" if kept and not isinstance(kept.guess, str) else "",
+            value=written(kept),
             placeholder="your prediction",
             continuous_update=False,  # Enter, or leaving the field
             layout={"width": "12em"},
@@ -178,13 +188,17 @@ def live_input(path: Path, prompt: Prompt, kept: Kept | None = None) -> Any:
             return
         try:
             said.value = _predicted(path, prompt, change["new"])
+            stays = read(path).get(prompt.key)
         except GuessError as error:
             said.value = str(error)
+            return
+        if stays is None or stays.locked:  # too late, so what is kept stands there again
+            entered.unobserve(take, names="value")
+            entered.value = written(stays)
+            entered.disabled = button.disabled = True
 
     entered.observe(take, names="value")
     if prompt.choices:
         return ipywidgets.VBox([entered, said])
     unit = ipywidgets.Label(prompt.unit)
-    # Whoever presses it leaves the field, which is what keeps the number.
-    button = ipywidgets.Button(description="Predict", layout={"width": "auto"})
     return ipywidgets.VBox([ipywidgets.HBox([entered, unit, button]), said])

@@ -22,8 +22,8 @@ _LABEL = "font-weight:700;margin-right:.6em"
 _CELL = "text-align:left;padding:.1em 1.6em .1em 0;border:0;background:none"
 
 
-def _words(text: str) -> str:
-    """Text as HTML; what stands in backticks is code."""
+def words_html(text: str) -> str:
+    """Text as HTML, escaped; what stands in backticks is code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 
@@ -33,14 +33,14 @@ def _asked_in(prompt: Prompt) -> str:
     return "" if not prompt.unit or named else f" (in {prompt.unit})"
 
 
-def question_html(prompt: Prompt) -> str:
-    """The prompt in a box."""
-    parts = [f'<span style="{_LABEL}">Predict</span>{_words(prompt.question)}']
-    if prompt.choices:
-        items = "".join(f"<li>{_words(choice)}</li>" for choice in prompt.choices)
+def question_html(prompt: Prompt, *, lists_choices: bool = True) -> str:
+    """The prompt in a box; its choices are left out where buttons below list them."""
+    parts = [f'<span style="{_LABEL}">Predict</span>{words_html(prompt.question)}']
+    if prompt.choices and lists_choices:
+        items = "".join(f"<li>{words_html(choice)}</li>" for choice in prompt.choices)
         parts.append(f'<ul style="margin:.4em 0 0;padding-left:1.6em">{items}</ul>')
     elif unit := _asked_in(prompt):
-        parts.append(f'<span style="opacity:.75;white-space:nowrap">{_words(unit)}</span>')
+        parts.append(f'<span style="opacity:.75;white-space:nowrap">{words_html(unit)}</span>')
     return f'<div class="ringside-guess" style="{_BOX.format(edge=_EDGE)}">{"".join(parts)}</div>'
 
 
@@ -81,7 +81,9 @@ def result_html(kept: Kept) -> str:
     """Prediction, result and ratio side by side."""
     rows = _rows(kept)
     heads = "".join(f'<th style="{_CELL};opacity:.75">{escape(head)}</th>' for head, _ in rows)
-    cells = "".join(f'<td style="{_CELL};font-weight:600">{_words(cell)}</td>' for _, cell in rows)
+    cells = "".join(
+        f'<td style="{_CELL};font-weight:600">{words_html(cell)}</td>' for _, cell in rows
+    )
     return (
         f'<div class="ringside-guess" style="{_BOX.format(edge=_RESULT_EDGE)}">'
         f'<table style="border:0;margin:0"><tr style="background:none">{heads}</tr>'

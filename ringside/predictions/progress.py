@@ -169,7 +169,8 @@ def _picture(whole: Progress, theme: str) -> Iterator[str]:
     for row, line in enumerate(fit_lines(whole.summary().split(". "), width - 32, 11)[:3]):
         yield text(16, 44 + 15 * row, line.replace(" · ", ". ").rstrip(".") + ".", 11, role="muted")
     yield from _axis(width)
-    yield from _band(whole.made, centres)
+    band = list(_band(whole.made, centres))
+    yield from band
     for one, x in zip(whole.made, centres, strict=True):
         yield _dot(one, x, bottom + _STRIP / 2)
     if has_choices:
@@ -178,6 +179,8 @@ def _picture(whole: Progress, theme: str) -> Iterator[str]:
             extra='text-anchor="end"',
         )  # fmt: skip
     yield from _units(whole.made, step, end)
+    told = f" Half of the last {WINDOW} numbers lie in the grey band." if band else ""
+    yield text(_LEFT, end + 38, f"In the order in which they were made.{told}", 11, role="muted")
     yield "</svg>"
 
 
@@ -253,7 +256,3 @@ def _units(made: Sequence[Kept], step: float, end: float) -> Iterator[str]:
         yield text(
             (left + right) / 2, end + 18, unit, 11, role="muted", extra='text-anchor="middle"'
         )  # fmt: skip
-    yield text(
-        _LEFT, end + 38, f"in order, by unit; grey: half of the last {WINDOW} numbers", 11,
-        role="muted",
-    )  # fmt: skip

@@ -195,10 +195,10 @@ def compare(guess: float | str, result: float | str) -> Verdict:
     """A prediction and the result side by side.
 
     >>> compare(12.0, 98.0).words, compare(4.0, 4.1).words, compare("ring", "tree").words
-    ('8.17 times too low', 'right within 5 %', 'another one')
+    ('8.17 times too low', 'right within 5 %', 'not right')
     """
     if isinstance(guess, str) or isinstance(result, str):
-        return Verdict(guess, result, None, "right" if guess == result else "another one")
+        return Verdict(guess, result, None, "right" if guess == result else "not right")
     if guess == result:
         return Verdict(guess, result, 1.0, "exactly right")
     if result == 0 or guess == 0 or (guess < 0) != (result < 0):

@@ -26,3 +26,12 @@ addEventListener("load", async () => {
   fit(Reveal.getCurrentSlide());
 });
 Reveal.on("slidechanged", (event) => fit(event.currentSlide));
+// What a key brings below the screen's edge comes into sight.
+Reveal.on("fragmentshown", ({ fragment }) => {
+  const slide = Reveal.getCurrentSlide();
+  const [box, frame] = [fragment.getBoundingClientRect(), slide.getBoundingClientRect()];
+  // Its end, but never so far that its beginning is gone.
+  const beyond = Math.min(box.bottom - frame.bottom, box.top - frame.top);
+  const scale = frame.height / slide.clientHeight;
+  if (beyond > 0) slide.scrollTop += beyond / scale;
+});

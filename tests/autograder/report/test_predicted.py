@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ringside.predictions.prompt import Prompt
 from tests.autograder.conftest import KIT
 
 NUMBER = Prompt("a03/bytes", "How many bytes?", "bytes")
-CHOICE = Prompt("a03/which", "Which <b>one</b>?", "", ("ring", "tree"))
+CHOICE = Prompt("a03/which", "Which <b>one</b> of `p`?", "", ("ring", "tree", "`<i>`"))
 PROMPTS = (NUMBER, CHOICE)
 AT = "2026-03-02T10:15:00+00:00"
 
@@ -36,7 +37,7 @@ def file_of(folder: Path, *entries: kept.Kept) -> None:
 def test_prompts_are_those_of_the_released_notebook(tmp_path: Path) -> None:
     cells = [
         'guess("a03/bytes", "How many bytes?", unit="bytes")',
-        'guess("a03/which", "Which <b>one</b>?", choices=["ring", "tree"])',
+        'guess("a03/which", "Which <b>one</b> of `p`?", choices=["ring", "tree", "`<i>`"])',
         "print(3)",
     ]
     path = tmp_path / "a03.ipynb"
@@ -132,6 +133,7 @@ def test_choices_are_counted_with_those_that_nobody_took() -> None:
     assert [(each.label, each.number, each.is_right) for each in found.bins] == [
         ("ring", 4, False),
         ("tree", 0, True),
+        ("`<i>`", 0, False),
     ]
     assert found.near == "0 of 4 right"
 
@@ -152,7 +154,11 @@ def test_the_report_shows_them_and_no_score_depends_on_them(
     with_them = of({"a03/bytes": [12.0, 98.0], "a03/which": ["ring", "ring"]})
     assert with_them.score(plan) == of({}).score(plan)
     html = page.render(summarise(plan, [with_them], prompts=PROMPTS))
-    assert "a03/bytes" in html and "Which &lt;b&gt;one&lt;/b&gt;?" in html
+    assert "a03/bytes" in html and "Which &lt;b&gt;one&lt;/b&gt; of <code>p</code>?" in html
+    # Each choice with its number, also one that nobody took.
+    assert re.findall(r'<span class="num">(\d)</span>.*small">(.+)</span></div>', html) == [
+        ("1", "ring"), ("0", "tree"), ("0", "<code>&lt;i&gt;</code>"),
+    ]  # fmt: skip
     assert 'aria-label="ring: 1 (right)' in html and "What the class predicted" in html
     assert "What the class predicted" not in page.render(summarise(plan, [of({})], prompts=PROMPTS))
     terminal = console()

@@ -387,8 +387,17 @@ def test_on_a_slide_what_is_behind_a_prompt_comes_with_the_next_key(
 
     assert seen("How many times larger") and seen("model parallelism")
     assert not any(seen(words) for words in ("multiplies", "PRINTED", "it is 475743"))
+    top_of = "(css => Reveal.getCurrentSlide().querySelector(css).getBoundingClientRect().top)"
+    question, choices = "'.ringside-guess:has(ul) span'", "'.ringside-guess ul'"
+    assert browser.ask(f"{top_of}({choices}) > {top_of}({question}) + 10"), "they stand below it"
     browser.ask("Reveal.next()")
     assert browser.wait(f"{shown}('it is 475743')") and seen("multiplies")
+    # On a slide that is longer than the screen it comes into sight.
+    browser.ask("Reveal.prev()")
+    browser.ask("Reveal.getCurrentSlide().firstElementChild.style.paddingTop = '3000px'")
+    assert browser.ask(f"{top_of}('.fragment')") > 800
+    browser.ask("Reveal.next()")
+    assert 0 < browser.wait(f"{top_of}('.fragment')") < 780
     text = (built / "slides" / "00_tiny.html").read_text()
     assert "assert round" not in text and "guess(" not in text and "5 minutes" in text
     assert browser.errors == []

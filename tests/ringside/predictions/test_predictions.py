@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ringside import GuessError, guess, reveal
-from ringside.predictions import ask, kept, prompt
+from ringside.predictions import ask, boxes, kept, prompt
 from ringside.predictions.kept import NAME, parse, read
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,7 +96,7 @@ def test_who_has_seen_the_result_no_longer_predicts(
 def test_choices_are_right_or_not(capsys: pytest.CaptureFixture[str]) -> None:
     guess("08/x", "Which?", choices=["ring", "tree"], value="tree")
     reveal("08/x", "ring")
-    assert capsys.readouterr().out.endswith("your prediction: tree | result: ring | another one\n")
+    assert capsys.readouterr().out.endswith("your prediction: tree | result: ring | not right\n")
     with pytest.raises(GuessError, match="'star' is none of 'ring', 'tree'"):
         reveal("08/x", "star")
 
@@ -168,7 +168,7 @@ def test_a_prompt_that_cannot_be_asked_is_refused(words: dict[str, object], said
         (3.0, 0.0, None, "off by 3", None),
         (-1.0, 2.0, None, "off by 3", None),
         ("a", "a", None, "right", 1.0),
-        ("a", "b", None, "another one", None),
+        ("a", "b", None, "not right", None),
     ],
 )
 def test_predictions_are_compared_by_their_ratio(
@@ -313,11 +313,15 @@ def test_the_input_keeps_what_is_entered_and_says_so(folder: Path) -> None:
     entered, said = live.children[0].children[0], live.children[1]
     entered.value = "lots"
     assert said.value == "08/x: 'lots' is not a finite number." and not (folder / NAME).exists()
+    entered.value = "1,234,567"
+    again = ask.live_input(folder / NAME, asked, read(folder / NAME)["08/x"])
+    assert again.children[0].children[0].value == "1234567"
     entered.value = "1,500"
     assert said.value.startswith("Your prediction: 1,500 µs. You can change it")
     reveal("08/x", 20)
     entered.value = "20"
     assert said.value.startswith("Your prediction stays 1,500 µs: it is locked")
+    assert entered.value == "1500" and entered.disabled
     assert read(folder / NAME)["08/x"].guess == 1500
 
 
@@ -330,6 +334,26 @@ def test_choices_are_buttons_of_which_none_is_pressed(folder: Path) -> None:
     assert said.value.startswith("Your prediction: tree.")
     again = ask.live_input(folder / NAME, asked, read(folder / NAME)["08/x"])
     assert again.children[0].value == "tree"
+    reveal("08/x", "ring")
+    again.children[0].value = "ring"
+    assert again.children[0].value == "tree" and again.children[0].disabled
+    assert again.children[1].value.startswith("Your prediction stays tree: it is locked")
+
+
+def test_who_has_seen_the_result_enters_nothing(folder: Path) -> None:
+    live = ask.live_input(folder / NAME, prompt.Prompt("08/x", "Which?", choices=("ring", "tree")))
+    reveal("08/x", "ring")
+    entered, said = live.children
+    entered.value = "ring"
+    assert said.value.startswith("This notebook has shown the result already")
+    assert entered.value is None and entered.disabled and not (folder / NAME).exists()
+
+
+def test_choices_are_listed_once() -> None:
+    asked = prompt.Prompt("08/x", "Which?", choices=("ring", "tree"))
+    assert "<li>tree</li>" in boxes.question_html(asked)
+    above_buttons = boxes.question_html(asked, lists_choices=False)
+    assert "Which?" in above_buttons and "tree" not in above_buttons
 
 
 NOTEBOOK = """

@@ -98,3 +98,12 @@ def test_a_damaged_file_is_our_error_and_named(
     (tmp_path / "guesses.json").write_text("{")
     assert main(["guesses", str(tmp_path)]) == 2
     assert "guesses.json is damaged" in capsys.readouterr().err
+
+
+def test_the_band_is_named_where_there_is_one(tmp_path: Path) -> None:
+    def drawn(count: int) -> str:
+        path = tmp_path / f"{count}" / kept.NAME
+        put(path, *(one(f"01/q{at}", 10.0 + at, 20.0, at) for at in range(count)))
+        return progress.progress([path]).svg()
+
+    assert "grey band" in drawn(6) and "grey band" not in drawn(2)
