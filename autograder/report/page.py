@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jinja2
-from markupsafe import Markup
 
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
@@ -196,7 +195,7 @@ def _environment() -> jinja2.Environment:
     environment.globals["bars"] = bars
     environment.globals["status_words"] = STATUS
     environment.filters["points"] = _number
-    environment.filters["words"] = lambda text: Markup(words_html(text))  # it escapes
+    environment.filters["words"] = words_html  # it escapes: safe
     environment.filters["message"] = lambda text: _short(str(text), MAX_MESSAGE)
     environment.filters["detail"] = lambda text: _short(str(text), MAX_DETAIL)
     return environment
