@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from autograder.submission.quarantine import Rejected, read_regular
-from ringside.lectures.prompts import guessed_in, prompt_of
 from ringside.predictions import kept
+from ringside.predictions.in_notebook import guessed_in, prompt_of
 from ringside.predictions.prompt import GuessError, Prompt
 
 Answer = float | str

@@ -13,8 +13,8 @@ from typing import Any
 
 from ringside.lectures.inputs import digest
 from ringside.lectures.lecture import Lecture, LectureError
-from ringside.lectures.prompts import revealed_in
 from ringside.predictions.ask import NOTES
+from ringside.predictions.in_notebook import revealed_in
 
 Notebook = Any  # nbformat ships no types
 WIDGET = "application/vnd.jupyter.widget-view+json"

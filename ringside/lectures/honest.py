@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from html import unescape
 from typing import Any
 
-from ringside.lectures.prompts import guessed_in, prompt_of, revealed_in
+from ringside.predictions.in_notebook import guessed_in, prompt_of, revealed_in
 from ringside.predictions.prompt import GuessError
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\d])")

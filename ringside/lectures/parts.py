@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from ringside.lectures.build import Notebook
-from ringside.lectures.prompts import (
+from ringside.predictions.in_notebook import (
     CHECKED,
     guessed_in,
     has_tag,

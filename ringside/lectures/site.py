@@ -26,8 +26,15 @@ from ringside.lectures.build import COLOURS, Notebook, untyped
 from ringside.lectures.front import front, place
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
-from ringside.lectures.prompts import CHECKED, folded, guessed_in, has_tag, is_notes, show_prompts
 from ringside.lectures.slides import TEMPLATES, slides
+from ringside.predictions.in_notebook import (
+    CHECKED,
+    folded,
+    guessed_in,
+    has_tag,
+    is_notes,
+    show_prompts,
+)
 
 COMMAND = "python -m ringside.lectures site"
 # Texts of the tree that become pages: where they stand, and where their page is.

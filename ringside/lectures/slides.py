@@ -19,7 +19,7 @@ from ringside import output_folder
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, copy_reveal
 from ringside.lectures.build import Notebook, untyped
 from ringside.lectures.handout import Handout
-from ringside.lectures.prompts import CHECKED, PREDICT, folded, has_tag, show_prompts
+from ringside.predictions.in_notebook import CHECKED, PREDICT, folded, has_tag, show_prompts
 
 COMMAND = "python -m ringside.lectures slides"
 TEMPLATES = Path(__file__).with_name("templates")

@@ -14,7 +14,8 @@ from nbclient import NotebookClient
 from autograder.authoring.build import write_source
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from ringside.lectures import honest, prompts
+from ringside.lectures import honest
+from ringside.predictions import in_notebook
 from ringside.predictions.ask import NOTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,9 +35,9 @@ def test_prompts_are_well_made_and_no_prose_asks_for_what_is_never_shown(
     name: str, tmp_path: Path
 ) -> None:
     cells = nbformat.read(notebook_of(name, tmp_path), as_version=4).cells
-    keys = [key for cell in cells for key in prompts.guessed_in(cell)]
+    keys = [key for cell in cells for key in in_notebook.guessed_in(cell)]
     assert len(keys) >= 4 and all(key.startswith(f"{name[:3]}/") for key in keys)
-    assert list(prompts.wrong_prompts(cells)) == []
+    assert list(in_notebook.wrong_prompts(cells)) == []
     prose = [cell.source for cell in cells if cell.cell_type == "markdown"]
     assert [text for text in prose if re.search(r"\*Predict\b", text)] == []
 
@@ -61,7 +62,7 @@ def test_every_prompt_meets_its_result_and_nothing_gives_it_away(name: str, tmp_
     lines = [json.loads(line) for line in noted.read_text().splitlines()]
     results = {line["reveal"]: line["value"] for line in lines if "reveal" in line}
     for cell in notebook.cells:
-        for key in prompts.revealed_in(cell):
+        for key in in_notebook.revealed_in(cell):
             assert key in results, cell.outputs
             cell.metadata.setdefault("revealed", {})[key] = results[key]
     assert list(honest.given_away(notebook.cells)) == []

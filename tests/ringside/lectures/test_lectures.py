@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from ringside import lectures
-from ringside.lectures import honest, prompts
+from ringside.lectures import honest
 from ringside.lectures.__main__ import main as command
+from ringside.predictions import in_notebook
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL = lectures.find(ROOT / "lectures")
@@ -438,7 +439,7 @@ def is_asserted(number, code):
 
 
 def has_checked(cells):
-    return any(prompts.has_tag(cell, prompts.CHECKED) for cell in cells)
+    return any(in_notebook.has_tag(cell, in_notebook.CHECKED) for cell in cells)
 
 
 def unchecked(cells):
@@ -451,10 +452,10 @@ def unchecked(cells):
     for place, cell in enumerate(cells):
         if cell.cell_type != "markdown":
             continue
-        below = [one for one in cells[place:] if prompts.has_tag(one, prompts.CHECKED)]
+        below = [one for one in cells[place:] if in_notebook.has_tag(one, in_notebook.CHECKED)]
         if "<details>" in cell.source:
             below += [one for one in cells[place + 1 : place + 3] if one.cell_type == "code"]
-        above = [one for one in cells[:place] if prompts.has_tag(one, prompts.CHECKED)]
+        above = [one for one in cells[:place] if in_notebook.has_tag(one, in_notebook.CHECKED)]
         here = set(claims(cell.source))
         for number in sorted(here):
             checks = below + (above if number in quoted else [])
@@ -487,7 +488,7 @@ def compares_nothing(code):
 @each(ALL)
 def test_no_checked_cell_asserts_a_literal_against_itself(lecture):
     for cell in lectures.read(lecture).cells:
-        if prompts.has_tag(cell, prompts.CHECKED):
+        if in_notebook.has_tag(cell, in_notebook.CHECKED):
             assert cell.cell_type == "code" and "assert" in cell.source, cell.source
             assert list(compares_nothing(cell.source)) == []
 
@@ -501,7 +502,7 @@ def test_no_answer_stands_between_a_prompt_and_what_reveals_it(lecture):
 @each(ALL)
 def test_who_asks_for_predictions_asks_in_prompts_alone(lecture):
     cells = lectures.read(lecture).cells
-    if any(prompts.guessed_in(cell) for cell in cells):
+    if any(in_notebook.guessed_in(cell) for cell in cells):
         for cell in cells:
             if cell.cell_type == "markdown":
                 assert not re.search(r"\*Predict\b", cell.source), cell.source

@@ -14,7 +14,8 @@ import nbformat
 import pytest
 
 from ringside import lectures
-from ringside.lectures import honest, parts, prompts
+from ringside.lectures import honest, parts
+from ringside.predictions import in_notebook
 from tests.browser import CHROMIUM, Browser
 from tests.ringside.lectures import test_lectures as rules
 
@@ -116,7 +117,7 @@ def test_an_executed_notebook_keeps_what_was_revealed_and_shows_nothing_of_it(
         "00/which": "data parallelism",
     }
     assert [output.output_type for output in cell.outputs] == ["stream"]
-    box = next(cell for cell in executed(small) if prompts.guessed_in(cell)).outputs
+    box = next(cell for cell in executed(small) if in_notebook.guessed_in(cell)).outputs
     assert "How many times" in box[0].data["text/html"] and len(box) == 1
 
 
@@ -132,7 +133,7 @@ def test_readers_own_predictions_change_nothing_in_what_is_built(
 
 
 def test_the_small_lectures_prompts_are_well_made_and_honest(small: lectures.Lecture) -> None:
-    assert list(prompts.wrong_prompts(executed(small))) == []
+    assert list(in_notebook.wrong_prompts(executed(small))) == []
     assert list(honest.given_away(executed(small))) == []
     assert list(rules.unchecked(lectures.read(small).cells)) == []
 
@@ -154,7 +155,7 @@ def test_a_prompt_that_is_not_well_made_is_named(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     assert old in SMALL
-    found = list(prompts.wrong_prompts(text_of(tmp_path, SMALL.replace(old, new))))
+    found = list(in_notebook.wrong_prompts(text_of(tmp_path, SMALL.replace(old, new))))
     assert any(words in one for one in found), found
 
 
@@ -415,6 +416,6 @@ def test_a_page_of_an_assignment_shows_the_boxes_of_its_prompts_and_folds_nothin
     (tmp_path / "pages" / "assignments").mkdir(parents=True)
     page(Handout(path, is_lecture=False), tmp_path / "pages" / "assignments" / "a00.ipynb", {})
     made = nbformat.read(tmp_path / "pages" / "assignments" / "a00.ipynb", as_version=4)
-    boxes = [cell.outputs for cell in made.cells if prompts.guessed_in(cell)]
+    boxes = [cell.outputs for cell in made.cells if in_notebook.guessed_in(cell)]
     assert all("ringside-guess" in box[0].data["text/html"] for box in boxes)
     assert not any("Reveal" in cell.source for cell in made.cells)
