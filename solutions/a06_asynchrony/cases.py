@@ -40,6 +40,16 @@ def server_call(
     )  # fmt: skip
 
 
+def refusal_call(world_size, staleness, num_steps):
+    """``serve`` and ``work`` with arguments that can't be right."""
+    words = f"--staleness {staleness} --num-steps {num_steps}"
+    return Call(
+        "server:serve", world_size, 2,
+        about=f"staleness {staleness}, num_steps {num_steps}",
+        line=f"ringside run callers.py:server_refusals --ranks {world_size} -- {words}",
+    )  # fmt: skip
+
+
 def _few(values):
     text = ", ".join(str(value) for value in values)
     return text if len(text) <= 40 else f"{text[:37]}..."

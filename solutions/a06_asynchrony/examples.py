@@ -61,6 +61,9 @@ def server_expected(function, world_size, rank, options):
 
 def server_check(case, function, rank, value, options):
     """Raise a verdict where what a function of ``callers.py`` gave back on a rank is not right."""
+    if function == "server_refusals":
+        check_refusal(value, rank, case)
+        return True
     if function not in ("server_training", "scripted_workers", "scripted_server"):
         return False
     given = server_arguments(function, case.world_size, rank, options)
@@ -154,6 +157,12 @@ def check_replies(value, rank, problem, seed, case):
             )
         if right[2] is not None:
             near(array, right[2], case, f"the gradient that {what} pushed")
+
+
+def check_refusal(value, rank, case):
+    """What ``server_refusals`` returned."""
+    if value != "ValueError":
+        raise case.fail(f"rank {rank} raised {value}; it must be ValueError, before any message.")
 
 
 def messages_by_tag(result, case):

@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 
 import examples
-from cases import server_call
+from cases import refusal_call, server_call
 from server_problem import Problem, seed_apart, trained
 
 from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
-    Verdict,
     assert_declared_at_once,
     assert_makespan,
+    assert_messages,
     assert_own_messages,
     assert_ran,
     assert_real_run,
@@ -99,15 +99,12 @@ def test_no_weights_and_one_rank_alone(ranks, rng):
 
 @points(5, "values", "server")
 def test_arguments_that_cannot_be_right(ranks):
+    call = refusal_call(2, -1, -1)
     result = ranks.call("callers:server_refusals", 2, (-1, -1))
-    assert_ran(result, server_call([-1], [1], -1))
-    if result.values != ["ValueError"] * 2 or sum(result.sent_messages()):
-        raise Verdict(
-            f"staleness -1 and num_steps -1 raised {result.values}; it must be ValueError on both "
-            "ranks, before any message.",
-            reproduce="ringside run callers.py:server_refusals --ranks 2 -- --staleness -1 "
-            "--num-steps -1",
-        )
+    assert_ran(result, call)
+    for rank, value in enumerate(result.values):
+        examples.check_refusal(value, rank, call)
+    assert_messages(result, [0, 0], call)
 
 
 REAL_TRAINING = """

@@ -9,6 +9,7 @@ from ringside.checking import (
     Verdict,
     assert_declared_at_once,
     assert_makespan,
+    assert_messages,
     assert_own_messages,
     assert_ran,
     assert_requests_complete,
@@ -16,7 +17,7 @@ from ringside.checking import (
     rendezvous,
 )
 from ringside.checking.points import points_of
-from solutions.a06_asynchrony.cases import server_call
+from solutions.a06_asynchrony.cases import refusal_call, server_call
 from solutions.a06_asynchrony.hidden.oracle import examples
 from solutions.a06_asynchrony.hidden.runs import TEXTBOOK, served
 from solutions.a06_asynchrony.server_problem import Problem, trained
@@ -90,16 +91,12 @@ def test_no_weights_no_steps_and_one_rank_alone(ranks, rng):
 
 @points(2, "values")
 def test_arguments_that_cannot_be_right(ranks):
+    case = refusal_call(3, -1, -2)
     result = ranks.call("callers:server_refusals", 3, (-1, -2))
-    case = server_call([-2, -2], [1, 1], -1)
     assert_ran(result, case)
-    if result.values != ["ValueError"] * 3 or sum(result.sent_messages()):
-        raise Verdict(
-            f"staleness -1 and num_steps -2 raised {result.values}; it must be ValueError "
-            "on all ranks, before any message.",
-            reproduce="ringside run callers.py:server_refusals --ranks 3 -- --staleness -1 "
-            "--num-steps -2",
-        )
+    for rank, value in enumerate(result.values):
+        examples.check_refusal(value, rank, case)
+    assert_messages(result, [0] * 3, case)
 
 
 @points(4, "reality")
@@ -114,7 +111,11 @@ def test_real_mpi(mpi, ranks, rng):
             assert_ran(result, case)
             examples.check_weights(result.values[0], right, case)
         except Verdict as verdict:
-            raise Verdict(f"under mpiexec: {verdict.sentence}", detail=verdict.detail) from None
+            raise Verdict(
+                f"{verdict.sentence} This was under mpiexec.",
+                detail=verdict.detail,
+                reproduce=case.reproduce,
+            ) from None
 
 
 @points(6, "communication")
