@@ -155,7 +155,9 @@ left.axhline(1e3 * free.makespan_s, color="grey", linestyle=":", label="asynchro
 left.set(xlabel="staleness, steps", ylabel="time of the training, ms", ylim=(0, None))
 left.legend()
 right.plot(allowed, largest, "o-", color="tab:orange", label="largest lag")
-right.plot(allowed, [3 * (2 * s + 1) for s in allowed], ":", color="grey", label="(2s + 1)(p - 2)")
+right.plot(
+    allowed[1:], [3 * (2 * s + 1) for s in allowed[1:]], ":", color="grey", label="(2s + 1)(p - 2)"
+)
 right.set(xlabel="staleness, steps", ylabel="lag, versions", ylim=(0, 40))
 right.legend()
 fig.suptitle("One slow worker and three fast ones")
