@@ -23,7 +23,7 @@ from solutions.a06_asynchrony.hidden.runs import TEXTBOOK, served
 from solutions.a06_asynchrony.server_problem import Problem, trained
 
 points = points_of("server")
-SLOW = ([3, 18, 18, 18], [8, 1, 1, 1])  # steps and paces: worker 1 takes 24 ms, the others 18
+SLOW = ([10, 38, 38, 38], [4, 1, 1, 1])  # steps and paces: worker 1 takes 40 ms, the others 38
 
 
 def ordered(ranks, rng, steps, staleness, **options):
@@ -183,7 +183,7 @@ def test_pulls_may_come_at_once(ranks, rng):
 
 
 def timed(ranks, rng, staleness):
-    """One worker that is eight times slower, and the time of training in one process."""
+    """One worker that is four times slower, and the time of training in one process."""
     steps, paces = SLOW
     case, result, right = served(
         ranks, rng, steps, staleness, paces=paces, n=50, fixed=True, observed=True
