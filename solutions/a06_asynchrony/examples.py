@@ -19,9 +19,9 @@ from ringside.trace import Kind
 SERVER_STEPS = 6  # of a worker in the measured training
 SERVER_OPTIONS = {"steps", "paces", "staleness", "slow", "fixed", "late"}
 SERVER_INSTEAD = {
-    "server.py:serve": "callers.py:server_training -- --steps '[3, 2]' --paces '[1, 4]' "
+    "server.py:serve": "callers.py:server_training -- --steps '[3, 2, 4]' --paces '[1, 4, 2]' "
     "--staleness 1",
-    "server.py:work": "callers.py:scripted_server -- --steps '[3, 2]'",
+    "server.py:work": "callers.py:scripted_server -- --steps '[3, 2, 4]'",
 }
 
 
