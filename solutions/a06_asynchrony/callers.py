@@ -21,11 +21,21 @@ def server_training(comm, steps, paces, staleness, n=4, seed=0, fixed=False):
         On rank 0 a dict: ``weights``; ``kept`` (are those that ``serve`` was given as they were?);
         ``shared`` (is the result the same memory?). On others the versions.
     """
-    problem = Problem(n, steps, paces, seed, fixed)
+    problem = of_ranks(comm, Problem(n, steps, paces, seed, fixed))
     if comm.Get_rank() == 0:
         return server_side(comm, problem, staleness)
     worker = comm.Get_rank() - 1
     return find("server:work")(comm, problem.gradient(worker), problem.steps[worker])
+
+
+def of_ranks(comm, problem):
+    """The problem, if it has as many workers as there are."""
+    if len(problem.steps) != comm.Get_size() - 1:
+        raise ValueError(
+            f"steps are given for {len(problem.steps)} workers on {comm.Get_size()} ranks; rank 0 "
+            "is the server, and each other rank is a worker."
+        )
+    return problem
 
 
 def server_side(comm, problem, staleness):
@@ -46,7 +56,7 @@ def scripted_workers(comm, steps, paces, staleness, n=4, seed=0, late=0):
     Returns:
         On rank 0 as ``server_training``; on others what came: ``(source, tag, version, weights)``.
     """
-    problem = Problem(n, steps, paces, seed)
+    problem = of_ranks(comm, Problem(n, steps, paces, seed))
     if comm.Get_rank() == 0:
         return server_side(comm, problem, staleness)
     worker = comm.Get_rank() - 1
@@ -63,7 +73,7 @@ def scripted_server(comm, steps, n=4, seed=0):
     Returns:
         On rank 0 what came: ``(source, tag, version, array)``; on others the versions.
     """
-    problem = Problem(n, steps, [0.1] * len(steps), seed)
+    problem = of_ranks(comm, Problem(n, steps, [0.1] * len(steps), seed))
     if comm.Get_rank() > 0:
         worker = comm.Get_rank() - 1
         return find("server:work")(comm, problem.gradient(worker), problem.steps[worker])

@@ -76,9 +76,8 @@ guess(
 # Think about the ends before you write. A worker may be the one that all others wait for, and
 # then tell the server that it has ended. Who must be answered now?
 #
-# There is no torch version of this module. PyTorch's collectives have no rank that answers
-# requests as they come, and what PyTorch offered for it (RPC and its parameter server tutorial)
-# is no longer developed.
+# There is no torch version of this module. In PyTorch's collectives no rank answers requests as
+# they come. Its RPC package can do that, but it is no longer actively developed.
 
 # %%
 # {{module server}}
