@@ -1,0 +1,158 @@
+"""A parameter server: rank 0 holds the weights, all other ranks are workers.
+
+A worker repeats three things: it pulls the weights, computes a gradient on them, and pushes the
+gradient. After its last step it says that it has ended::
+
+    worker                         server (rank 0)
+      |---- PULL ------------------->|
+      |<--- STATE version, weights --|    holds the answer back while the worker is too far ahead
+      |  gradient(weights, step)     |
+      |---- PUSH version, gradient ->|    weights = update(weights, gradient); version += 1
+      |          ...                 |
+      |---- END -------------------->|
+
+``wire.py`` (supplied) has the tags and the layout of the four messages, and two functions that send
+and receive them.
+
+**Versions.** The weights that ``serve`` is given are version 0, and each update makes the next
+version. A push carries the version that its gradient was computed on. Meanwhile other workers may
+have pushed, so the server's version may be a later one. The difference is the gradient's *lag*.
+
+**Steps.** A worker's *clock* is the number of its pushes that the server has received. A worker
+*works* until the server has received its END. When a worker with clock c pulls, ``staleness`` says
+when it is answered:
+
+- ``None``, asynchronous: at once. Every push is applied at once, whatever its lag.
+- ``s`` = 1, 2, ..., stale-synchronous: as soon as c is at most s larger than the smallest clock
+  among the workers that still work. Every push is applied at once.
+- ``0``, synchronous: as soon as all earlier rounds are applied. Round k is step k of all workers
+  that have one. The server collects these gradients, takes their mean and applies it once, as one
+  version. It does so when every worker that still works has pushed its step k. This is what
+  synchronous SGD computes.
+
+A worker that has ended holds nobody back. Pulls that the server holds back are answered in the
+order in which they came, once a push or an END allows it; no worker asks twice.
+
+Example with 3 ranks and staleness 1: worker 1 is fast, worker 2 slow. Worker 1 pulls with clock 0,
+pushes, pulls with clock 1, pushes, and pulls with clock 2. Worker 2's clock is still 0, and 2 is
+more than 0 + 1, so this third pull waits until worker 2's first push has come.
+
+Messages:
+
+- A worker with ``num_steps`` steps sends ``num_steps`` pulls, as many pushes, and one END. With
+  n = 1000 weights and 3 steps these are 7 messages and 3 * 8008 bytes. It receives 3 * 8008 bytes.
+- Workers exchange messages with rank 0 only. Library collectives are not used.
+- With staleness s >= 1 and p ranks, a gradient's lag is at most (2 s + 1) (p - 2): for s = 1 on
+  5 ranks at most 9. With staleness 0 it is 0.
+
+Time: at most 1.05 times the reference's, also where one worker is much slower than the others. So
+the server takes messages in the order in which they come, and waits for no worker by name.
+
+Details:
+
+- Arrays are float64, of shape ``(n,)`` with n >= 0, the same n on all ranks.
+- Workers may have different ``num_steps``. A worker without steps sends END alone.
+- A worker returns once its END is received, while others may still work. Who trains twice on one
+  communicator lets all ranks wait for each other in between, with ``comm.Barrier()``: that is the
+  caller's task, not yours.
+- One rank alone: ``serve`` returns a copy of the weights and sends nothing.
+- A ``staleness`` or ``num_steps`` below 0 raises ``ValueError`` on the rank that is given it,
+  before any message.
+"""
+
+import numpy as np
+from wire import END, PULL, PUSH, STATE, receive, send
+
+
+def serve(comm, weights, update, staleness):
+    """Hold the weights until every worker has ended; called on rank 0.
+
+    Args:
+        comm: the ranks that take part; p of them.
+        weights: shape ``(n,)``: version 0.
+        update: ``update(weights, gradient)`` returns the next version as a new array; it changes
+            no argument.
+        staleness: None, or a whole number; see above.
+
+    Returns:
+        The weights after the last update, a new array.
+    """
+    ### BEGIN SOLUTION
+    if staleness is not None and staleness < 0:
+        raise ValueError(f"staleness ({staleness}) must be None or at least 0.")
+    version, weights = 0, weights.copy()
+    clocks = dict.fromkeys(range(1, comm.Get_size()), 0)  # of workers that still work
+    waiting, gradients = [], []  # pulls without an answer; pushes that aren't applied
+    while clocks:
+        worker, tag, _, gradient = receive(comm)
+        if tag == PULL:
+            waiting.append(worker)
+        elif tag == PUSH:
+            clocks[worker] += 1
+            gradients.append(gradient)
+        elif tag == END:
+            del clocks[worker]
+        complete = staleness != 0 or all(clock > version for clock in clocks.values())
+        if gradients and complete:
+            weights = update(weights, np.mean(gradients, axis=0))
+            version += 1
+            gradients = []
+        for worker in list(waiting):
+            if staleness is None or clocks[worker] - min(clocks.values()) <= staleness:
+                waiting.remove(worker)
+                send(comm, worker, STATE, version, weights)
+    return weights
+    ### END SOLUTION
+
+
+def work(comm, gradient, num_steps):
+    """Compute gradients for the server; called on every rank but 0.
+
+    Args:
+        comm: the ranks that take part.
+        gradient: ``gradient(weights, step)`` returns this rank's gradient, shape ``(n,)``; steps
+            are 0, 1, ..., and it changes no argument.
+        num_steps: how many gradients this worker computes.
+
+    Returns:
+        The versions that they were computed on, a list of ``num_steps`` whole numbers.
+    """
+    ### BEGIN SOLUTION
+    if num_steps < 0:
+        raise ValueError(f"num_steps ({num_steps}) must be at least 0.")
+    versions = []
+    for step in range(num_steps):
+        send(comm, 0, PULL)
+        _, _, version, weights = receive(comm, 0, STATE)
+        send(comm, 0, PUSH, version, gradient(weights, step))
+        versions.append(version)
+    send(comm, 0, END)
+    return versions
+    ### END SOLUTION
+
+
+def measured_training(comm, matrix, targets, staleness, slow):
+    """Training as the run on a cluster measures it: supplied, nothing to write.
+
+    A step computes products of ``matrix`` with itself, whose results nobody needs.
+
+    Args:
+        matrix: shape ``(n, n)``.
+        targets: shape ``(num_steps, n)``: the gradients that this rank pushes.
+        staleness: as for ``serve``.
+        slow: how many products rank 1 computes in a step; the others compute one.
+
+    Returns:
+        The weights on rank 0, on the others how many gradients they have pushed.
+    """
+    comm.Barrier()  # a training before this one is over on all ranks
+    if comm.Get_rank() == 0:
+        weights = np.zeros(len(matrix))
+        return serve(comm, weights, lambda weights, gradient: weights - gradient, staleness)
+
+    def gradient(weights, step):
+        for _ in range(slow if comm.Get_rank() == 1 else 1):
+            matrix @ matrix
+        return targets[step]
+
+    return len(work(comm, gradient, len(targets)))
