@@ -64,9 +64,7 @@ mine = ([np.ones(64)], [[np.ones(64)]])  # curvatures and samples: the same on a
 counted = ringside.run("callers.py:local_sgd_trained", 8, [(start, *mine, 500, 50, 0.01)] * 8)
 averages = [record.nbytes for record in counted.raise_for_error().collectives]
 sent_bytes = sum(2 * nbytes * 7 / 8 for nbytes in averages)  # a ring sends so much
-print(
-    f"{len(averages)} all-reduces; a rank sends {sent_bytes:.0f} bytes, {start[0].nbytes} a model"
-)
+print(f"{len(averages)} all-reduces of {averages[0]} bytes: a rank sends {sent_bytes:.0f} bytes")
 reveal("a06/local-bytes", sent_bytes / start[0].nbytes)
 
 # %% [markdown]
@@ -82,7 +80,6 @@ guess(
     "a06/drift",
     "Both ranks take 1000 steps with a learning rate of 0.05 and a period of 200. Which w do they "
     "end with?",
-    unit="as w",
 )
 
 # %%
@@ -214,11 +211,11 @@ plt.show()
 assert np.allclose(distances[3:], line[3:], rtol=0.05)
 
 # %% [markdown]
-# **Explain.** Why do the first dots lie above the line? Which pattern of values on the ring is
+# **Explain.** Why does the first dot lie above the line? Which pattern of values on the ring is
 # left after many rounds?
 #
 # Three graphs: the ring; the wheel, which is a ring with a hub in addition; and a random graph in
-# which each rank has about six neighbours.
+# which each rank has about seven neighbours.
 
 # %% tags=["predict"]
 guess(
@@ -229,7 +226,7 @@ guess(
 
 # %%
 sizes = [8, 16, 32, 64, 128]
-rng = np.random.default_rng(3)
+rng = np.random.default_rng(2)
 makers = {
     "the ring": ring,
     "the wheel": wheel,
