@@ -172,23 +172,26 @@ def gossip_inputs(world_size, graph, shape, seed, dtype="float64", nan_of=None):
     """Each rank's x, its neighbours in some order, and their weights.
 
     Args:
-        graph: "ring" and "wheel" with Metropolis weights; "random" with weights of its own for
-            each edge; "apart", where the last rank has no neighbours and the others form a ring.
+        graph: "ring" and "wheel", or "even", a random graph, whose weights are all equal:
+            1 / (1 + the largest number of neighbours); "random", a random graph with weights of
+            its own for each edge; "apart", where the last rank has no neighbours and the others
+            form a ring.
     """
     rng = np.random.default_rng(seed)
-    if graph == "random":
+    if graph in ("random", "even"):
         neighbours = random_graph(world_size, rng)
     elif graph == "apart":
         neighbours = [*ring(world_size - 1), []]
     else:
         neighbours = {"ring": ring, "wheel": wheel}[graph](world_size)
     neighbours = [[int(j) for j in rng.permutation(each)] for each in neighbours]
-    weights = metropolis(neighbours)
+    equal = 1 / (1 + max(map(len, neighbours)))
+    weights = [[equal] * len(each) for each in neighbours]
     if graph == "random":
         factors = rng.uniform(0.3, 1.0, (world_size, world_size))
         weights = [
             [weight * factors[min(i, j), max(i, j)] for j, weight in zip(each, own, strict=True)]
-            for i, (each, own) in enumerate(zip(neighbours, weights, strict=True))
+            for i, (each, own) in enumerate(zip(neighbours, metropolis(neighbours), strict=True))
         ]
     weights = [[float(weight) for weight in own] for own in weights]
     x = [np.asarray(rng.standard_normal(shape)).astype(dtype) for _ in range(world_size)]

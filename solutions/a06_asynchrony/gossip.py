@@ -8,11 +8,15 @@
 
     one round on rank i:   x_i  <-  w_ii x_i + (sum of w_ij x_j over its neighbours j)
 
-Nobody knows the sum of all ranks, and no rank waits for more than its neighbours. Each edge of the
-graph has a weight, w_ij = w_ji. A rank's own weight is what remains: w_ii = 1 - sum of w_ij. So
-every row and every column of the matrix W of all weights adds up to 1 (W is doubly stochastic).
-That keeps the mean of all x as it is. The distance from the mean shrinks in each round by the
-second largest absolute eigenvalue of W or faster: r rounds multiply all ranks' x by W^r.
+No rank knows the sum of all x, and no rank waits for more than its neighbours. Each edge of the
+graph has a weight w_ij, the same in both directions: w_ij = w_ji. A rank's own weight is what
+remains, w_ii = 1 - (sum of w_ij). Example: three ranks, all neighbours of each other, with weights
+of 1/3 hold 0, 0 and 3. After one round each of them holds 1.
+
+Let W be the matrix of all weights. One round multiplies the values of all ranks by W, and r rounds
+by W^r. Each row and each column of W adds up to 1 (W is doubly stochastic), so the mean of all x
+stays as it is. The distance from the mean shrinks in each round at least by the factor of W's
+second largest absolute eigenvalue.
 """
 
 import numpy as np
@@ -38,15 +42,15 @@ def average(comm, x, neighbours, weights, num_rounds):
         or without neighbours it is a copy of x.
 
     Raises:
-        ValueError: before any message, in these cases: ``num_rounds`` is below 0; ``neighbours``
-            holds this rank itself, a rank twice, or a number that is no rank of ``comm``; there
-            are more or fewer weights than neighbours; a weight is below 0; the weights add up to
-            more than 1 + 1e-9. A rank sees only its own row of W and raises where that one is
-            wrong. (The tests give all ranks a wrong row at once.) Whether two rows fit together,
-            no rank can see alone; the caller sees to that.
+        ValueError: before any message, if ``num_rounds`` is below 0, or if this rank's own row
+            can't be right: ``neighbours`` holds this rank itself, a rank twice, or a number that
+            is no rank of ``comm``; there are more or fewer weights than neighbours; a weight is
+            below 0; the weights add up to more than 1 + 1e-9. Whether two ranks' rows fit together
+            no rank can see alone: the caller sees to that. (The tests of this give all ranks a
+            wrong row at once.)
 
-    - Values: those of W^num_rounds, to 1e-12 in float64 (1e-5 in float32). All ranks use the
-      values of the last round, never those of the round that is under way.
+    - Values: those of W^num_rounds, to 1e-12 in float64 (1e-5 in float32). In a round all ranks
+      use values from before this round.
     - Messages: only to neighbours, at most one a round and neighbour, of at most ``x.nbytes``.
       Example: 10 rounds on a ring with 100 float64: a rank sends 20 messages and 16,000 bytes.
     - No library collectives, nor those among neighbours (``Neighbor_allgather``), and no message
