@@ -9,23 +9,39 @@ import sys
 from pathlib import Path
 
 import examples
-from cases import refusal_call, server_call
+import numpy as np
+import pytest
+from cases import (
+    GOSSIP_REFUSALS,
+    gossip_case,
+    gossip_refusal,
+    local_sgd_case,
+    local_sgd_refusal,
+    refusal_call,
+    server_call,
+)
+from local_loss import FLOPS_PER_ELEMENT
 from server_problem import Problem, seed_apart, trained
 
 from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     assert_declared_at_once,
+    assert_inputs_kept,
     assert_makespan,
     assert_messages,
     assert_own_messages,
+    assert_pairs,
     assert_ran,
     assert_real_run,
     assert_requests_complete,
+    buffered,
     rendezvous,
+    with_waiting_sends,
 )
 from ringside.checking.points import points
 from ringside.factors import Factors
+from ringside.trace import Kind
 
 TEXTBOOK = Machine.load("textbook")
 
@@ -191,3 +207,319 @@ def test_time_with_one_slow_worker(ranks, rng):
         )
         assert_declared_at_once(result, call)
         assert_makespan(result, right.end_s, call)
+
+
+# -- local_sgd -------------------------------------------------------------------------------------
+
+SHAPES = ((3, 4), (4,), (2,))
+ODD = ((3, 2), (), (0, 2), (1,))
+
+
+def locally_trained(ranks, case, **options):
+    """``local_sgd.train``; checks parameters, and that ranks met once a period."""
+    options.setdefault("machine", buffered())
+    world_size = options.pop("world_size", case.world_size)
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers:local_sgd_trained", world_size, given, **options)
+    assert_ran(result, case)
+    wanted = examples.local_sgd_serial(*case.inputs(), case.num_steps, case.period)
+    for rank, value in enumerate(result.values):
+        examples.assert_params(value, wanted, case.seen_in(result), f"rank {rank}'s parameter")
+    loosely = 2 * case.rounds * (case.world_size - 1) * (case.nbytes + 8 * len(case.shapes))
+    examples.assert_averages(result, case, case.rounds, loosely)
+    return result
+
+
+@points(15, "values", "local_sgd")
+def test_local_sgd_serial_recursion_on_two_and_three_ranks(ranks, rng):
+    for p, num_steps, period in ((2, 6, 3), (3, 8, 2)):
+        locally_trained(ranks, local_sgd_case(p, num_steps, period, SHAPES, rng))
+
+
+@points(10, "values", "local_sgd")
+def test_local_sgd_last_partial_period_is_averaged(ranks, rng):
+    for p, num_steps, period in ((2, 8, 3), (3, 3, 2), (3, 2, 5)):
+        locally_trained(ranks, local_sgd_case(p, num_steps, period, SHAPES, rng))
+
+
+@points(5, "values", "local_sgd")
+def test_local_sgd_period_1_is_data_parallelism(ranks, rng):
+    case = local_sgd_case(3, 4, 1, SHAPES, rng)
+    result = locally_trained(ranks, case)
+    (*w,), losses, lr = case.inputs()
+    for step in range(case.num_steps):
+        gradients = [
+            [a * (v - c) for a, v, c in zip(curvatures, w, samples[step % 4], strict=True)]
+            for curvatures, samples in losses
+        ]
+        w = [v - lr * np.mean(g, axis=0) for v, *g in zip(w, *gradients, strict=True)]
+    examples.assert_params(result.values[0], w, case, "beside data-parallel SGD, parameter")
+
+
+@points(5, "values", "local_sgd")
+def test_local_sgd_no_steps_and_one_rank(ranks, rng):
+    for p, num_steps, period in ((2, 0, 2), (1, 4, 2)):
+        locally_trained(ranks, local_sgd_case(p, num_steps, period, SHAPES, rng))
+
+
+@points(5, "values", "local_sgd")
+def test_local_sgd_of_any_arrays(ranks, rng):
+    for p, dtype in ((2, "float32"), (3, "float64")):
+        locally_trained(ranks, local_sgd_case(p, 4, 2, ODD, rng, dtype))
+    locally_trained(ranks, local_sgd_case(3, 4, 2, SHAPES, rng, nan_of=1))
+
+
+@points(5, "values", "local_sgd")
+def test_local_sgd_params_stay_and_results_are_new(ranks, rng):
+    for num_steps in (4, 0):
+        case = local_sgd_case(2, num_steps, 2, SHAPES, rng)
+        assert_inputs_kept(locally_trained(ranks, case), case)
+        given = case.arguments_of_ranks()
+        result = ranks.call("callers:local_sgd_looked_at", 2, given, machine=buffered())
+        assert_ran(result, case.looked_at())
+        wanted = examples.local_sgd_serial(*case.inputs(), num_steps, 2)
+        for rank, value in enumerate(result.values):
+            compare, seen = examples.assert_params, case.looked_at()
+            examples.assert_looked_at(value, wanted, compare, seen, rank, "parameter")
+
+
+@points(5, "values", "local_sgd")
+def test_local_sgd_wrong_numbers_are_refused(ranks, rng):
+    locally_trained(ranks, local_sgd_case(2, 2, 2, SHAPES, rng))
+    for numbers in ((5, 0), (-1, 2)):
+        case = local_sgd_refusal(*numbers)
+        result = ranks.call("callers:local_sgd_refused", 3, numbers)
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            examples.assert_local_sgd_refused(value, rank, case)
+
+
+REAL_LOCAL_SGD = """
+import numpy as np
+from mpi4py import MPI
+from ringside.real.watch import watched
+from local_sgd import train
+comm = watched(MPI.COMM_WORLD, 20.0)
+rank = comm.Get_rank()
+gradient = lambda params, step: [np.full(3, float(rank + step))]
+(w,) = train(comm, [np.zeros(3)], gradient, 4, 2, 0.5)
+np.testing.assert_allclose(w, -0.5 * (4 + 6))
+"""
+
+
+@points(5, "reality", "local_sgd")
+def test_local_sgd_under_mpiexec(ranks, rng, mpiexec):
+    case = local_sgd_case(3, 4, 2, SHAPES, rng)
+    locally_trained(ranks, case)
+    under_mpiexec(mpiexec, REAL_LOCAL_SGD, case)
+
+
+def bytes_of_rings(case):
+    """What a rank may send: a ring for each array and average."""
+    elements = sum(-(-int(np.prod(shape)) // case.world_size) for shape in case.shapes)
+    each = np.dtype(case.dtype).itemsize * elements
+    return case.rounds * 2 * (case.world_size - 1) * each
+
+
+@points(10, "communication", "local_sgd")
+def test_local_sgd_bytes_of_one_all_reduce_a_period(ranks, rng):
+    for p, num_steps, period in ((2, 6, 3), (3, 4, 2), (4, 2, 1)):
+        case = local_sgd_case(p, num_steps, period, SHAPES, rng)
+        result, bound = locally_trained(ranks, case), bytes_of_rings(case)
+        ranks.record(case, result, {"sent_bytes": [bound] * p})
+        examples.assert_averages(result, case, case.rounds, bound)
+
+
+@points(5, "communication", "local_sgd")
+def test_local_sgd_float32_travels_as_float32(ranks, rng):
+    case = local_sgd_case(2, 4, 2, SHAPES, rng, "float32")
+    result = locally_trained(ranks, case)
+    examples.assert_averages(result, case, case.rounds, bytes_of_rings(case))
+
+
+@points(5, "communication", "local_sgd")
+def test_local_sgd_copies_are_equal_bit_for_bit(ranks, rng):
+    case = local_sgd_case(3, 4, 2, SHAPES, rng)
+    examples.assert_equal_copies(locally_trained(ranks, case), case)
+
+
+@points(5, "communication", "local_sgd")
+def test_local_sgd_uses_the_given_communicator(ranks, rng):
+    case = local_sgd_case(3, 4, 2, SHAPES, rng)
+    locally_trained(ranks, case)
+    locally_trained(ranks, case, world_size=5, members=[3, 1, 4])
+
+
+@points(5, "safety", "local_sgd")
+def test_local_sgd_where_messages_are_slow(ranks, rng):
+    case = local_sgd_case(3, 4, 2, SHAPES, rng)
+    with_waiting_sends(lambda **there: locally_trained(ranks, case, **there), case)
+    for seed in LATENCY_SEEDS:
+        result = locally_trained(ranks, case, seed=seed)
+        assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
+
+
+@points(7.5, "speed", "local_sgd")
+@pytest.mark.parametrize("shapes", [((90, 100),), ((5, 4), (4,)) * 8], ids=["long", "short"])
+def test_time_of_local_sgd(ranks, rng, shapes):
+    machine = Machine.load("textbook,flop_per_s=1e9")  # a gradient takes time
+    case = local_sgd_case(8, 6, 2, shapes, rng)
+    shard_s = -(-case.n // 8) * 8 * machine.beta_s_per_byte
+    gradient_s = FLOPS_PER_ELEMENT * case.n / machine.flop_per_s
+    bound_s = 6 * gradient_s + case.rounds * 14 * (machine.alpha_s + shard_s)
+    assert_makespan(locally_trained(ranks, case, machine=machine), bound_s, case)
+
+
+# -- gossip ----------------------------------------------------------------------------------------
+
+
+def gossiped(ranks, case, **options):
+    """``gossip.average``; checks values, and that ranks talk to neighbours only."""
+    options.setdefault("machine", buffered())
+    world_size = options.pop("world_size", case.world_size)
+    result = ranks.call("gossip:average", world_size, case.arguments_of_ranks(), **options)
+    assert_ran(result, case)
+    wanted = examples.gossip_serial(*case.inputs(), case.num_rounds)
+    for rank, (value, right) in enumerate(zip(result.values, wanted, strict=True)):
+        examples.assert_near(value, right, case.seen_in(result), f"rank {rank}'s result")
+    examples.assert_gossip(result, case, case.neighbours)
+    return result
+
+
+@points(10, "values", "gossip")
+def test_gossip_on_a_ring(ranks, rng):
+    for p in (2, 3, 4):
+        gossiped(ranks, gossip_case(p, "ring", 3, (5,), rng))
+
+
+@points(10, "values", "gossip")
+def test_gossip_on_a_wheel(ranks, rng):
+    for p in (4, 6):
+        gossiped(ranks, gossip_case(p, "wheel", 3, (5,), rng))
+
+
+@points(10, "values", "gossip")
+def test_gossip_on_a_random_graph(ranks, rng):
+    gossiped(ranks, gossip_case(6, "random", 4, (3,), rng))
+
+
+@points(5, "values", "gossip")
+def test_gossip_error_shrinks_by_the_second_eigenvalue(ranks, rng):
+    case = gossip_case(6, "ring", 5, (3,), rng)
+    gossiped(ranks, case)
+    _, neighbours, weights = case.inputs()
+    wave = np.cos(2 * np.pi * np.arange(6) / 6)  # its eigenvalue is (1 + 2 cos(60 degrees)) / 3
+    rows = zip([np.array([each]) for each in wave], neighbours, weights, [5] * 6, strict=True)
+    result = ranks.call("gossip:average", 6, list(rows), machine=buffered())
+    assert_ran(result, case)
+    mixed = np.concatenate(result.values)
+    if not np.allclose(mixed, (2 / 3) ** 5 * wave, rtol=0, atol=1e-12):
+        raise case.fail("the second eigenvector of a ring of 6 must shrink to 2/3 in each round.")
+
+
+@points(5, "values", "gossip")
+def test_gossip_of_any_array(ranks, rng):
+    for shape, dtype in (((2, 3), "float32"), ((), "float64"), ((0, 2), "float64")):
+        gossiped(ranks, gossip_case(3, "ring", 2, shape, rng, dtype))
+    gossiped(ranks, gossip_case(5, "ring", 1, (3,), rng, nan_of=2))
+
+
+@points(5, "values", "gossip")
+def test_gossip_no_rounds_no_neighbours_and_one_rank(ranks, rng):
+    for p, graph, num_rounds in ((4, "apart", 3), (3, "ring", 0), (1, "ring", 2)):
+        gossiped(ranks, gossip_case(p, graph, num_rounds, (5,), rng))
+
+
+@points(5, "values", "gossip")
+def test_gossip_keeps_its_inputs(ranks, rng):
+    for num_rounds in (2, 0):
+        case = gossip_case(3, "ring", num_rounds, (3, 2), rng)
+        assert_inputs_kept(gossiped(ranks, case), case)
+        given = case.arguments_of_ranks()
+        result = ranks.call("callers:gossip_looked_at", 3, given, machine=buffered())
+        assert_ran(result, case.looked_at())
+        wanted = examples.gossip_serial(*case.inputs(), num_rounds)
+        for rank, (value, right) in enumerate(zip(result.values, wanted, strict=True)):
+            compare, seen = examples.assert_near, case.looked_at()
+            examples.assert_looked_at(value, right, compare, seen, rank, "result")
+
+
+@points(5, "values", "gossip")
+def test_gossip_wrong_rows_are_refused(ranks, rng):
+    gossiped(ranks, gossip_case(3, "ring", 1, (2,), rng))
+    for row in GOSSIP_REFUSALS:
+        case = gossip_refusal(*row)
+        result = ranks.call("callers:gossip_refused", 2, row)
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            examples.assert_gossip_refused(value, rank, case)
+
+
+REAL_GOSSIP = """
+import numpy as np
+from mpi4py import MPI
+from ringside.real.watch import watched
+from gossip import average
+comm = watched(MPI.COMM_WORLD, 20.0)
+rank = comm.Get_rank()
+others = [each for each in range(3) if each != rank]
+mean = average(comm, np.full(4, float(rank)), others, [1 / 3, 1 / 3], 2)
+np.testing.assert_allclose(mean, 1.0)
+"""
+
+
+@points(5, "reality", "gossip")
+def test_gossip_under_mpiexec(ranks, rng, mpiexec):
+    case = gossip_case(3, "ring", 2, (4,), rng)
+    gossiped(ranks, case)
+    under_mpiexec(mpiexec, REAL_GOSSIP, case)
+
+
+def bytes_of_edges(case):
+    """What each rank may send each other one."""
+    allowed = np.zeros((case.world_size, case.world_size))
+    for rank, own in enumerate(case.neighbours):
+        allowed[rank, own] = case.num_rounds * case.nbytes
+    return allowed
+
+
+@points(10, "communication", "gossip")
+def test_gossip_one_message_a_round_and_neighbour(ranks, rng):
+    for p, graph in ((3, "ring"), (5, "wheel")):
+        case = gossip_case(p, graph, 3, (5,), rng)
+        result, allowed = gossiped(ranks, case), bytes_of_edges(case)
+        assert_messages(result, [3 * len(own) for own in case.neighbours], case)
+        ranks.record(case, result, {"sent_bytes": allowed.sum(axis=1).tolist()})
+        assert_pairs(result, allowed, case)
+
+
+@points(5, "communication", "gossip")
+def test_gossip_float32_travels_as_float32(ranks, rng):
+    case = gossip_case(3, "ring", 3, (5,), rng, "float32")
+    assert_pairs(gossiped(ranks, case), bytes_of_edges(case), case)
+
+
+@points(5, "communication", "gossip")
+def test_gossip_uses_the_given_communicator(ranks, rng):
+    case = gossip_case(3, "ring", 3, (5,), rng)
+    gossiped(ranks, case)
+    gossiped(ranks, case, world_size=5, members=[3, 1, 4])
+
+
+@points(5, "safety", "gossip")
+def test_gossip_where_sends_wait_and_messages_are_slow(ranks, rng):
+    for graph in ("ring", "even"):
+        case = gossip_case(5, graph, 4, (5,), rng)
+        with_waiting_sends(lambda case=case, **there: gossiped(ranks, case, **there), case)
+        for seed in LATENCY_SEEDS:
+            assert_requests_complete(gossiped(ranks, case, seed=seed), case)
+
+
+@points(7.5, "speed", "gossip")
+@pytest.mark.parametrize(("graph", "n"), [("wheel", 1), ("ring", 2)])
+def test_time_of_gossip(ranks, rng, graph, n):
+    machine = buffered()
+    case = gossip_case(8, graph, 5, (n,), rng)
+    result = gossiped(ranks, case, machine=machine)
+    round_s = machine.alpha_s + 2 * case.degree * case.nbytes * machine.beta_s_per_byte
+    assert_makespan(result, case.num_rounds * round_s, case)

@@ -1,15 +1,16 @@
 """Runs that several tests look at. Each checks the values of its own run first."""
 
 from ringside import Machine
-from ringside.checking import assert_inputs_kept, assert_ran
+from ringside.checking import assert_inputs_kept, assert_ran, buffered
 from ringside.factors import Factors
 from solutions.a06_asynchrony.cases import server_call
-from solutions.a06_asynchrony.hidden.oracle import examples
+from solutions.a06_asynchrony.hidden import oracle
 from solutions.a06_asynchrony.server_problem import Problem, seed_apart, trained
 
 # -- server ----------------------------------------------------------------------------------------
 
 TEXTBOOK = Machine.load("textbook")
+examples = oracle.examples
 
 
 def served(ranks, rng, steps, staleness, paces=None, n=4, through="server_training", **options):
@@ -57,3 +58,55 @@ def served(ranks, rng, steps, staleness, paces=None, n=4, through="server_traini
         elif not fixed:
             examples.check_versions(result.values[rank], rank, right.versions[rank - 1], seen)
     return case, result, right
+
+
+# -- local_sgd -------------------------------------------------------------------------------------
+
+
+def locally_trained(ranks, case, **options):
+    """``local_sgd.train``; checks the parameters, and that ranks met once a period.
+
+    Bytes are bounded loosely here, so that an average which sends more than a ring loses the
+    points for its bytes only.
+    """
+    options.setdefault("machine", buffered())
+    world_size = options.pop("world_size", case.world_size)
+    arguments = case.arguments_of_ranks()
+    result = ranks.call("callers:local_sgd_trained", world_size, arguments, **options)
+    assert_ran(result, case)
+    check_locally_trained(result, case)
+    p = case.world_size
+    loosely = 2 * case.rounds * (p - 1) * (case.nbytes + 8 * len(case.shapes))
+    examples.assert_averages(result, case, case.rounds, loosely)
+    return result
+
+
+def check_locally_trained(result, case):
+    """Every rank has the parameters of the serial recursion."""
+    params, losses, lr = case.inputs()
+    wanted = examples.local_sgd_serial(params, losses, lr, case.num_steps, case.period)
+    case = case.seen_in(result)
+    for rank, value in enumerate(result.values):
+        examples.assert_params(value, wanted, case, f"rank {rank}'s parameter")
+
+
+# -- gossip ----------------------------------------------------------------------------------------
+
+
+def gossiped(ranks, case, **options):
+    """``gossip.average``; checks values, and that ranks talk to neighbours only."""
+    options.setdefault("machine", buffered())
+    world_size = options.pop("world_size", case.world_size)
+    result = ranks.call("gossip:average", world_size, case.arguments_of_ranks(), **options)
+    assert_ran(result, case)
+    check_gossiped(result, case)
+    examples.assert_gossip(result, case, case.neighbours)
+    return result
+
+
+def check_gossiped(result, case):
+    """Every rank has its row of W^num_rounds times all x."""
+    wanted = examples.gossip_serial(*case.inputs(), case.num_rounds)
+    case = case.seen_in(result)
+    for rank, (value, right) in enumerate(zip(result.values, wanted, strict=True)):
+        examples.assert_near(value, right, case, f"rank {rank}'s result")
