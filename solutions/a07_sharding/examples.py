@@ -4,7 +4,7 @@
     ringside run zero1.py:measured_step --ranks 4 -- --n 1000000
     ringside run callers.py:zero2_backward --ranks 4 -- --n 3 --widths 4,6,2
 
-``n`` is the number of parameters, Psi; for ``zero2_backward`` it is the number of samples of a rank.
+``n`` is the number of parameters, Psi; for ``zero2_backward`` it is a rank's number of samples.
 """
 
 import contextlib
@@ -298,8 +298,8 @@ def assert_sent_at_once(result, asked, case):
             if sent < wanted:
                 before = f"layer {layer - 1}'s pass begins" if layer else "the call returns"
                 raise case.fail(
-                    f"rank {rank} sends {sent} bytes after layer {layer}'s backward pass and before "
-                    f"{before}; other ranks own {wanted} bytes of its gradient."
+                    f"rank {rank} sends {sent} bytes after layer {layer}'s backward pass and "
+                    f"before {before}; other ranks own {wanted} bytes of its gradient."
                 )
 
 

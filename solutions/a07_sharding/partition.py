@@ -63,7 +63,8 @@ def flatten(arrays, starts, length):
         length: of the result; N times the shard size.
 
     Returns:
-        A new array of shape ``(length,)`` and the arrays' dtype, each array row by row at its place.
+        A new array of shape ``(length,)`` and the arrays' dtype, with each array row by row at its
+        place.
 
     Raises:
         ValueError: there are more or fewer ``starts`` than arrays, or an array reaches beyond

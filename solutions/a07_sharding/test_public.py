@@ -169,7 +169,12 @@ def test_clipping_takes_the_norm_of_all_shards(ranks, rng):
 
 @points(20, "communication", "zero1")
 def test_bytes_and_state_of_a_rank(ranks, rng):
-    for p, n, dtype in ((2, 10, "float64"), (4, 11, "float64"), (5, 500, "float32"), (12, 50, "float64")):
+    for p, n, dtype in (
+        (2, 10, "float64"),
+        (4, 11, "float64"),
+        (5, 500, "float32"),
+        (12, 50, "float64"),
+    ):
         case, result, _ = trained(ranks, rng, p, n, dtype, clip=1.0)
         shard_nbytes = -(-n // p) * np.dtype(dtype).itemsize
         assert_moved(result, (p - 1) * (2 * shard_nbytes + 16), case)

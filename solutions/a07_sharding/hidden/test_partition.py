@@ -63,14 +63,18 @@ def answers(ranks, function, calls):
         if error is not None:
             raise verdict(function, call, f"raised {error}.")
         if changed:
-            raise verdict(function, call, "changed an argument, or shares memory where it must not.")
+            raise verdict(
+                function, call, "changed an argument, or shares memory where it must not."
+            )
     return [value for value, _, _ in found]
 
 
 def same(function, call, value, right):
     """Compare, with NumPy's numbers as Python's."""
     if plain(value) != plain(right):
-        raise verdict(function, call, f"is {plain(value)!r:.200}; it must be {plain(right)!r:.200}.")
+        raise verdict(
+            function, call, f"is {plain(value)!r:.200}; it must be {plain(right)!r:.200}."
+        )
 
 
 def plain(value):
@@ -95,16 +99,18 @@ def check_layout(ranks, calls):
 
 
 def check_array(function, call, value, right, what="the result"):
-    if not isinstance(value, np.ndarray) or value.dtype != right.dtype or value.shape != right.shape:
+    if (
+        not isinstance(value, np.ndarray)
+        or value.dtype != right.dtype
+        or value.shape != right.shape
+    ):
         found = getattr(value, "dtype", type(value).__name__), getattr(value, "shape", "")
         raise verdict(
             function, call, f"{what} is {found}; it must be {right.dtype}, {right.shape}."
         )
     if not np.array_equal(value, right):
         at = tuple(int(k) for k in np.argwhere(value != right)[0])
-        raise verdict(
-            function, call, f"{what} has {value[at]} at {at}; it must be {right[at]}."
-        )
+        raise verdict(function, call, f"{what} has {value[at]} at {at}; it must be {right[at]}.")
 
 
 @points(12, "values")
@@ -207,7 +213,11 @@ def test_what_cannot_be_right_is_refused(ranks, rng):
     wrong = {
         "layout": [([ones], [0], 0), ([ones], [0], -2), ([ones, few], [0, 1], 2)],
         "flatten": [([ones], [0], 5), ([ones], [0, 6], 12), ([ones, ones], [0, 7], 12)],
-        "views": [(np.ones(6), [0], [(7,)]), (np.ones(6), [0, 3], [(3,)]), (np.ones(6), [4], [(3,)])],
+        "views": [
+            (np.ones(6), [0], [(7,)]),
+            (np.ones(6), [0, 3], [(3,)]),
+            (np.ones(6), [4], [(3,)]),
+        ],
     }
     for function, calls in wrong.items():
         found = evaluated(
