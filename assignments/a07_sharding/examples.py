@@ -61,6 +61,8 @@ def check(case, function, rank, value, options):
         assert_refused(value, case)
     elif function in ZERO2:
         assert_shard(value, _pass(case.world_size, options), case, rank)
+        if function == "zero2_memory":
+            assert_held(value, _pass(case.world_size, options), case, rank)
     else:
         return False
     return True
@@ -174,6 +176,18 @@ def assert_kept(value, case, rank):
         raise case.fail(f"rank {rank}'s new parameters are not a new array that can be written to.")
 
 
+def assert_alike(result, case):
+    """All ranks have the same parameters and norms, bit for bit."""
+    case, first = case.seen_in(result).asking("alike"), result.values[0]
+    for rank, value in enumerate(result.values):
+        if not np.array_equal(value[0], first[0]):
+            raise case.fail(f"rank {rank}'s parameters differ from rank 0's; no bit may.")
+        if list(value[2]) != list(first[2]):
+            raise case.fail(
+                f"rank {rank}'s norms are {value[2]}; rank 0's are {first[2]}, and no bit may differ."
+            )
+
+
 def assert_refused(value, case):
     """Arguments that can't be right raise ``ValueError``."""
     whats = ("a gradient of another length", "clip = 0", "clip = -1")
@@ -270,6 +284,17 @@ def assert_shard(value, asked, case, rank):
     _assert_close(value[0], grad_input, case, f"rank {rank}'s elements of grad_input")
 
 
+def assert_held(value, asked, case, rank):
+    """What a rank held when a layer's pass began."""
+    itemsize = np.dtype(case.dtype).itemsize
+    bound = itemsize * (asked.shard_size + 3 * max(asked.sizes))
+    if value[2] > bound + 20_000:  # Python's own objects are in it, too
+        raise case.fail(
+            f"rank {rank} held {value[2]} bytes when a layer's backward pass began; its shard and "
+            f"the gradients of three layers have {bound} of {itemsize * sum(asked.sizes)}."
+        )
+
+
 def _posted(op):
     """Bytes that a rank gave a send or a collective."""
     if op.kind == Kind.COLLECTIVE and op.detail[0] == "reduce_scatter":
@@ -313,4 +338,4 @@ def _at_once(result, case, _):
     assert_sent_at_once(result, Pass(case.world_size, case.n, widths, case.dtype, 0), case)
 
 
-CHECKS = {"at_once": _at_once}
+CHECKS = {"alike": lambda result, case, _: assert_alike(result, case), "at_once": _at_once}

@@ -106,9 +106,9 @@ reveal("a07/padding", 64 * million - 1_000_001)
 
 # %% tags=["predict"]
 guess(
-    "a07/bytes",
-    "An ordinary data-parallel step all-reduces the gradient. How many times as many bytes does "
-    "a step of ZeRO 1 send, without the norm?",
+    "a07/faster",
+    "On 8 ranks Adam's update of all parameters takes as long as the all-reduce before it. How "
+    "many times as fast as these two is a step of ZeRO 1?",
     unit="times",
 )
 
@@ -122,29 +122,59 @@ guess(
 # **Run.** One step of 64 000 parameters on 8 ranks, and its timeline.
 
 # %%
+from adam import FLOPS
 from examples import Training, state_nbytes
 
 from ringside.checking.ring_bytes import sent_as_ring
 
-machine = Machine.load("textbook,flop_per_s=1e10")
 N, PSI = 8, 64_000
+machine = Machine.load("textbook,alpha_s=1e-7")
+all_reduce_bytes = 2 * (N - 1) / N * PSI * 8
+all_reduce_s = 2 * (N - 1) * machine.alpha_s + all_reduce_bytes * machine.beta_s_per_byte
+machine = machine.with_(flop_per_s=FLOPS * PSI / all_reduce_s)  # the update takes as long
 training = Training(N, PSI, "float64", seed=0, clip=1.0)
 run = ringside.run(
     "callers.py:zero1_steps", N, [training.arguments(rank) for rank in range(N)], machine=machine
 )
-all_reduce_bytes = 2 * (N - 1) / N * PSI * 8
 print(f"a rank's state: {state_nbytes(run.values[0][1])} of {2 * PSI * 8} bytes")
 print(f"sent by a rank: {sent_as_ring(run)[0]:.0f} bytes, by an all-reduce {all_reduce_bytes:.0f}")
 run.timeline
 
 # %%
-norm_bytes = 2 * (N - 1) / N * 8
-reveal("a07/bytes", (sent_as_ring(run)[0] - norm_bytes) / all_reduce_bytes)
+reveal("a07/faster", 2 * all_reduce_s / run.makespan_s)
 
 # %% [markdown]
 # **Explain.** Why are the bytes the same, although twice as many collectives are called? What does
 # the short collective in the middle of the timeline carry? Without it each rank would clip by the
 # norm of its own shard: would its part of the gradient come out too long or too short?
+#
+# A mistake that is hard to see: somebody forgets to divide by N, and updates with the sum of the
+# gradients. Nothing is clipped.
+
+# %% tags=["predict"]
+guess(
+    "a07/sum",
+    "What does it do to Adam's steps, without weight decay?",
+    choices=["N times as long", "next to nothing", "shorter by the root of N"],
+)
+
+# %%
+from adam import adam
+
+ends = []
+for factor in (1, N):
+    w, m, v = np.zeros((3, 5))
+    for t in range(1, 6):
+        g = factor * np.random.default_rng(t).standard_normal(5)
+        w, m, v = adam(w, g, m, v, t, lr=0.1)
+    ends.append(w)
+    print(f"gradient times {factor}: {w}")
+difference = np.abs(ends[0] - ends[1]).max()
+reveal("a07/sum", "next to nothing" if difference < 1e-6 else "N times as long")
+
+# %% [markdown]
+# **Explain.** Where does the factor vanish? Which argument of your `step` would show the mistake,
+# and which of plain SGD's?
 
 # %%
 # The bytes that a rank keeps for each parameter, in mixed precision.
