@@ -32,7 +32,7 @@ def arguments(function, world_size, rank, options):
     if function in ZERO1:
         return _training(world_size, options).arguments(rank)
     if function == "measured_step":
-        return _training(world_size, options).arguments(rank, first_only=True)
+        return _measured(rank, options)
     if function == "zero1_refuses":
         return (_training(world_size, options).params,)
     if function in ZERO2:
@@ -43,9 +43,10 @@ def arguments(function, world_size, rank, options):
 def expected(function, world_size, rank, options):
     """What rank ``rank`` should get; None for functions that aren't known here."""
     if function == "measured_step":
-        training = _training(world_size, options, decay=0.1, clip=1.0)
-        training.lrs = [0.01]
-        return training.serial()[0]
+        params, _ = _measured(0, options)
+        g = sum(_measured(each, options)[1] for each in range(world_size)) / world_size
+        g *= min(1.0, 1.0 / np.linalg.norm(g))
+        return adam(params, g, np.zeros_like(g), np.zeros_like(g), 1, 0.01, 0.1)[0]
     return None
 
 
@@ -94,11 +95,9 @@ class Training:
         ]
         self.lrs = [float(lr) for lr in rng.uniform(0.01, 0.1, size=steps)]
 
-    def arguments(self, rank, first_only=False):
+    def arguments(self, rank):
         """What ``zero1_steps`` gets on a rank after ``comm``."""
         own = [gradients[rank] for gradients in self.gradients]
-        if first_only:
-            return self.params, own[0]
         return self.params, own, self.lrs, self.decay, self.clip
 
     def serial(self):
@@ -114,11 +113,20 @@ class Training:
         return w, norms
 
 
-def _training(world_size, options, decay=0.0, clip=None):
+def _training(world_size, options):
     others = options.others
-    decay, clip = float(others.get("decay", decay)), others.get("clip", clip)
+    decay, clip = float(others.get("decay", 0.0)), others.get("clip")
     steps = int(others.get("steps", 1))
     return Training(world_size, options.n, options.dtype, _seed(options), steps, decay, clip)
+
+
+def _measured(rank, options):
+    """Parameters, and a rank's gradient: no rank draws those of all ranks, which are long."""
+    draws = ([_seed(options)], [_seed(options), rank + 1])
+    return tuple(
+        np.random.default_rng(seed).standard_normal(options.n).astype(options.dtype)
+        for seed in draws
+    )
 
 
 def update_s(n, machine):
@@ -184,7 +192,7 @@ def assert_alike(result, case):
             raise case.fail(f"rank {rank}'s parameters differ from rank 0's; no bit may.")
         if list(value[2]) != list(first[2]):
             raise case.fail(
-                f"rank {rank}'s norms are {value[2]}; rank 0's are {first[2]}, and no bit may differ."
+                f"rank {rank}'s norms are {value[2]}; rank 0's are {first[2]}. No bit may differ."
             )
 
 
