@@ -89,10 +89,13 @@ class Training:
         self.dtype, self.decay, self.clip = dtype, decay, clip
         self.params = rng.standard_normal(n).astype(dtype)
         scale = 10.0 ** rng.uniform(-1, 1, size=n)
-        self.gradients = [
-            [(scale * rng.standard_normal(n)).astype(dtype) for _ in range(world_size)]
-            for _ in range(steps)
-        ]
+        self.gradients = []
+        for _ in range(steps):
+            # Ranks agree in each element's sign: where the mean nearly vanishes, Adam would
+            # divide rounding errors by almost nothing.
+            signed = scale * rng.choice([-1, 1], size=n)
+            parts = [rng.uniform(0.2, 2, size=n) for _ in range(world_size)]
+            self.gradients.append([(signed * part).astype(dtype) for part in parts])
         self.lrs = [float(lr) for lr in rng.uniform(0.01, 0.1, size=steps)]
 
     def arguments(self, rank):
@@ -122,11 +125,9 @@ def _training(world_size, options):
 
 def _measured(rank, options):
     """Parameters, and a rank's gradient: no rank draws those of all ranks, which are long."""
-    draws = ([_seed(options)], [_seed(options), rank + 1])
-    return tuple(
-        np.random.default_rng(seed).standard_normal(options.n).astype(options.dtype)
-        for seed in draws
-    )
+    params = np.random.default_rng(_seed(options)).standard_normal(options.n)
+    part = np.random.default_rng([_seed(options), rank]).uniform(0.2, 2, size=options.n)
+    return params.astype(options.dtype), (np.sign(params) * part).astype(options.dtype)
 
 
 def update_s(n, machine):

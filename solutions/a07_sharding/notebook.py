@@ -193,7 +193,7 @@ print({stage: round(float(gigabytes), 2) for stage, gigabytes in at_64.items()})
 assert abs(at_64["1"] - 31.4) < 0.05 and abs(at_64["3"] - 1.9) < 0.05
 
 # %% [markdown]
-# ## 3. ZeRO 2: gradients, too (extra)
+# ## 5. ZeRO 2: gradients, too (extra)
 #
 # A backward pass makes one layer's gradient after the other. Each can be added up on its owners at
 # once, and then be forgotten. So a rank never has the whole gradient.
@@ -228,7 +228,7 @@ run.timeline
 # does it wait for in your program, and how would you let the next layer's pass go on meanwhile?
 
 # %% [markdown]
-# ## 7. On a cluster
+# ## 8. On a cluster
 #
 # The same `zero1.py`, unchanged, on real nodes: `measured_step` is one step with n parameters. In a
 # terminal, in this folder, on one rank and on several:
