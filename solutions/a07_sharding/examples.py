@@ -45,8 +45,9 @@ def expected(function, world_size, rank, options):
     if function == "measured_step":
         params, _ = _measured(0, options)
         g = sum(_measured(each, options)[1] for each in range(world_size)) / world_size
-        g *= min(1.0, 1.0 / np.linalg.norm(g))
-        return adam(params, g, np.zeros_like(g), np.zeros_like(g), 1, 0.01, 0.1)[0]
+        norm = float(np.linalg.norm(g))
+        g *= min(1.0, 1.0 / norm)
+        return adam(params, g, np.zeros_like(g), np.zeros_like(g), 1, 0.01, 0.1)[0], norm
     return None
 
 

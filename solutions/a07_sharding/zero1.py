@@ -109,6 +109,7 @@ def measured_step(comm, params, gradient):
         gradient: of this rank.
 
     Returns:
-        The parameters after the first step.
+        The parameters after the first step, and the norm.
     """
-    return step(comm, params, gradient, init_state(comm, params), 0.01, 0.1, 1.0)[0]
+    params, _, norm = step(comm, params, gradient, init_state(comm, params), 0.01, 0.1, 1.0)
+    return params, norm

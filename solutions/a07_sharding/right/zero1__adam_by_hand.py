@@ -43,4 +43,5 @@ def step(comm, params, gradient, state, lr, decay=0.0, clip=None):
 
 
 def measured_step(comm, params, gradient):
-    return step(comm, params, gradient, init_state(comm, params), 0.01, 0.1, 1.0)[0]
+    params, _, norm = step(comm, params, gradient, init_state(comm, params), 0.01, 0.1, 1.0)
+    return params, norm
