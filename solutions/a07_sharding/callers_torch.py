@@ -13,6 +13,12 @@ import torch.distributed as dist
 from cases_torch import options_of, sample_training, training_arguments
 from layers_torch import is_layer, loss_of, network
 
+# torch 2.13 has new names for all_gather_into_tensor and reduce_scatter_tensor, and warns of the old
+# ones, which all releases know. It warns, too, where a hook is on the first layer, whose input is
+# data without a gradient. Neither does harm.
+warnings.filterwarnings("ignore", message=r"`torch\.distributed\.\w+` is deprecated")
+warnings.filterwarnings("ignore", message="Full backward hook is firing")
+
 # -- zero3_torch -----------------------------------------------------------------------------------
 
 
@@ -107,8 +113,6 @@ def _filled(spec, params):
 
 
 def _wrapped(net, group, by_layer):
-    # The first layer's input is data without a gradient; torch warns of that, and it does no harm.
-    warnings.filterwarnings("ignore", message="Full backward hook is firing")
     make = import_module("zero3_torch").ZeRO3
     return make(net, group, is_layer) if by_layer else make(net, group)
 
