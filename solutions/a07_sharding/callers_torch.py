@@ -13,9 +13,9 @@ import torch.distributed as dist
 from cases_torch import options_of, sample_training, training_arguments
 from layers_torch import is_layer, loss_of, network
 
-# torch 2.13 has new names for all_gather_into_tensor and reduce_scatter_tensor, and warns of the old
-# ones, which all releases know. It warns, too, where a hook is on the first layer, whose input is
-# data without a gradient. Neither does harm.
+# torch 2.13 has new names for all_gather_into_tensor and reduce_scatter_tensor, and warns of the
+# old ones, which all releases know. It warns, too, where a hook is on the first layer, whose input
+# is data without a gradient. Neither does harm.
 warnings.filterwarnings("ignore", message=r"`torch\.distributed\.\w+` is deprecated")
 warnings.filterwarnings("ignore", message="Full backward hook is firing")
 

@@ -125,9 +125,8 @@ def test_empty_lists_and_other_lengths(ranks, rng):
 @points(6, "reality")
 def test_real_gloo(gloo, rng):
     try:
-        for function in ("gather", "synchronise"):
-            ran(gloo, rng, function, (2, 1), real=True)
-            ran(gloo, rng, function, (1, 2), real=True)
+        ran(gloo, rng, "gather", (1, 2), real=True)
+        ran(gloo, rng, "synchronise", (2, 1), real=True)
     except Verdict as verdict:
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 
