@@ -5,7 +5,7 @@ ringside run callers_torch.py:try_zero3 --ranks 4 -- --widths '[8, 8, 8, 8]' --s
 
 import numpy as np
 from cases_torch import check_zero3, options_of, sample_training, sharded
-from observed_torch import assert_one_ahead, assert_reduced, assert_scheme, assert_time
+from observed_torch import assert_one_ahead, assert_reduced, assert_scheme, assert_time, assert_ways
 from serial_torch import train
 
 INSTEAD = {  # these make inputs, and try the function on them
@@ -66,7 +66,14 @@ def _time(result, case, value):
     assert_time(result, case, layers, case.options.get("costs", (1e-6, 2e-6)), int(value))
 
 
+def _ways(result, case, _):
+    given = case.options
+    lengths, size = given.get("lengths", (8, 4)), given.get("shard_size", 2)
+    assert_ways(result, case, given.get("function", "synchronise"), size, lengths, case.dtype)
+
+
 CHECKS = {
+    "ways": _ways,
     "scheme": _seen(assert_scheme),
     "one_ahead": _seen(assert_one_ahead),
     "time_on": _time,

@@ -1,9 +1,11 @@
-"""What the network saw of a run of ``zero3_torch``, against what its docstring allows: supplied.
+"""What the network saw of a run, against what the docstrings of the torch modules allow: supplied.
 
 Where a layer's pass begins is what the network was told before it answered with the factors that
 the pass needs; gathers and reduce-scatters are counted in bytes. So a collective that is made in
 several pieces counts as one. ``layers`` are those of ``cases_torch.sharded``.
 """
+
+import numpy as np
 
 from ringside import replay
 from ringside.checking import assert_moved, award
@@ -89,6 +91,43 @@ def assert_volume(result, case, layers, steps, evaluations=0):
     p, total = case.world_size, sum(layer.nbytes for layer in layers)
     bound = (3 * steps + evaluations) * total * (p - 1) / p
     assert_moved(result, bound, case, f"{total} bytes of parameters, gathered twice, reduced once")
+
+
+def assert_ways(result, case, function, shard_size, lengths, dtype="float64"):
+    """Of ``hsdp_torch``: gathers and reduce-scatters inside, all-reduces between, bytes as allowed.
+
+    Args:
+        function: "gather" or "synchronise".
+    """
+    case = case.seen_in(result).asking("ways")
+    members = list(result.members or range(result.world_size))
+    size, replicas = shard_size, len(members) // shard_size
+    nbytes = sum(lengths) * np.dtype(dtype).itemsize
+    inside = {tuple(members[k * size : (k + 1) * size]) for k in range(replicas)}
+    between = {tuple(members[k::size]) for k in range(size)}
+    allowed = dict.fromkeys(ALLOWED, inside) | {"allreduce": between}
+    moved = {rank: [0.0, 0.0] for rank in members}
+    if sum(result.sent_messages()):
+        raise case.fail("messages were sent point to point; only collectives may be called.")
+    for each in result.collectives:
+        count, is_between = len(each.members), each.name == "allreduce"
+        if count == 1 or each.name == "barrier":
+            continue
+        if tuple(each.members) not in allowed.get(each.name, set()):
+            raise case.fail(
+                f"the ranks {list(each.members)} took part in a collective that the network knows "
+                f"as {each.name}; all-gathers and reduce-scatters go inside, all-reduces between."
+            )
+        for rank in each.members:
+            moved[rank][is_between] += (1 + is_between) * each.nbytes * (count - 1) / count
+    parts = nbytes / size if function == "synchronise" else 0
+    bounds = (nbytes * (size - 1) / size, 2 * parts * (replicas - 1) / replicas)
+    for rank, both in moved.items():
+        for where, sent, most in zip(("inside", "between"), both, bounds, strict=True):
+            if sent > most + 1e-6:
+                raise case.fail(
+                    f"rank {rank} sent {sent:.0f} bytes {where}; at most {most:.0f} are allowed."
+                )
 
 
 def stretched(trace, world_size):

@@ -17,6 +17,7 @@ from ringside.checking import (
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a07_sharding.cases_torch import hsdp_call, hsdp_s
+from solutions.a07_sharding.observed_torch import assert_ways
 
 points = points_of("hsdp_torch")
 
@@ -54,42 +55,8 @@ def ran(ranks, rng, function, grid, parts=LAYERS, dtype="float64", real=False, *
         if changed:
             raise case.fail(f"rank {rank} changed its input; it must stay as it was.")
     if not real:
-        check_ways(result, case, grid, lengths, dtype, more.get("members") or range(p))
+        assert_ways(result, case, function, size, lengths, dtype)
     return case, result
-
-
-def check_ways(result, case, grid, lengths, dtype, members):
-    """Gathers and reduce-scatters inside, all-reduces between, and no more bytes than allowed."""
-    replicas, size = grid
-    members, nbytes = list(members), sum(lengths) * np.dtype(dtype).itemsize
-    inside = {tuple(members[k * size : (k + 1) * size]) for k in range(replicas)}
-    between = {tuple(members[k::size]) for k in range(size)}
-    allowed = dict.fromkeys(("allgather", "reduce_scatter"), inside) | {"allreduce": between}
-    moved = {rank: [0.0, 0.0] for rank in members}
-    if sum(result.sent_messages()):
-        raise case.fail("messages were sent point to point; only collectives may be called.")
-    for each in result.collectives:
-        if len(each.members) == 1 or each.name == "barrier":
-            continue
-        if tuple(each.members) not in allowed.get(each.name, set()):
-            raise case.fail(
-                f"the ranks {list(each.members)} took part in a collective that the network knows "
-                f"as {each.name}; all-gathers and reduce-scatters go inside, all-reduces between."
-            )
-        for rank in each.members:
-            count = len(each.members)
-            if each.name == "allreduce":
-                moved[rank][1] += 2 * each.nbytes * (count - 1) / count
-            else:
-                moved[rank][0] += each.nbytes * (count - 1) / count
-    parts = nbytes / size if case.function == "synchronise" else 0
-    bounds = (nbytes * (size - 1) / size, 2 * parts * (replicas - 1) / replicas)
-    for rank, both in moved.items():
-        for where, sent, most in zip(("inside", "between"), both, bounds, strict=True):
-            if sent > most + 1e-6:
-                raise case.fail(
-                    f"rank {rank} sent {sent:.0f} bytes {where}; at most {most:.0f} are allowed."
-                )
 
 
 @points(14, "values")
