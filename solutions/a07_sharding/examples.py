@@ -3,31 +3,30 @@
     ringside run callers.py:zero1_steps --ranks 4 -- --n 11 --steps 3 --decay 0.1 --clip 0.5
     ringside run zero1.py:measured_step --ranks 4 -- --n 1000000
     ringside run callers.py:zero2_backward --ranks 4 -- --n 3 --widths 4,6,2
+    ringside run callers_torch.py:try_zero3 --ranks 4 -- --widths '[8, 8, 8, 8]' --steps 2
 
 ``n`` is the number of parameters, Psi; for ``zero2_backward`` it is a rank's number of samples.
+The functions of ``memory.py`` and ``offload.py`` need no ranks: call them in Python.
 """
 
 import contextlib
 
 import numpy as np
 from adam import FLOPS, adam
+from cases_torch import check_zero3, options_of, sample_training, sharded
 from layers import make_layers, random_params
+from observed_torch import assert_one_ahead, assert_reduced, assert_scheme, assert_time, assert_ways
+from serial_torch import train
 
 from ringside.checking import announced
 from ringside.trace import Kind
 
-OPTIONS = {"target", "steps", "decay", "clip", "widths"}
-UNSAID = {"target"}
-INSTEAD = {  # these make a state, or layers, and try the function on them
-    "zero1.py:step": "callers.py:zero1_steps",
-    "zero2.py:backward": "callers.py:zero2_backward",
-}
 ZERO1 = ("zero1_steps", "zero1_looked_at")
 ZERO2 = ("zero2_backward", "zero2_memory")
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 
 
-def arguments(function, world_size, rank, options):
+def zero_arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm``; None for functions that aren't known here."""
     if function in ZERO1:
         return _training(world_size, options).arguments(rank)
@@ -40,7 +39,7 @@ def arguments(function, world_size, rank, options):
     return None
 
 
-def expected(function, world_size, rank, options):
+def zero_expected(function, world_size, rank, options):
     """What rank ``rank`` should get; None for functions that aren't known here."""
     if function == "measured_step":
         params, _ = _measured(0, options)
@@ -51,7 +50,7 @@ def expected(function, world_size, rank, options):
     return None
 
 
-def check(case, function, rank, value, options):
+def zero_check(case, function, rank, value, options):
     """Raise a verdict where what a function of ``callers.py`` gave back on a rank is not right."""
     if function in ZERO1:
         training = _training(case.world_size, options)
@@ -348,4 +347,88 @@ def _at_once(result, case, _):
     assert_sent_at_once(result, Pass(case.world_size, case.n, widths, case.dtype, 0), case)
 
 
-CHECKS = {"alike": lambda result, case, _: assert_alike(result, case), "at_once": _at_once}
+# -- zero3_torch and hsdp_torch --------------------------------------------------------------------
+
+
+def zero3_check(case, function, rank, value, options):
+    """Raise a verdict where what ``try_zero3`` gave back on a rank is not right."""
+    if function != "try_zero3":
+        return False
+    spec, by_layer, plan = _zero3(options.others)
+    given = options.others
+    settings = options_of(given.get("optimizer", "sgd"), by_layer=by_layer)
+    sample = sample_training(np.random.default_rng(0), spec, case.world_size, by_layer, **plan)
+    wanted = train(sample["params"], sample["steps"], sample["evaluated"], settings, case.factors)
+    check_zero3(value, wanted, rank, spec, by_layer, case)
+    return True
+
+
+def _zero3(others):
+    """Network, sharding and plan of a line's options."""
+    spec = {
+        "widths": others.get("widths", (4, 6, 4)),
+        "blocks": others.get("blocks"),
+        "bias": others.get("bias", True),
+        "dtype": others.get("precision", "float64"),
+    }
+    plan = {name: others.get(name, 1) for name in ("steps", "microbatches")}
+    return spec, bool(others.get("by_layer")), plan | {"evaluate": bool(others.get("evaluate"))}
+
+
+def _seen(check_of_run):
+    def checked(result, case, _):
+        spec, by_layer, _ = _zero3(case.options)
+        check_of_run(result, case, sharded(spec, case.world_size, by_layer))
+
+    return checked
+
+
+def _time(result, case, value):
+    layers = sharded(_zero3(case.options)[0], case.world_size)
+    assert_time(result, case, layers, case.options.get("costs", (1e-6, 2e-6)), int(value))
+
+
+def _ways(result, case, _):
+    given = case.options
+    lengths, size = given.get("lengths", (8, 4)), given.get("shard_size", 2)
+    assert_ways(result, case, given.get("function", "synchronise"), size, lengths, case.dtype)
+
+
+# -- all modules -----------------------------------------------------------------------------------
+
+OPTIONS = {"target", "steps", "decay", "clip", "widths"}
+UNSAID = {"target"}
+INSTEAD = {  # these make what a function needs, and try it
+    "zero1.py:step": "callers.py:zero1_steps",
+    "zero2.py:backward": "callers.py:zero2_backward",
+    "zero3_torch.py:ZeRO3": "callers_torch.py:try_zero3 -- --widths '[4, 6, 4]'",
+    "hsdp_torch.py:gather": "callers_torch.py:try_hsdp -- --function gather",
+    "hsdp_torch.py:synchronise": "callers_torch.py:try_hsdp -- --function synchronise",
+}
+CHECKS = {
+    "alike": lambda result, case, _: assert_alike(result, case),
+    "at_once": _at_once,
+    "ways": _ways,
+    "scheme": _seen(assert_scheme),
+    "one_ahead": _seen(assert_one_ahead),
+    "time_on": _time,
+    "reduced": _seen(assert_reduced),
+}
+
+
+def arguments(function, world_size, rank, options):
+    """What rank ``rank`` gets after ``comm``; None for functions that make it, or aren't known."""
+    return zero_arguments(function, world_size, rank, options)
+
+
+def expected(function, world_size, rank, options):
+    """What rank ``rank`` should get; None where nothing is known, or where ``check`` knows."""
+    if function == "try_hsdp":
+        return 0.0
+    return zero_expected(function, world_size, rank, options)
+
+
+def check(case, function, rank, value, options):
+    """Raise a verdict where what a supplied function gave back on a rank is not right."""
+    modules = (zero_check, zero3_check)
+    return any(known(case, function, rank, value, options) for known in modules)

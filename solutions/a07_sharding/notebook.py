@@ -193,6 +193,260 @@ print({stage: round(float(gigabytes), 2) for stage, gigabytes in at_64.items()})
 assert abs(at_64["1"] - 31.4) < 0.05 and abs(at_64["3"] - 1.9) < 0.05
 
 # %% [markdown]
+# ## 3. ZeRO 3: parameters that come and go
+#
+# Optimizer states are sharded, and gradients perhaps. What is left on every rank is a whole copy of
+# the parameters. But a layer's parameters are needed twice a step only: when the layer computes
+# forward, and when it computes backward. In between they may lie in shards, one on each rank.
+#
+# So a rank borrows: it gathers a layer just before it computes, and frees it just after. PyTorch
+# does that under the name `fully_shard` (FSDP). You write it with four hooks a layer.
+#
+# Hooks are functions that torch calls for you. Look when each of them comes:
+
+# %%
+import cases_torch
+import observed_torch
+import torch
+from layers_torch import network
+
+from ringside import replay
+from ringside.checking.ring_bytes import sent_as_ring
+
+seen = []
+small = network([4, 4, 4])
+for k, layer in enumerate(small):
+    layer.register_forward_pre_hook(lambda *_, k=k: seen.append(f"before forward {k}"))
+    layer.register_forward_hook(lambda *_, k=k: seen.append(f"after forward {k}"))
+    layer.register_full_backward_pre_hook(lambda *_, k=k: seen.append(f"before backward {k}"))
+    weight = layer.linear.weight
+    weight.register_post_accumulate_grad_hook(lambda *_, k=k: seen.append(f"gradient {k}"))
+small(torch.ones(2, 4, dtype=torch.float64).requires_grad_()).sum().backward()
+print(*seen, sep="\n")
+assert seen.index("gradient 1") < seen.index("before backward 0")
+
+# %% [markdown]
+# One more thing is supplied: `flat_torch.py` lays a layer's parameters into one flat tensor, of
+# which the module's parameters are views. It can give the tensor's memory back, and take it again.
+# Read it; it is short. The views stay, so the weights that autograd saved are right again when the
+# tensor is filled again.
+#
+# Plain data parallelism sends an all-reduce of all gradients in a step: 2 (p - 1) / p of their
+# bytes. Before you write the module, count what ZeRO 3 sends.
+
+# %% tags=["predict"]
+guess(
+    "a07/zero3-volume",
+    "How many times the bytes of plain data parallelism does a rank send in a step of ZeRO 3?",
+    unit="times",
+)
+
+# %%
+# {{module zero3_torch}}
+
+# %%
+# {{check zero3_torch}}
+
+# %% [markdown]
+# Now run a step: eight equal layers on four ranks. Beside it runs the same network in torch's own
+# `fully_shard`, on the same network, which counts both.
+
+# %%
+p, spec = 4, {"widths": [32] * 9, "bias": False, "costs": [2e-5, 4e-5]}
+options = cases_torch.options_of()
+sample = cases_torch.sample_training(np.random.default_rng(1), spec, p, steps=1)
+mine = ringside.run(
+    "callers_torch.py:zero3_train", p, cases_torch.training_arguments(spec, sample, options)
+)
+whole = [each for layer in sample["params"] for each in layer]
+theirs = ringside.run(
+    "callers_torch.py:with_fully_shard", p,
+    [(spec, whole, steps, options | {"whole": False}) for steps in sample["steps"]],
+)  # fmt: skip
+total = sum(layer.nbytes for layer in cases_torch.sharded(spec, p))
+plain = 2 * total * (p - 1) / p
+for name, result in (("yours", mine), ("fully_shard", theirs)):
+    kinds = [each.name for each in result.collectives]
+    print(
+        f"{name:<12} {sent_as_ring(result)[0]:8.0f} bytes, {kinds.count('allgather')} all-gathers, "
+        f"{kinds.count('reduce_scatter')} reduce-scatters, {result.makespan_s * 1e6:.0f} µs"
+    )
+reveal("a07/zero3-volume", sent_as_ring(mine)[0] / plain)
+assert sent_as_ring(mine)[0] <= 1.5 * plain
+mine.timeline
+
+# %% [markdown]
+# **Explain.** Where do the three parts of the volume come from? Which gather is left out in your
+# program, and what does it save with 8 layers and with 80? Find in the timeline the only
+# communication that nothing can hide.
+#
+# ### What a rank holds
+#
+# Twelve layers of 32 KiB on four ranks. With plain data parallelism each rank holds 12 layers of
+# parameters and 12 of gradients, 24 in all (and the optimizer's states, which we leave out).
+
+# %% tags=["predict"]
+guess(
+    "a07/zero3-memory",
+    "How many layers' bytes does a rank hold at its peak, parameters, gradients and activations?",
+    unit="layers",
+)
+
+# %%
+deep = {"widths": [64] * 13, "bias": False, "costs": [2e-5, 4e-5]}
+layer_bytes = 8 * 64 * 64
+peaks = {}
+for ranks in (2, 4, 8):
+    data = cases_torch.sample_training(np.random.default_rng(2), deep, ranks, steps=1)
+    arguments = [(deep, data["handed"][rank], *data["steps"][rank][0][0]) for rank in range(ranks)]
+    result = ringside.run("callers_torch.py:zero3_memory", ranks, arguments)
+    peaks[ranks] = result.memory[0]["peak"] / layer_bytes
+reveal("a07/zero3-memory", peaks[4])
+for ranks, layers in peaks.items():
+    print(f"{ranks} ranks: {layers:.1f} layers at the peak, of which {24 / ranks:.1f} are shards")
+assert peaks[8] < peaks[4] < peaks[2] < 24
+
+# %% [markdown]
+# **Explain.** One part of the peak falls as 1 / N, and another does not fall at all. What is in the
+# second part? What would you change if one layer alone were too large for a GPU?
+#
+# ### Until the wire is busier than the GPU
+#
+# All ranks do the same, so the trace of four ranks can be stretched to more: the same layers in
+# more shards. Each rank keeps its batch.
+
+# %%
+cluster = Machine.load("zaratan").with_(kernel_overhead_s=0.0)
+large = {"widths": [64] * 7, "bias": False}
+counts, curves = [4, 8, 16, 32], {}
+for backward_us in (2, 20, 80):
+    costs = [backward_us / 2e6, backward_us / 1e6]
+    sample = cases_torch.sample_training(np.random.default_rng(3), large, 4, steps=1)
+    arguments = cases_torch.training_arguments(large | {"costs": costs}, sample, options)
+    trace = ringside.run("callers_torch.py:zero3_train", 4, arguments, machine=cluster).trace
+    curves[backward_us] = [
+        6 * sum(costs) / replay(observed_torch.stretched(trace, n), cluster).makespan_s
+        for n in counts
+    ]
+fig, axes = plt.subplots(figsize=(6.5, 3.5))
+for (backward_us, shares), marker in zip(curves.items(), "os^", strict=True):
+    axes.plot(counts, shares, marker=marker, label=f"{backward_us} µs")
+axes.set(xlabel="ranks", ylabel="share of the step that computes", ylim=(0, 1.05))
+axes.set_xticks(counts, counts)
+axes.set_title("ZeRO 3 on zaratan, by the time of a layer's backward pass")
+axes.legend(title="backward pass")
+plt.show()
+assert curves[80][-1] > curves[2][-1]
+
+# %% [markdown]
+# **Explain.** Where does each curve fall, and is it latency or bandwidth that pulls it down? Larger
+# batches help here as they do for plain data parallelism. How much larger must a layer's work be
+# than there, if all three collectives are to be hidden? (Its forward pass takes half as long as its
+# backward pass.)
+
+# %% [markdown]
+# ## 4. Where the bytes go, and what fits
+#
+# A parameter in mixed precision with Adam has 16 bytes: 2 of weight, 2 of gradient and 12 of
+# optimizer state. ZeRO's stage 1 shards the 12, stage 2 also the gradients, stage 3 also the
+# weights. That is one half of the memory of a step. The other half are the activations: what the
+# forward pass leaves for the backward pass. They grow with the batch, and no stage shards them.
+#
+# You have 64 GPUs of 32 GB, and a GPT of 7.5 billion parameters. Each GPU has one sequence of 2048
+# tokens, and each layer is computed forward once more in the backward pass, so that it keeps its
+# input alone.
+
+# %% tags=["predict"]
+guess(
+    "a07/stage",
+    "Which is the first stage of ZeRO with which a step of this model fits on the 64 GPUs?",
+    choices=["stage 0", "stage 1", "stage 2", "stage 3", "none"],
+)
+
+# %% tags=["predict"]
+guess(
+    "a07/again",
+    "By what share does computing every layer forward once more lengthen a step, if a backward "
+    "pass takes twice as long as a forward pass?",
+    unit="%",
+)
+
+# %%
+# {{module memory}}
+
+# %%
+# {{check memory}}
+
+# %%
+from importlib import import_module, invalidate_caches, reload
+
+from gpt_sizes import Sizes
+
+invalidate_caches()
+memory = reload(import_module("memory"))  # as its file is now
+seven = Sizes(num_layers=36, width=4096, num_heads=32, sequence=2048, vocabulary=51_200)
+state_gb = [memory.state_bytes(memory.num_parameters(seven), 64, k) / 1e9 for k in range(4)]
+kept_gb = {again: memory.activation_bytes(seven, 1, recompute=again) / 1e9 for again in (0, 1)}
+fig, axes = plt.subplots(figsize=(7, 3.5), constrained_layout=True)
+for again, place in ((0, -0.2), (1, 0.2)):
+    x = [k + place for k in range(4)]
+    axes.bar(x, state_gb, 0.35, color="tab:blue", label=None if again else "state")
+    label = "activations, recomputed" if again else "activations, all kept"
+    color = "tab:green" if again else "tab:orange"
+    axes.bar(x, [kept_gb[again]] * 4, 0.35, bottom=state_gb, color=color, label=label)
+axes.axhline(32, color="black", linestyle=":", label="32 GB")
+axes.set(xticks=range(4), xlabel="stage of ZeRO", ylabel="GB on each GPU")
+axes.set_title("A step of 7.5 billion parameters on 64 GPUs")
+axes.legend()
+plt.show()
+
+# %%
+fits = [k for k in range(4) if state_gb[k] + kept_gb[1] <= 32]
+reveal("a07/stage", f"stage {fits[0]}")
+forward, backward = 1, 2
+reveal("a07/again", 100 * forward / (forward + backward))
+
+# %% [markdown]
+# **Explain.** The state of stage 1 alone takes 31.3 GB, which is less than 32. What is missing in
+# that comparison? Without recomputation no stage fits on any number of GPUs: which part of the
+# memory doesn't shrink when GPUs are added, and name two other ways to make it smaller. What does
+# recomputation save in a model of one layer, and why?
+#
+# Is the formula right? Below, a small GPT runs on the simulated network, where each allocation and
+# each release of a tensor is counted.
+#
+# Real training uses fused attention, which stores neither the probabilities nor their mask. Then
+# the term 5 a s / h falls away.
+
+# %% tags=["predict"]
+guess(
+    "a07/fused",
+    "What share of a layer's activations falls away with fused attention, for the model above?",
+    unit="%",
+)
+
+# %%
+import ringside
+
+small = Sizes(num_layers=4, width=128, num_heads=4, sequence=64, vocabulary=300)
+numbers = (4, 128, 4, 64, 300)
+for again in (False, True):
+    told = ringside.run("gpt_torch.py:kept", 1, [(numbers, 2, 2, True, again)]).memory[0]
+    counted, formula = (
+        told["live"]["activations"],
+        memory.activation_bytes(small, 2, recompute=again),
+    )
+    print(f"recompute={again}: counted {counted:,} bytes, formula {formula:,}")
+    assert abs(counted - formula) <= 0.02 * counted
+scores = 5 * seven.num_heads * seven.sequence / seven.width
+reveal("a07/fused", 100 * scores / (34 + scores))
+
+# %% [markdown]
+# **Explain.** The tracker counts a little more. A layer norm keeps a mean and a deviation for each
+# token: do they account for the difference? With how many tokens would the probabilities take as
+# much as all the rest of a layer?
+
+# %% [markdown]
 # ## 5. ZeRO 2: gradients, too (extra)
 #
 # A backward pass makes one layer's gradient after the other. Each can be added up on its owners at
@@ -226,6 +480,96 @@ run.timeline
 # %% [markdown]
 # **Explain.** A rank that owns nothing of a layer sends its part and waits for nothing more. What
 # does it wait for in your program, and how would you let the next layer's pass go on meanwhile?
+
+# %% [markdown]
+# ## 6. Hybrid sharding (extra)
+#
+# In the curves above gathers cross the slow links between nodes, twice a step. If a model's shards
+# fit into one node, there is a middle way: shard inside a node, and replicate the node.
+
+# %% tags=["predict"]
+guess(
+    "a07/hsdp",
+    "Two nodes of four GPUs: how many times longer does plain sharding take to send what one step "
+    "needs?",
+    unit="times",
+)
+
+# %%
+# {{module hsdp_torch}}
+
+# %%
+# {{check hsdp_torch}}
+
+# %%
+lengths, times_us = [40_000] * 4, {}
+for nodes in (2, 4):
+    ranks = 4 * nodes
+    hybrid = ringside.run(
+        "callers_torch.py:hsdp_step", ranks, [(4, lengths)] * ranks, machine=cluster
+    )
+    flat = ringside.run("callers_torch.py:flat_step", ranks, [(lengths,)] * ranks, machine=cluster)
+    times_us[nodes] = (hybrid.makespan_s * 1e6, flat.makespan_s * 1e6)
+    print(f"{nodes} nodes: hybrid {times_us[nodes][0]:.0f} µs, plain {times_us[nodes][1]:.0f} µs")
+reveal("a07/hsdp", times_us[2][1] / times_us[2][0])
+assert all(hybrid_us < flat_us for hybrid_us, flat_us in times_us.values())
+
+# %% [markdown]
+# **Explain.** Count what one node sends to the other in a step, for both. Why does the advantage
+# shrink with more nodes? What does hybrid sharding cost, and when is there no choice?
+
+# %% [markdown]
+# ## 7. Keep, swap or recompute (extra)
+#
+# Between keeping everything and recomputing everything there are many plans, and the host's memory
+# is a third place. `offload_model.py` says exactly what each plan takes. Read its drawing first.
+#
+# Six equal layers take 1 s forward and 2 s backward, so 18 s in all. The GPU has room for the
+# activations of three of them. A copy to the host takes twice as long as a layer's forward pass.
+
+# %% tags=["predict"]
+guess(
+    "a07/offload",
+    "How many seconds longer than 18 does the best plan take?",
+    unit="s",
+)
+
+# %%
+# {{module offload}}
+
+# %%
+# {{check offload}}
+
+# %%
+from offload_model import Layer, simulate
+
+invalidate_caches()
+schedule = reload(import_module("offload")).schedule
+six = [Layer(1, 2, 10)] * 6
+best = schedule(six, 30, 5.0)
+plans = {"recompute all": ["recompute"] * 6, "swap all": ["swap"] * 6, "best": best}
+fig, rows = plt.subplots(3, 1, figsize=(9, 4.5), sharex=True, constrained_layout=True)
+for axes, (name, plan) in zip(rows, plans.items(), strict=True):
+    spans = []
+    time_s, peak = simulate(six, plan, 30, 5.0, spans)
+    for span in spans:
+        y = ("copy", "compute").index(span.stream)
+        color = {"F": "tab:blue", "B": "tab:orange"}.get(span.what[0], "tab:gray")
+        axes.barh(y, span.end_s - span.begin_s, left=span.begin_s, color=color, edgecolor="white")
+        axes.text((span.begin_s + span.end_s) / 2, y, span.what, ha="center", va="center")
+    axes.set(yticks=(0, 1), yticklabels=("copy", "compute"), ylim=(-0.5, 1.5))
+    axes.set_title(f"{name}: {time_s:g} s, at most {peak} of 30 bytes", fontsize=10)
+rows[-1].set_xlabel("time, s")
+plt.show()
+
+# %%
+reveal("a07/offload", simulate(six, best, 30, 5.0)[0] - 18)
+print(best)
+
+# %% [markdown]
+# **Explain.** Which layers are kept in the best plan, the first or the last ones, and why? What
+# limits "swap all", although nothing is computed twice? Double the speed of the link. What becomes
+# of the layer that is computed again?
 
 # %% [markdown]
 # ## 8. On a cluster
