@@ -66,7 +66,7 @@ memory = reload(import_module("memory"))  # as its file is now
 seven = Sizes(num_layers=36, width=4096, num_heads=32, sequence=2048, vocabulary=51_200)
 state_gb = [memory.state_bytes(memory.num_parameters(seven), 64, k) / 1e9 for k in range(4)]
 kept_gb = {again: memory.activation_bytes(seven, 1, recompute=again) / 1e9 for again in (0, 1)}
-fig, axes = plt.subplots(figsize=(7, 3.5))
+fig, axes = plt.subplots(figsize=(7, 3.5), constrained_layout=True)
 for again, place in ((0, -0.2), (1, 0.2)):
     x = [k + place for k in range(4)]
     axes.bar(x, state_gb, 0.35, color="tab:blue", label=None if again else "state")
@@ -91,8 +91,18 @@ reveal("a07/again", 100 * forward / (forward + backward))
 # memory doesn't shrink when GPUs are added, and name two other ways to make it smaller. What does
 # recomputation save in a model of one layer, and why?
 #
-# Is the formula right? The next cell runs a small GPT on the simulated network, where each
+# Is the formula right? The cell after the next runs a small GPT on the simulated network, where each
 # allocation and each release of a tensor is counted, and compares.
+
+# Real training uses fused attention, which stores neither the probabilities nor their mask: the term
+# 5 a s / h falls away.
+
+# %% tags=["predict"]
+guess(
+    "a07/fused",
+    "What share of a layer's activations falls away with fused attention, for the model above?",
+    unit="%",
+)
 
 # %%
 import ringside
@@ -107,12 +117,13 @@ for again in (False, True):
     )
     print(f"recompute={again}: counted {counted:,} bytes, formula {formula:,}")
     assert abs(counted - formula) <= 0.02 * counted
+scores = 5 * seven.num_heads * seven.sequence / seven.width
+reveal("a07/fused", 100 * scores / (34 + scores))
 
 # %% [markdown]
 # **Explain.** The tracker counts a little more. A layer norm keeps a mean and a deviation for each
-# token: do they account for the difference? Real training uses fused attention, which stores no
-# probabilities. Which term of the formula falls away, and what share of a layer is it for
-# `seven`?
+# token: do they account for the difference? With how many tokens would the probabilities take as
+# much as all the rest of a layer?
 
 # %% [markdown]
 # ## Keep, swap or recompute
@@ -153,7 +164,7 @@ for axes, (name, plan) in zip(rows, plans.items(), strict=True):
         color = {"F": "tab:blue", "B": "tab:orange"}.get(span.what[0], "tab:gray")
         axes.barh(y, span.end_s - span.begin_s, left=span.begin_s, color=color, edgecolor="white")
         axes.text((span.begin_s + span.end_s) / 2, y, span.what, ha="center", va="center")
-    axes.set(yticks=(0, 1), yticklabels=("copy", "compute"))
+    axes.set(yticks=(0, 1), yticklabels=("copy", "compute"), ylim=(-0.5, 1.5))
     axes.set_title(f"{name}: {time_s:g} s, at most {peak} of 30 bytes", fontsize=10)
 rows[-1].set_xlabel("time, s")
 plt.show()

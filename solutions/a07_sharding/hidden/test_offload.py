@@ -31,7 +31,7 @@ def timed(ranks, calls):
         words = plan if isinstance(plan, list | tuple) else [plan]
         if len(words) != len(numbers) or not all(word in CHOICES for word in words):
             raise Verdict(
-                f"The {where} is {one_line(repr(plan), 80)}; it must be one of "
+                f"The {where} is {one_line(repr(plan), 300)}; it must be one of "
                 f"{', '.join(CHOICES)} for each layer.",
                 reproduce=line,
             )
@@ -54,7 +54,7 @@ def check_shortest(ranks, calls, shortest=oracle.shortest_s):
         if time_s > best_s * (1 + 1e-9):
             where, line = shown(call)
             raise Verdict(
-                f"The plan of the {where} takes {time_s:.6g} s; the shortest takes {best_s:.6g} s.",
+                f"The makespan of the {where} is {time_s:.6g} s; the shortest is {best_s:.6g} s.",
                 reproduce=line,
             )
 
@@ -107,7 +107,7 @@ def test_refuses_where_nothing_fits(ranks, rng):
     for call, (plan, error) in zip(calls, found, strict=True):
         if error != "ValueError":
             where, line = shown(call)
-            said = f"raised {error}" if error else f"is {one_line(repr(plan), 80)}"
+            said = f"raised {error}" if error else f"is {one_line(repr(plan), 300)}"
             raise Verdict(f"The {where} {said}; it must raise ValueError.", reproduce=line)
 
 
@@ -123,7 +123,7 @@ def test_time_of_long_models(ranks, rng):
         where, line = shown(call)
         award(
             0.5 if ratio <= 1.5 else 0.0,
-            f"The plan of the {where} takes {time_s:.6g} s; the reference's takes {best_s:.6g} s.",
+            f"The makespan of the {where} is {time_s:.6g} s; the reference's is {best_s:.6g} s.",
             reproduce=line,
         )
 
@@ -133,9 +133,10 @@ def test_gradients_are_those_of_everything_kept(ranks, rng):
     widths = [int(each) for each in rng.integers(2, 12, size=6)]
     nbytes = [16 * width for width in widths]
     capacity, seed = max(*nbytes, sum(nbytes) // 2), int(rng.integers(10**6))
-    result = ranks.call("callers:offload_gradients", 1, [(widths, seed, capacity, 40.0)])
     call = ([(1, 2, each) for each in nbytes], capacity, 40.0)
+    timed(ranks, [call])
     where, line = shown(call)
+    result = ranks.call("callers:offload_gradients", 1, [(widths, seed, capacity, 40.0)])
     assert_ran(result, Asked("offload:schedule", 1, 0, about=where, line=line))
     plan, equal = result.values[0]
     if not equal:
