@@ -86,16 +86,16 @@ forward, backward = 1, 2
 reveal("a07/again", 100 * forward / (forward + backward))
 
 # %% [markdown]
-# **Explain.** The state of stage 1 alone takes 31.4 GB, which is less than 32. What is missing in
+# **Explain.** The state of stage 1 alone takes 31.3 GB, which is less than 32. What is missing in
 # that comparison? Without recomputation no stage fits on any number of GPUs: which part of the
 # memory doesn't shrink when GPUs are added, and name two other ways to make it smaller. What does
 # recomputation save in a model of one layer, and why?
 #
-# Is the formula right? The cell after the next runs a small GPT on the simulated network, where each
-# allocation and each release of a tensor is counted, and compares.
+# Is the formula right? Below, a small GPT runs on the simulated network, where each allocation and
+# each release of a tensor is counted.
 
-# Real training uses fused attention, which stores neither the probabilities nor their mask: the term
-# 5 a s / h falls away.
+# Real training uses fused attention, which stores neither the probabilities nor their mask. Then the
+# term 5 a s / h falls away.
 
 # %% tags=["predict"]
 guess(
