@@ -93,7 +93,7 @@ reveal("a07/again", 100 * forward / (forward + backward))
 #
 # Is the formula right? Below, a small GPT runs on the simulated network, where each allocation and
 # each release of a tensor is counted.
-
+#
 # Real training uses fused attention, which stores neither the probabilities nor their mask.
 # Then the term 5 a s / h falls away.
 
