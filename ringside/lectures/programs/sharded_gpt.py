@@ -45,12 +45,13 @@ class Shards:
         """Start to sum a module's gradients over all ranks into this rank's shard."""
         shard = torch.empty(self.length)
         self.weights[number].grad = shard
-        return dist.reduce_scatter_tensor(shard, flat, group=self.group, async_op=True)
+        work: dist.Work = dist.reduce_scatter_tensor(shard, flat, group=self.group, async_op=True)
+        return work
 
     def views(self, whole: torch.Tensor) -> dict[str, torch.Tensor]:
         """A module's parameters by name, as views of the flat weights."""
         sizes = [math.prod(shape) for shape in self.shapes.values()]
-        pieces = whole[: sum(sizes)].split(sizes)
+        pieces = torch.split(whole[: sum(sizes)], sizes)
         named = zip(self.shapes.items(), pieces, strict=True)
         return {name: piece.view(shape) for (name, shape), piece in named}
 
@@ -111,7 +112,7 @@ def step(group: Any, sizes: dict[str, int], num_sequences: int, prefetch: bool =
             weights = gathered(number, number + 1)
             inputs.append(functional_call(layer, layers.views(weights), (inputs[-1],)))
     output = inputs.pop().requires_grad_()
-    scores(output, outside, tokens).backward()
+    torch.autograd.backward(scores(output, outside, tokens))
     gradient = output.grad
     del output
 
@@ -130,7 +131,7 @@ def step(group: Any, sizes: dict[str, int], num_sequences: int, prefetch: bool =
         reduced.append(layers.reduce(number, flat))
         if not prefetch:
             reduced.pop().wait()
-    first.backward(gradient)
+    torch.autograd.backward(first, gradient)
     assert whole.grad is not None
     reduced.append(rest.reduce(0, whole.grad))
     for work in reduced:
