@@ -906,7 +906,7 @@ guess("07/gpt-memory", "32 GPUs, everything in shards. How many GB does a GPU ne
       "instead of 33.9?", unit="GB")  # fmt: skip
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("07/gpt-exposed", "Line 05 waits for the all-reduces of the last layer and of the words. "
+guess("07/gpt-exposed", "Line 05 waits for the all-reduces of layer 0 and of the words. "
       "For how many ms does the sharded GPT wait in a step?",
       unit="ms")  # fmt: skip
 
@@ -930,7 +930,7 @@ reveal("07/gpt-exposed", sharded_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **8.9 GB instead of 33.9, and the same 58 ms exposed.** DDP could not hide two all-reduces: those of
-# the first layer and of `words`. Each of them has two halves. Their reduce-scatters are still exposed at
+# layer 0 and of `words`. Each of them has two halves. Their reduce-scatters are still exposed at
 # the end of the step, and their gathers are exposed at its beginning. The ledger has a new line:
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1260,15 +1260,17 @@ HUES = {"weights": WEIGHTS, "gradients": GRADIENTS, "state": STATE, "two layers"
         "activations": ACTIVATIONS}  # fmt: skip
 
 
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def planner(billions, gpus, activations):
     figure, axis = plt.subplots(figsize=(7.4, 2.3), layout="constrained")
     for stage in range(4):
         parts, left = needs_gb(billions, gpus, stage, activations == "computed again"), 0.0
         for kind, gb in parts.items():
-            axis.barh(stage, gb, 0.7, left, color=HUES[kind], label=kind if stage == 0 else None)
+            axis.barh(stage, gb, 0.7, left, color=HUES[kind])
             left += gb
         words = f"{left:,.1f} GB" + ("" if left > CARD_GB else ", fits")
-        axis.text(min(left, 81) + 0.8, stage, words, va="center", fontsize=9)
+        axis.text(min(left, 84) + 1.2, stage, words, va="center", fontsize=9,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     axis.axvline(CARD_GB, color="black", lw=1)
     axis.set(xlim=(0, 104), xlabel="GB on a GPU; the line is one GPU's memory")
     axis.set_yticks(range(4), [f"stage {stage}" for stage in range(4)])
@@ -1451,8 +1453,8 @@ words_gb = 16 * 51200 * 2304 / 1e9
 print(f"in our GPT: {words_gb:.1f} GB of states more")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The buffer has 872 numbers instead of 472, and the gradient seems longer than it is. In our GPT the
-# second copy has 1.9 GB of states, over all ranks. If each copy gets the gradient of its own use alone,
+# The buffer has 872 numbers instead of 472, and the gradient seems longer than it is. In our GPT a
+# second copy would have 1.9 GB of states, over all ranks. If each copy gets the gradient of its own use alone,
 # it is worse: the two copies drift apart, and the last one that is written back wins. *The cure:* go
 # through the parameters by identity, each once. *How you notice:* count the bytes that travel.
 
@@ -1562,7 +1564,7 @@ speedup = days["ZeRO-3", 174.6, 768] / days["ZeRO-3", 174.6, 1536]
 reveal("07/megatron", speedup)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# By 1: **768 more GPUs gain nothing.** The rate of each GPU falls from 88 to 44 TFLOP/s. The roofline
+# They don't fall: the factor is 1. **768 more GPUs gain nothing.** The rate of each GPU falls from 88 to 44 TFLOP/s. The roofline
 # of section 8 says why. If the batch stays the same, each of twice as many GPUs has half the tokens. The
 # bytes of a step stay at $3\Psi$. Once the network decides how long a step takes, the step is as long as
 # before. With the larger model it is the same: 98, and then 48 TFLOP/s. At 384 GPUs there are tokens
