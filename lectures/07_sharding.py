@@ -577,8 +577,8 @@ def step(group, layers=12, length=4096):
         if turn + 1 < len(order):
             coming = gather(shards[order[turn + 1]], length)
         works += compute(in_use, k, turn < layers, summed, group.rank())
-    for work in works:
-        work.wait()
+    for reduce in works:
+        reduce.wait()
     return summed / group.size()
 
 
@@ -633,7 +633,7 @@ np.testing.assert_allclose(np.asarray(ahead_torch.values[1]), ahead.values[1])
 # module before it runs, and free it behind. Each module that you pass is gathered as a whole. So call
 # `fully_shard` for each layer first, and then for the network, which takes what is left.
 #
-# (`stack.py`, folded here, has four layers $\tanh(W x)$ with matrices of 64 x 64.)
+# (`stack.py`, folded here, has four layers $\tanh(Wx)$ with matrices of 64 x 64.)
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 # %%writefile stack.py
@@ -1324,8 +1324,8 @@ assert round(CARD_GB, 1) == 42.4 and min(MODELS) == 1.7 and max(MODELS) == 145.6
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 12. Three ways to get it wrong
 #
-# All three train without an error message, and the loss goes down. All three are about one question: what
-# does a rank see, if it sees a shard only?
+# All three train without an error message, and the loss goes down. In all three, a program takes a shard
+# for the whole.
 #
 # **A norm that is local.** To *clip* a gradient means to shorten it, if it is longer than some bound:
 # all of it is multiplied by bound / length. With shards, a rank has a part of the gradient, and its
