@@ -30,6 +30,7 @@ is late, so it may be less.)
 - 02, one GPU: ``course_step(1, reduce="none")``, nothing exposed.
 - 04, one all-reduce at the end: ``course_step(32, reduce="once")``.
 - 05, overlapped: ``course_step(32, reduce="layers")``. For other buckets write a program as below.
+- 07, sharded: ``programs/sharded_gpt.py``, traced with ``(8, True)``: 8 sequences, with prefetch.
 - 08, cut by tensors, and 09, piped, have programs of their own. Write a file with a function
   ``step(group, sizes, ...)`` and trace it by ``course_trace("file.py:step", 32, (...), grid=...,
   alike=...)``, which passes ``group`` and ``SIZES`` first; ``course_gpt`` has layers to copy from.
@@ -153,9 +154,10 @@ def num_parameters(sizes: Mapping[str, int] = SIZES) -> int:
 
 
 def step_flops(num_sequences: int, sizes: Mapping[str, int] = SIZES) -> float:
-    """Operations of a step in which all runs forward twice, the last matrix too.
+    """Operations of a step that runs every layer, and the last matrix, forward twice.
 
-    Equation 3 of Narayanan et al. 2021, where the last matrix runs forward once: V / (16 l h).
+    It is equation 3 of Narayanan et al. 2021 with one difference: there the last matrix runs
+    forward once, and its term is V / (16 l h) instead of V / (12 l h).
     """
     n, wide, tokens = sizes["num_layers"], sizes["width"], sizes["sequence"]
     beside = tokens / (6 * wide) + sizes["vocabulary"] / (12 * n * wide)

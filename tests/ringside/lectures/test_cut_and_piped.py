@@ -1,4 +1,4 @@
-"""The ledger's programs for tensor parallelism and pipelines do the work of the whole model."""
+"""The ledger's programs for shards, tensor parallelism and pipelines do the whole model's work."""
 
 from pathlib import Path
 
@@ -7,11 +7,35 @@ import pytest
 import ringside
 from ringside.lectures import course_machine, course_trace
 from ringside.lectures import ledger as ledger_module
-from ringside.lectures.ledger import SEQUENCES_PER_GPU, SIZES, num_parameters, step_flops
+from ringside.lectures.ledger import PROGRAM, SEQUENCES_PER_GPU, SIZES, num_parameters, step_flops
 from ringside.lectures.programs import piped_gpt
 from ringside.scale.agreement import num_flops
 
 PROGRAMS = Path(ledger_module.__code__.co_filename).parent / "programs"
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_a_sharded_step_gathers_twice_and_reduces_once(prefetch: bool) -> None:
+    p, sequences = 4, 2
+    traced = course_trace(
+        f"{PROGRAMS}/sharded_gpt.py:step", p, (sequences, prefetch), grid={"dp": p}, alike=("dp",)
+    )
+    assert num_flops(traced.trace) == pytest.approx([step_flops(sequences)] * p, rel=1e-4)
+    machine = course_machine().with_(ranks_per_node=1)
+    timeline = ringside.replay(traced.trace, machine)
+    layer = 12 * SIZES["width"] ** 2 + 13 * SIZES["width"]
+    outside = num_parameters() - SIZES["num_layers"] * layer
+    # the last layer is still there when the backward pass begins; words and positions are kept
+    halves = (3 * SIZES["num_layers"] - 1) * layer + 2 * outside
+    assert timeline.bytes_matrix.sum(axis=1) == pytest.approx([(p - 1) / p * 2 * halves] * p)
+    exposed_s = timeline.makespan_s - timeline.busy_s[0]
+    whole_s = (p - 1) / p * 2 * halves * machine.beta_s_per_byte
+    assert exposed_s < 0.7 * whole_s if prefetch else exposed_s == pytest.approx(whole_s, rel=1e-2)
+    copies = course_trace(
+        f"{PROGRAM}:step", p, (sequences, "layers"), grid={"dp": p}, alike=("dp",)
+    )
+    saved = copies.memory[0]["peak"] - traced.memory[0]["peak"]
+    assert saved == pytest.approx((p - 1) / p * 16 * num_parameters(), rel=0.1)
 
 
 def test_ranks_that_share_a_model_share_its_work_and_send_its_sums() -> None:
