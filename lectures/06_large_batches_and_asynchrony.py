@@ -399,7 +399,7 @@ line = FEWEST * (1 + NOISE_SCALE / fine) * (fine / 8 + 10)
 assert abs(fine[line.argmin()] / best_batch - 1) < 0.05
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *Minutes:* 25 for this section. Do the derivation of $\eta^*$ at the board. *What to ask.* "A
+# This section takes 25 minutes. Do the derivation of $\eta^*$ at the board. *What to ask.* "A
 # vendor shows images a second up to 1,024 GPUs. Which of our two plots does he leave out?" *Where
 # classes stumble:* the noise scale isn't a constant. Let them replace `w0` by the weights after 60
 # steps and measure $\sigma^2/\lVert g\rVert^2$ again: it grows from about 33 to about 1,000, since
