@@ -523,7 +523,7 @@ assert (said["lars_alexnet_batch"], said["lars_resnet50_batch"]) == (8000, 32000
 # ## 4. Sharp minima, and noise
 #
 # Steps aren't all. A network that is trained with large batches may read fewer *new* digits right
-# although it fits the training digits as well. This is called the **generalisation gap**. One
+# although it fits the training digits as well. This is called the **generalization gap**. One
 # explanation says that large batches end in *sharp minima*: places of the loss with a large
 # curvature, where a small shift between training and test data costs much. Small batches are
 # noisy, and noise kicks the weights out of narrow valleys [6]. Others measured the Hessian, and
@@ -589,7 +589,7 @@ print(f"right {accuracy(w):.3f} and {accuracy(same):.3f}, "
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The curvature grows from 1.7 to 11.2, for one and the same function. So sharpness alone can't say
-# how well a network generalises [8]. Compare it only between networks that were started and trained
+# how well a network generalizes [8]. Compare it only between networks that were started and trained
 # alike.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -598,7 +598,7 @@ assert round(curvature(same), 1) == 11.2
 np.testing.assert_allclose(scores(w, x), scores(same, x), atol=1e-9)
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Noise as a regulariser.** Does noise really drive weights out of a narrow valley? Take one
+# **Noise as a regularizer.** Does noise really drive weights out of a narrow valley? Take one
 # weight and a loss with two minima of the same depth: a sharp one at $-1$ with curvature 20, and a
 # flat one at $+1$ with curvature 1. Start 1000 runs at random places between $-3$ and $3$, take
 # 2000 steps of SGD, and count the runs that end in the sharp valley. The noise falls as $1/\sqrt
@@ -836,7 +836,8 @@ reveal("06/age", max(ages))
 waits_for_nobody.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. A server, rank 0, and four workers. The fast workers never wait for the slow one.*
+# *Figure 4. A server, rank 0, and four workers. The fast workers never wait for the slow one.
+# F2 is the computation of step 2.*
 #
 # The three fast workers are through after less than 800 µs, and the slow one needs 1616 µs. A
 # gradient of the slow worker is up to 7 updates old. Those of the fast workers are mostly 2 or 3
@@ -1230,7 +1231,8 @@ def edges(graph, p, seed=0):
         return rim + [(0, i) for i in range(1, p)]
     if graph == "random":  # a ring, and two random partners for each rank
         rng = np.random.default_rng(seed)
-        return rim + [tuple(pair) for _ in "ab" for pair in rng.permutation(p).reshape(-1, 2)]
+        for _ in range(2):
+            rim += [tuple(pair) for pair in rng.permutation(p).reshape(-1, 2)]
     return rim
 
 
@@ -1587,7 +1589,7 @@ reveal("06/one-bit", f"{nearest:.2f}")
 # | scheme | sent for a matrix $n \times m$ of 32 bits | what it needs |
 # |---|---|---|
 # | 1 bit | 1/32 | a residual; signs don't add up, so no plain all-reduce |
-# | PowerSGD of rank $r$ | $r(n+m)/(nm)$ | a residual; two small all-reduces and an orthogonalisation |
+# | PowerSGD of rank $r$ | $r(n+m)/(nm)$ | a residual; two small all-reduces and an orthogonalization |
 # | 16 bits | 1/2 | nothing |
 #
 # The advice of lecture 5 still holds: hide first, and compress what is left. PowerSGD sends its
@@ -1686,10 +1688,10 @@ assert (said["llama3_unexpected_stops"], said["llama3_days"], said["gossip_gpus"
 #
 # | slide | correct |
 # |---|---|
-# | methods that hurt generalisation are adopted only if they are ten times faster [3] | a rule of thumb, without a source. What counts is one number, the time to the best model (section 2): ten times faster steps are no gain if you need ten times as many. Large batches were adopted for much less than a factor of ten, once warm-up and LARS kept the accuracy [4], [5] |
+# | methods that hurt generalization are adopted only if they are ten times faster [3] | a rule of thumb, without a source. What counts is one number, the time to the best model (section 2): ten times faster steps are no gain if you need ten times as many. And a method that keeps the accuracy isn't meant by the rule: large batches do, with warm-up and LARS [4], [5] |
 # | asynchronous methods are used where there is no other way, for instance in very large recommender systems [3] | both modes are commonly deployed for recommenders, and the synchronous one is the more efficient where nobody is late [20]. Asynchrony costs them little because of their tables: see below |
 # | scale with $\hat\eta$, which is not defined; "from constant to linear" [3] | $\hat\eta = k\eta$, and warm-up climbs from $\eta$ to $k\eta$ in the first five epochs [4] |
-# | a large batch *hurts* generalisation [3] | it ends in sharper minima; section 4 finds no loss at the same training loss |
+# | a large batch *hurts* generalization [3] | it ends in sharper minima; section 4 finds no loss at the same training loss |
 # | "Keskar, ICLR'16"; "Ginsburg, Gitman, You 2018" [3] | ICLR 2017 [6]; You, Gitman, Ginsburg, 2017 [5] |
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
@@ -1711,7 +1713,7 @@ reveal("06/rows", 100 * stale_share)
 # Only 0.31 % are stale. In a dense network every gradient touches every weight, and a delay of 31
 # makes all of them stale. So asynchrony costs a table little. (Real rows aren't equally popular, so
 # the popular ones are stale more often.) The dense layers of a recommender are like any other
-# network. Persia, a newer system, therefore synchronises tables and dense layers in two different
+# network. Persia, a newer system, therefore synchronizes tables and dense layers in two different
 # ways [24].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
