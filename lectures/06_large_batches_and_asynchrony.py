@@ -155,7 +155,7 @@ assert round(1e-9 / fast.beta_s_per_byte, 1) == 12.5 and 32 / fast.ranks_per_nod
 # Here is a network to measure it on: 64 pixels of a handwritten digit, 32 hidden units, and a score
 # for each of ten digits. Its weights lie in one vector, as in lecture 4.
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 # %%writefile net.py
 import numpy as np
 
@@ -196,7 +196,7 @@ def loss_and_gradient(w, x, y):
     return loss, np.concatenate([(x.T @ inside).ravel(), (hidden.T @ d).ravel()])
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 from net import scores, start
 from passes import loss_and_gradient
 
@@ -449,7 +449,7 @@ def curvature(w, num_products=40):
     return largest
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # The matrix of all second derivatives is called the **Hessian**. For 2368 weights it has 5.6
 # million numbers, and you need none of them. Take the gradient at two points that are a little
 # apart in the direction $v$. Their difference, divided by the distance, is the Hessian times $v$.
@@ -544,7 +544,7 @@ def trained_to(loss, batch, seed, rate=0.8):
     return w, step
 
 
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+# %% slideshow={"slide_type": "subslide"} tags=["predict"]
 guess("06/sharp", "How many times larger is the mean curvature after batches of 1280 than after "
       "batches of 32?", unit="times")  # fmt: skip
 
@@ -794,7 +794,7 @@ def answer_all(comm, w, num_pushes, rate):
     return w, ages
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # The loss is $\frac12\lVert w - 1\rVert^2$, so that its gradient is $w - 1$ and its curvature is 1.
 # Declared time stands for the computation.
 
@@ -817,7 +817,7 @@ def train(comm, steps, rate, seconds):
         comm.Recv(w, source=0)
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # Four workers, and the fourth one is slow: it takes 250 µs for a gradient, and the others take 100.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
@@ -936,7 +936,7 @@ class Gate:
             self.sent += [self.comm.isend(None, dest=rank, tag=1) for rank in self.others]
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 # %%writefile bounded.py
 import numpy as np
 from gate import Gate
@@ -959,7 +959,7 @@ def train(comm, steps, rate, ahead, seconds):
         request.wait()
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # This time no worker is slow for good. Each step takes 100 µs, and now and then one takes 300: on
 # another worker each time.
 
@@ -1036,7 +1036,7 @@ assert abs(late[0] / late[1] - 1) < 0.02
 # You save the last $b$ terms of the sum, and these are the largest ones. You pay with $b$ workers
 # whose work is lost. What counts is gradients in a second, $(p - b)/T_b$.
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 P, T0, M = 32, 1.0, 0.1
 rng = np.random.default_rng(0)
 times = T0 + rng.exponential(M, (2000, P))  # of 2000 steps on 32 workers
@@ -1159,7 +1159,7 @@ def gossip(comm, x, rounds):
     return x
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 # %%writefile ring_gossip_torch.py
 import torch
 import torch.distributed as dist
@@ -1179,7 +1179,7 @@ def gossip(group, x, rounds):
     return x
 
 
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+# %% slideshow={"slide_type": "subslide"} tags=["predict"]
 guess("06/ring-rounds", "16 ranks on a ring, one of them holds 16 and the others 0, so the mean is 1. "
       "How many rounds until all are within 1 % of it?", unit="rounds")  # fmt: skip
 
@@ -1236,7 +1236,7 @@ def edges(graph, p, seed=0):
     return rim
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 def mixing(pairs, p):
     """The matrix W of a graph."""
     near = np.zeros((p, p), dtype=bool)
@@ -1354,7 +1354,7 @@ def train(comm, w, rounds, rate):
     return w
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # **The same in PyTorch.** The library has a class for it. Look at `warmup_steps`. The averager
 # counts its calls from 0 and averages at multiples of the period *after* the warm-up. Without the
 # warm-up it would average after steps 1, $H + 1$, $2H + 1$, and the last steps of a run would
@@ -1380,7 +1380,7 @@ def train(group, w, rounds, rate):
     return torch.cat([W.detach().flatten() for W in layers])
 
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "subslide"}
 # Eight ranks take 256 steps with 16 samples each, at a rate of 0.4. In one kind of run the digits
 # are dealt out to the ranks at random. In the other kind they are sorted first, so that a rank
 # sees one or two *kinds* of digit only.
@@ -1401,7 +1401,7 @@ def in_rounds(batches, period):
     return [batches[i : i + period] for i in range(0, 256, period)]
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 def locally(period, program="local.py:train", is_sorted=False):
     """The run of 8 ranks that average every so many steps."""
     args = [(w0, in_rounds(batches, period), 0.4) for batches in dealt(0, is_sorted)]
@@ -1434,7 +1434,7 @@ for parts in zip(*dealt(0)):
     serial = serial - 0.4 * np.mean([loss_and_gradient(serial, *part)[1] for part in parts], axis=0)
 np.testing.assert_allclose(by_period[1].values[0], serial, atol=1e-9)
 
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+# %% slideshow={"slide_type": "subslide"} tags=["predict"]
 guess("06/sorted", "Sorted digits, H = 16. With H = 1 the ranks read 97 % of the test digits right. "
       "What share do they read right now?", unit="%")  # fmt: skip
 
@@ -1467,7 +1467,7 @@ assert [round(100 * shares[period]) for period in (1, 16, 64)] == [97, 87, 62]
 # computed.
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 def diloco(seed, period, outer_rate, momentum, is_sorted=False):
     """Training loss after 256 steps of 8 workers."""
     w, velocity, workers = start(seed), 0.0, dealt(seed, is_sorted)
@@ -1544,7 +1544,7 @@ assert abs(diloco(0, 16, 1.0, 0.0) - loss_and_gradient(by_period[16].values[0], 
 # It only comes later.** So a residual is another kind of staleness.
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 def one_bit(g):
     """Signs, with one length for each layer."""
     layers = (g[:2048], g[2048:])
@@ -1565,7 +1565,7 @@ def compressed(seed, keep_residual, compress=one_bit, rate=0.2):
     return loss_and_gradient(w, x, y)[0]
 
 
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+# %% slideshow={"slide_type": "subslide"} tags=["predict"]
 guess("06/one-bit", "Without compression the training loss ends at about 0.19. Where does it end with "
       "one bit and a residual?", choices=["0.19", "0.25", "0.40"])  # fmt: skip
 
@@ -1619,7 +1619,7 @@ assert round(mean_loss["all bits"], 2) == 0.19
 # $m-1$ other instances.) For $S = m$ this is $2\,(m-1)/m$, as in a ring. The time of an image on $m$
 # instances is then $t(1) + c\,v$. Fit $c$ to 16 and 32 GPUs, and predict 64.
 
-# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+# %% slideshow={"slide_type": "subslide"} tags=["predict"]
 guess("06/servers", "For which network is the prediction for 64 GPUs worst?",
       choices=["Inception V3", "ResNet-50", "ResNet-152"])  # fmt: skip
 
@@ -1733,7 +1733,7 @@ assert round(100 * stale_share, 2) == 0.31
 # sequences, adds up their gradients, and lets the hooks of lecture 5 send during the last pass
 # only.
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 # %%writefile passes_of_gpt.py
 import torch
 
@@ -1771,7 +1771,7 @@ reveal("06/passes", four_wait_s / 4)
 # follow from the bytes. For local steps we take $H = 100$. For PowerSGD, all matrices of the
 # layers are sent with rank 4, and `words` and positions as they are.
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "subslide"}
 WIDTH = 2304
 words_and_positions = 2 * (51200 + 2048) * WIDTH  # two bytes a number
 thin = 24 * 2 * 4 * sum(n + m for n, m in (
