@@ -74,7 +74,7 @@ SCHEMES = {
     "02": "one GPU",
     "04": "data parallelism, one all-reduce",
     "05": "data parallelism, overlapped",
-    "06": "large batches",
+    "06": "four passes to an all-reduce",
     "07": "sharded",
     "08": "cut by tensors",
     "09": "piped",
