@@ -422,7 +422,7 @@ def assert_compressed(result, case):
 
 def assert_compressed_values(value, rank, wanted, gradients, case):
     """What ``compressed`` gave back on a rank: per call the mean and the residual."""
-    before = np.zeros(case.shape)
+    before = np.zeros(gradients[rank][0].shape)
     for call, (mean, residual) in enumerate(value):
         right_mean, right_residual = wanted[call][rank]
         where = f"in call {call}, rank {rank}'s"
