@@ -1814,8 +1814,7 @@ ledger("06", gpus=32, step_s=fast_four_s, exposed_s=fast_four_wait_s, num_sequen
 # The efficiency rises from 96.9 % to 99.2 %. **On a fast network a larger batch buys two per
 # cent.** It isn't worth a batch that needs more steps. On Ethernet the same change takes a GPU
 # from 31 % to 65 %. The memory is what it was: a pass keeps nothing but its sum of gradients. None
-# of these schemes saves memory. For memory see [lecture 8](08_model_versus_data.ipynb) and
-# [lecture 9](09_pipeline_bubbles.ipynb).
+# of these schemes saves memory. For memory see [lecture 7](07_sharding.ipynb).
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(100 * compute_s / fast_step_s, 1) == 96.9
