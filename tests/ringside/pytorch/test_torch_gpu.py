@@ -28,9 +28,18 @@ MODULES = {
     "ring_torch": ("a03_allreduce/callers_torch.py:all_reduce", ""),
     "step_torch": ("a04_data_parallel/callers_torch.py:train_step", ""),
     "ddp_torch": ("a05_ddp/callers_torch.py:measured_ddp", ""),
+    "diloco_torch": ("a06_asynchrony/callers_torch.py:diloco_trained", "--num-steps 5 --period 2"),
+    "compress_torch": (
+        "a06_asynchrony/callers_torch.py:compressed",
+        "--shape 8,12 --approx-rank 2",
+    ),
+    "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", "--widths 64,256,64 --steps 2"),
+    "hsdp_torch": ("a07_sharding/callers_torch.py:try_hsdp", "--shard-size 1"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
 }
+# Nothing but the suites' checks knows what these return; their tests on gloo compare it.
+NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
 
 SCRIPT = """
 import os
@@ -80,7 +89,7 @@ def test_a_torch_module_is_right_on_a_gpu_over_nccl(tmp_path: Path, name: str) -
     given = ["--length", "64", "--", *words.split()]
     record, trace = launched(tmp_path, str(SOLUTIONS / target), 1, "nccl", *given)
     (measured,) = record["measurements"]
-    assert measured["values"] == "right"
+    assert measured["values"] == ("not compared" if name in NOT_COMPARED else "right")
     assert record["devices"][0].startswith("cuda:0 ")
     assert record["kind"] == "nccl" and record["nccl"]
     assert all(0 < time_s < 60 for time_s in measured["times_s"])

@@ -28,9 +28,22 @@ REFERENCES = {
     "ring_torch": ("a03_allreduce/ring_torch.py:all_reduce", 7, ""),
     "step_torch": ("a04_data_parallel/callers_torch.py:train_step", 5, "--widths 6,5,3"),
     "ddp_torch": ("a05_ddp/callers_torch.py:measured_ddp", 6, "--bucket-bytes 600"),
+    "diloco_torch": (
+        "a06_asynchrony/callers_torch.py:diloco_trained",
+        4,
+        "--num-steps 5 --period 2",
+    ),
+    "compress_torch": (
+        "a06_asynchrony/callers_torch.py:compressed",
+        4,
+        "--shape 8,12 --approx-rank 2",
+    ),
+    "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", 4, "--widths 4,6,4 --steps 2"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
 }
+# Nothing but the suites' checks knows what these return; their tests on gloo compare it.
+NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
 
 RAISES = """
 import torch.distributed as dist
@@ -228,7 +241,8 @@ def test_a_reference_sends_on_real_ranks_what_it_sends_on_simulated_ones(
     real = left[name].trace
     assert happened(real) == happened(simulated)
     assert waits(real) == waits(simulated)
-    assert left[name].record["measurements"][0]["values"] == "right"
+    said = "not compared" if name in NOT_COMPARED else "right"
+    assert left[name].record["measurements"][0]["values"] == said
 
 
 def test_every_kind_of_call_is_written_down_alike(left: dict[str, Left]) -> None:
