@@ -54,7 +54,8 @@ def average(comm, x, neighbours, weights, num_rounds):
     - Messages: only to neighbours, at most one a round and neighbour, of at most ``x.nbytes``.
       Example: 10 rounds on a ring with 100 float64: a rank sends 20 messages and 16,000 bytes.
     - No library collectives, nor those among neighbours (``Neighbor_allgather``), and no message
-      to oneself. A rank may make a few communicators, at most 4 + 2 log2(p).
+      to oneself. None of that needs a communicator of your own; if you like to make some, at most
+      4 + 2 log2(p) are allowed.
     - Sends may wait for their receives (rendezvous), and a neighbour may be a round ahead.
     - Time: at most 1.05 times ``num_rounds * (alpha + 2 d * x.nbytes * beta)`` where d is the
       largest number of neighbours of any rank; half the points up to 1.5 times. So a round takes

@@ -42,9 +42,9 @@ def train(comm, params, gradient, num_steps, period, lr):
         ValueError: ``num_steps`` is below 0 or ``period`` below 1; on all ranks, before any
             message and before any gradient.
 
-    - Averages: one after each period, and one after a last period that is shorter; never two in a
-      row. That is ceil(num_steps / period) of them: 3 for 8 steps with a period of 3, 2 for 6
-      steps, 1 for 2 steps, none for 0 steps.
+    - Averages: one after each period, and one after a last period that is shorter; never two
+      without a step in between. That is ceil(num_steps / period) of them: 3 for 8 steps with a
+      period of 3, 2 for 6 steps, 1 for 2 steps, none for 0 steps.
     - Values: those of the drawing, computed serially, to 1e-12 in float64 (1e-5 in float32).
     - Bytes: for each average a rank sends and receives at most ``2 (p - 1) ceil(m / p)`` elements
       for each array of m elements, as in a ring all-reduce. ``Allreduce`` of m bytes counts as

@@ -25,13 +25,14 @@ when it is answered:
 - ``None``, asynchronous: at once. Every push is applied at once, whatever its lag.
 - ``s`` = 1, 2, ..., stale-synchronous: as soon as c is at most s larger than the smallest clock
   among the workers that still work. Every push is applied at once.
-- ``0``, synchronous: as soon as all earlier rounds are applied. Round k is step k of all workers
-  that have one. The server collects these gradients, takes their mean and applies it once, as one
-  version. It does so when every worker that still works has pushed its step k. This is what
-  synchronous SGD computes.
+- ``0``, synchronous: as soon as all earlier rounds are applied. Round k consists of the gradients
+  of step k, of all workers that have such a step. The server takes their mean and applies it once,
+  as one version. It does so when every worker that still works has pushed its step k. This is
+  what synchronous SGD computes.
 
-A worker that has ended holds nobody back. Pulls that the server holds back are answered in the
-order in which they came, once a push or an END allows it; no worker asks twice.
+A worker that has ended holds nobody back. So an END may do what a push may do: complete a round,
+or allow a pull that was held back. Such pulls are answered in the order in which they came; no
+worker asks twice.
 
 Example with 3 ranks and staleness 1: worker 1 is fast, worker 2 slow. Worker 1 pulls with clock 0,
 pushes, pulls with clock 1, pushes, and pulls with clock 2. Worker 2's clock is still 0, and 2 is
@@ -52,9 +53,10 @@ Details:
 
 - Arrays are float64, of shape ``(n,)`` with n >= 0, the same n on all ranks.
 - Workers may have different ``num_steps``. A worker without steps sends END alone.
-- A worker returns once its END is received, while others may still work. Who trains twice on one
-  communicator lets all ranks wait for each other in between, with ``comm.Barrier()``: that is the
-  caller's task, not yours.
+- A worker returns once its END is received, while others may still work. Between two trainings
+  on one communicator the caller calls ``comm.Barrier()``, so that their messages don't mix. You
+  need not do that.
+- ``measured_training`` below is supplied: leave it in the file.
 - One rank alone: ``serve`` returns a copy of the weights and sends nothing.
 - A ``staleness`` or ``num_steps`` below 0 raises ``ValueError`` on the rank that is given it,
   before any message.
