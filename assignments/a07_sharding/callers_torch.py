@@ -105,7 +105,7 @@ def with_fully_shard(group, spec, params, steps, options):
 
 
 def _filled(spec, params):
-    net = network(**spec)
+    net = network(**spec).to(params[0].device)
     with torch.no_grad():
         for mine, given in zip(net.parameters(), params, strict=True):
             mine.copy_(given)
@@ -131,16 +131,24 @@ def try_zero3(
     options = options_of(optimizer, by_layer=by_layer, keep_zeros=keep_zeros)
     sample = sample_training(np.random.default_rng(0), spec, group.size(), by_layer, **plan)
     arguments = training_arguments(spec, sample, options)[group.rank()]
-    return zero3_train(group, *tensors(arguments))
+    return zero3_train(group, *tensors(arguments, device_of(group)))
 
 
-def tensors(value):
+def device_of(group):
+    """Where a group's tensors must lie: NCCL sends what lies on a GPU."""
+    nccl = dist.get_backend(group) == "nccl"
+    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+
+
+def tensors(value, device):
     """Arrays in lists, tuples and dicts, as tensors."""
     if isinstance(value, np.ndarray):
-        return torch.tensor(value)
+        return torch.tensor(value, device=device)
     if isinstance(value, dict):
-        return {name: tensors(each) for name, each in value.items()}
-    return type(value)(map(tensors, value)) if isinstance(value, list | tuple) else value
+        return {name: tensors(each, device) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(tensors(each, device) for each in value)
+    return value
 
 
 # -- hsdp_torch ------------------------------------------------------------------------------------
@@ -220,7 +228,8 @@ def flat_step(group, lengths):
 def try_hsdp(group, function="synchronise", shard_size=2, lengths=(8, 4), dtype="float64", seed=0):
     """Call a function of ``hsdp_torch`` on sample tensors; returns the largest error."""
     rng, rank, p = np.random.default_rng(seed), group.rank(), group.size()
-    wholes = [torch.tensor(rng.standard_normal((p, n)).astype(dtype)) for n in lengths]
+    drawn = [rng.standard_normal((p, n)).astype(dtype) for n in lengths]
+    wholes = tensors(drawn, device_of(group))
     place = rank % shard_size
     if function == "gather":  # all replicas hold the same
         own = [whole[0].chunk(shard_size)[place].clone() for whole in wholes]

@@ -227,7 +227,8 @@ def test_real_mpi(mpiexec):
         "import numpy as np; from mpi4py import MPI; from zero1 import measured_step; "
         "c = MPI.COMM_WORLD; w = np.arange(7.0); "
         "a, norm = measured_step(c, w, np.full(7, 1.0 + c.rank)); "
-        "assert a.shape == (7,) and abs(a[0] + 0.01) < 1e-6, a"
+        "assert a.shape == (7,), f'the result has shape {a.shape}, not (7,)'; "
+        "assert abs(a[0] + 0.01) < 1e-6, f'element 0 is {a[0]:.6f}; it must be -0.010000'"
     )
     words = [mpiexec, "-n", "3", sys.executable, "-c", program]
     assert_real_run(words, Path(__file__).parent, "zero1.py")
