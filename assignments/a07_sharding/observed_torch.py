@@ -177,8 +177,12 @@ def ring_s(length, p, machine):
     return (p - 1) * (machine.alpha_s + -(-length // p) * ITEMSIZE * machine.beta_s_per_byte)
 
 
-def schedule_s(lengths, costs, p, machine):
-    """The time of one step in the schedule of ``zero3_torch``: collectives follow one another."""
+def schedule_s(lengths, costs, p, machine, *, again=True):
+    """The time of one step in the schedule of ``zero3_torch``: collectives follow one another.
+
+    Args:
+        again: the last layer, too, is gathered again for its backward pass.
+    """
     took = [ring_s(each, p, machine) for each in lengths]
     wire, now, gathered, last = 0.0, 0.0, {}, len(lengths) - 1
 
@@ -191,8 +195,9 @@ def schedule_s(lengths, costs, p, machine):
         gather(k)
         gather(k + 1)
         now = max(now, gathered[k]) + costs[0]
-    gathered, reduced = {last: now}, 0.0
+    gathered, reduced = {} if again else {last: now}, 0.0
     for k in reversed(range(last + 1)):
+        gather(k)
         gather(k - 1)
         now = max(now, gathered[k]) + costs[1]
         now = max(now, reduced)

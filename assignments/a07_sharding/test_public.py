@@ -182,20 +182,20 @@ def test_bytes_and_state_of_a_rank(ranks, rng):
         (5, 500, "float32"),
         (12, 50, "float64"),
     ):
-        case, result, _ = trained(ranks, rng, p, n, dtype, clip=1.0)
+        case, result, _ = trained(ranks, rng, p, n, dtype)
         shard_nbytes = -(-n // p) * np.dtype(dtype).itemsize
         assert_moved(result, (p - 1) * (2 * shard_nbytes + 16), case)
 
 
 @points(5, "communication", "zero1")
 def test_given_communicator_is_used(ranks, rng):
-    trained(ranks, rng, 3, 11, clip=1.0, members=[4, 1, 2], world_size=5)
+    trained(ranks, rng, 3, 11, members=[4, 1, 2], world_size=5)
 
 
 @points(10, "safety", "zero1")
 def test_inputs_stay_and_sends_may_wait(ranks, rng):
     for seed in LATENCY_SEEDS:
-        case, result, _ = trained(ranks, rng, 4, 11, clip=1.0, machine=rendezvous(), seed=seed)
+        case, result, _ = trained(ranks, rng, 4, 11, machine=rendezvous(), seed=seed)
         assert_requests_complete(result, case, ALL_KINDS)
     case = Case("zero1:step", 3, 10).called_by("callers:zero1_looked_at")
     training = examples.Training(3, 10, "float64", 7, 2, 0.1, 1.0)
@@ -214,7 +214,7 @@ def test_inputs_stay_and_sends_may_wait(ranks, rng):
 def test_time_on_8_ranks(ranks, rng):
     machine = Machine.load("textbook,flop_per_s=1e9")
     p, n = 8, 16_000
-    case, result, _ = trained(ranks, rng, p, n, clip=1.0, machine=machine)
+    case, result, _ = trained(ranks, rng, p, n, machine=machine)
     message_s = machine.alpha_s + n // p * 8 * machine.beta_s_per_byte
     number_s = machine.alpha_s + 8 * machine.beta_s_per_byte
     bound_s = 2 * (p - 1) * (message_s + number_s) + examples.update_s(n // p, machine)

@@ -125,7 +125,7 @@ def most_layers(capacity_bytes, sizes, batch, world_size, stage, *, recompute=Fa
     """The largest number of layers with which a step fits in ``capacity_bytes`` on each rank.
 
     Everything else is as in ``sizes``, whose own number of layers is ignored. A step of exactly
-    ``capacity_bytes`` fits. Right answers of the tests go up to 5000.
+    ``capacity_bytes`` fits. The tests ask for answers up to 5000.
 
     Raises:
         ValueError: not even one layer fits.
@@ -149,8 +149,8 @@ def most_layers(capacity_bytes, sizes, batch, world_size, stage, *, recompute=Fa
 def fewest_ranks(capacity_bytes, sizes, batch, stage, *, recompute=False):
     """The smallest number of ranks on which a step fits in ``capacity_bytes`` on each.
 
-    Each rank has ``batch`` sequences, however many ranks there are. Right answers go up to 5000,
-    and any number is allowed, not powers of two alone.
+    Each rank has ``batch`` sequences, however many ranks there are. The tests ask for answers up to
+    5000; any number is allowed, not powers of two alone.
 
     Raises:
         ValueError: the step fits on no number of ranks. Some bytes don't shrink with N, so that can

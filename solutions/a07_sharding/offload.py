@@ -15,9 +15,9 @@ the exact rules, a drawing in seconds, and ``makespan_s``, which says what a pla
 
 So a search is needed: each choice changes when the copies of the other layers can run. Up to 8
 layers all 3**8 = 6561 plans can be tried. For more, begin with a plan that surely fits, and improve
-it a layer at a time; one plan alone may lead astray, so let several go on. ``makespan_s`` of 24
-layers takes about 0.1 ms. Stay below 20,000 evaluations in a call: the 60 s of CPU time that all
-calls of a module have together then suffice.
+it a layer at a time. One plan alone may lead astray, so keep the best few plans, and improve each
+of them. ``makespan_s`` of 24 layers takes about 0.1 ms. Stay below 20,000 evaluations in a call:
+the 60 s of CPU time that all calls of a module have together then suffice.
 """
 
 from offload_model import CHOICES, makespan_s

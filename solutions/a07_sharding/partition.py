@@ -57,8 +57,8 @@ def flatten(arrays, starts, length):
 
     Args:
         arrays: a list of at least one array, of one dtype: parameters, or their gradients.
-            They may have gaps in memory or be ordered by columns; not modified. Those that
-            begin at the same place hold the same numbers.
+            They may have gaps in memory or be ordered by columns; not modified. Arrays of
+            a tied parameter hold the same numbers.
         starts: as ``layout`` gives it.
         length: of the result; N times the shard size.
 

@@ -67,8 +67,9 @@ def step(comm, params, gradient, state, lr, decay=0.0, clip=None):
 
     - Values: those of ``adam.adam`` on one rank that has the mean gradient, to 1e-12 in float64
       (1e-5 in float32), also after several steps.
-    - State: at most ``2 ceil(Psi / N)`` elements of ``params``' dtype, and 64 bytes for numbers.
-      Psi = 11 on 4 ranks: 6 elements. Strings count as nothing.
+    - State: at most ``2 ceil(Psi / N)`` elements of ``params``' dtype, and 64 bytes for numbers,
+      of which an int or a float counts 8. Psi = 11 on 4 ranks: 6 elements. Strings count as
+      nothing.
     - Bytes: each rank sends and receives at most ``2 (N - 1) ceil(Psi / N)`` elements, and
       ``16 (N - 1)`` bytes for the norm. Psi = 11 on 4 ranks in float64: 18 elements, and
       144 + 48 bytes.

@@ -10,7 +10,8 @@ added up on the ranks that own its part of the flat vector, as soon as it is the
     backward of layer 1  ->  to ranks 1 and 0                       one layer, one or more owners
     backward of layer 0  ->  to rank 0
 
-A rank keeps its shard of the sum, and of the rest the gradient of the layer that is in its turn.
+A rank keeps its shard of the sum, and of the rest the gradient of the layer that has just been
+computed.
 
 Library collectives are allowed. Upper-case ones count as a ring's: ``Reduce`` of m bytes as m on
 each rank, ``Reduce_scatter`` of m bytes in all as ``m (N - 1) / N``. Lower-case ``reduce`` hands

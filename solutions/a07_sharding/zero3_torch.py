@@ -72,7 +72,8 @@ class ZeRO3(nn.Module):
     are as large as 6 layers, and the rank holds at most 11 instead of 24.
     Time: at most 1.05 times that of the schedule above on 8 to 64 ranks, if all-gathers and
     reduce-scatters follow one another, each of ``(p - 1) (alpha + ceil(n / p) * itemsize * beta)``;
-    half the points up to 1.3 times. A last layer that is gathered again costs time, and is allowed.
+    half the points up to 1.3 times. In that time the last layer is gathered again for its backward
+    pass; to keep it is faster, and isn't asked for.
 
     Source: Rajbhandari et al., ZeRO, SC 2020, section 5.3; Zhao et al., PyTorch FSDP, VLDB 2023.
     """

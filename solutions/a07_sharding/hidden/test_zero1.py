@@ -113,8 +113,8 @@ def test_clipping_takes_the_norm_of_all_shards(ranks, rng):
 
 @points(4, "values")
 def test_norm_is_that_of_the_whole_mean_gradient(ranks, rng):
-    for p, n, clip in ((2, 8, None), (4, 11, 0.5)):
-        case, result, training = trained(ranks, rng, p, n, steps=2, clip=clip)
+    for p, n in ((2, 8), (4, 11)):
+        case, result, training = trained(ranks, rng, p, n, steps=2)
         for rank, value in enumerate(result.values):
             examples.assert_norms(value, training, case.seen_in(result), rank)
 
@@ -122,20 +122,20 @@ def test_norm_is_that_of_the_whole_mean_gradient(ranks, rng):
 @points(3, "values")
 def test_float32(ranks, rng):
     for p, n in ((2, 9), (3, 32)):
-        trained(ranks, rng, p, n, "float32", steps=2, decay=0.1, clip=1.0)
+        trained(ranks, rng, p, n, "float32", steps=2, decay=0.1)
 
 
 @points(3, "values")
 def test_ranks_have_the_same_bits(ranks, rng):
     for p, n in ((3, 100), (7, 333), (9, 200)):
-        case, result, _ = trained(ranks, rng, p, n, steps=2, clip=1.0)
+        case, result, _ = trained(ranks, rng, p, n, steps=2)
         examples.assert_alike(result, case)
 
 
 @points(4, "reality")
 def test_real_mpi(mpi, ranks, rng):
     trained(ranks, rng, 2, 9)
-    case, training = drawn(rng, 3, 11, steps=3, decay=0.1, clip=1.0)
+    case, training = drawn(rng, 3, 11, steps=3, decay=0.1)
     arguments = [training.arguments(rank) for rank in range(3)]
     (result,) = mpi.call_all([("callers:zero1_steps", 3, arguments)])
     try:
@@ -155,7 +155,7 @@ def test_bytes_per_rank(ranks, rng):
         (2, 10, "float64"), (3, 10, "float32"), (4, 11, "float64"), (5, 103, "float64"),
         (12, 100, "float64"), (18, 77, "float64"), (4, 20_001, "float64"),
     ):  # fmt: skip
-        case, result, _ = trained(ranks, rng, p, n, dtype, clip=1.0)
+        case, result, _ = trained(ranks, rng, p, n, dtype)
         allowed = oracle.step_bytes(n, p, np.dtype(dtype).itemsize)
         ranks.record(case, result, {"bytes": allowed})
         assert_moved(result, allowed, case)
@@ -169,7 +169,7 @@ def test_state_is_that_of_a_shard(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    on_three_members(rng, functools.partial(trained, ranks, rng, 3, 11, clip=1.0))
+    on_three_members(rng, functools.partial(trained, ranks, rng, 3, 11))
 
 
 # -- safety ----------------------------------------------------------------------------------------
@@ -178,11 +178,11 @@ def test_given_communicator_is_used(ranks, rng):
 @points(4, "safety")
 def test_messages_may_wait_and_come_in_any_order(ranks, rng):
     def run(**options):
-        case, result, _ = trained(ranks, rng, 4, 11, clip=1.0, **options)
+        case, result, _ = trained(ranks, rng, 4, 11, **options)
         kinds = [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
         assert_requests_complete(result, case, kinds)
 
-    with_waiting_sends(run, drawn(rng, 4, 11, clip=1.0)[0])
+    with_waiting_sends(run, drawn(rng, 4, 11)[0])
     for seed in LATENCY_SEEDS:
         run(machine=rendezvous(), seed=seed)
 
@@ -192,7 +192,7 @@ def test_inputs_stay_as_they_were(ranks, rng):
     trained(ranks, rng, 2, 9)
     for p, n in ((3, 10), (2, 8)):
         driver = "zero1_looked_at"
-        case, training = drawn(rng, p, n, steps=3, decay=0.1, clip=1.0, driver=driver)
+        case, training = drawn(rng, p, n, steps=3, decay=0.1, driver=driver)
         arguments = [training.arguments(rank) for rank in range(p)]
         result = ranks.call(f"callers:{driver}", p, arguments, machine=buffered())
         assert_ran(result, case)
@@ -218,7 +218,7 @@ def test_what_cannot_be_right_is_refused(ranks, rng):
 
 def timed(ranks, rng, p, n, machine):
     """The update of all elements would take as long as all messages."""
-    case, result, _ = trained(ranks, rng, p, n, clip=1.0, machine=machine)
+    case, result, _ = trained(ranks, rng, p, n, machine=machine)
     bound_s = oracle.step_seconds(n, p, 8, machine)
     whole_s = examples.update_s(n, machine)
     beside = f" The update of all {n} elements takes {whole_s * 1e6:.1f} µs."
