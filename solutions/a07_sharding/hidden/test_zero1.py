@@ -113,8 +113,8 @@ def test_clipping_takes_the_norm_of_all_shards(ranks, rng):
 
 @points(4, "values")
 def test_norm_is_that_of_the_whole_mean_gradient(ranks, rng):
-    for p, n in ((2, 8), (4, 11)):
-        case, result, training = trained(ranks, rng, p, n, steps=2)
+    for p, n, clip in ((2, 8, None), (4, 11, 0.5)):
+        case, result, training = trained(ranks, rng, p, n, steps=2, clip=clip)
         for rank, value in enumerate(result.values):
             examples.assert_norms(value, training, case.seen_in(result), rank)
 
