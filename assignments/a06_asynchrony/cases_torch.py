@@ -624,11 +624,16 @@ def _assert_equal_bits(of_ranks, name_of, case):
 def nth(call):
     """A call in words; the first one is 0.
 
-    >>> nth(0), nth(1), nth(59)
-    ('first', 'second', '60th')
+    >>> nth(0), nth(1), nth(11), nth(21)
+    ('first', 'second', '12th', '22nd')
     """
     words = "first", "second", "third", "fourth", "fifth", "sixth"
-    return words[call] if call < len(words) else f"{call + 1}th"
+    if call < len(words):
+        return words[call]
+    number = call + 1
+    last = number % 10 if number // 10 % 10 != 1 else 0  # 11, 12 and 13 end in th
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
+    return f"{number}{ending}"
 
 
 def ring_all_reduce_s(elements, world_size, machine, itemsize=8):
