@@ -36,7 +36,7 @@ def all_reduce(group, gradient, residual, approx_rank, state):
         group: a process group of p >= 1 ranks in any order. Only all-reduces on ``group`` may be
             called.
         gradient: this rank's gradient, a tensor of float64 or float32 with any number of
-            dimensions, also none, and any number of elements, also none.
+            dimensions, also none, and any number of elements, also none. Gradients are finite.
         residual: the residual that this rank's last call returned, zeros in the first one; of the
             gradient's shape and dtype.
         approx_rank: r, 1 or more; the same on all ranks.
@@ -61,8 +61,10 @@ def all_reduce(group, gradient, residual, approx_rank, state):
     - Orthonormal columns: P's columns span the same space as before. If they depend on each other,
       as those of zeros do, P still has r orthonormal columns; any will do to complete it.
       ``torch.linalg.qr`` does all that.
-    - Values: those of the formulas, to 1e-10 in float64 and 1e-3 in float32; ``mean`` and Q are
-      equal on all ranks bit for bit.
+    - The residual is M_i minus this rank's own part P Q_i^T. PyTorch's PowerSGD hook subtracts the
+      mean P Q^T instead; that rule is not asked for here.
+    - Values: those of the formulas, to 1e-10 in float64 and 1e-3 in float32. ``mean`` is equal on
+      all ranks bit for bit; nothing else is compared so strictly.
     - Bytes: all-reduces of at most r (n + m) elements in the gradient's dtype where it is
       compressed, and of n m elements where it is not. Example: a float32 gradient of 1024 x 4096
       in rank 4 is all-reduced in 4 * 5120 * 4 = 81,920 bytes, not in 16.8 MB.

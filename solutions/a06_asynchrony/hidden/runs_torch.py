@@ -12,7 +12,7 @@ SLOW_WIRE = Machine("slow wire", alpha_s=1e-4, beta_s_per_byte=1e-6)
 
 
 def diloco(ranks, case, **options):
-    """``diloco_torch.train``; checks parameters, and what was all-reduced after each step."""
+    """``diloco_torch.train``; checks what was all-reduced after each step, and parameters."""
     world_size = options.pop("world_size", case.world_size)
     arguments = case.arguments_of_ranks()
     result = ranks.call("callers_torch:diloco_trained", world_size, arguments, **options)
