@@ -401,7 +401,6 @@ UNSAID = {"target"}
 INSTEAD = {  # these make what a function needs, and try it
     "zero1.py:step": "callers.py:zero1_steps",
     "zero2.py:backward": "callers.py:zero2_backward",
-    "zero3_torch.py:ZeRO3": "callers_torch.py:try_zero3 -- --widths '[4, 6, 4]'",
     "hsdp_torch.py:gather": "callers_torch.py:try_hsdp -- --function gather",
     "hsdp_torch.py:synchronise": "callers_torch.py:try_hsdp -- --function synchronise",
 }
