@@ -49,7 +49,7 @@ def server_arguments(function, world_size, rank, options):
         more = ("fixed", False) if function == "server_training" else ("late", 0)
         return *given, others.get(*more)
     if function == "scripted_server":
-        return steps, options.n, options.seed
+        return others["steps"], options.n, options.seed
     return None
 
 

@@ -131,23 +131,21 @@ def try_zero3(
     options = options_of(optimizer, by_layer=by_layer, keep_zeros=keep_zeros)
     sample = sample_training(np.random.default_rng(0), spec, group.size(), by_layer, **plan)
     arguments = training_arguments(spec, sample, options)[group.rank()]
-    return zero3_train(group, *tensors(arguments, device_of(group)))
+    return zero3_train(group, *tensors(group, arguments))
 
 
-def device_of(group):
-    """Where a group's tensors must lie: NCCL sends what lies on a GPU."""
-    nccl = dist.get_backend(group) == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+def tensors(group, value):
+    """Arrays in lists, tuples and dicts, as tensors where the group needs them.
 
-
-def tensors(value, device):
-    """Arrays in lists, tuples and dicts, as tensors."""
+    NCCL sends what lies on a GPU.
+    """
     if isinstance(value, np.ndarray):
-        return torch.tensor(value, device=device)
+        nccl = dist.get_backend(group) == "nccl"
+        return torch.tensor(value, device="cuda" if nccl else "cpu")
     if isinstance(value, dict):
-        return {name: tensors(each, device) for name, each in value.items()}
+        return {name: tensors(group, each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(tensors(each, device) for each in value)
+        return type(value)(tensors(group, each) for each in value)
     return value
 
 
@@ -229,7 +227,7 @@ def try_hsdp(group, function="synchronise", shard_size=2, lengths=(8, 4), dtype=
     """Call a function of ``hsdp_torch`` on sample tensors; returns the largest error."""
     rng, rank, p = np.random.default_rng(seed), group.rank(), group.size()
     drawn = [rng.standard_normal((p, n)).astype(dtype) for n in lengths]
-    wholes = tensors(drawn, device_of(group))
+    wholes = tensors(group, drawn)
     place = rank % shard_size
     if function == "gather":  # all replicas hold the same
         own = [whole[0].chunk(shard_size)[place].clone() for whole in wholes]
