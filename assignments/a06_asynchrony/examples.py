@@ -94,16 +94,9 @@ def server_check(case, function, rank, value, options):
     return True
 
 
-def near(value, wanted, case, what):
-    """One array of float64, to 1e-12 of its largest element."""
-    eps = 2 * (case.world_size + 1) * np.finfo("float64").eps
-    scale = np.full(wanted.shape, 1e-12 / eps * (1 + abs(wanted).max(initial=0)))
-    assert_array(value, wanted, scale, case, what)
-
-
 def check_weights(value, right, case):
     """What ``server_side`` returned on rank 0."""
-    near(value["weights"], right.weights, case, "what serve returned")
+    assert_near(value["weights"], right.weights, case, "what serve returned")
     if not value["kept"]:
         raise case.fail("serve changed the weights that it was given; they must stay.")
     if value["shared"]:
@@ -133,7 +126,7 @@ def check_answers(value, rank, right, case):
             f"they must be {_short(wanted)}."
         )
     for step, ((_, _, version, weights), (_, exact)) in enumerate(zip(value, answers, strict=True)):
-        near(
+        assert_near(
             weights, exact, case, f"the weights that rank {rank} got in step {step}, as {version},"
         )
 
@@ -165,7 +158,7 @@ def check_replies(value, rank, problem, seed, case):
                 + (f"it pulled version {right[1]}." if tag == wire.PUSH else "it is empty.")
             )
         if right[2] is not None:
-            near(array, right[2], case, f"the gradient that {what} pushed")
+            assert_near(array, right[2], case, f"the gradient that {what} pushed")
 
 
 def check_refusal(value, rank, case):
@@ -441,7 +434,7 @@ def assert_gossip(result, case, neighbours):
     assert_peers(result, allowed, case, "messages go to neighbours only")
 
 
-# -- what local_sgd and gossip need ----------------------------------------------------------------
+# -- what several modules need ---------------------------------------------------------------------
 
 
 def assert_looked_at(value, wanted, compare, case, rank, what):

@@ -47,7 +47,7 @@ def test_asynchronous_training_takes_each_push_as_it_comes(ranks, rng):
 def test_synchronous_rounds_equal_synchronous_sgd(ranks, rng):
     for steps in ([4, 4], [3, 3, 3], [5] * 4, [2] * 8):
         case, result, _ = ordered(ranks, rng, steps, 0, n=int(rng.integers(2, 9)))
-        examples.near(
+        examples.assert_near(
             result.values[0]["weights"], synchronous(case), case.seen_in(result), "the result"
         )
 
