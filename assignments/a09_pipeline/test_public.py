@@ -1,8 +1,8 @@
 """Public tests of the assignment: run them with ``ringside check``, or ``pytest``.
 
 The hidden suite asks the same kinds of questions, with other sizes, numbers of stages, values,
-machines and schedules. ``schedule`` is judged by an interpreter of ours (``replayed.py``), and
-``stage`` with schedules of ours, written below as text.
+machines and schedules. ``schedule`` and ``zero_bubble`` are judged by an interpreter of ours
+(``replayed.py``), and ``stage`` with schedules of ours, written below as text.
 """
 
 import sys
@@ -152,6 +152,139 @@ def test_time_with_latency(ranks):
         lists = lists_of(ranks, function, (4, 8))
         taken_s = replayed.timeline(lists, nbytes=8, machine=machine).makespan_s
         check_time(taken_s, right_s, f"{function}, S = 4, M = 8, with latency 0.5 s")
+
+
+# -- zero_bubble -----------------------------------------------------------------------------------
+
+HALVES = [(2, 4), (3, 5), (4, 8)]
+THIRDS = (1.0, 1.0, 1.0)  # F, I, W
+
+
+def halves_of(ranks, function, case):
+    """Your lists of all stages: complete, possible, and every backward pass in two halves."""
+    calls = [(*case, stage) for stage in range(case[0])]
+    lists = []
+    answers = ask(ranks, "schedules", f"zero_bubble:{function}", calls)
+    for call, (words, error) in zip(calls, answers, strict=True):
+        line = typed("zero_bubble", f"{function}{call}")
+        if words is None:
+            raise Verdict(f"{function}{call}: {error}.", reproduce=line)
+        lists.append(parse(words))
+        if any(replayed.kind(each) == "Backward" for each in lists[-1]):
+            raise Verdict(f"{function}{call} has a whole Backward.", reproduce=line)
+    pieces = (2, "v") if function == "zb_v" else (1, "loop")
+    try:
+        replayed.check(lists, case[1], *pieces)
+    except replayed.ScheduleError as error:
+        raise Verdict(f"{function}, (S, M) = {case}: {error}.", reproduce=line) from None
+    return lists
+
+
+def replayed_halves(ranks, function, case, costs=THIRDS):
+    """The timeline of your lists; messages are free."""
+    pieces, placement = (2, "v") if function == "zb_v" else (1, "loop")
+    forward_s, input_s, weight_s = (each / pieces for each in costs)
+    return replayed.timeline(
+        halves_of(ranks, function, case), pieces, forward_s, input_s + weight_s,
+        weight_s=weight_s, placement=placement,
+    )  # fmt: skip
+
+
+@points(15, "values", "zero_bubble")
+def test_h1_is_complete(ranks):
+    for case in HALVES:
+        halves_of(ranks, "zb_h1", case)
+
+
+@points(13, "values", "zero_bubble")
+def test_h2_is_complete(ranks):
+    for case in HALVES:
+        halves_of(ranks, "zb_h2", case)
+
+
+@points(7, "values", "zero_bubble")
+def test_v_is_complete(ranks):
+    for case in HALVES:
+        halves_of(ranks, "zb_v", case)
+
+
+@points(5, "values", "zero_bubble")
+def test_few_microbatches_in_halves(ranks):
+    for function in ("zb_h1", "zb_h2", "zb_v"):
+        for case in SHORT:
+            halves_of(ranks, function, case)
+
+
+@points(22, "schedule", "zero_bubble")
+def test_few_microbatches_are_held(ranks):
+    for function, most in (("zb_h1", 4), ("zb_h2", 7), ("zb_v", 8)):
+        for stage, actions in enumerate(halves_of(ranks, function, (4, 9))):
+            held = replayed.most_in_flight(actions)
+            if held > most:
+                call = f"{function}(4, 9, {stage})"
+                raise Verdict(
+                    f"{call} holds {held} at one time; at most {most} are allowed.",
+                    reproduce=typed("zero_bubble", call),
+                )
+
+
+@points(5, "safety", "zero_bubble")
+def test_a_large_pipeline_in_halves_can_be_run(ranks):
+    for function in ("zb_h1", "zb_h2"):
+        halves_of(ranks, function, (10, 24))
+
+
+@points(13, "speed", "zero_bubble")
+def test_bubble_of_h1(ranks):
+    for s, m in HALVES:
+        for costs, bubble_s in ((THIRDS, s - 1), ((2.0, 2.0, 1.0), 3 * (s - 1))):
+            took_s = replayed_halves(ranks, "zb_h1", (s, m), costs).makespan_s
+            most_s = m * sum(costs) + bubble_s
+            if took_s > most_s * (1 + 1e-9):
+                raise Verdict(
+                    f"zb_h1, S = {s}, M = {m}, (F, I, W) = {costs}: a step takes {took_s:g} s; at "
+                    f"most {most_s:g} s is asked for.",
+                    fraction=0.5 if took_s < (m + s - 1) * sum(costs) else 0.0,
+                )
+
+
+@points(11, "speed", "zero_bubble")
+def test_h2_leaves_no_stage_idle(ranks):
+    for s, m in ((2, 4), (3, 5), (4, 9)):
+        line = replayed_halves(ranks, "zb_h2", (s, m))
+        for stage in range(s):
+            idle_s = replayed.idle_inside_s(line, stage)
+            if idle_s > 1e-9:
+                raise Verdict(
+                    f"zb_h2, S = {s}, M = {m}, F = I = W = 1 s: stage {stage} is idle for "
+                    f"{idle_s:g} s between its first and its last action; it need not be.",
+                    fraction=0.5 if idle_s <= s - 1 else 0.0,
+                )
+
+
+@points(5, "speed", "zero_bubble")
+def test_v_takes_no_longer_than_its_work(ranks):
+    for s, m in ((2, 2), *HALVES):
+        took_s = replayed_halves(ranks, "zb_v", (s, m)).makespan_s
+        most_s = (6 * m + s - 1) / 2
+        if took_s > most_s * (1 + 1e-9):
+            raise Verdict(
+                f"zb_v, S = {s}, M = {m}, F = I = W = 1 s: a step takes {took_s:g} s; at most "
+                f"{most_s:g} s is asked for.",
+                fraction=0.5 if took_s <= most_s + (s - 1) / 2 else 0.0,
+            )
+
+
+@points(4, "speed", "zero_bubble")
+def test_few_microbatches_take_no_longer_than_under_1f1b(ranks):
+    for function in ("zb_h1", "zb_h2", "zb_v"):
+        for s, m in SHORT:
+            took_s = replayed_halves(ranks, function, (s, m)).makespan_s
+            if took_s > 3 * (m + s - 1) * (1 + 1e-9):
+                raise Verdict(
+                    f"{function}, S = {s}, M = {m}: a step takes {took_s:g} s; 1F1B takes "
+                    f"{3 * (m + s - 1)} s."
+                )
 
 
 # -- stage -----------------------------------------------------------------------------------------

@@ -487,7 +487,69 @@ assert runs["gpipe", True].makespan_s > 1.3 * runs["gpipe", False].makespan_s
 # *Your answer:*
 
 # %% [markdown]
-# ## 7. On a cluster
+# ## 7. Zero bubble (extra)
+#
+# A backward pass computes two things. The gradient of the input is what the stage before waits
+# for. The gradients of the weights are needed by nobody until the update. Let I be the first half
+# and W the second. A stage can send after I, and do W when it would be idle.
+#
+# With one second each for F, I and W, and S = 4 and M = 8, 1F1B takes (8 + 3) * 3 = 33 s. Its first
+# stage is idle for 9 s while it waits for the first gradient.
+
+# %% tags=["predict"]
+guess(
+    "a09/zero-bubble",
+    "A stage may hold as many microbatches as under 1F1B on stage 0. How long does a step take "
+    "if second halves fill the gaps?",
+    unit="s",
+)
+
+# %%
+# {{module zero_bubble}}
+
+# %%
+# {{check zero_bubble}}
+
+# %%
+invalidate_caches()
+zero = reload(import_module("zero_bubble"))
+
+
+def halves(name, placement="loop", chunks=1, costs=(1.0, 1.0, 1.0)):
+    """The timeline of one of your zero-bubble schedules; costs are those of F, I and W."""
+    mine = [getattr(zero, name)(S, M, s) for s in range(S)]
+    f, i, w = (each / chunks for each in costs)
+    line = replayed.timeline(mine, chunks, f, i + w, weight_s=w, placement=placement)
+    idle_s = [replayed.idle_inside_s(line, s) for s in range(S)]
+    held = [replayed.most_in_flight(each) for each in mine]
+    print(f"{name}: {line.makespan_s:g} s, idle inside at most {max(idle_s):g} s, held {held}")
+    return line
+
+
+first = halves("zb_h1")
+reveal("a09/zero-bubble", first.makespan_s)
+first
+
+# %%
+halves("zb_h2")
+
+# %%
+halves("zb_v", "v", 2)
+
+# %% tags=["checked"]
+assert first.makespan_s == M * 3 + (S - 1)
+
+# %% [markdown]
+# **Explain.** Under `zb_h2` no stage is idle between its first and its last action, and yet the
+# step takes as long as under `zb_h1`. Where is the rest of the time? What would have to change at
+# the end of a step, so that many steps in a row gain from H2? And why does W longer than F not help
+# `zb_h1`?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 8. On a cluster
 #
 # The same `stage.py`, unchanged, on real nodes: `measured_step` is one step with two layers of
 # n x n on each stage. In a terminal, in this folder:

@@ -8,6 +8,14 @@
 A schedule is a list of actions for each stage (``actions.py``). The interpreter imagined here
 never waits for a send, and posts the receive for the next action before it computes the present
 one.
+
+Where stages have several pieces of the model, ``placement`` says which. "loop" is that of
+``schedule.interleaved``. With "v" the model goes down the stages and up again, so that a stage has
+a piece near each end, and the last stage has two in a row; three stages, two chunks:
+
+    stage           0  1  2                       stage           0  1  2
+    loop  chunk 0   0  1  2                       v     chunk 0   0  1  2
+          chunk 1   3  4  5                             chunk 1   5  4  3
 """
 
 from ringside import Machine, replay
@@ -28,13 +36,26 @@ def kind(action):
     return type(action).__name__
 
 
-def needs(action, stage, num_stages, num_chunks=1):
+def piece_of(chunk, stage, num_stages, placement="loop"):
+    """Which piece of the model a stage's chunk is."""
+    back = placement == "v" and chunk % 2 == 1
+    return chunk * num_stages + (num_stages - 1 - stage if back else stage)
+
+
+def stage_of(piece, num_stages, placement="loop"):
+    """Which stage has a piece of the model."""
+    chunk, place = divmod(piece, num_stages)
+    return num_stages - 1 - place if placement == "v" and chunk % 2 == 1 else place
+
+
+def needs(action, stage, num_stages, num_chunks=1, placement="loop"):
     """What an action on this stage needs from another piece, or None.
 
     Returns:
         ``("Forward" or "Backward", piece)``: whose activation, or whose gradient, it waits for.
     """
-    piece, last = action.chunk * num_stages + stage, num_chunks * num_stages - 1
+    piece = piece_of(action.chunk, stage, num_stages, placement)
+    last = num_chunks * num_stages - 1
     if kind(action) == FORWARD:
         return (FORWARD, piece - 1) if piece > 0 else None
     if kind(action) in (WHOLE, INPUT):
@@ -42,9 +63,10 @@ def needs(action, stage, num_stages, num_chunks=1):
     return None
 
 
-def makes(action, stage, num_stages, num_chunks=1):
+def makes(action, stage, num_stages, num_chunks=1, placement="loop"):
     """What other pieces may wait for: ``("Forward" or "Backward", piece)``, or None."""
-    piece, last = action.chunk * num_stages + stage, num_chunks * num_stages - 1
+    piece = piece_of(action.chunk, stage, num_stages, placement)
+    last = num_chunks * num_stages - 1
     if kind(action) == FORWARD:
         return (FORWARD, piece) if piece < last else None
     if kind(action) in (WHOLE, INPUT):
@@ -52,7 +74,7 @@ def makes(action, stage, num_stages, num_chunks=1):
     return None
 
 
-def check(schedules, num_microbatches, num_chunks=1):
+def check(schedules, num_microbatches, num_chunks=1, placement="loop"):
     """Go through the schedules of all stages, one action after another.
 
     Returns:
@@ -72,10 +94,10 @@ def check(schedules, num_microbatches, num_chunks=1):
         for stage, actions in enumerate(schedules):
             while at[stage] < len(actions):
                 action = actions[at[stage]]
-                needed = needs(action, stage, num_stages, num_chunks)
+                needed = needs(action, stage, num_stages, num_chunks, placement)
                 if needed and (*needed, action.microbatch) not in made:
                     break
-                maker = makes(action, stage, num_stages, num_chunks)
+                maker = makes(action, stage, num_stages, num_chunks, placement)
                 if maker:
                     made.add((*maker, action.microbatch))
                 order.append((stage, action))
@@ -141,16 +163,27 @@ def most_in_flight(actions):
     return most
 
 
-def trace(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0):
+def trace(
+    schedules,
+    num_chunks=1,
+    forward_s=1.0,
+    backward_s=2.0,
+    nbytes=0,
+    weight_s=None,
+    placement="loop",
+):
     """What the network would record of stages that run these schedules.
 
     Args:
-        forward_s, backward_s: what one pass through one piece takes; halves take half of it.
+        forward_s, backward_s: what one pass through one piece takes.
         nbytes: of one activation, and of one gradient.
+        weight_s: ``BackwardWeight``'s part of ``backward_s``; ``BackwardInput`` takes the rest.
+            None: half of it.
     """
     num_stages = len(schedules)
     numbers = {}  # what is sent: the message's number
-    takes_s = {FORWARD: forward_s, WHOLE: backward_s}
+    weight_s = backward_s / 2 if weight_s is None else weight_s
+    takes_s = {FORWARD: forward_s, WHOLE: backward_s, WEIGHT: weight_s}
     ranks = []
     for stage, actions in enumerate(schedules):
         ops, posted = [], {}
@@ -159,10 +192,10 @@ def trace(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0):
             return numbers.setdefault(key, len(numbers))
 
         def expect(action, stage=stage, ops=ops, posted=posted):
-            needed = needs(action, stage, num_stages, num_chunks)
-            if needed is None or num_stages == 1 or action in posted:
+            needed = needs(action, stage, num_stages, num_chunks, placement)
+            source = needed and stage_of(needed[1], num_stages, placement)
+            if needed is None or source == stage or action in posted:
                 return
-            source = needed[1] % num_stages
             posted[action] = len(ops)
             message = number((*needed, action.microbatch))
             ops.append(
@@ -176,11 +209,12 @@ def trace(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0):
                 ops.append(Op(Kind.WAIT, detail=(posted[action],)))
             for ahead in actions[place + 1 : place + 2]:
                 expect(ahead)
-            seconds = takes_s.get(kind(action), backward_s / 2)
+            seconds = takes_s.get(kind(action), backward_s - weight_s)
             ops.append(Op(Kind.COMPUTE, detail=(0.0, 0.0, round(seconds * PS), _short(action))))
-            made = makes(action, stage, num_stages, num_chunks)
-            if made and num_stages > 1:
-                dest = (made[1] + (1 if made[0] == FORWARD else -1)) % num_stages
+            made = makes(action, stage, num_stages, num_chunks, placement)
+            following = made and made[1] + (1 if made[0] == FORWARD else -1)
+            dest = stage if made is None else stage_of(following, num_stages, placement)
+            if dest != stage:
                 message = number((*made, action.microbatch))
                 ops.append(
                     Op(Kind.ISEND, dest, 0, nbytes, request=len(ops), message=message,
@@ -192,9 +226,29 @@ def trace(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0):
     return Trace(num_stages, ranks)
 
 
-def timeline(schedules, num_chunks=1, forward_s=1.0, backward_s=2.0, nbytes=0, machine=FREE):
-    """When every stage does what, on a machine; messages are free if none is given."""
-    return replay(trace(schedules, num_chunks, forward_s, backward_s, nbytes), machine)
+def timeline(
+    schedules,
+    num_chunks=1,
+    forward_s=1.0,
+    backward_s=2.0,
+    nbytes=0,
+    machine=FREE,
+    weight_s=None,
+    placement="loop",
+):
+    """When every stage does what, on a machine; messages are free if none is given.
+
+    The other arguments are those of ``trace``.
+    """
+    costs = forward_s, backward_s, nbytes, weight_s
+    return replay(trace(schedules, num_chunks, *costs, placement), machine)
+
+
+def idle_inside_s(line, stage):
+    """How long a stage of a timeline is idle between its first pass and the end of its last."""
+    passes = [span for span in line.spans[stage] if span.kind == "compute"]
+    busy_s = sum(each.end_s - each.start_s for each in passes)
+    return passes[-1].end_s - passes[0].start_s - busy_s if passes else 0.0
 
 
 def resized(recorded, factor):

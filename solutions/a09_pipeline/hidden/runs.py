@@ -44,7 +44,7 @@ def asked(ranks, function, cases):
     calls, many = [], []
     for num_stages, num_microbatches, *chunks in cases:
         calls += [(num_stages, num_microbatches, stage, *chunks) for stage in range(num_stages)]
-    found = iter(answers(ranks, "schedules", f"schedule:{function}", calls))
+    found = iter(answers(ranks, "schedules", f"{module_of(function)}:{function}", calls))
     for num_stages, num_microbatches, *chunks in cases:
         lists = []
         for stage in range(num_stages):
@@ -60,6 +60,18 @@ def asked(ranks, function, cases):
     return many
 
 
+def module_of(function):
+    """Which file a schedule's function is in."""
+    return "zero_bubble" if function.startswith("zb_") else "schedule"
+
+
+def pieces_of(function, case):
+    """Number of chunks, and how they are placed (``replayed``)."""
+    if function == "zb_v":
+        return 2, "v"
+    return case[2] if len(case) > 2 else 1, "loop"
+
+
 def read(function, call, words):
     """A stage's list, which came as text."""
     try:
@@ -73,7 +85,7 @@ def shown(function, call):
 
 
 def wrong(function, call, sentence, detail=""):
-    line = typed("schedule", f"{function}{call}")
+    line = typed(module_of(function), f"{function}{call}")
     return Verdict(f"{shown(function, call)} {sentence}", reproduce=line, detail=detail)
 
 
@@ -82,7 +94,9 @@ def of_all(function, case):
     num_stages, num_microbatches, *chunks = case
     more = "".join(f", {each}" for each in chunks)
     call = f"{function}({num_stages}, {num_microbatches}, stage{more})"
-    return call, typed("schedule", f"*[{call} for stage in range({num_stages})], sep=chr(10)")
+    return call, typed(
+        module_of(function), f"*[{call} for stage in range({num_stages})], sep=chr(10)"
+    )
 
 
 def drawing(lists):
@@ -93,19 +107,17 @@ def drawing(lists):
 
 def check_legal(function, case, lists):
     """Every pass of every microbatch once, and nobody waits for ever."""
-    _, num_microbatches, *chunks = case
-    num_chunks = chunks[0] if chunks else 1
     call, line = of_all(function, case)
     try:
-        return replayed.check(lists, num_microbatches, num_chunks)
+        return replayed.check(lists, case[1], *pieces_of(function, case))
     except replayed.ScheduleError as error:
         raise Verdict(f"{call}: {error}.", reproduce=line, detail=drawing(lists)) from None
 
 
 def check_time(function, case, lists, bound_s, costs, beside="", full=examples.FULL, **options):
     """Replayed, the schedules take at most so many times the bound; half the points to 1.5."""
-    num_chunks = case[2] if len(case) > 2 else 1
-    timeline = replayed.timeline(lists, num_chunks, *costs, **options)
+    num_chunks, placement = pieces_of(function, case)
+    timeline = replayed.timeline(lists, num_chunks, *costs, placement=placement, **options)
     call, line = of_all(function, case)
     examples.check_ratio(
         timeline.makespan_s,
