@@ -32,6 +32,19 @@ DRAWN = {
         "F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1",
         "F0 F1 F0.1 B0.1 F1.1 B1.1 B0 B1",
     ],
+    ("zb_h1", 3, 5): [
+        "F0 F1 F2 I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 I4 W4",
+        "F0 F1 I0 F2 I1 W0 F3 I2 W1 F4 I3 W2 I4 W3 W4",
+        "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4",
+    ],
+    ("zb_h2", 2, 3): [
+        "F0 F1 F2 I0 W0 I1 W1 I2 W2",
+        "F0 I0 F1 I1 F2 I2 W0 W1 W2",
+    ],
+    ("zb_v", 2, 2): [
+        "F0 F1 F0.1 I0.1 F1.1 I1.1 I0 W0 W0.1 I1 W1 W1.1",
+        "F0 F0.1 F1 F1.1 I0.1 I0 W0 I1.1 I1 W1 W0.1 W1.1",
+    ],
 }
 
 
