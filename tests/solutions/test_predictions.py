@@ -17,6 +17,7 @@ from autograder.course.course import Course
 from ringside.lectures import honest
 from ringside.predictions import in_notebook
 from ringside.predictions.ask import NOTES
+from tests.conftest import share
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(path.parent.name for path in ROOT.glob("solutions/*/assignment.toml"))
@@ -43,7 +44,7 @@ def test_prompts_are_well_made_and_no_prose_asks_for_what_is_never_shown(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", share(NAMES))
 def test_every_prompt_meets_its_result_and_nothing_gives_it_away(name: str, tmp_path: Path) -> None:
     """Executed with the reference's modules; cells that hang on purpose say so and go on."""
     notebook = nbformat.read(notebook_of(name, tmp_path), as_version=4)
