@@ -51,6 +51,15 @@ def special(comm, target, x, *rest):
     return find(target)(comm, x, *rest)
 
 
+def refused(comm, target, x, *rest):
+    """Call with what can't be done: the name of the exception, or None."""
+    try:
+        find(target)(comm, x, *rest)
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
 def formulas(comm, target, calls):
     """Call ``function(nbytes, world_size, machine)`` of a list of them, on one rank.
 

@@ -50,6 +50,7 @@ TARGETS = (
 )
 TORCH = "callers_torch:all_reduce"  # calls ring_torch.py, and returns what its tensor holds then
 ALL = (*TARGETS, TORCH)
+LEVELS = "hierarchical:all_reduce"
 
 
 def each(number, kind, targets=TARGETS):
@@ -332,6 +333,106 @@ def test_double_tree_on_six_ranks(ranks):
         raise Verdict(
             f"double_tree(6): ranks {sorted(both)} have children in both trees.", reproduce=line
         )
+
+
+# What is asked of hierarchical.py: the sum, and few bytes between nodes.
+
+
+def two_levels(ranks, rng, world_size, ranks_per_node, n, dtype="float64", **options):
+    asked = Case(LEVELS, world_size, n, dtype, {"ranks_per_node": ranks_per_node})
+    result = run(ranks, rng, asked, **options)
+    examples.assert_two_levels(result, asked)
+    return asked, result
+
+
+@points(15, "values", "hierarchical")
+def test_two_levels_where_everything_divides(ranks, rng):
+    for world_size, per_node in ((4, 2), (6, 3), (8, 4)):
+        two_levels(ranks, rng, world_size, per_node, 2 * world_size)
+
+
+@points(10, "values", "hierarchical")
+def test_two_levels_of_other_lengths(ranks, rng):
+    for n in (0, 1, 5, 11):
+        two_levels(ranks, rng, 4, 2, n)
+        two_levels(ranks, rng, 6, 3, n)
+
+
+@points(6, "values", "hierarchical")
+def test_one_node_and_nodes_of_one_rank(ranks, rng):
+    two_levels(ranks, rng, 3, 3, 12)
+    two_levels(ranks, rng, 3, 1, 12)
+
+
+@points(12, "values", "hierarchical")
+def test_two_levels_with_other_inputs(ranks, rng):
+    for dtype in ("float32", "int64"):
+        two_levels(ranks, rng, 4, 2, 8, dtype)
+    asked, result = two_levels(ranks, rng, 4, 2, 12)
+    assert_inputs_kept(result, asked)
+    first, second = asked.vectors(rng), asked.vectors(rng)
+    arguments = [(LEVELS, a, b, 2) for a, b in zip(first, second, strict=True)]
+    result = ranks.call("callers:twice", 4, arguments, machine=buffered())
+    twice = asked.called_by("callers:twice", 2).seen_in(result)
+    assert_ran(result, twice)
+    rights = [(total(vectors), magnitude(vectors), vectors) for vectors in (first, second)]
+    for rank, value in enumerate(result.values):
+        examples.check_twice(twice, rank, value, *rights)
+
+
+@points(3, "values", "hierarchical")
+def test_a_node_that_is_not_full_is_refused(ranks, rng):
+    asked, _ = two_levels(ranks, rng, 4, 2, 8)
+    asked = Case(LEVELS, 5, 8, options={"ranks_per_node": 2})
+    arguments = [(LEVELS, *each) for each in asked.arguments(asked.vectors(rng))]
+    result = ranks.call("callers:refused", 5, arguments)
+    asked = asked.called_by("callers:refused")
+    assert_ran(result, asked)
+    for rank, value in enumerate(result.values):
+        examples.check_refused(asked, rank, value)
+
+
+@points(4, "reality", "hierarchical")
+def test_two_levels_under_mpiexec(ranks, rng, mpiexec):
+    two_levels(ranks, rng, 4, 2, 11)
+    command = [mpiexec, "-n", "4", sys.executable, "-c", REAL_CALL, LEVELS, "2"]
+    assert_real_run(command, Path(__file__).parent, f"{LEVELS} under mpiexec")
+
+
+@points(14, "communication", "hierarchical")
+def test_bytes_between_nodes(ranks, rng):
+    two_levels(ranks, rng, 12, 4, 1200)  # 2 * 2 * 100 elements
+
+
+@points(6, "communication", "hierarchical")
+def test_bytes_of_two_levels(ranks, rng):
+    asked, result = two_levels(ranks, rng, 6, 3, 600)
+    allowed = [8 * (2 * 100 + 2 * 2 * 200)] * 6  # between nodes, and inside
+    ranks.record(asked, result, {"sent_bytes": allowed})
+    assert_bytes(result, allowed, asked)
+
+
+@points(8, "communication", "hierarchical")
+def test_nodes_are_those_of_the_communicator(ranks, rng):
+    asked = Case(LEVELS, 4, 16, options={"ranks_per_node": 2})
+    run(ranks, rng, asked, world_size=6, members=[4, 1, 5, 2])
+
+
+@points(10, "safety", "hierarchical")
+def test_two_levels_are_safe(ranks, rng):
+    asked, result = two_levels(ranks, rng, 6, 3, 60, machine=rendezvous())
+    assert_requests_complete(result, asked)
+    for seed in LATENCY_SEEDS:
+        two_levels(ranks, rng, 4, 2, 10, seed=seed)
+
+
+@points(12, "speed", "hierarchical")
+def test_time_on_two_nodes(ranks, rng):
+    machine = Machine.load("zaratan")
+    asked, result = two_levels(ranks, rng, 8, 4, 80_000, machine=machine)
+    inside = machine.intra_alpha_s + 20_000 * 8 * machine.intra_beta_s_per_byte
+    between = machine.alpha_s + 40_000 * 8 * machine.beta_s_per_byte  # four ranks, one port
+    assert_makespan(result, 2 * 3 * inside + 2 * between, asked)
 
 
 @each(5, "communication", ALL)

@@ -18,8 +18,9 @@ from ringside.checking.inputs import parts as parts_of
 from ringside.checking.inputs import scale as scale_of
 from ringside.checking.inputs import vectors
 
-OPTIONS = {"target", "stride", "num_chunks"}
-CALLERS = ("strided", "twice", "special", "returned")
+OPTIONS = {"target", "stride", "num_chunks", "ranks_per_node"}
+MORE = ("num_chunks", "ranks_per_node")  # what some functions get after their vector
+CALLERS = ("strided", "twice", "special", "returned", "refused")
 
 
 def arguments(function, world_size, rank, options):
@@ -29,7 +30,7 @@ def arguments(function, world_size, rank, options):
     others = options.others
     target = others.get("target", "ring:all_reduce")
     first, second = (_given(target, world_size, rank, options, which) for which in (0, 1))
-    rest = [others["num_chunks"]] if "num_chunks" in others else []
+    rest = [others[name] for name in MORE if name in others]
     if function == "special":
         first = (specials(vectors(world_size, options), options.drawn[0])[rank],)
     asked = [] if "_torch:" in target else [target]  # callers_torch.py calls no other
@@ -49,6 +50,8 @@ def check(case, function, rank, value, options):
     """Raise a verdict where what a function of ``callers.py`` gave back is not as it must be."""
     if function == "returned":
         check_returned(case, rank, value)
+    if function == "refused":
+        check_refused(case, rank, value)
     if function == "special":
         given = specials(vectors(case.world_size, options), options.drawn[0])
         check_special(case, rank, value, (total(given), magnitude(given)))
@@ -166,3 +169,39 @@ def _nth(options, which):
     if options.drawn:
         return replace(options, drawn=options.drawn[which:])
     return replace(options, seed=options.seed + which)
+
+
+# -- two levels ------------------------------------------------------------------------------------
+
+
+def assert_two_levels(result, case):
+    """Between nodes each rank sent its part of a shard at most, as hierarchical.py bounds it."""
+    per_node = case.options["ranks_per_node"]
+    num_nodes, shard = case.world_size // per_node, -(-case.n // per_node)
+    most = 2 * (num_nodes - 1) * -(-shard // num_nodes) * np.dtype(case.dtype).itemsize
+    sent = np.asarray(result.bytes_matrix())
+    for rank in range(case.world_size):
+        first = rank // per_node * per_node
+        between = int(sent[rank].sum() - sent[rank, first : first + per_node].sum())
+        if between > most:
+            raise (
+                case.seen_in(result)
+                .asking("levels")
+                .fail(
+                    f"rank {rank} sent {between} bytes to ranks of other nodes; at most {most} are "
+                    f"allowed with {per_node} ranks a node."
+                )
+            )
+
+
+def check_refused(case, rank, value):
+    """What ``callers.refused`` gave back: the exception's name."""
+    if value != "ValueError":
+        p, g = case.world_size, case.options["ranks_per_node"]
+        raise case.fail(
+            f"rank {rank} raised {value or 'nothing'}; it must be ValueError, since {p} ranks are "
+            f"no multiple of {g}."
+        )
+
+
+CHECKS = {"levels": lambda result, case, _: assert_two_levels(result, case)}

@@ -385,7 +385,67 @@ torch_run.timeline
 #     print(f"{num_chunks:>3} chunks: {tree_run.makespan_s * 1e6:.0f} µs")
 
 # %% [markdown]
-# ## 9. On a cluster
+# ## 9. Inside the node, and between nodes (extra)
+#
+# A flat ring does not know about nodes. On Zaratan-like nodes with four GPUs, three of four steps
+# of each message stay inside a node, on links that are eight times as fast. Yet every step of the
+# ring waits for its slowest message, the one between two nodes.
+#
+# On two levels each rank first sums inside its node, and only its quarter travels between nodes.
+# All four ranks of a node share one port there.
+
+# %% tags=["predict"]
+guess(
+    "a03/levels-bytes",
+    "4 nodes of 4 ranks, 100 MB: how many MB does each *node* send to others?",
+    unit="MB",
+)
+
+# %%
+# {{module hierarchical}}
+
+# %%
+# {{check hierarchical}}
+
+# %% [markdown]
+# Both programs run on 8, 16 and 80 ranks with short vectors. Then their messages are made longer,
+# as those of 100 MB are, and replayed on `zaratan`.
+
+# %%
+from ringside.trace import Trace
+
+SHORT, LONG = 800, 12_500_000  # elements; 100 MB
+
+
+def replayed_s(target, p, *more):
+    """Seconds with vectors of 100 MB, and the MB that the first node sends to others."""
+    short = ringside.run(target, p, [(np.full(SHORT, 1.0), *more)] * p)
+    longer = [
+        [op._replace(nbytes=op.nbytes * LONG // SHORT) for op in ops] for ops in short.trace.ops
+    ]
+    line = ringside.replay(Trace(p, longer), Machine.load("zaratan"))
+    return line.makespan_s, short.bytes_matrix()[:4, 4:].sum() * LONG / SHORT / 1e6
+
+
+for p in (8, 16, 80):
+    flat_s, flat_mb = replayed_s("ring.py:all_reduce", p)
+    levels_s, node_mb = replayed_s("hierarchical.py:all_reduce", p, 4)
+    print(f"{p // 4:>2} nodes: ring {flat_s * 1e3:5.2f} ms, two levels {levels_s * 1e3:5.2f} ms")
+    print(f"          a node sends {flat_mb:.0f} MB, and {node_mb:.0f} MB")
+    if p == 16:
+        reveal("a03/levels-bytes", node_mb)
+
+# %% [markdown]
+# **Explain.** Derive the bytes that a node sends in both programs, for N nodes of g ranks. What
+# happens to their ratio as N grows? The two levels also pay for something that the flat ring gets
+# for nothing: what is it, and how long does it take here? Give a vector with which two levels win
+# on 20 nodes, too.
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 10. On a cluster
 #
 # The same `ring.py`, unchanged, on real nodes. In a terminal, in this folder:
 #

@@ -73,6 +73,24 @@ def seconds(name: str, case: Case, machine: Machine) -> float:
     }[name]
 
 
+def two_level_bytes(case: Case) -> tuple[int, int]:
+    """What a rank may send between nodes, and inside its node."""
+    per_node = case.options["ranks_per_node"]
+    nodes, shard = case.world_size // per_node, -(-case.n // per_node)
+    between, inside = 2 * (nodes - 1) * -(-shard // nodes), 2 * (per_node - 1) * shard
+    return between * itemsize(case), inside * itemsize(case)
+
+
+def two_level_s(case: Case, machine: Machine) -> float:
+    """Rings in a node, and rings between nodes whose ranks share a port."""
+    per_node = case.options["ranks_per_node"]
+    nodes, shard = case.world_size // per_node, -(-case.n // per_node)
+    size = itemsize(case)
+    step = machine.intra_alpha_s + shard * size * machine.intra_beta_s_per_byte
+    across = machine.alpha_s + per_node * -(-shard // nodes) * size * machine.beta_s_per_byte
+    return 2 * (per_node - 1) * step + 2 * (nodes - 1) * across
+
+
 def tree_seconds(case: Case, machine: Machine) -> float:
     """The double tree's own bound: all bytes twice through a port, and the way up and down."""
     alpha, beta, p = machine.alpha_s, machine.beta_s_per_byte, case.world_size

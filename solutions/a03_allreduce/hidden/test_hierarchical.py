@@ -1,0 +1,139 @@
+"""hierarchical.py: reduce-scatter in the node, all-reduce between nodes, all-gather in the node."""
+
+import functools
+
+from ringside import Machine
+from ringside.checking import (
+    Case,
+    assert_bytes,
+    assert_ran,
+    members_of_world,
+    on_members,
+)
+from ringside.checking.points import points_of
+from solutions.a03_allreduce import examples
+from solutions.a03_allreduce.examples import assert_two_levels
+from solutions.a03_allreduce.hidden import oracle, runs
+
+TARGET = "hierarchical:all_reduce"
+GRIDS = ((4, 2), (6, 3), (6, 2), (8, 4), (9, 3))  # p, g
+points = points_of("hierarchical")
+
+
+def case(world_size, ranks_per_node, n, dtype="float64"):
+    return Case(TARGET, world_size, n, dtype, {"ranks_per_node": ranks_per_node})
+
+
+def run(ranks, rng, asked, **options):
+    """A run whose sum is right, and in which messages went on two levels."""
+    result = runs.reduced(ranks, rng, asked, **options)
+    assert_two_levels(result, asked)
+    return result
+
+
+@points(15, "values")
+def test_sums_where_everything_divides(ranks, rng):
+    for p, g in GRIDS:
+        for n in (p, 6 * p):
+            run(ranks, rng, case(p, g, n))
+
+
+@points(10, "values")
+def test_sums_of_other_lengths(ranks, rng):
+    for p, g in GRIDS[:4]:
+        for n in (0, 1, p - 1, p + 1, 203):
+            run(ranks, rng, case(p, g, n))
+
+
+@points(6, "values")
+def test_one_node_and_nodes_of_one_rank(ranks, rng):
+    for p, g in ((2, 2), (4, 4), (3, 1), (4, 1)):
+        run(ranks, rng, case(p, g, 4 * p))
+    runs.reduced(ranks, rng, case(1, 1, 5), values_only=True)
+
+
+@points(4, "values")
+def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
+    for dtype in ("float32", "int64"):
+        run(ranks, rng, case(4, 2, 16, dtype))
+
+
+@points(5, "values")
+def test_input_may_be_strided_and_stays_as_it_was(ranks, rng):
+    run(ranks, rng, case(4, 2, 12))
+    runs.check_strided(ranks, rng, [case(4, 2, 12)], runs.summed)
+    runs.check_inputs_kept(ranks, rng, [case(4, 2, 12), case(6, 3, 12)])
+
+
+@points(3, "values")
+def test_second_call_is_independent(ranks, rng):
+    run(ranks, rng, case(4, 2, 12))
+    runs.check_second_call(ranks, rng, [case(4, 2, 12), case(6, 2, 12)])
+
+
+def check_refused(ranks, rng, asked):
+    """All ranks raise, and none waits for a message."""
+    arguments = [(TARGET, *each) for each in asked.arguments(asked.vectors(rng))]
+    result = ranks.call("callers:refused", asked.world_size, arguments)
+    seen = asked.called_by("callers:refused").seen_in(result)
+    assert_ran(result, seen)
+    for rank, value in enumerate(result.values):
+        examples.check_refused(seen, rank, value)
+
+
+@points(3, "values")
+def test_other_worlds_are_refused(ranks, rng):
+    run(ranks, rng, case(4, 2, 12))
+    for p, g in ((5, 2), (6, 4)):
+        check_refused(ranks, rng, case(p, g, 8))
+
+
+@points(4, "reality")
+def test_real_mpi(ranks, mpi, rng):
+    run(ranks, rng, case(4, 2, 12))
+    runs.check_real_mpi(mpi, rng, [case(4, 2, 12), case(4, 2, runs.LARGE)])
+
+
+@points(14, "communication")
+def test_bytes_between_nodes(ranks, rng):
+    for asked in (case(4, 2, 64), case(12, 4, 1200), case(15, 5, 3000), case(20, 4, 800)):
+        run(ranks, rng, asked)
+
+
+@points(6, "communication")
+def test_bytes_in_all(ranks, rng):
+    for asked in (case(4, 2, 64), case(6, 3, 6000), case(12, 4, 1200), case(20, 4, 800)):
+        result = run(ranks, rng, asked)
+        allowed = [sum(oracle.two_level_bytes(asked))] * asked.world_size
+        ranks.record(asked, result, {"sent_bytes": allowed})
+        assert_bytes(result, allowed, asked)
+
+
+@points(8, "communication")
+def test_given_communicator_is_used(ranks, rng):
+    for asked in (case(4, 2, 16), case(6, 3, 24, "float32")):
+        members, world_size = members_of_world(rng, asked.world_size, 2)
+        # Nodes are those of comm: which ranks of the world they are does not matter.
+        one = functools.partial(runs.reduced, ranks, rng, asked)
+        on_members(one, members, world_size, asked)
+
+
+@points(6, "safety")
+def test_sends_may_wait_for_their_receives(ranks, rng):
+    run(ranks, rng, case(4, 2, 16))
+    runs.check_rendezvous(ranks, rng, [case(4, 2, 16), case(6, 3, 600)])
+
+
+@points(4, "safety")
+def test_messages_may_arrive_in_any_order(ranks, rng):
+    runs.check_any_order(ranks, rng, [case(6, 3, 24)])
+    run(ranks, rng, case(4, 2, 16))
+
+
+@points(12, "speed")
+def test_time_on_two_and_four_nodes(ranks, rng):
+    machine = Machine.load("zaratan")
+    run(ranks, rng, case(4, 2, 16))
+    for p in (8, 16):
+        asked = case(p, 4, p * 10_000, "float64")
+        runs.check_makespans(ranks, rng, [asked], machine, oracle.two_level_s)
