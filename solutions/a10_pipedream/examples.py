@@ -10,8 +10,8 @@ Parameters and data are drawn from ``--seed``.
 from dataclasses import replace
 from types import SimpleNamespace
 
+import cases
 import numpy as np
-from cases import StashCase
 from model import random_parameters
 from recursion import delayed_descent, lags
 
@@ -65,7 +65,7 @@ def stash_of(world_size, options):
     names = ("vertical_sync", "width", "hidden", "alike", "costs", "calls", "memory")
     fields = {name: others[name] for name in names if name in others}
     sizes = tuple(others.get("batch_sizes", (2, 2, 2, 2)))
-    return StashCase(
+    return cases.StashCase(
         "stash:train", world_size, sum(sizes), options.dtype,
         batch_sizes=sizes, seed=options.seed, **fields,
     )  # fmt: skip
@@ -242,7 +242,7 @@ def stash_assert_held(result, case):
 
 def _asked(case):
     """What is asked of a case that a test made, or of one that a line names."""
-    if isinstance(case, StashCase):
+    if isinstance(case, cases.StashCase):
         return case
     options = SimpleNamespace(others=case.options, dtype=case.dtype, seed=0)
     return stash_of(case.world_size, options)

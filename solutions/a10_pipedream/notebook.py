@@ -171,8 +171,8 @@ for name, least in (("stashing", [4, 3, 2, 1]), ("vertical sync", [4] * 4)):
 # %% tags=["predict"]
 guess(
     "a10/rates",
-    "With a learning rate of 0.6, plain gradient descent trains well. Which of the two asynchronous "
-    "ways does so, too?",
+    "With a learning rate of 0.6, plain gradient descent trains well. Which of the two "
+    "asynchronous ways does so, too?",
     choices=["both", "stashing alone", "vertical sync alone", "neither"],
 )
 

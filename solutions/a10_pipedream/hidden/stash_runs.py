@@ -10,6 +10,7 @@ from ringside.trace import Kind, Op, Trace
 
 SOLUTION = Path(__file__).resolve().parents[1]
 examples = beside(SOLUTION / "stash.py")
+stash_case = examples.cases.stash_case
 PS = 10**12
 
 

@@ -14,9 +14,14 @@ from ringside.checking import (
     with_waiting_sends,
 )
 from ringside.checking.points import points_of
-from solutions.a10_pipedream.cases import stash_case
 from solutions.a10_pipedream.hidden import stash_runs
-from solutions.a10_pipedream.hidden.stash_runs import examples, ideal, on_real_ranks, trained
+from solutions.a10_pipedream.hidden.stash_runs import (
+    examples,
+    ideal,
+    on_real_ranks,
+    stash_case,
+    trained,
+)
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 WIDE = {"width": 64, "hidden": 256, "alike": True, "memory": True}
@@ -27,7 +32,7 @@ points = points_of("stash")
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(14, "values")
+@points(13, "values")
 def test_delayed_recursion_on_2_to_5_stages(ranks, rng):
     for p, count in ((2, 5), (3, 7), (4, 9), (5, 8), (3, 3)):
         trained(ranks, rng, stash_case(p, count, rng))
@@ -39,7 +44,7 @@ def test_vertical_sync_on_2_to_5_stages(ranks, rng):
         trained(ranks, rng, stash_case(p, count, rng, vertical_sync=True))
 
 
-@points(6, "values")
+@points(5, "values")
 def test_fewer_minibatches_than_stages(ranks, rng):
     for p, count in ((2, 1), (4, 2), (5, 3), (3, 0)):
         trained(ranks, rng, stash_case(p, count, rng))
@@ -61,7 +66,7 @@ def test_minibatches_of_different_sizes(ranks, rng):
 @points(3, "values")
 def test_float32(ranks, rng):
     for p in (2, 4):
-        trained(ranks, rng, stash_case(p, 6, rng, "float32"))
+        trained(ranks, rng, stash_case(p, 6, rng, "float32"), observed=False)
 
 
 @points(2, "values")
