@@ -150,18 +150,19 @@ for place, (name, vertical_sync) in enumerate((("stashing", False), ("vertical s
     held[name] = [v["peak"] / size for v, size in zip(run.values, sizes, strict=True)]
     axes.bar(np.arange(4) + 0.4 * place - 0.2, held[name], 0.4, label=name)
 axes.plot(np.arange(4), [4 - stage for stage in range(4)], "k_", markersize=30, label="S - s")
-axes.set(xticks=range(4), xlabel="stage", ylabel="peak, in sizes of its parameters")
-axes.legend()
+axes.set(xticks=range(4), xlabel="stage", ylabel="peak, in sizes of its parameters", ylim=(0, 8.5))
+axes.legend(ncols=3)
 plt.show()
 reveal("a10/versions", sum(100 * (4 - stage) for stage in range(4)))
 for name, least in (("stashing", [4, 3, 2, 1]), ("vertical sync", [4] * 4)):
-    assert all(n <= most <= n + 3 for most, n in zip(held[name], least, strict=True))
+    assert all(n <= most <= n + 3.5 for most, n in zip(held[name], least, strict=True))
 
 # %% [markdown]
 # **Explain.** What else does a stage hold beside its versions at the moment of the peak? With
 # vertical sync the last stage keeps as many versions as the first. Why can it not let them go? The
-# first stage also keeps the activations of the most minibatches. In which kind of network does
-# this make the memory of the stages more equal?
+# first stage also keeps the activations of the most minibatches. VGG-16 has large activations in
+# its first layers, and nearly all of its parameters in the last ones. Which of the two suits this
+# kind of pipeline, and which doesn't?
 #
 # Now the other price. A chain of four stages learns what a second chain with other parameters
 # computes. The recursion with delays is what your stages compute, so one process is enough to see
@@ -198,7 +199,7 @@ for minibatch, x in enumerate(inputs):
 WAYS = {"plain": [0] * 4, "stashing": lags(4), "vertical sync": lags(4, vertical_sync=True)}
 fig, row = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True)
 ends = {}
-for axes, lr in zip(row, (0.1, 0.6, 2.0), strict=True):
+for axes, lr in zip(row, (0.1, 0.6, 1.5), strict=True):
     for name, delays in WAYS.items():
         losses = delayed_descent(start, inputs, targets, lr, delays)[1]
         axes.plot(np.convolve(losses, np.ones(10) / 10, "valid"), label=name)
