@@ -135,7 +135,7 @@ def stash_check_kept(value, stage, case):
 def stash_passes(num_stages, num_minibatches, stage):
     """The passes of a stage, in the order that the docstring asks for: ``["F0", "F1", "B0", ...]``.
 
-    Forward passes as long as fewer than ``S - s`` are under way, else the oldest backward pass.
+    Forward passes as long as fewer than ``S - s`` are in flight, else the oldest backward pass.
     """
     forward = backward = 0
     words = []
@@ -165,7 +165,7 @@ def stash_assert_order(result, case):
                 .asking("stash_order")
                 .fail(
                     f"stage {stage} computed {did} as pass {at}; it must be {should}, with at most "
-                    f"{min(case.world_size - stage, count)} minibatches under way."
+                    f"{min(case.world_size - stage, count)} minibatches in flight."
                 )
             )
     assert_declared_at_once(result, case)

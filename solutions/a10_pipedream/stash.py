@@ -1,4 +1,4 @@
-"""An asynchronous pipeline: one update a minibatch, weights stashed for those under way.
+"""An asynchronous pipeline: one update a minibatch, weights stashed for those in flight.
 
     time ->
     stage 0   F0  F1  F2   .   .  B0  F3  B1  F4  B2  ...      after each B the stage updates
@@ -52,7 +52,7 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
         minibatch, a list of floats (with the versions that it used), on the others None.
 
     - Values: those of the recursion, to 1e-12 in float64, 1e-5 in float32.
-    - Schedule: a stage computes forward passes until ``min(S - s, N)`` minibatches are under way.
+    - Schedule: a stage computes forward passes until ``min(S - s, N)`` minibatches are in flight.
       Then it computes one backward and one forward pass in turn, as long as there are any. S = 4,
       s = 2, N = 4: F0 F1 B0 F2 B1 F3 B2 B3. Each pass is computed once.
     - Messages: one for each activation and one for each gradient, to the stage after and before.
@@ -63,7 +63,7 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
     - Memory: stage s keeps at most ``S - s`` versions, the newest one included: with S = 4 the
       stages keep 4, 3, 2 and 1. With vertical sync it is S on all stages, since the last stage
       needs a version as late as the first. Beside them a stage may hold at any time what forward
-      passes saved for the minibatches under way, and three times its parameters (gradients, a
+      passes saved for the minibatches in flight, and three times its parameters (gradients, a
       version in the making). Messages, and 64 KiB, are free.
     - Time: at most 1.05 times that of a stage that never waits for a send before it is done, and
       posts the receive for its next pass before it computes the present one. If messages take no
@@ -119,7 +119,7 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
 
 
 def _passes(num_minibatches, most):
-    """One forward, one backward, with at most so many minibatches under way."""
+    """One forward, one backward, with at most so many minibatches in flight."""
     passes = []
     for step in range(num_minibatches + most - 1):
         if step < num_minibatches:

@@ -1,4 +1,4 @@
-"""Live weights are changed in place; each minibatch under way has a copy of its own."""
+"""Live weights are changed in place; each minibatch in flight has a copy of its own."""
 
 import numpy as np
 from model import Piece, loss, loss_gradient
