@@ -168,13 +168,14 @@ def stash_assert_order(result, case):
                     f"{min(case.world_size - stage, count)} minibatches in flight."
                 )
             )
-    assert_declared_at_once(result, case)
+    assert_declared_at_once(result, case.seen_in(result).asking("stash_order"))
 
 
 def stash_assert_work(result, case, asked_s=None):
-    """Each stage's passes took the time that its piece was made to take, or more."""
+    """Each stage's passes took the time that its piece was made to take, where they began."""
     if asked_s is None:
         asked_s = len(case.batch_sizes) * sum(case.costs)
+    assert_declared_at_once(result, case.seen_in(result).asking(f"stash_work={asked_s:.9g}"))
     for stage in range(case.world_size):
         ops = result.trace.ops[result.members[stage] if result.members else stage]
         spent_ps = sum(max(0, op.detail[2]) for op in ops if op.kind == Kind.COMPUTE)
