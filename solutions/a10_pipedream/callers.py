@@ -35,7 +35,7 @@ def stash_trained(
         halved = [param / 2 for param in params]
         find("stash:train")(comm, piece, halved, batch_sizes, lr, inputs, targets, **options)
     given = [*params, *(inputs or []), *(targets or [])]
-    before, lists = [np.array(each) for each in given], _held(params, inputs, targets)
+    before, lists = [np.array(each) for each in given], _stash_held(params, inputs, targets)
     train = find("stash:train")
     if memory:
         tracemalloc.start()
@@ -45,23 +45,23 @@ def stash_trained(
     finally:
         tracemalloc.stop()
     kept = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(given, before, strict=True))
-    kept = kept and lists == _held(params, inputs, targets)
+    kept = kept and lists == _stash_held(params, inputs, targets)
     trained, losses = told if isinstance(told, tuple) and len(told) == 2 else (told, None)
     shared = isinstance(trained, list | tuple) and any(
         np.shares_memory(a, b) for a in trained if isinstance(a, np.ndarray) for b in given
     )
     return {
-        "params": trained, "losses": _plain(losses), "kept": bool(kept), "shared": shared,
+        "params": trained, "losses": _stash_plain(losses), "kept": bool(kept), "shared": shared,
         "peak": peak,
     }  # fmt: skip
 
 
-def _held(*lists):
+def _stash_held(*lists):
     """What lists have in them, to be compared with what they have later."""
     return [[id(item) for item in each or ()] for each in lists]
 
 
-def _plain(losses):
+def _stash_plain(losses):
     """NumPy's numbers as Python's; all else as it is."""
     if not isinstance(losses, list | tuple):
         return losses

@@ -87,7 +87,7 @@ def stash_case(world_size, batch_sizes, rng, dtype="float64", **fields):
             value = f"{value[0]},{value[1]}" if name == "costs" else value
             words.append(f"--{name.replace('_', '-')} {value}")
     words += [f"--dtype {dtype}"] if dtype != "float64" else []
-    about = f"minibatches of {_few(case.batch_sizes)} samples, {dtype}"
+    about = f"minibatches of {_stash_few(case.batch_sizes)} samples, {dtype}"
     about += ", vertical sync" if case.vertical_sync else ""
     about += ", second call" if case.calls > 1 else ""
     line = f"ringside run callers.py:stash_trained --ranks {world_size} -- {' '.join(words)}"
@@ -120,6 +120,6 @@ def stash_inputs(case):
     return params, drawn(widths[0]), drawn(widths[-1]), 0.2
 
 
-def _few(values):
+def _stash_few(values):
     text = ", ".join(str(value) for value in values)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -32,7 +32,7 @@ STASH_INSTEAD = {"stash.py:train": "callers.py:stash_trained -- --batch-sizes '[
 def stash_arguments(function, world_size, rank, options):
     """What ``measured_training`` and ``callers.stash_trained`` get after ``comm``."""
     if function == "measured_training":
-        params, inputs, targets = _measured(world_size, options)
+        params, inputs, targets = _stash_measured(world_size, options)
         last = rank == world_size - 1
         sizes = [STASH_SAMPLES] * len(inputs)
         return params[rank], sizes, 0.1, inputs if rank == 0 else None, targets if last else None
@@ -45,7 +45,7 @@ def stash_expected(function, world_size, rank, options):
     """The parameters of rank ``rank`` after ``measured_training``, in one vector."""
     if function != "measured_training":
         return None
-    trained, _ = delayed_descent(*_measured(world_size, options), 0.1, lags(world_size))
+    trained, _ = delayed_descent(*_stash_measured(world_size, options), 0.1, lags(world_size))
     return np.concatenate([each.reshape(-1) for each in trained[rank]]).astype(options.dtype)
 
 
@@ -71,7 +71,7 @@ def stash_of(world_size, options):
     )  # fmt: skip
 
 
-def _measured(world_size, options):
+def _stash_measured(world_size, options):
     """Parameters per stage, inputs and targets: each stage has two layers n -> n -> n."""
     rng = np.random.default_rng(options.seed)
     params = [random_parameters([options.n] * 3, rng, options.dtype) for _ in range(world_size)]
@@ -98,10 +98,10 @@ def stash_check_values(value, stage, right, case):
         exact = exact.astype(case.dtype)
         scale = np.full(exact.shape, tolerance / eps * (1 + np.abs(exact).max()))
         assert_array(mine, exact, scale, case, f"stage {stage}'s parameter {number}")
-    _check_losses(value["losses"], losses, stage, tolerance, case)
+    _stash_check_losses(value["losses"], losses, stage, tolerance, case)
 
 
-def _check_losses(told, losses, stage, tolerance, case):
+def _stash_check_losses(told, losses, stage, tolerance, case):
     """The last stage's numbers; None from the others."""
     if stage < case.world_size - 1:
         if told is not None:
@@ -151,7 +151,7 @@ def stash_passes(num_stages, num_minibatches, stage):
 
 def stash_assert_order(result, case):
     """Each stage began its passes in the docstring's order, each when what it needs had come."""
-    count = len(_asked(case).batch_sizes)
+    count = len(_stash_asked(case).batch_sizes)
     for stage in range(case.world_size):
         ops = result.trace.ops[result.members[stage] if result.members else stage]
         done = [phase.partition(" of piece ")[0] for _, phase, _ in announced(ops)]
@@ -204,7 +204,7 @@ def stash_allowed(case):
 
 def stash_assert_sent(result, case):
     """Each stage sent a message for each activation and gradient, and nothing else."""
-    for stage, (count, bound) in enumerate(zip(*stash_allowed(_asked(case)), strict=True)):
+    for stage, (count, bound) in enumerate(zip(*stash_allowed(_stash_asked(case)), strict=True)):
         rank = result.members[stage] if result.members else stage
         sent, messages = result.sent_bytes()[rank], result.sent_messages()[rank]
         seen = case.seen_in(result).asking("stash_sent")
@@ -218,7 +218,7 @@ def stash_assert_sent(result, case):
 
 def stash_assert_held(result, case):
     """Each stage held at most its versions, what was saved, and what the docstring adds."""
-    asked = _asked(case)
+    asked = _stash_asked(case)
     params, sizes = asked.inputs()[0], asked.batch_sizes
     itemsize, num_stages = np.dtype(case.dtype).itemsize, case.world_size
     for stage, value in enumerate(result.values):
@@ -241,7 +241,7 @@ def stash_assert_held(result, case):
             )
 
 
-def _asked(case):
+def _stash_asked(case):
     """What is asked of a case that a test made, or of one that a line names."""
     if isinstance(case, cases.StashCase):
         return case

@@ -15,11 +15,11 @@ backward pass must use the one that its forward pass used. So a stage keeps ("st
 as long as a minibatch needs it.
 
 In one process that is gradient descent with delays. The gradient of minibatch t = 0, 1, ... is
-taken where stage s has version t - S + 1 + s (0 if that is negative)::
+taken at version t - S + 1 + s of stage s (at version 0 if that is negative)::
 
     w(t+1) = w(t) - lr * gradient of f_t at (w_0(t - S + 1), w_1(t - S + 2), ..., w_(S-1)(t))
 
-With vertical sync a minibatch uses on every stage the version that its stage 0 used::
+With vertical sync a minibatch uses one version on all stages: the one that stage 0 used::
 
     w(t+1) = w(t) - lr * gradient of f_t at w(t - S + 1)
 
@@ -45,29 +45,32 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
         inputs: on stage 0 a list of one array a minibatch, shape ``(samples, d_in)`` of the first
             layer; else None.
         targets: on stage S - 1 likewise, ``(samples, d_out)`` of the last layer; else None.
-        vertical_sync: use one version of a minibatch on all stages: that of its stage 0.
+        vertical_sync: use one version on all stages for a minibatch, the one of stage 0.
 
     Returns:
-        ``(params, losses)``: version N, a list of new arrays; and on stage S - 1 the loss of each
-        minibatch, a list of floats (with the versions that it used), on the others None.
+        ``(params, losses)``: version N, a list of new arrays; and on stage S - 1 a list of floats,
+        the loss of each minibatch at the versions that it used. On the other stages ``losses`` is
+        None.
 
     - Values: those of the recursion, to 1e-12 in float64, 1e-5 in float32.
     - Schedule: a stage computes forward passes until ``min(S - s, N)`` minibatches are in flight.
-      Then it computes one backward and one forward pass in turn, as long as there are any. S = 4,
-      s = 2, N = 4: F0 F1 B0 F2 B1 F3 B2 B3. Each pass is computed once.
+      Then it computes one backward and one forward pass in turn, and in the end the backward
+      passes that are left. S = 4, s = 2, N = 4: F0 F1 B0 F2 B1 F3 B2 B3. Each pass is computed
+      once.
     - Messages: one for each activation and one for each gradient, to the stage after and before.
       So a boundary between two stages sees 2 N messages: 20 for 10 minibatches. A message holds
       the activation or its gradient alone (up to 1 KiB of envelope is free; a version number may
       travel there, or you derive it).
     - Safety: no deadlock, though every send may wait for its receive.
-    - Memory: stage s keeps at most ``S - s`` versions, the newest one included: with S = 4 the
-      stages keep 4, 3, 2 and 1. With vertical sync it is S on all stages, since the last stage
-      needs a version as late as the first. Beside them a stage may hold at any time what forward
-      passes saved for the minibatches in flight, and three times its parameters (gradients, a
-      version in the making). Messages, and 64 KiB, are free.
-    - Time: at most 1.05 times that of a stage that never waits for a send before it is done, and
-      posts the receive for its next pass before it computes the present one. If messages take no
-      time, that is ``(N + S - 1) (forward + backward)``. Half the points up to 1.5 times.
+    - Memory: stage s keeps at most ``S - s`` versions, the newest one included. With S = 4 the
+      stages keep 4, 3, 2 and 1. With vertical sync each stage keeps at most S, because the last
+      stage needs an old version as long as the first one does. Beside the versions a stage may
+      hold what forward passes saved for the minibatches in flight, and three times its parameters
+      (gradients, a version in the making). Messages and 64 KiB are free.
+    - Time: at most 1.05 times that of stages that never wait for a send, and post the receive for
+      the next pass before they compute the present one. If messages take no time, that is
+      ``(N + S - 1) (forward + backward)``: 39 ms for N = 10, S = 4, and passes of 1 and 2 ms. Half
+      the points up to 1.5 times.
 
     Source: Narayanan et al., PipeDream, SOSP 2019, section 3.3.
     """

@@ -17,7 +17,7 @@ from ringside.factors import Factors
 
 # -- stash -----------------------------------------------------------------------------------------
 
-FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
+STASH_FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 
 
 def stash_trained(ranks, case, rng=None, **options):
@@ -135,7 +135,7 @@ def test_stash_with_sends_that_wait(ranks, rng):
 @points(10, "speed", "stash")
 def test_stash_takes_no_longer_than_it_must(ranks, rng):
     case = stash_case(4, 8, rng, costs=(1e-3, 2e-3))
-    result = stash_trained(ranks, case, rng, machine=FREE)
+    result = stash_trained(ranks, case, rng, machine=STASH_FREE)
     examples.stash_assert_work(result, case)
     checking.assert_makespan(result, (8 + 3) * 3e-3, case)
     # Here a message takes 2.5 us. The best order and messages that nobody waits for take 172 us.
