@@ -10,8 +10,8 @@ from model_torch import Piece
 from ringside.checking import find
 
 
-def stash_trained(group, spec, params, batch_sizes, calls, vertical_sync=False):
-    """Calls of ``stash_torch.run`` on one module, with one optimizer.
+def stash_torch_trained(group, spec, params, batch_sizes, calls, vertical_sync=False):
+    """Calls of ``stash_torch.train`` on one module, with one optimizer.
 
     Args:
         spec: a dict: ``widths`` (input, hidden, output), ``costs`` (seconds of a forward and of a
@@ -29,13 +29,13 @@ def stash_trained(group, spec, params, batch_sizes, calls, vertical_sync=False):
     with torch.no_grad():
         for mine, given in zip(held, params, strict=True):
             mine.copy_(given)
-    optimizer = stash_optimizer(held, spec["optimizer"])
+    optimizer = stash_torch_optimizer(held, spec["optimizer"])
     data = [each for call in calls for own in call for each in own or []]
     before = [each.clone() for each in data]
     losses = []
     for inputs, targets in calls:
-        run = find("stash_torch:run")
-        losses.append(run(group, module, optimizer, batch_sizes, inputs, targets, vertical_sync))
+        given = batch_sizes, inputs, targets, vertical_sync
+        losses.append(_stash_torch(group, module, optimizer, *given))
     now = list(module.parameters())
     return {
         "params": [each.detach().clone() for each in now],
@@ -47,18 +47,23 @@ def stash_trained(group, spec, params, batch_sizes, calls, vertical_sync=False):
     }
 
 
-def stash_optimizer(params, name):
-    """"sgd" or "momentum"."""
-    return torch.optim.SGD(params, lr=0.3, momentum=0.6 if name == "momentum" else 0.0)
+def _stash_torch(group, module, optimizer, batch_sizes, inputs, targets, vertical_sync):
+    train = find("stash_torch:train")
+    given = group, module, optimizer, batch_sizes, inputs, targets
+    return train(*given, vertical_sync=vertical_sync)
 
 
-def stash_memory(group, spec, params, batch_sizes, calls, vertical_sync=False):
+def stash_torch_optimizer(params, name):
+    """ "sgd" or "momentum"."""
+    return torch.optim.SGD(params, lr=0.1, momentum=0.6 if name == "momentum" else 0.0)
+
+
+def stash_torch_memory(group, spec, params, batch_sizes, calls, vertical_sync=False):
     """One call with nothing beside it, so that its memory can be seen; parameters and losses."""
     module = Piece(spec["widths"], group.rank(), *spec["costs"])
     with torch.no_grad():
         for mine in module.parameters():
             mine.copy_(params.pop(0))
-    optimizer = stash_optimizer(module.parameters(), spec["optimizer"])
-    run = find("stash_torch:run")
-    losses = run(group, module, optimizer, batch_sizes, *calls[0], vertical_sync)
+    optimizer = stash_torch_optimizer(module.parameters(), spec["optimizer"])
+    losses = _stash_torch(group, module, optimizer, batch_sizes, *calls[0], vertical_sync)
     return {"params": [each.detach() for each in module.parameters()], "losses": [losses]}

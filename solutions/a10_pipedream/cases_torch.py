@@ -16,8 +16,8 @@ from ringside.trace import Kind
 
 
 @dataclass(frozen=True)
-class StashCase(checking.Call):
-    """Calls of ``stash_torch.run``, one after another; inputs come from ``seed``.
+class StashTorchCase(checking.Call):
+    """Calls of ``stash_torch.train``, one after another; inputs come from ``seed``.
 
     ``ends`` and ``hidden`` are widths: what stages hand on takes turns between two of them.
     """
@@ -55,14 +55,14 @@ class StashCase(checking.Call):
         return params, calls
 
     def arguments_of_ranks(self):
-        """What ``callers_torch.stash_trained`` gets on each stage, after ``group``."""
-        params, calls = self.inputs()
+        """What ``callers_torch.stash_torch_trained`` gets on each stage, after ``group``."""
+        (params, calls), last = self.inputs(), self.world_size - 1
         return [
             (
                 {"widths": self.widths(s), "costs": self.costs, "optimizer": self.optimizer},
                 params[s],
                 list(self.batch_sizes),
-                [(x if s == 0 else None, y if s == self.world_size - 1 else None) for x, y in calls],
+                [(x if s == 0 else None, y if s == last else None) for x, y in calls],
                 self.vertical_sync,
             )
             for s in range(self.world_size)
@@ -76,7 +76,7 @@ class StashCase(checking.Call):
     def passes(self, stage):
         """The passes of one call in their order: letter and minibatch.
 
-        >>> StashCase("run", 2, 3, batch_sizes=(1, 1, 1)).passes(0)
+        >>> StashTorchCase("run", 2, 3, batch_sizes=(1, 1, 1)).passes(0)
         [('F', 0), ('F', 1), ('B', 0), ('F', 2), ('B', 1), ('B', 2)]
         """
         count, in_flight = len(self.batch_sizes), self.world_size - stage
@@ -89,17 +89,18 @@ class StashCase(checking.Call):
 
     def sent(self, stage):
         """Messages and bytes that a stage may send in all."""
-        samples, count = self.num_calls * sum(self.batch_sizes), self.num_calls * len(self.batch_sizes)
+        samples = self.num_calls * sum(self.batch_sizes)
+        count = self.num_calls * len(self.batch_sizes)
         d_in, _, d_out = self.widths(stage)
         forward, backward = stage < self.world_size - 1, stage > 0
         return count * (forward + backward), 8 * samples * (d_out * forward + d_in * backward)
 
 
-def stash_case(
+def stash_torch_case(
     num_stages, batch_sizes, rng, *, vertical_sync=False, optimizer="sgd", num_calls=1,
     ends=(5, 4), hidden=6, costs=(1e-6, 2e-6), memory=False,
 ):  # fmt: skip
-    """``stash_torch.run`` on data that are drawn; ``rng`` gives the seed."""
+    """``stash_torch.train`` on data that are drawn; ``rng`` gives the seed."""
     seed = int(rng.integers(2**31))
     words = f"--batch-sizes '{list(batch_sizes)}'"
     words += " --vertical-sync True" if vertical_sync else ""
@@ -109,20 +110,20 @@ def stash_case(
     words += f" --costs '{list(costs)}'" if costs != (1e-6, 2e-6) else ""
     count = len(batch_sizes)
     sizes = str(batch_sizes[0]) if len(set(batch_sizes)) == 1 else f"{list(batch_sizes)}"
-    return StashCase(
-        "stash_torch:run", num_stages, count, "float64",
+    return StashTorchCase(
+        "stash_torch:train", num_stages, count, "float64",
         about=f"{count} {'minibatch' if count == 1 else 'minibatches'} of {sizes} samples"
         f"{', vertical_sync' if vertical_sync else ''}"
         f"{f', {optimizer}' if optimizer != 'sgd' else ''}"
         f"{f', {num_calls} calls' if num_calls > 1 else ''}",
-        line=f"ringside run callers_torch.py:{'stash_memory' if memory else 'stash_trained'} "
+        line=f"ringside run callers_torch.py:stash_torch_{'memory' if memory else 'trained'} "
         f"--ranks {num_stages} -- {words} --data {seed}",
         batch_sizes=tuple(batch_sizes), vertical_sync=vertical_sync, optimizer=optimizer,
         num_calls=num_calls, ends=tuple(ends), hidden=hidden, costs=tuple(costs), seed=seed,
     )  # fmt: skip
 
 
-def stash_serial(case, factors=None):
+def stash_torch_serial(case, factors=None):
     """The delayed recursion on one process.
 
     Args:
@@ -145,7 +146,7 @@ def stash_serial(case, factors=None):
             losses[-1].append(loss)
             for s, own in enumerate(history):
                 speed[s] = [momentum * v + g for v, g in zip(speed[s], grads[s], strict=True)]
-                own.append([w - 0.3 * v for w, v in zip(own[-1], speed[s], strict=True)])
+                own.append([w - 0.1 * v for w, v in zip(own[-1], speed[s], strict=True)])
         newest = [own[-1] for own in history]
     return newest, losses
 
@@ -175,16 +176,16 @@ def _stash_gradients(params, x, target, number, factors):
     return float(loss), grads[::-1]
 
 
-def assert_stash(result, case):
+def assert_stash_torch(result, case):
     """The parameters of the recursion, made by messages between stages alone."""
-    if result.world_size > 1 and getattr(result, "trace", None) is not None:
+    if case.world_size > 1 and getattr(result, "trace", None) is not None:
         assert_own_messages(result, case.seen_in(result))
-    newest, _ = stash_serial(case, getattr(result, "factors", None))
+    newest, _ = stash_torch_serial(case, getattr(result, "factors", None))
     for stage, value in enumerate(result.values):
-        assert_stash_params(value, stage, newest[stage], case.seen_in(result))
+        assert_stash_torch_params(value, stage, newest[stage], case.seen_in(result))
 
 
-def assert_stash_params(value, stage, right, case):
+def assert_stash_torch_params(value, stage, right, case):
     """What the module of a stage holds."""
     eps = 2 * (case.world_size + 1) * np.finfo("float64").eps
     for number, (param, wanted) in enumerate(zip(value["params"], right, strict=True)):
@@ -193,10 +194,10 @@ def assert_stash_params(value, stage, right, case):
         assert_array(param, wanted, scale, case, what)
 
 
-def assert_stash_losses(result, call, case=None):
+def assert_stash_torch_losses(result, call, case=None):
     """What ``run`` returned: losses on the last stage, None on the others."""
     case = case or call.seen_in(result).asking("torch_losses")
-    _, losses = stash_serial(call, getattr(result, "factors", None))
+    _, losses = stash_torch_serial(call, getattr(result, "factors", None))
     for stage, value in enumerate(result.values):
         for told, right in zip(value["losses"], losses, strict=True):
             if stage < case.world_size - 1:
@@ -215,7 +216,7 @@ def assert_stash_losses(result, call, case=None):
                     raise case.fail(f"the loss of minibatch {m} is {mine:.12g}, not {exact:.12g}.")
 
 
-def assert_stash_kept(result, call, case=None):
+def assert_stash_torch_kept(result, call, case=None):
     """Inputs and parameter objects are those of before, and every ``grad`` is None."""
     case = case or call.seen_in(result).asking("torch_kept")
     for stage, value in enumerate(result.values):
@@ -228,7 +229,7 @@ def assert_stash_kept(result, call, case=None):
             raise case.fail(f"after the call a parameter of stage {stage} has a grad, not None.")
 
 
-def assert_stash_sent(result, call, case=None):
+def assert_stash_torch_sent(result, call, case=None):
     """At most 2 messages for each minibatch and boundary, and no more bytes than they need."""
     case = case or call.seen_in(result).asking("torch_sent")
     for stage in range(case.world_size):
@@ -240,7 +241,7 @@ def assert_stash_sent(result, call, case=None):
             raise case.fail(f"stage {stage} sent {size} bytes; {nbytes} are allowed.")
 
 
-def assert_stash_order(result, call, case=None):
+def assert_stash_torch_order(result, call, case=None):
     """Each stage announced its passes in the order of 1F1B, and declared them there."""
     case = case or call.seen_in(result).asking("torch_order")
     for stage, member in enumerate(result.members or range(case.world_size)):
@@ -248,10 +249,9 @@ def assert_stash_order(result, call, case=None):
         begun = [(op.detail[0][0], op.detail[1]) for op in ops if op.kind == Kind.PASS]
         wanted = call.passes(stage)
         if begun != wanted:
-            at = next(
-                (k for k, both in enumerate(zip(begun, wanted, strict=False)) if both[0] != both[1]),
-                min(len(begun), len(wanted)),
-            )
+            both = zip(begun, wanted, strict=False)
+            differ = (k for k, (a, b) in enumerate(both) if a != b)
+            at = next(differ, min(len(begun), len(wanted)))
             raise case.fail(
                 f"stage {stage} announced {_shown(begun, at)} as pass number {at}; it must be "
                 f"{_shown(wanted, at)}.",
@@ -268,7 +268,7 @@ def _listed(passes):
     return " ".join(f"{letter}{m}" for letter, m in passes)
 
 
-def assert_stash_memory(result, call, case=None):
+def assert_stash_torch_memory(result, call, case=None):
     """Parameters, their gradients, S - s copies, and parameters once more."""
     case = case or call.seen_in(result).asking("torch_memory")
     for stage in range(case.world_size):
@@ -285,15 +285,14 @@ def assert_stash_memory(result, call, case=None):
             )
 
 
-def stash_reference_s(case, machine):
+def stash_torch_reference_s(case, machine):
     """How long the schedule takes where receives are posted one pass ahead, and sends wait last.
 
     A message of n bytes takes ``alpha + n beta`` from when it is sent and its receive is posted.
     """
     lists = [case.passes(stage) for stage in range(case.world_size)]
     takes_s = dict(zip("FB", case.costs, strict=True))
-    sent, begin_s, free_s = {}, {}, [0.0] * case.world_size
-    at = [0] * case.world_size
+    sent, free_s, at = {}, [0.0] * case.world_size, [0] * case.world_size
     posted = {(stage, *own[0]): 0.0 for stage, own in enumerate(lists)}
     while any(k < len(own) for k, own in zip(at, lists, strict=True)):
         for stage, own in enumerate(lists):

@@ -1,7 +1,7 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
-    ringside run callers_torch.py:stash_trained --ranks 3 -- --batch-sizes '[2, 2, 2, 2, 2]'
-    ringside run callers_torch.py:stash_trained --ranks 4 -- --batch-sizes '[2, 1, 3]' \
+    ringside run callers_torch.py:stash_torch_trained --ranks 3 -- --batch-sizes '[2, 2, 2, 2, 2]'
+    ringside run callers_torch.py:stash_torch_trained --ranks 4 -- --batch-sizes '[2, 1, 3]' \
         --vertical-sync True
 
 Parameters, inputs and targets are drawn from ``--data``.
@@ -11,12 +11,12 @@ import cases_torch
 
 # -- stash_torch -----------------------------------------------------------------------------------
 
-STASH_TORCH = ("stash_trained", "stash_memory")
+STASH_TORCH = ("stash_torch_trained", "stash_torch_memory")
 STASH_TORCH_OPTIONS = {
     "batch_sizes", "vertical_sync", "optimizer", "num_calls", "ends", "hidden", "costs", "data",
 }  # fmt: skip
 STASH_TORCH_INSTEAD = {  # a module and its optimizer are made on the ranks
-    "stash_torch.py:run": "callers_torch.py:stash_trained -- --batch-sizes '[2, 2, 2, 2, 2]'",
+    "stash_torch.py:train": "callers_torch.py:stash_torch_trained -- --batch-sizes '[2, 2, 2, 2]'",
 }
 
 
@@ -24,8 +24,8 @@ def stash_torch_case(num_stages, others):
     """The case that a line's options describe."""
     sizes = others.get("batch_sizes", (2,) * 5)
     sizes = (sizes,) if isinstance(sizes, int) else tuple(sizes)
-    return cases_torch.StashCase(
-        "stash_torch:run", num_stages, len(sizes), "float64", batch_sizes=sizes,
+    return cases_torch.StashTorchCase(
+        "stash_torch:train", num_stages, len(sizes), "float64", batch_sizes=sizes,
         vertical_sync=str(others.get("vertical_sync", False)) == "True",
         optimizer=str(others.get("optimizer", "sgd")), num_calls=int(others.get("num_calls", 1)),
         ends=tuple(others.get("ends", (5, 4))), hidden=int(others.get("hidden", 6)),
@@ -45,8 +45,8 @@ def stash_torch_check(case, function, rank, value, options):
     if function not in STASH_TORCH:
         return False
     mine = stash_torch_case(case.world_size, options.others)
-    newest, _ = cases_torch.stash_serial(mine, getattr(case, "factors", None))
-    cases_torch.assert_stash_params(value, rank, newest[rank], case)
+    newest, _ = cases_torch.stash_torch_serial(mine, getattr(case, "factors", None))
+    cases_torch.assert_stash_torch_params(value, rank, newest[rank], case)
     return True
 
 
@@ -60,11 +60,11 @@ def _stash_torch_seen(check):
 
 
 STASH_TORCH_CHECKS = {
-    "torch_losses": _stash_torch_seen(cases_torch.assert_stash_losses),
-    "torch_kept": _stash_torch_seen(cases_torch.assert_stash_kept),
-    "torch_sent": _stash_torch_seen(cases_torch.assert_stash_sent),
-    "torch_order": _stash_torch_seen(cases_torch.assert_stash_order),
-    "torch_memory": _stash_torch_seen(cases_torch.assert_stash_memory),
+    "torch_losses": _stash_torch_seen(cases_torch.assert_stash_torch_losses),
+    "torch_kept": _stash_torch_seen(cases_torch.assert_stash_torch_kept),
+    "torch_sent": _stash_torch_seen(cases_torch.assert_stash_torch_sent),
+    "torch_order": _stash_torch_seen(cases_torch.assert_stash_torch_order),
+    "torch_memory": _stash_torch_seen(cases_torch.assert_stash_torch_memory),
 }
 
 # -- all modules -----------------------------------------------------------------------------------

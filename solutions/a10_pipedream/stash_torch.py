@@ -8,10 +8,10 @@ stages, v0 to v3 are versions of a stage's parameters, v1 the one after one upda
     stage 1    .   F0  B0  F1  B1  F2  B2  F3  B3  .
                    v0  v0  v1  v1  v2  v2  v3  v3
 
-Stage 0 computes F2 with v1. B1 makes v2, and only then comes B2, with v1 again. So stage 0 must have
-kept v1. The optimizer works in place, and autograd's graph of F2 holds the tensors themselves, not
-their values at that time. If F2 uses the module's own parameters, B2 raises RuntimeError ("modified
-by an inplace operation"). If you write to ``param.data`` it doesn't, and B2 is silently wrong.
+Stage 0 computes F2 with v1. B1 makes v2, and only then comes B2, with v1 again. So stage 0 must
+have kept v1. The optimizer works in place, and autograd's graph of F2 holds the tensors themselves,
+not the values that they had. If F2 uses the module's own parameters, B2 raises RuntimeError
+("modified by an inplace operation"). If you write to ``param.data``, B2 is silently wrong.
 
 Two ways to compute with a version that isn't the module's: ``torch.func.functional_call(module,
 version, (x,))``, where ``version`` maps the names of ``module.named_parameters()`` to copies; or a
@@ -20,7 +20,8 @@ second module (``copy.deepcopy``) whose parameters hold them.
 Rules:
 
 - ``group`` is a process group of S >= 1 ranks in any order; it need not be the world. Only
-  point-to-point calls of torch.distributed on it may be used.
+  point-to-point calls of torch.distributed on it may be used. Look whether one is done by
+  ``wait()``: on gloo, ``is_completed()`` of a send or a receive stays False until then.
 - Rank s of ``group`` is stage s, and ``module`` is piece s of the model.
 - Tensors are float64. The file runs unchanged under ``torchrun``, with gloo or NCCL: what you
   create lies where the module's parameters lie.
@@ -32,7 +33,9 @@ from model_torch import loss_of
 from torch.func import functional_call
 
 
-def run(group, module, optimizer, batch_sizes, inputs=None, targets=None, vertical_sync=False):
+def train(
+    group, module, optimizer, batch_sizes, inputs=None, targets=None, *, vertical_sync=False
+):  # fmt: skip
     """Train this stage's piece on N minibatches, with one update after each.
 
     Args:
@@ -64,13 +67,15 @@ def run(group, module, optimizer, batch_sizes, inputs=None, targets=None, vertic
       ``w(t+1) = w(t) - lr grad f(w_1(t-S+1), ..., w_S(t))``.
     - Order: 1F1B without a flush. Stage s computes S - s forward passes, then backward and forward
       passes in turn, then the backward passes that are left. If N < S - s, it computes all forward
-      passes first.
+      passes first. Each pass is computed once. Example: S = 3, s = 1, N = 4 is
+      F0 F1 B0 F2 B1 F3 B2 B3.
     - Messages: at most 2 for each minibatch and boundary between stages, one activation and one
       gradient. Example: N = 6 minibatches of 10 samples on S = 3 stages, with 40 values a sample
       handed on: stage 1 sends at most 12 messages, of 3200 bytes each. No collective.
-    - Memory: (1) the parameters and their gradients, (2) copies of at most S - s versions, with
-      ``vertical_sync`` S, (3) once the parameters more, for a moment. Example: S = 4 and
-      parameters of 1 MB: stage 0 holds at most 7 MB, stage 3 at most 4 MB, for any N.
+    - Memory: stage s keeps at most S - s versions, with ``vertical_sync`` S. Beside them a stage
+      may hold what forward passes saved for the minibatches under way, and three times its
+      parameters (the module's own, gradients, a version in the making). Example: S = 4 and stages
+      of 1 MB of parameters: stage 0 holds at most 7 MB of these, stage 3 at most 4 MB, for any N.
     - Time: at most 1.05 times that of a stage that never waits for a send before the end, and
       posts the receive for the next pass before it computes the present one; half the points up
       to 1.5 times. Where messages are free that is (N + S - 1)(tf + tb), if a forward pass takes

@@ -13,14 +13,14 @@ from ringside.checking import (
 from ringside.checking.points import points_of
 from ringside.factors import Factors
 from solutions.a10_pipedream.cases_torch import (
-    assert_stash,
-    assert_stash_kept,
-    assert_stash_losses,
-    assert_stash_memory,
-    assert_stash_order,
-    assert_stash_sent,
-    stash_case,
-    stash_reference_s,
+    assert_stash_torch,
+    assert_stash_torch_kept,
+    assert_stash_torch_losses,
+    assert_stash_torch_memory,
+    assert_stash_torch_order,
+    assert_stash_torch_sent,
+    stash_torch_case,
+    stash_torch_reference_s,
 )
 
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
@@ -37,14 +37,14 @@ def trained(ranks, rng, num_stages, batch_sizes, real=False, **options):
     """
     known = ("vertical_sync", "optimizer", "num_calls", "ends", "hidden", "costs")
     told = {name: options.pop(name) for name in known if name in options}
-    case = stash_case(num_stages, batch_sizes, rng, **told)
+    case = stash_torch_case(num_stages, batch_sizes, rng, **told)
     world_size = options.pop("world_size", num_stages)
     if not real:
         options["factors"] = Factors.drawn(rng)
-    target, arguments = "callers_torch:stash_trained", case.arguments_of_ranks()
+    target, arguments = "callers_torch:stash_torch_trained", case.arguments_of_ranks()
     result = ranks.call(target, world_size, arguments, **options)
     assert_ran(result, case)
-    assert_stash(result, case)
+    assert_stash_torch(result, case)
     return case, result
 
 
@@ -97,14 +97,14 @@ def test_optimizer_keeps_its_state(ranks, rng):
 def test_losses_of_the_last_stage(ranks, rng):
     for num_stages in (2, 3):
         case, result = trained(ranks, rng, num_stages, (2,) * 5)
-        assert_stash_losses(result, case)
+        assert_stash_torch_losses(result, case)
 
 
 @points(5, "values")
 def test_second_call_goes_on(ranks, rng):
     for num_stages in (2, 3):
         case, result = trained(ranks, rng, num_stages, (2,) * 4, num_calls=2)
-        assert_stash_kept(result, case)
+        assert_stash_torch_kept(result, case)
 
 
 @points(4, "reality")
@@ -122,22 +122,24 @@ def test_real_gloo(gloo, rng):
 def test_two_messages_for_each_minibatch_and_boundary(ranks, rng):
     for num_stages, count in ((2, 4), (3, 6), (4, 5), (5, 6), (12, 13), (18, 18)):
         case, result = trained(ranks, rng, num_stages, (30,) * count, ends=(4, 3), hidden=2)
-        sent = [case.sent(stage) for stage in range(num_stages)]
-        names = ("messages", "bytes")
-        ranks.record(case, result, dict(zip(names, map(list, zip(*sent, strict=True)), strict=True)))
-        assert_stash_sent(result, case)
+        messages, nbytes = zip(*map(case.sent, range(num_stages)), strict=True)
+        ranks.record(case, result, {"messages": list(messages), "bytes": list(nbytes)})
+        assert_stash_torch_sent(result, case)
 
 
 @points(5, "communication")
 def test_given_group_is_used(ranks, rng):
-    on_three_members(rng, lambda **there: trained(ranks, rng, 3, (2,) * 5, **there), comm="the group")
+    def call(**there):
+        return trained(ranks, rng, 3, (2,) * 5, **there)
+
+    on_three_members(rng, call, comm="the group")
 
 
 @points(8, "schedule")
 def test_passes_are_in_the_order_of_1f1b(ranks, rng):
     for num_stages, count in ((2, 5), (3, 6), (4, 7)):
         case, result = trained(ranks, rng, num_stages, (2,) * count)
-        assert_stash_order(result, case)
+        assert_stash_torch_order(result, case)
 
 
 # -- safety, memory, speed -------------------------------------------------------------------------
@@ -153,13 +155,13 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
 @points(5, "memory")
 def test_few_versions_are_kept(ranks, rng):
     for vertical_sync in (False, True):
-        case = stash_case(
+        case = stash_torch_case(
             3, (1,) * 12, rng, vertical_sync=vertical_sync, ends=(60, 60), hidden=60, memory=True
         )
-        result = ranks.call("callers_torch:stash_memory", 3, case.arguments_of_ranks())
+        result = ranks.call("callers_torch:stash_torch_memory", 3, case.arguments_of_ranks())
         assert_ran(result, case)
-        assert_stash(result, case)
-        assert_stash_memory(result, case)
+        assert_stash_torch(result, case)
+        assert_stash_torch_memory(result, case)
 
 
 @points(4, "speed")
@@ -175,4 +177,4 @@ def test_time_on_a_slow_wire(ranks, rng):
     options = {"costs": (1e-2, 2e-2), "ends": (30, 30), "hidden": 2, "machine": SLOW}
     for num_stages, count in ((4, 8), (3, 9)):
         case, result = trained(ranks, rng, num_stages, (1,) * count, **options)
-        assert_makespan(result, stash_reference_s(case, SLOW), case)
+        assert_makespan(result, stash_torch_reference_s(case, SLOW), case)
