@@ -98,7 +98,7 @@ guess(
 # {{check stash_torch}}
 
 # %%
-from cases_torch import stash_torch_case, stash_torch_serial
+from cases_torch import stash_torch_case
 
 COSTS = (1e-3, 2e-3)
 
@@ -118,25 +118,38 @@ flushed_s = 12 * 4 * sum(COSTS)  # each minibatch goes through all stages alone
 reveal("a10/no-flush", flushed_s / train(4, 12).makespan_s)
 
 # %% [markdown]
-# **Run.** The price is that stages compute with old parameters. The figure shows the loss on one
-# minibatch that comes again and again, with 1, 4 and 8 stages' worth of delay.
+# **Explain.** Count both times in units of one forward and one backward pass, for N minibatches and
+# S stages. To which factor does the gain tend for large N? A pipeline with a flush can come near
+# to it, too. What does it do then to the minibatch, and which other price does it not pay?
+#
+# **Run.** The price in memory. Each stage reports the most bytes that it held at one time, here
+# divided by those of its parameters. The minibatches have one sample each, so what forward passes
+# save hardly counts.
 
 # %%
 
 
-def losses_with(vertical_sync, num_stages=8, count=40):
-    """Losses of training on the same samples again and again, by the recursion in NumPy."""
+def held(vertical_sync, count, num_stages=4, width=60):
+    """Per stage: the most bytes held at one time, over those of the stage's parameters."""
     rng = np.random.default_rng(5)
-    case = stash_torch_case(num_stages, (4,) * count, rng, vertical_sync=vertical_sync)
-    params, [(inputs, targets)] = case.inputs()
-    same = params, [(inputs[:1] * count, targets[:1] * count)]
-    object.__setattr__(case, "inputs", lambda: same)
-    return stash_torch_serial(case)[1][0]
+    sizes = {"ends": (width, width), "hidden": width, "vertical_sync": vertical_sync}
+    case = stash_torch_case(num_stages, (1,) * count, rng, **sizes)
+    given = case.arguments_of_ranks()
+    run = ringside.run("callers_torch.py:stash_torch_memory", num_stages, given).raise_for_error()
+    own = 8 * (2 * width * width + 2 * width)
+    return [memory["peak"] / own for memory in run.memory]
 
 
-fig, axes = plt.subplots(figsize=(6.5, 3.5))
+fig, axes = plt.subplots(figsize=(6.5, 3.2))
 for vertical_sync, color in ((False, "tab:blue"), (True, "tab:orange")):
-    axes.plot(losses_with(vertical_sync), color=color, label=f"vertical_sync = {vertical_sync}")
-axes.set(xlabel="minibatch", ylabel="loss")
+    for count, style in ((8, "o-"), (16, "x--")):
+        label = f"vertical_sync = {vertical_sync}, {count} minibatches"
+        axes.plot(held(vertical_sync, count), style, color=color, label=label)
+axes.set(xlabel="stage", ylabel="held, in parameters", xticks=range(4), ylim=(0, None))
 axes.legend()
 plt.show()
+
+# %% [markdown]
+# **Explain.** Which parts of what a stage holds do you recognise? Why does `vertical_sync` cost
+# the last stage most, and what does it buy? PipeDream-2BW updates only once for every S minibatches
+# or more. How many versions does a stage need then, and why?

@@ -74,8 +74,9 @@ def train(
       handed on: stage 1 sends at most 12 messages, of 3200 bytes each. No collective.
     - Memory: stage s keeps at most S - s versions, with ``vertical_sync`` S. Beside them a stage
       may hold what forward passes saved for the minibatches under way, and three times its
-      parameters (the module's own, gradients, a version in the making). Example: S = 4 and stages
-      of 1 MB of parameters: stage 0 holds at most 7 MB of these, stage 3 at most 4 MB, for any N.
+      parameters (the module's own, gradients, a version in the making). Messages are free.
+      Example: S = 4 and stages of 1 MB of parameters: stage 0 holds at most 7 MB of these, stage 3
+      at most 4 MB, for any N.
     - Time: at most 1.05 times that of a stage that never waits for a send before the end, and
       posts the receive for the next pass before it computes the present one; half the points up
       to 1.5 times. Where messages are free that is (N + S - 1)(tf + tb), if a forward pass takes
@@ -138,6 +139,7 @@ def train(
             give(stage - 1, grads[-1])
         for param, grad in zip(module.parameters(), grads, strict=False):
             param.grad = grad
+        del grads, grad
         optimizer.step()
         optimizer.zero_grad()
         versions.pop(m - late, None)
