@@ -33,9 +33,7 @@ from model_torch import loss_of
 from torch.func import functional_call
 
 
-def train(
-    group, module, optimizer, batch_sizes, inputs=None, targets=None, *, vertical_sync=False
-):  # fmt: skip
+def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, vertical_sync=False):
     """Train this stage's piece on N minibatches, with one update after each.
 
     Args:

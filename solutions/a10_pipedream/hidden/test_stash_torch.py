@@ -154,11 +154,11 @@ def test_every_send_may_wait_for_its_receive(ranks, rng):
 
 @points(5, "memory")
 def test_few_versions_are_kept(ranks, rng):
-    for vertical_sync in (False, True):
-        case = stash_torch_case(
-            3, (1,) * 12, rng, vertical_sync=vertical_sync, ends=(60, 60), hidden=60, memory=True
-        )
-        result = ranks.call("callers_torch:stash_torch_memory", 3, case.arguments_of_ranks())
+    for num_stages, count in ((3, 12), (2, 10)):
+        widths = {"ends": (60, 60), "hidden": 60}
+        case = stash_torch_case(num_stages, (1,) * count, rng, **widths, memory=True)
+        arguments = case.arguments_of_ranks()
+        result = ranks.call("callers_torch:stash_torch_memory", num_stages, arguments)
         assert_ran(result, case)
         assert_stash_torch(result, case)
         assert_stash_torch_memory(result, case)
