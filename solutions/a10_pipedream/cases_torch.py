@@ -11,6 +11,7 @@ import numpy as np
 from ringside import checking
 from ringside.checking import assert_array, assert_own_messages, one_line
 from ringside.trace import Kind
+from ringside.units import format_count
 
 # -- stash_torch -----------------------------------------------------------------------------------
 
@@ -109,10 +110,11 @@ def stash_torch_case(
     words += f" --ends '{list(ends)}' --hidden {hidden}" if (ends, hidden) != ((5, 4), 6) else ""
     words += f" --costs '{list(costs)}'" if costs != (1e-6, 2e-6) else ""
     count = len(batch_sizes)
-    sizes = str(batch_sizes[0]) if len(set(batch_sizes)) == 1 else f"{list(batch_sizes)}"
+    alike = len(set(batch_sizes)) == 1
+    sizes = format_count(batch_sizes[0], "sample") if alike else f"{list(batch_sizes)} samples"
     return StashTorchCase(
         "stash_torch:train", num_stages, count, "float64",
-        about=f"{count} {'minibatch' if count == 1 else 'minibatches'} of {sizes} samples"
+        about=f"{count} {'minibatch' if count == 1 else 'minibatches'} of {sizes}"
         f"{', vertical_sync' if vertical_sync else ''}"
         f"{f', {optimizer}' if optimizer != 'sgd' else ''}"
         f"{f', {num_calls} calls' if num_calls > 1 else ''}",
