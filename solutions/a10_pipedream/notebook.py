@@ -132,6 +132,9 @@ reveal("a10/version", sum(phase.startswith("B") for phase in before))
 #
 # Each version takes memory. Suppose that each of the four stages has 100 MB of parameters.
 
+# %% [markdown]
+# *Your answer:*
+
 # %% tags=["predict"]
 guess(
     "a10/versions",
@@ -168,6 +171,9 @@ for name, least in (("stashing", [4, 3, 2, 1]), ("vertical sync", [4] * 4)):
 # computes. The recursion with delays is what your stages compute, so one process is enough to see
 # it. Plain gradient descent has no delay; with stashing, stage s has a delay of 3 - s; with
 # vertical sync, every stage has a delay of 3.
+
+# %% [markdown]
+# *Your answer:*
 
 # %% tags=["predict"]
 guess(
@@ -219,6 +225,347 @@ reveal("a10/rates", words)
 # to gradient descent in one respect: all stages use the parameters of one and the same moment. The
 # authors of PipeDream found that stashing suffices. What would you give up for vertical sync, and
 # what would you gain?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 2. Weight stashing, in torch
+#
+# The same stage, with an `nn.Module`, its optimizer and autograd. A version of the parameters is
+# now harder to keep. The optimizer changes the parameters in place, and the graph of a forward
+# pass doesn't hold the numbers that they had. It holds the tensors.
+#
+# Here is the smallest case. A stage computes `y` with its own weight, another minibatch's update
+# changes the weight in place, and then the backward pass of `y` is due.
+
+# %% tags=["predict"]
+guess(
+    "a10/in-place",
+    "What does the backward pass of y give?",
+    choices=["the gradient with the old weight", "with the new weight", "a RuntimeError"],
+)
+
+# %%
+import torch
+
+
+def gradient_after(update):
+    """The gradient of y = w x with respect to x, where w is updated before the backward pass."""
+    w = torch.nn.Parameter(torch.tensor([3.0]))
+    x = torch.tensor([1.0], requires_grad=True)
+    y = w * x
+    with torch.no_grad():
+        update(w)  # w was 3; now it is 5
+    y.backward()
+    return x.grad.item()
+
+
+try:
+    seen = {3.0: "the gradient with the old weight", 5.0: "with the new weight"}
+    found = seen[gradient_after(lambda w: w.add_(2))]
+except RuntimeError as error:
+    found = "a RuntimeError"
+    print(str(error).splitlines()[0])
+reveal("a10/in-place", found)
+print("through w.data:", gradient_after(lambda w: w.data.add_(2)))
+
+# %% [markdown]
+# So autograd counts the changes of each tensor, and refuses a backward pass that would meet other
+# numbers than its forward pass did. An optimizer's `step()` is such a change. A change through
+# `.data` isn't counted, and then the gradient is silently wrong. The way out is to compute with a
+# copy, which nobody changes: `torch.func.functional_call` calls a module with other parameters
+# than its own.
+#
+# What do you gain? Compare with a pipeline that has the same messages and drains before each
+# update.
+
+# %% tags=["predict"]
+guess(
+    "a10/no-flush",
+    "4 stages, 12 minibatches, an update after each; messages are free. With a flush before each "
+    "update, how many times as long does it take as without?",
+    unit="times",
+)
+
+# %% [markdown]
+# The module is `stash_torch.py`. `model_torch.py` is supplied: a piece of the model, and the loss.
+#
+# **Think** before you write. Which minibatches share a version, and what does `y.backward()` do to
+# `grad` of a tensor that two graphs share? When is a version needed for the last time? And at
+# which moment must a copy be made, if the optimizer works in place?
+
+# %%
+# {{module stash_torch}}
+
+# %%
+# {{check stash_torch}}
+
+# %%
+from cases_torch import stash_torch_case
+
+COSTS = (1e-3, 2e-3)
+
+
+def train_torch(num_stages, count, **options):
+    """Your module on simulated ranks where messages are free."""
+    case = stash_torch_case(
+        num_stages, (2,) * count, np.random.default_rng(5), costs=COSTS, **options
+    )
+    free = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
+    given = case.arguments_of_ranks()
+    run = ringside.run("callers_torch.py:stash_torch_trained", num_stages, given, machine=free)
+    return run.raise_for_error()
+
+
+flushed_s = 12 * 4 * sum(COSTS)  # each minibatch goes through all stages alone
+reveal("a10/no-flush", flushed_s / train_torch(4, 12).makespan_s)
+
+# %% [markdown]
+# **Explain.** Count both times in units of one forward and one backward pass, for N minibatches and
+# S stages. To which factor does the gain tend for large N? A pipeline with a flush can come near
+# to it, too. What does it do then to the minibatch, and which other price does it not pay?
+#
+# **Run.** The price in memory. Each stage reports the most bytes that it held at one time, here
+# divided by those of its parameters. The minibatches have one sample each, so what forward passes
+# save hardly counts.
+
+# %% [markdown]
+# *Your answer:*
+
+# %%
+
+
+def held_torch(vertical_sync, count, num_stages=4, width=60):
+    """Per stage: the most bytes held at one time, over those of the stage's parameters."""
+    rng = np.random.default_rng(5)
+    sizes = {"ends": (width, width), "hidden": width, "vertical_sync": vertical_sync}
+    case = stash_torch_case(num_stages, (1,) * count, rng, **sizes)
+    given = case.arguments_of_ranks()
+    run = ringside.run("callers_torch.py:stash_torch_memory", num_stages, given).raise_for_error()
+    own = 8 * (2 * width * width + 2 * width)
+    return [memory["peak"] / own for memory in run.memory]
+
+
+fig, axes = plt.subplots(figsize=(6.5, 3.2))
+for vertical_sync, color in ((False, "tab:blue"), (True, "tab:orange")):
+    for count, style in ((8, "o-"), (16, "x--")):
+        label = f"vertical_sync = {vertical_sync}, {count} minibatches"
+        axes.plot(held_torch(vertical_sync, count), style, color=color, label=label)
+axes.set(xlabel="stage", ylabel="held, in parameters", xticks=range(4), ylim=(0, None))
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# **Explain.** Which parts of what a stage holds do you recognise? Why does `vertical_sync` cost
+# the last stage most, and what does it buy? PipeDream-2BW updates only once for every S minibatches
+# or more. How many versions does a stage need then, and why?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 3. PipeDream's planner
+#
+# Somebody must say which layers form a stage, and how many workers replicate it. PipeDream measures
+# each layer once, on one GPU, and computes the plan from the numbers. Here is such a profile of
+# VGG-16, with minibatches of 128 images. The authors published it with their program.
+
+# %%
+WORKERS = 16
+
+from profiles import VGG16, VGG16_NAMES, equal_layers, link
+
+print(f"{'layer':<8} {'compute':>10} {'output':>12} {'weights':>10}")
+for name, layer in zip(VGG16_NAMES, VGG16, strict=True):
+    print(
+        f"{name:<8} {layer.compute_s * 1e3:7.1f} ms {layer.output_bytes / 1e6:9.1f} MB "
+        f"{layer.weight_bytes / 1e6:7.1f} MB"
+    )
+
+# %% [markdown]
+# The first layers compute long and have few weights. The last three, `fc6` to `fc8`, are fully
+# connected: they compute for 10 of 673 ms and have 89 % of the weights. Data parallelism averages
+# all weights on all 16 workers. Think about which layers you would replicate, before you go on.
+
+# %% tags=["predict"]
+guess(
+    "a10/vgg16-last-stage",
+    "The best plan of VGG-16 for 16 workers at 6 GB/s has two stages. How many workers has the "
+    "second one?",
+    unit="workers",
+)
+
+# %% tags=["predict"]
+guess(
+    "a10/vgg16-speedup",
+    "On a network of 1.25 GB/s, how many times as fast as data parallelism is the best plan?",
+    unit="times",
+)
+
+# %% [markdown]
+# A stage with m replicas computes m minibatches at a time, and averages their gradients once. So
+# both its times are divided by m. Links and stages all work at the same time, and the slowest of
+# them decides. A plan's time is therefore a maximum of maxima. That is why the best plan of many
+# layers contains the best plans of fewer layers, and why a table is enough to find it.
+
+# %%
+# {{module partition}}
+
+# %%
+# {{check partition}}
+
+# %%
+from partition import partition, plan_bytes, plan_s
+
+rates = [0.5, 1.25, 2.0, 3.125, 6.0, 12.0, 25.0]
+data_parallel, plans = [(0, 16, WORKERS)], {}
+for rate in rates:
+    machine = link(rate * 1e9)
+    plans[rate] = partition(VGG16, WORKERS, machine)
+    best_s, plain_s = (plan_s(VGG16, plan, machine) for plan in (plans[rate], data_parallel))
+    print(
+        f"{rate:6.3f} GB/s: {best_s * 1e3:6.1f} ms, data parallel {plain_s * 1e3:7.1f} ms, "
+        f"{plain_s / best_s:5.2f} times as fast, {plans[rate]}"
+    )
+reveal("a10/vgg16-last-stage", plans[6.0][-1][2])
+slow = link(1.25e9)
+speedup = plan_s(VGG16, data_parallel, slow) / plan_s(VGG16, plans[1.25], slow)
+reveal("a10/vgg16-speedup", speedup)
+assert [stage[2] for stage in plans[6.0]] == [15, 1]
+assert speedup > 10
+
+# %% [markdown]
+# The paper found 15-1, too: 15 workers for the first stage, and 1 for the second. At 1.25 and 2
+# GB/s the link between the stages takes longest. Then fewer replicas than 15 are as fast, and your
+# planner may return any of these plans.
+#
+# **Explain.** The paper measured 5.28 times at 1.25 GB/s, on four machines with four GPUs each, and
+# your planner predicts about twice as much. The formula counts the messages of all 16 replicas as
+# if they shared one link. How many bytes does a ring of these GPUs really send out of each machine?
+# What would data parallelism then take? What else does the formula leave out, for both plans?
+
+# %% [markdown]
+# *Your answer:*
+
+# %%
+times = np.geomspace(0.3, 30, 40)
+straight = equal_layers(16, WORKERS)
+fig, axes = plt.subplots(figsize=(6.5, 3.5))
+for name, style, chosen in (
+    ("one layer on each worker", ":", lambda machine: straight),
+    ("data parallel", "--", lambda machine: data_parallel),
+    ("planned", "-", lambda machine: partition(VGG16, WORKERS, machine)),
+):
+    machines = [link(rate * 1e9) for rate in times]
+    ms = [1e3 * plan_s(VGG16, chosen(machine), machine) for machine in machines]
+    axes.plot(times, ms, style, label=name)
+axes.set(xscale="log", yscale="log", xlabel="GB/s of a link", ylabel="ms between minibatches")
+axes.set_title("VGG-16 on 16 workers")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# ### What fits
+#
+# A stage keeps one version of its weights, and its layers' outputs, for each minibatch that is
+# under way. So the first stage of 15-1 keeps two versions, although a GPU with a plain copy of the
+# model would keep one.
+
+# %% tags=["predict"]
+guess(
+    "a10/vgg16-fits",
+    "At 6 GB/s a worker of the first stage of 15-1 keeps 9.1 GB. A worker now has 8 GB. How many "
+    "stages has the best plan that fits?",
+    unit="stages",
+)
+
+# %%
+machine = link(6e9)
+for capacity in (10, 8, 6, 4):
+    plan = partition(VGG16, WORKERS, machine, capacity * 10**9)
+    if capacity == 8:
+        reveal("a10/vgg16-fits", len(plan))
+    needed = [round(nbytes / 1e9, 1) for nbytes in plan_bytes(VGG16, plan)]
+    print(f"{capacity:3} GB: {plan_s(VGG16, plan, machine) * 1e3:6.1f} ms, {plan}, {needed} GB")
+
+# %% [markdown]
+# **Explain.** Data parallelism on 16 workers keeps 5.1 GB, so it would fit in 6 GB. Why does the
+# planner take another plan there, of more stages? Which layers make the first stage so large?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 4. Whatever arrives first (extra)
+#
+# 1F1B is a fixed list: stage s knows before the step which pass comes next. If the message for this
+# pass is late, the stage waits, even if another message is there. AxoNN has no list. A stage looks
+# at what has arrived, and computes that. Where an activation and a gradient are both there, it
+# takes the gradient, because a backward pass frees memory.
+#
+# Nothing is stale here: the parameters stay the same during the batch, and the pipeline is flushed
+# at its end. Sums of gradients don't depend on the order of the summands (but for rounding).
+
+# %% tags=["predict"]
+guess(
+    "a10/as-many-as-1f1b",
+    "Forward passes take between 0.3 and 3 ms. Four stages have at most four microbatches in "
+    "flight, as 1F1B has. How does the message-driven step compare with 1F1B?",
+    choices=["it is shorter", "it is as long", "it is longer"],
+)
+
+# %% tags=["predict"]
+guess(
+    "a10/twice-as-many",
+    "And with eight microbatches in flight: by how much is it shorter than by 1F1B?",
+    unit="percent",
+)
+
+# %%
+# {{module axonn}}
+
+# %%
+# {{check axonn}}
+
+# %%
+from axonn_cases import axonn_times_of
+from axonn_times import message_driven, one_f_one_b
+
+S, M, SEEDS = 4, 32, 20
+limits = [2, 3, 4, 5, 6, 8, 12, 16, 24]
+drawn = [axonn_times_of(S, M, np.random.default_rng(seed)) for seed in range(SEEDS)]
+fixed_s = sum(one_f_one_b(*each) for each in drawn)
+ratios = {limit: sum(message_driven(*each, limit) for each in drawn) / fixed_s for limit in limits}
+words = "it is shorter" if ratios[S] < 0.99 else "it is longer" if ratios[S] > 1.01 else ""
+reveal("a10/as-many-as-1f1b", words or "it is as long")
+reveal("a10/twice-as-many", 100 * (1 - ratios[2 * S]))
+fig, axes = plt.subplots(figsize=(6.5, 3.2))
+axes.plot(limits, [ratios[limit] for limit in limits], "o-")
+axes.axhline(1.0, color="grey", linestyle=":", label="1F1B, 4 in flight")
+axes.set(xlabel="limit: microbatches in flight", ylabel="time over that of 1F1B", ylim=(0.6, 1.8))
+axes.set_title(f"{S} stages, {M} microbatches, times that vary")
+axes.legend()
+plt.show()
+assert ratios[S] > 1.05 and ratios[2 * S] < 0.9 and ratios[24] > 0.99 * ratios[16]
+
+# %% [markdown]
+# **Explain.** With four in flight each stage has little to choose from. Why is "gradients first"
+# then a bad rule for the last stage, which waits for activations? What do eight in flight cost on
+# stage 0? And why does it help no more, from 16 on, to have more of them in flight?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# One step of your stages, with a limit of 8, and its timeline:
+
+# %%
+from axonn_cases import axonn_case
+
+case = axonn_case(S, (1,) * 10, 2 * S, np.random.default_rng(3))
+run = ringside.run("callers.py:axonn_step", S, case.arguments_of_ranks())
+run.timeline
 
 # %% [markdown]
 # ## 5. On a cluster

@@ -37,9 +37,13 @@ MODULES = {
     "hsdp_torch": ("a07_sharding/callers_torch.py:try_hsdp", "--shard-size 1"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
+    "stash_torch": (
+        "a10_pipedream/callers_torch.py:stash_torch_trained",
+        "--batch-sizes 2,3,1",
+    ),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
+NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch", "stash_torch"}
 
 SCRIPT = """
 import os

@@ -41,9 +41,14 @@ REFERENCES = {
     "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", 4, "--widths 4,6,4 --steps 2"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
+    "stash_torch": (
+        "a10_pipedream/callers_torch.py:stash_torch_trained",
+        4,
+        "--batch-sizes 2,3,1",
+    ),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
+NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch", "stash_torch"}
 
 RAISES = """
 import torch.distributed as dist

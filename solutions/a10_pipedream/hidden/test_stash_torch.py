@@ -1,0 +1,180 @@
+"""stash_torch.py: a pipeline that never drains, and versions of parameters that are kept."""
+
+from ringside import Machine
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Verdict,
+    assert_makespan,
+    assert_ran,
+    assert_requests_complete,
+    on_three_members,
+    rendezvous,
+)
+from ringside.checking.points import points_of
+from ringside.factors import Factors
+from solutions.a10_pipedream.cases_torch import (
+    assert_stash_torch,
+    assert_stash_torch_kept,
+    assert_stash_torch_losses,
+    assert_stash_torch_memory,
+    assert_stash_torch_order,
+    assert_stash_torch_sent,
+    stash_torch_case,
+    stash_torch_reference_s,
+)
+
+FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
+SLOW = Machine("slow wire", alpha_s=1e-3, beta_s_per_byte=3e-5)
+
+points = points_of("stash_torch")
+
+
+def trained(ranks, rng, num_stages, batch_sizes, real=False, **options):
+    """Train, and compare parameters with the recursion; returns case and result.
+
+    On simulated ranks passes are announced. So each stage computed its own ones: who computes the
+    whole model on every rank has other numbers.
+    """
+    known = ("vertical_sync", "optimizer", "num_calls", "ends", "hidden", "costs")
+    told = {name: options.pop(name) for name in known if name in options}
+    case = stash_torch_case(num_stages, batch_sizes, rng, **told)
+    world_size = options.pop("world_size", num_stages)
+    if not real:
+        options["factors"] = Factors.drawn(rng)
+    target, arguments = "callers_torch:stash_torch_trained", case.arguments_of_ranks()
+    result = ranks.call(target, world_size, arguments, **options)
+    assert_ran(result, case)
+    assert_stash_torch(result, case)
+    return case, result
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+@points(14, "values")
+def test_delayed_recursion_on_2_to_5_stages(ranks, rng):
+    for num_stages, count in ((2, 5), (3, 7), (4, 8), (5, 7)):
+        trained(ranks, rng, num_stages, (2,) * count)
+
+
+@points(3, "values")
+def test_delayed_recursion_on_12_and_18_stages(ranks, rng):
+    for num_stages, count in ((12, 14), (18, 19)):
+        trained(ranks, rng, num_stages, (2,) * count, ends=(3, 2), hidden=2)
+
+
+@points(6, "values")
+def test_fewer_minibatches_than_stages(ranks, rng):
+    for num_stages, count in ((3, 2), (4, 3), (5, 1)):
+        trained(ranks, rng, num_stages, (2,) * count)
+
+
+@points(3, "values")
+def test_one_stage(ranks, rng):
+    trained(ranks, rng, 2, (2,) * 4)
+    trained(ranks, rng, 1, (2,) * 4)
+
+
+@points(9, "values")
+def test_vertical_sync(ranks, rng):
+    for num_stages, count in ((2, 5), (3, 7), (4, 6)):
+        trained(ranks, rng, num_stages, (2,) * count, vertical_sync=True)
+
+
+@points(4, "values")
+def test_minibatches_of_any_length(ranks, rng):
+    for num_stages, batch_sizes in ((2, (3, 1, 2, 4)), (3, (1, 2, 5, 1, 3, 2))):
+        trained(ranks, rng, num_stages, batch_sizes)
+
+
+@points(4, "values")
+def test_optimizer_keeps_its_state(ranks, rng):
+    for num_stages in (2, 3):
+        trained(ranks, rng, num_stages, (2,) * 6, optimizer="momentum")
+
+
+@points(4, "values")
+def test_losses_of_the_last_stage(ranks, rng):
+    for num_stages in (2, 3):
+        case, result = trained(ranks, rng, num_stages, (2,) * 5)
+        assert_stash_torch_losses(result, case)
+
+
+@points(5, "values")
+def test_second_call_goes_on(ranks, rng):
+    for num_stages in (2, 3):
+        case, result = trained(ranks, rng, num_stages, (2,) * 4, num_calls=2)
+        assert_stash_torch_kept(result, case)
+
+
+@points(4, "reality")
+def test_real_gloo(gloo, rng):
+    try:
+        trained(gloo, rng, 3, (2,) * 6, real=True)
+    except Verdict as verdict:
+        raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
+
+
+# -- communication and schedule --------------------------------------------------------------------
+
+
+@points(10, "communication")
+def test_two_messages_for_each_minibatch_and_boundary(ranks, rng):
+    for num_stages, count in ((2, 4), (3, 6), (4, 5), (5, 6), (12, 13), (18, 18)):
+        case, result = trained(ranks, rng, num_stages, (30,) * count, ends=(4, 3), hidden=2)
+        messages, nbytes = zip(*map(case.sent, range(num_stages)), strict=True)
+        ranks.record(case, result, {"messages": list(messages), "bytes": list(nbytes)})
+        assert_stash_torch_sent(result, case)
+
+
+@points(5, "communication")
+def test_given_group_is_used(ranks, rng):
+    def call(**there):
+        return trained(ranks, rng, 3, (2,) * 5, **there)
+
+    on_three_members(rng, call, comm="the group")
+
+
+@points(8, "schedule")
+def test_passes_are_in_the_order_of_1f1b(ranks, rng):
+    for num_stages, count in ((2, 5), (3, 6), (4, 7)):
+        case, result = trained(ranks, rng, num_stages, (2,) * count)
+        assert_stash_torch_order(result, case)
+
+
+# -- safety, memory, speed -------------------------------------------------------------------------
+
+
+@points(7, "safety")
+def test_every_send_may_wait_for_its_receive(ranks, rng):
+    for seed in LATENCY_SEEDS:
+        case, result = trained(ranks, rng, 4, (2,) * 6, machine=rendezvous(), seed=seed)
+        assert_requests_complete(result, case)
+
+
+@points(5, "memory")
+def test_few_versions_are_kept(ranks, rng):
+    for num_stages, count in ((3, 12), (2, 10)):
+        widths = {"ends": (60, 60), "hidden": 60}
+        case = stash_torch_case(num_stages, (1,) * count, rng, **widths, memory=True)
+        arguments = case.arguments_of_ranks()
+        result = ranks.call("callers_torch:stash_torch_memory", num_stages, arguments)
+        assert_ran(result, case)
+        assert_stash_torch(result, case)
+        assert_stash_torch_memory(result, case)
+
+
+@points(4, "speed")
+def test_time_with_free_messages(ranks, rng):
+    costs = (1e-2, 2e-2)
+    for num_stages, count in ((4, 7), (3, 9)):
+        case, result = trained(ranks, rng, num_stages, (1,) * count, costs=costs, machine=FREE)
+        assert_makespan(result, (count + num_stages - 1) * sum(costs), case)
+
+
+@points(5, "speed")
+def test_time_on_a_slow_wire(ranks, rng):
+    options = {"costs": (1e-2, 2e-2), "ends": (30, 30), "hidden": 2, "machine": SLOW}
+    for num_stages, count in ((4, 8), (3, 9)):
+        case, result = trained(ranks, rng, num_stages, (1,) * count, **options)
+        assert_makespan(result, stash_torch_reference_s(case, SLOW), case)
