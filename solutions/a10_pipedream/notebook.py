@@ -30,3 +30,9 @@ from ringside import Machine, guess, reveal
 
 # %%
 # {{check partition}}
+
+# %%
+# {{module axonn}}
+
+# %%
+# {{check axonn}}
