@@ -25,10 +25,11 @@ def axonn_arguments(function, world_size, rank, options):
     """What the functions of ``callers.py`` get after ``comm``."""
     if function not in AXONN_CALLERS:
         return None
-    return _axonn_case(world_size, options).arguments_of_ranks()[rank]
+    return axonn_case_of(world_size, options).arguments_of_ranks()[rank]
 
 
-def _axonn_case(world_size, options):
+def axonn_case_of(world_size, options):
+    """The call that a line's options name."""
     sizes = tuple(options.others.get("batch_sizes", (2, 1, 3, 2)))
     limit = int(options.others.get("limit", 2 * world_size))
     widths = tuple(options.others.get("widths", AxonnCase.widths))
@@ -42,7 +43,7 @@ def axonn_check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
     if function not in AXONN_CALLERS:
         return False
-    right = axonn_serial(_axonn_case(case.world_size, options), case.factors)
+    right = axonn_serial(axonn_case_of(case.world_size, options), case.factors)
     axonn_check_values(value, rank, right, case)
     return True
 

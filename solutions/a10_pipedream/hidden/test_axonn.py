@@ -53,7 +53,7 @@ def test_one_stage_and_fewer_microbatches_than_stages(ranks, rng):
 @points(6, "values")
 def test_limits_from_one_on(ranks, rng):
     for num_stages, limit in ((2, 1), (3, 2), (3, 3), (2, 50)):
-        driven(ranks, rng, num_stages, (2,) * 7, limit)
+        driven(ranks, rng, num_stages, (2,) * 7, limit, to_the_limit=True)
 
 
 @points(6, "values")
