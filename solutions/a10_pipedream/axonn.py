@@ -17,15 +17,17 @@ flushed, and its gradient is that of the whole batch, whatever came first.
 1. It takes in every message that has arrived by now.
 2. If the gradient of a microbatch is there, it computes a backward pass.
 3. Else, if an activation is there, it computes a forward pass. Stage 0 takes the next microbatch
-   of ``inputs``, if fewer than ``limit`` microbatches are in flight, which means begun by stage 0
-   with F and not yet begun with B.
+   of ``inputs``, if fewer than ``limit`` microbatches are in flight: stage 0 has computed their F
+   and not their B.
 4. Else it waits until a message arrives, whoever sends it.
 
 The last stage makes the gradient of a microbatch itself, as soon as it has its output. So there a
 backward pass follows each forward pass. Among several microbatches of one kind any may come first.
 
 ``ANY_SOURCE`` with ``Probe`` or ``Iprobe``, ``Waitany``, ``Testsome`` and lower-case calls are all
-allowed. Library collectives are not.
+allowed. Library collectives are not. A hint on polls: on the simulated network an ``Iprobe`` or
+``Test`` that has failed, and is called again with nothing done in between, returns when something
+happens at this rank. So when a poll has failed and there is work, do the work.
 
 Source: Singh, Bhatele, AxoNN: An asynchronous, message-driven parallel framework for extreme-scale
 deep learning, IPDPS 2022.

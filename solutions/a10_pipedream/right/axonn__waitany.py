@@ -25,14 +25,10 @@ def run(comm, piece, params, batch_sizes, limit, inputs=None, targets=None):
         post(kind)
 
     def poll():
-        more = True
-        while more:
-            more = False
-            for kind in list(posted):
-                status = MPI.Status()
-                if posted[kind][0].Test(status):
-                    take(kind, status)
-                    more = True
+        for kind in list(posted):
+            status = MPI.Status()
+            while kind in posted and posted[kind][0].Test(status):
+                take(kind, status)
 
     post("F")
     post("B")
