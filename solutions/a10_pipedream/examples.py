@@ -8,7 +8,7 @@ Parameters, inputs and the times of passes are drawn from ``--seed``.
 import numpy as np
 from axonn_cases import AxonnCase, axonn_case, axonn_serial
 
-from ringside.checking import announced, assert_array, assert_declared_at_once, one_line
+from ringside.checking import Verdict, announced, assert_array, assert_declared_at_once, one_line
 
 # -- axonn -----------------------------------------------------------------------------------------
 
@@ -16,7 +16,7 @@ AXONN_OPTIONS = {"batch_sizes", "limit", "widths"}
 AXONN_INSTEAD = {  # its piece is made on the rank
     "axonn.py:run": "callers.py:axonn_step -- --batch-sizes '[2, 1, 3, 2]' --limit 8",
 }
-AXONN_MADE = axonn_case  # the suites make their calls through this file
+AXONN_MADE = axonn_case  # for the suites, which read this file alone
 AXONN_CALLERS = ("axonn_step", "axonn_second_step")
 AXONN_LATE_S = 20e-6  # what arrives so shortly before a pass may be missed
 
@@ -181,6 +181,28 @@ def axonn_assert_sent(result, case, count, stage, bound):
         )
 
 
+def axonn_assert_fast(steps):
+    """Steps take at most 1.05 times as long as by the rule; half the points below 1F1B.
+
+    Args:
+        steps: ``(result, case, by_rule_s, fixed_s)`` of each. The verdict names the worst.
+    """
+    taken_s, by_rule_s, fixed_s = (
+        sum(each) for each in zip(*((r.makespan_s, *rest) for r, _, *rest in steps), strict=True)
+    )
+    if taken_s <= 1.05 * by_rule_s:
+        return
+    result, case, rule_s, list_s = max(steps, key=lambda step: step[0].makespan_s / step[2])
+    seen = case.seen_in(result).asking(f"fast={rule_s:.9g}:{list_s:.9g}")
+    verdict = seen.fail(
+        f"takes {result.makespan_s * 1e3:.6g} ms; message-driven it takes {rule_s * 1e3:.6g} ms, "
+        f"and by 1F1B {list_s * 1e3:.6g} ms. All steps together may take 1.05 times as long as "
+        "message-driven ones. Half of the points go to less than 1F1B."
+    )
+    fraction = 0.5 if taken_s < fixed_s else 0.0
+    raise Verdict(verdict.sentence, reproduce=verdict.reproduce, fraction=fraction)
+
+
 # -- all modules -----------------------------------------------------------------------------------
 
 
@@ -195,6 +217,9 @@ CHECKS = {
     "backward_first": _numbers(axonn_assert_backward_first),
     "in_flight": _numbers(axonn_assert_in_flight),
     "sent": _numbers(axonn_assert_sent),
+    "fast": lambda result, case, value: axonn_assert_fast(
+        [(result, case, *map(float, value.split(":")))]
+    ),
 }
 
 
