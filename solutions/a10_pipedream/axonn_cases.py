@@ -65,7 +65,7 @@ def axonn_case(num_stages, batch_sizes, limit, rng, dtype="float64", widths=WIDT
 def axonn_inputs(num_stages, batch_sizes, seed, dtype="float64", widths=WIDTHS):
     """Parameters per stage, inputs and targets per microbatch, and times of all passes.
 
-    A stage's forward passes take 0.3 to 3 ms, and its backward passes twice as long in the mean.
+    A stage's forward passes take 0.3 to 3.1 ms, and its backward passes twice as long in the mean.
     """
     rng = np.random.default_rng(seed)
     handed, hidden = widths[::2], widths[1]

@@ -164,8 +164,8 @@ for capacity in (10, 8, 6, 4):
 # %% tags=["predict"]
 guess(
     "a10/as-many-as-1f1b",
-    "Passes take between 0.3 and 3 ms. Four stages have at most four microbatches in flight, as "
-    "1F1B has. How does the message-driven step compare with 1F1B?",
+    "Forward passes take between 0.3 and 3 ms. Four stages have at most four microbatches in "
+    "flight, as 1F1B has. How does the message-driven step compare with 1F1B?",
     choices=["it is shorter", "it is as long", "it is longer"],
 )
 
