@@ -102,8 +102,9 @@ assert speedup > 10
 # planner may return any of these plans.
 #
 # **Explain.** The paper measured 5.28 times at 1.25 GB/s, on four machines with four GPUs each, and
-# your planner predicts about twice as much. The formula gives each of 16 workers a link of 1.25
-# GB/s. Which links does a ring of these 16 GPUs really use? What else is left out on both sides?
+# your planner predicts about twice as much. The formula counts the messages of all 16 replicas as
+# if they shared one link. How many bytes does a ring of these GPUs really send out of each machine?
+# What would data parallelism then take? What else does the formula leave out, for both plans?
 
 # %%
 times = np.geomspace(0.3, 30, 40)

@@ -16,10 +16,11 @@ second, which is ``1 / machine.beta_s_per_byte``, they take for each minibatch:
     link behind stage (lo, hi)  2 output_bytes of layer hi - 1 / B           none behind the last
 
 ``compute`` is the sum of ``compute_s`` over the stage's layers, and ``weights`` the sum of
-``weight_bytes``. The replicas average their gradients once in m minibatches, with a ring, beside
-the computation: hence the larger one of the two times, over m. The link carries the activation
-forward and its gradient back, whatever the replicas. The time of the plan is the largest of all
-these times. The latency ``machine.alpha_s`` is not counted.
+``weight_bytes``. The replicas compute m minibatches at a time, and average their gradients once,
+beside the computation. So the larger one of the two times counts, over m. Averaging takes 2 (m - 1)
+weights bytes on all replicas together, and they are counted as if they went over one link. The link
+behind a stage carries the activation forward and its gradient back, whatever the replicas. The time
+of the plan is the largest of all these times. The latency ``machine.alpha_s`` is not counted.
 
 Example. A profile has compute_s 4, 2, 2 s, output_bytes 1, 1, 1 GB, weight_bytes 1, 1, 2 GB, and
 B is 1 GB/s. The plan [(0, 1, 2), (1, 3, 1)] takes max(4, 2) / 2 = 2 s in stage 0, 2 s on the link
