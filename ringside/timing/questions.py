@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from ringside.timing.flight import Flight, Thread
@@ -80,6 +80,7 @@ class Questions:
         self._choose = choose
         self._own: list[Query | None] = [None] * len(threads)
         self._wildcards: list[dict[tuple[str, int], deque[Query]]] = [{} for _ in threads]
+        self._posted: list[list[int]] = [[] for _ in threads]  # when messages for a rank were sent
         self._released = 0
         self._num_due = 0
 
@@ -103,6 +104,7 @@ class Questions:
     def sent(self, rank: int, comm: str, tag: int, time: int, now: int) -> None:
         """A message for ``rank`` is posted at ``time``."""
         self.happened(rank, time, now)
+        heappush(self._posted[rank], time)
         rows = self._wildcards[rank]
         if rows:
             for place in ((comm, tag), (comm, ANY_TAG)):
@@ -193,7 +195,12 @@ class Questions:
             if query.key not in thread.failed:
                 return self._fail(query, now + self._poll_ps, now)
             query.withheld = True
-            later = min((r.done for r in thread.requests.values() if r.done > now), default=later)
+            events = [r.done for r in thread.requests.values() if r.done > now]
+            # A sender that is ahead may have posted before this poll: it looks again then, too.
+            posted = self._posted[query.rank]
+            while posted and posted[0] <= now:
+                heappop(posted)
+            later = min([*events, *posted[:1]], default=later)
         if later is not None:
             self._due(query, later)
         return None

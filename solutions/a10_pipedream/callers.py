@@ -5,14 +5,15 @@ rank, they ask for here. A verdict names the same functions in its line.
 """
 
 import tracemalloc
+
 import numpy as np
-from model import Piece
-from ringside.checking import find
 import profiles
+from model import Piece
 
-
+from ringside.checking import find
 
 # -- stash -----------------------------------------------------------------------------------------
+
 
 def stash_trained(
     comm, params, batch_sizes, lr, inputs, targets, vertical_sync=False, costs=(1e-6, 2e-6),
@@ -68,8 +69,8 @@ def _stash_plain(losses):
     return [each.item() if isinstance(each, np.generic) else each for each in losses]
 
 
-
 # -- partition -------------------------------------------------------------------------------------
+
 
 def partition_profile(told):
     """A profile: "VGG16", ``(seed, num_layers, weights, outputs)`` of ``drawn``, or numbers."""
@@ -120,8 +121,8 @@ def try_partition(function, *call):
         print(f"takes {partition.plan_s(profile, answer, machine):.9g} s; {needed} bytes a worker.")
 
 
-
 # -- axonn -----------------------------------------------------------------------------------------
+
 
 def axonn_step(comm, params, batch_sizes, limit, inputs, targets, forward_s, backward_s):
     """One step of ``axonn.run`` on this stage.

@@ -9,17 +9,16 @@ Parameters and data are drawn from ``--seed``.
 
 from dataclasses import replace
 from types import SimpleNamespace
+
 import cases
+import cases_torch
 import numpy as np
+from axonn_cases import AxonnCase, axonn_case, axonn_serial
 from model import random_parameters
 from recursion import delayed_descent, lags
-from ringside.checking import announced, assert_array, assert_declared_at_once, one_line
-from ringside.trace import Kind
-import cases_torch
-from axonn_cases import AxonnCase, axonn_case, axonn_serial
+
 from ringside.checking import Verdict, announced, assert_array, assert_declared_at_once, one_line
-
-
+from ringside.trace import Kind
 
 # -- stash -----------------------------------------------------------------------------------------
 STASH_SAMPLES = 32  # of a minibatch in the measured training
@@ -131,8 +130,8 @@ def stash_check_kept(value, stage, case):
         raise case.fail(f"stage {stage} returned an array that it was given; it must be a new one.")
 
 
-
 # -- stash: what the network saw -------------------------------------------------------------------
+
 
 def stash_passes(num_stages, num_minibatches, stage):
     """The passes of a stage, in the order that the docstring asks for: ``["F0", "F1", "B0", ...]``.
@@ -507,8 +506,8 @@ def axonn_assert_fast(steps):
     raise Verdict(verdict.sentence, reproduce=verdict.reproduce, fraction=fraction)
 
 
-
 # -- all modules -----------------------------------------------------------------------------------
+
 
 def _numbers(assertion):
     return lambda result, case, value: assertion(result, case, *map(int, value.split(":")))

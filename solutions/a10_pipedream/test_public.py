@@ -4,14 +4,16 @@ The hidden suite asks the same kinds of questions, with other sizes, numbers of 
 machines and data.
 """
 
+import itertools
 import sys
+from functools import partial
 from pathlib import Path
+
 import examples
+from axonn_cases import axonn_case, axonn_serial
+from axonn_times import message_driven, one_f_one_b
+from callers import partition_profile
 from cases import stash_case
-from ringside import Machine, checking
-from ringside.checking import LATENCY_SEEDS, assert_real_run, rendezvous
-from ringside.checking.points import points
-from ringside.factors import Factors
 from cases_torch import (
     assert_stash_torch,
     assert_stash_torch_kept,
@@ -22,22 +24,13 @@ from cases_torch import (
     stash_torch_case,
     stash_torch_reference_s,
 )
-from ringside import Machine
+from profiles import VGG16, equal_layers
+
+from ringside import Machine, checking
 from ringside.checking import (
     LATENCY_SEEDS,
-    assert_makespan,
-    assert_ran,
-    assert_requests_complete,
-    rendezvous,
-)
-import itertools
-from functools import partial
-from axonn_cases import axonn_case, axonn_serial
-from axonn_times import message_driven, one_f_one_b
-from callers import partition_profile
-from profiles import VGG16, equal_layers
-from ringside.checking import (
     Verdict,
+    assert_makespan,
     assert_own_messages,
     assert_peers,
     assert_ran,
@@ -48,8 +41,8 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
-
-
+from ringside.checking.points import points
+from ringside.factors import Factors
 
 # -- stash -----------------------------------------------------------------------------------------
 STASH_FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
@@ -180,8 +173,8 @@ def test_stash_takes_no_longer_than_it_must(ranks, rng):
     checking.assert_makespan(result, 172e-6, case)
 
 
-
 # -- stash_torch -----------------------------------------------------------------------------------
+
 
 def stash_torch(ranks, rng, case, **options):
     """Train on stages whose passes are announced; parameters must be those of the recursion."""
@@ -266,7 +259,6 @@ def test_stash_torch_time(ranks, rng):
     case = stash_torch_case(3, (1,) * 5, rng, costs=(1e-2, 2e-2), ends=(30, 30), hidden=2)
     result = stash_torch(ranks, rng, case, machine=slow)
     assert_makespan(result, stash_torch_reference_s(case, slow), case)
-
 
 
 # -- partition -------------------------------------------------------------------------------------
@@ -459,8 +451,8 @@ def test_partition_long_profiles(ranks):
         )
 
 
-
 # -- axonn -----------------------------------------------------------------------------------------
+
 
 def axonn_stepped(ranks, rng, num_stages, batch_sizes, limit=None, **options):
     """One step: compare values, and see that no library collective is used.

@@ -22,6 +22,7 @@ from ringside.trace import Kind
 
 PROGRAMS = """
 import os, random, sys, time
+import ringside
 import numpy as np
 from mpi4py import MPI
 
@@ -136,6 +137,23 @@ def polls(comm, seconds):
                 break
         return order, count, MPI.Wtime()
     comm.Send(np.zeros(2000 // comm.rank), dest=0)
+
+def polls_by_name(comm):
+    if comm.rank == 0:
+        time.sleep(0.1)  # the sender is ahead
+        while True:
+            for source in (2, 1):
+                if comm.Iprobe(source=source):
+                    comm.Recv(np.zeros(1), source=source)
+                    seconds = MPI.Wtime()
+                    comm.Recv(np.zeros(1), source=source)
+                    return source, seconds
+    sends = []
+    for _ in range(2 if comm.rank == 1 else 0):
+        ringside.compute(seconds=1e-3)
+        sends.append(comm.Isend(np.zeros(1), dest=0))
+        comm.Iprobe(source=2)  # and waits there until rank 0 has come so far
+    MPI.Request.Waitall(sends)
 
 def computes(comm, seconds):
     if comm.rank == 0:
@@ -301,6 +319,12 @@ def test_calls_that_observe_time_give_one_trace_whatever_the_load(session, funct
         result = session.call(f"programs:{function}", 5, (seconds,)).raise_for_error()
         seen.append((result.values, result.trace, result.timeline.makespan_ps))
     assert all(other == seen[0] for other in seen[1:])
+
+
+def test_poll_that_names_one_rank_sees_when_another_one_sent(session: Session) -> None:
+    source, seconds = session.call("programs:polls_by_name", 3).raise_for_error().values[0]
+    assert source == 1
+    assert seconds == pytest.approx(1e-3, rel=0.01)
 
 
 def test_wildcards_take_messages_in_order_of_virtual_time(session: Session) -> None:
