@@ -3,6 +3,8 @@
     ringside run callers.py:stash_trained --ranks 3 -- --batch-sizes '[2, 2, 2, 2]'
     ringside run callers.py:stash_trained --ranks 3 -- --batch-sizes '[2, 2]' --vertical-sync True
     ringside run stash.py:measured_training --ranks 4 -- --n 256 --minibatches 16
+    ringside run callers_torch.py:stash_torch_trained --ranks 3 -- --batch-sizes '[2, 2, 2, 2, 2]'
+    ringside run callers.py:axonn_step --ranks 4 -- --batch-sizes '[2, 1, 3, 2]' --limit 8
 
 Parameters and data are drawn from ``--seed``.
 """
