@@ -812,3 +812,146 @@ assert np.isclose(2 * np.sin(np.pi / 6), 1) and np.isclose(double.makespan_s, (4
 # **For teachers** (35 minutes for sections 4 to 6). If the class knows no complex numbers, skip the algebra and
 # use Figure 4. Ask before Figure 3: "Which is better for the accuracy, one delay for all or the least delay for
 # each?" Most vote for the tidy one.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 7. Where to cut, and what to copy
+#
+# Back to VGG-16. A pipeline is as fast as its slowest stage. You have two means. You can move a cut, and
+# you can **replicate** a stage: $m$ GPUs hold the same layers and take the minibatches in turn. Minibatch $t$
+# goes to replica $t \bmod m$, forward *and* backward, since that replica has the stash. The replicas sum their
+# gradients, as in data parallelism. So "15-1" means a first stage with 15 replicas and a second stage with one
+# GPU.
+#
+# Here is a small case: two stages, of which the first takes three times as long. Three replicas make it as fast
+# as the second stage.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile copies.py
+import numpy as np
+from mpi4py import MPI
+
+import ringside
+
+
+def run(comm, words, milliseconds):
+    """All ranks but the last share stage 0; minibatch t belongs to rank t modulo their number."""
+    box, last, sent = np.zeros(8, np.uint8), comm.size - 1, []
+    for word in words[comm.rank].split():
+        kind, t = word[0], int(word[1:])
+        partner = t % last if comm.rank == last else last
+        receives = (kind == "F") == (comm.rank == last)
+        if receives:
+            comm.Recv(box, partner, t)
+        ringside.compute(seconds=milliseconds[comm.rank][kind] / 1e3, phase=word)
+        if not receives:
+            sent.append(comm.Isend(np.zeros(8, np.uint8), partner, t))
+    MPI.Request.Waitall(sent)
+
+
+# %% slideshow={"slide_type": "fragment"}
+replica = "F{} F{} B{} F{} B{} F{} B{} B{}"
+shared = [replica.format(r, r + 3, r, r + 6, r + 3, r + 9, r + 6, r + 9) for r in range(3)]
+single = " ".join(f"F{t} B{t}" for t in range(12))
+milliseconds = [{"F": 3.0, "B": 6.0}] * 3 + [{"F": 1.0, "B": 2.0}]
+args = ([*shared, single], milliseconds)
+copies = session.call("copies:run", 4, args, machine=free).raise_for_error()
+print(f"12 minibatches: {copies.makespan_s * 1e3:.0f} ms")
+copies.timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 5. A plan "3-1": ranks 0 to 2 are replicas of the first stage, rank 3 is the second stage.*
+#
+# One GPU would take 144 ms for the 12 minibatches. The plan takes 45 ms: 3 ms for each, and 9 ms to fill and
+# drain. Each replica has two minibatches in flight. PipeDream calls this number NOAM. It is the number of GPUs
+# divided by the replicas of the first stage, rounded up [1]: here $\lceil 4/3 \rceil = 2$.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.isclose(copies.makespan_s, 45e-3) and 12 * (9 + 3) == 144 and 12 * 3 + 9 == 45
+assert -(-4 // 3) == 2
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# **The time of a stage.** Let a stage hold layers $i$ to $j$ on $m$ GPUs. Together they finish $m$
+# minibatches in the time that one of them needs for its own, so long as the gradients are summed meanwhile.
+# PipeDream writes [1]
+#
+# $$T(i..j, m) = \frac1m \max\Bigl(\sum_{l=i}^{j} (t_f + t_b)_l,\;\; \frac{2\,(m-1)}{\beta'} \sum_{l=i}^{j} |w_l|\Bigr)$$
+#
+# with $|w_l|$ the bytes of a layer's parameters. (The second term is generous. We come back to it.)
+#
+# **The time of a pipeline.** Let $A(j, m)$ be the shortest time per minibatch for layers 0 to $j$ on $m$ GPUs. Its
+# last stage has layers $i+1$ to $j$ on $m'$ GPUs. What comes before it is again a pipeline, for layers 0 to $i$ on $m - m'$
+# GPUs, and the best one will do. Between them the output of layer $i$, $a_i$ bytes, crosses the cut, and its
+# gradient comes back. The slowest of the three sets the rate:
+#
+# $$A(j, m) = \min\Bigl(T(0..j, m),\;\; \min_{i,\,m'} \max\bigl(A(i, m-m'),\; 2a_i/\beta',\; T(i{+}1..j, m')\bigr)\Bigr).$$
+#
+# It is a *dynamic program*: fill a table from few layers and few GPUs to many. Each entry uses entries that
+# are there already.
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# **By hand.** Three layers take 6, 3 and 1 ms and have 0.5, 1 and 10 MB of parameters. Each of the first two hands on 1 MB. There
+# are 3 GPUs, and 1 MB takes 1 ms. The table $A(j, m)$ is
+#
+# | | 1 GPU | 2 GPUs | 3 GPUs |
+# |---|---|---|---|
+# | layer 0 | 6 | 3 | 2 |
+# | layers 0, 1 | 9 | 4.5 | 3 |
+# | layers 0, 1, 2 | 10 | 6 | ? |
+#
+# Take the 6 in the last row. Two replicas of everything would take $\frac12 \max(10, 2 \cdot 11.5) = 11.5$. With a
+# cut behind layer 0 there are 6 ms before the cut, $2 \cdot 1$ ms on the wire, and 4 ms behind it. The slowest
+# takes 6.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("10/by-hand", "Fill in the last entry: three layers on three GPUs.", unit="ms")
+
+
+# %% slideshow={"slide_type": "fragment"}
+def stage_ms(work, own, m, wire, ring=False, hidden=True):
+    """Milliseconds a minibatch of a stage on m GPUs. wire: MB that a link moves in a millisecond."""
+    exchange = 2 * (m - 1) * own / wire
+    if ring:
+        exchange /= m
+    return (max(work, exchange) if hidden else work + exchange) / m
+
+
+# %% slideshow={"slide_type": "fragment"}
+def best_plan(layers, gpus, wire, **rule):
+    """(ms, [(first layer, layer after the last, replicas), ...]) for layers of (ms, out MB, own MB)."""
+    found = {}
+    for end in range(1, len(layers) + 1):
+        for m in range(1, gpus + 1):
+            found[end, m] = min(options(layers, end, m, found, wire, rule), key=lambda option: option[0])
+    return found[len(layers), gpus]
+
+
+def options(layers, end, m, found, wire, rule):
+    """Every way to place the layers before `end` on m GPUs, by the place of the last cut."""
+    for cut in range(end):
+        work, own = (sum(layer[k] for layer in layers[cut:end]) for k in (0, 2))
+        for copies in range(1, m) if cut else [m]:
+            before, stages = found[cut, m - copies] if cut else (0.0, [])
+            crossing = 2 * layers[cut - 1][1] / wire if cut else 0.0
+            own_ms = stage_ms(work, own, copies, wire, **rule)
+            yield max(before, crossing, own_ms), [*stages, (cut, end, copies)]
+
+
+# %% slideshow={"slide_type": "fragment"}
+small = [(6, 1, 0.5), (3, 1, 1), (1, 1, 10)]
+for end in (1, 2, 3):
+    print([round(best_plan(small[:end], m, wire=1.0)[0], 2) for m in (1, 2, 3)])
+print(best_plan(small, 3, wire=1.0))
+reveal("10/by-hand", best_plan(small, 3, wire=1.0)[0])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The best plan is 2-1: two replicas of layer 0, and one GPU for layers 1 and 2. It takes 4 ms. Two replicas of
+# layers 0 *and* 1 would do all the slow work together, but they take 4.5 ms. Equal layers, one for each GPU, take 6 ms, and data
+# parallelism takes 15.3 ms.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert [[round(best_plan(small[:e], m, 1.0)[0], 2) for m in (1, 2)] for e in (1, 2, 3)] == [
+    [6, 3], [9, 4.5], [10, 6]]  # fmt: skip
+assert best_plan(small, 3, 1.0) == (4.0, [(0, 1, 2), (1, 3, 1)])
+assert [best_plan(small[:e], 3, 1.0)[0] for e in (1, 2)] == [2, 3]
+assert round(stage_ms(10, 11.5, 3, 1.0), 1) == 15.3 and stage_ms(10, 11.5, 2, 1.0) == 11.5
+assert max(stage_ms(9, 1.5, 2, 1.0), 2, 1) == 4.5
