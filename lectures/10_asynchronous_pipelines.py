@@ -14,11 +14,12 @@
 # # Lecture 10: Pipelines that never drain
 #
 # A pipeline that updates its weights once a batch has to run empty before each update. Lecture 9
-# measured the idle time that this costs, the bubble. The system PipeDream doesn't let the pipeline run
-# empty. Each stage updates its weights as soon as it has a gradient, and goes on. Then the stages
-# compute with weights of different age. In this lecture you write down exactly what such a pipeline
-# computes, how far it can be trusted, and what it costs in memory. You also write the planner with
-# which PipeDream cuts a network, and you compare its promises with published measurements.
+# measured the idle time that this costs, the bubble. The system PipeDream doesn't let the
+# pipeline run empty. Each stage updates its weights as soon as it has a gradient, and goes on.
+# Then the stages compute with weights of different age. In this lecture you write down exactly
+# what such a pipeline computes, how far it can be trusted, and what it costs in memory. You also
+# write the planner with which PipeDream cuts a network, and you compare its promises with
+# published measurements.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
@@ -33,9 +34,10 @@
 # - explain why most systems flush their pipelines today, and how they fill the bubble instead.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
-# **What you need.** [Lecture 9](09_pipeline_bubbles.ipynb): stages, schedules as lists of words, 1F1B.
-# Section 5 of [lecture 6](06_large_batches_and_asynchrony.ipynb) treats stale gradients; we use its
-# result once. From [lecture 3](03_allreduce.ipynb) you need the time of a ring all-reduce.
+# **What you need.** [Lecture 9](09_pipeline_bubbles.ipynb): stages, schedules as lists of words,
+# 1F1B. Section 5 of [lecture 6](06_large_batches_and_asynchrony.ipynb) treats stale gradients; we
+# use its result once. From [lecture 3](03_allreduce.ipynb) you need the time of a ring
+# all-reduce.
 #
 # | sign | meaning |
 # |---|---|
@@ -47,13 +49,15 @@
 # | $m$ | the number of replicas of a stage |
 # | $\beta'$ | the bandwidth of a link, in bytes per second |
 #
-# A **minibatch** is what one update is made from. A pipeline with a flush cuts it into microbatches. An
-# asynchronous pipeline doesn't: it sends whole minibatches, one behind the other.
+# A **minibatch** is what one update is made from. A pipeline with a flush cuts it into
+# microbatches. An asynchronous pipeline doesn't: it sends whole minibatches, one behind the
+# other.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Two meetings of 75 minutes: sections 1 to 6, and sections 7 to 12. In one meeting
-# teach 2, 3, 5, 7 and 10. Before section 3 let the class write the version numbers into the timeline of
-# section 2 by hand. It takes five minutes, and without it nobody believes the formula.
+# **For teachers.** Two meetings of an hour and a quarter: sections 1 to 6, and sections 7 to 12.
+# In one meeting teach 2, 3, 5, 7 and 10. Before section 3 let the class write the version numbers
+# into the timeline of section 2 by hand. It takes five minutes, and without it nobody believes
+# the formula.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 import os
@@ -70,14 +74,16 @@ from ringside.lectures import Knob, explore, puzzle, show, table
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
+quoted = table(LECTURES / "data" / "asynchronous_systems.csv")
+stated = dict(zip(quoted["what"], quoted["value"]))  # single numbers that papers state
 BLUE, ORANGE, GREEN, GRAY = "#0072b2", "#e69f00", "#009e73", "#7f7f7f"
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. The problem: 553 MB on a slow network
 #
-# The authors of PipeDream trained VGG-16 on 16 GPUs in four servers. The servers were connected by 10
-# Gb/s [1]. Their profile of the network is public [2]: for each layer the time of a minibatch of 128
-# pictures, the bytes of its output, and the bytes of its parameters.
+# The authors of PipeDream trained VGG-16 on 16 GPUs in four servers. The servers were connected
+# by 10 Gb/s [1]. Their profile of the network is public [2]: for each layer the time of a
+# minibatch of 128 pictures, the bytes of its output, and the bytes of its parameters.
 
 # %% slideshow={"slide_type": "fragment"}
 profile = table(LECTURES / "data" / "pipedream_vgg16.csv")
@@ -89,19 +95,22 @@ for name, ms, out, own in zip(profile["layer"], work_ms, output_MB, parameter_MB
 print(f"all      {work_ms.sum():6.1f} ms{parameter_MB.sum():42.1f} MB")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# One GPU needs 672.5 ms for a minibatch. With data parallelism all 16 GPUs sum 553.4 MB of gradients
-# after each step. A ring all-reduce sends $2\frac{15}{16}$ times as much from each rank, over links of
-# 1.25 GB/s.
+# One GPU needs 672.5 ms for a minibatch. With data parallelism all 16 GPUs sum 553.4 MB of
+# gradients after each step. In a ring all-reduce each rank sends $2 \cdot \frac{15}{16}$ times as
+# much, over links of 1.25 GB/s.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(work_ms.sum(), 1) == 672.5 and round(parameter_MB.sum(), 1) == 553.4
-assert 10e9 / 8 == 1.25e9 and 128 * 3 * 224 * 224 * 4 == 77_070_336
+side, nbytes = 224, 4
+pictures = 77_070_336 / (3 * side**2 * nbytes)  # the input's bytes, by the profile
+assert pictures == 128
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/all-reduce", "How long does the all-reduce take, if nothing disturbs it?", unit="ms")
 
 # %% slideshow={"slide_type": "fragment"}
-SLOW = 1.25e9  # bytes per second: 10 Gb/s
+GBIT = {"A": 10, "B": 25}  # between the servers of the paper's two clusters, per second
+SLOW = GBIT["A"] / 8 * 1e9  # bytes per second
 all_reduce_ms = 2 * 15 / 16 * parameter_MB.sum() * 1e6 / SLOW * 1e3
 print(f"{all_reduce_ms:.0f} ms of communication for {work_ms.sum():.0f} ms of work")
 in_classifier = parameter_MB[-3:].sum() / parameter_MB.sum()
@@ -110,26 +119,26 @@ print(f"fc6 to fc8: {in_classifier:.1%} of the parameters, {in_work:.1%} of the 
 reveal("10/all-reduce", all_reduce_ms)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The all-reduce takes **830 ms**, more than the work. And nearly all of it is for three layers: `fc6` to
-# `fc8` hold 89.4 % of the parameters and do 1.5 % of the work. So 16 copies of these layers are a bad
-# idea. One GPU could do them for all others, as the last stage of a pipeline. The gradients of these
-# layers would then never travel at all.
+# The all-reduce takes **830 ms**, more than the work. And nearly all of it is for three layers:
+# `fc6` to `fc8` hold 89.4 % of the parameters and do 1.5 % of the work. So 16 copies of these
+# layers are a bad idea. One GPU could do them for all others, as the last stage of a pipeline.
+# The gradients of these layers would then never travel at all.
 #
-# Three questions follow. How does a pipeline run without a bubble (sections 2 to 6)? Who decides where to
-# cut, and how often to copy a stage (sections 7 and 8)? And did it work (section 8)? The 830 ms come back
-# in section 13.
+# Three questions follow. How does a pipeline run without a bubble (sections 2 to 6)? Who decides
+# where to cut, and how often to copy a stage (sections 7 and 8)? And did it work (section 8)? The
+# 830 ms come back in section 13.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(all_reduce_ms) == 830
+assert round(all_reduce_ms) == 830 and SLOW / 1e9 == 1.25
 assert round(in_classifier, 3) == 0.894 and round(in_work, 3) == 0.015
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 2. Leave the flush out
 #
 # Recall 1F1B from lecture 9. Stage $s$ begins with $S - s$ forward passes. Then it alternates one
-# backward and one forward pass. With a flush, this ends after $M$ microbatches: the pipeline runs empty,
-# all stages update, and it fills again. Now let it go on. The list of words of a stage has no end but
-# that of the training.
+# backward and one forward pass. With a flush, this ends after $M$ microbatches: the pipeline runs
+# empty, all stages update, and it fills again. Now let it go on. The list of words of a stage has
+# no end but that of the training.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -152,6 +161,7 @@ for stage, words in enumerate(endless(3, 5)):
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # As in lecture 9, a small program moves the traffic of any such list, and messages are free.
+# (Lecture 9 has it in torch, too.)
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile flow.py
@@ -189,14 +199,18 @@ free = ringside.Machine.load("textbook").with_(
 session = ringside.Session(Path.cwd())  # keeps its processes from one run to the next
 
 
-def flow(words, milliseconds={"F": 1.0, "B": 2.0}, machine=free):
+MILLISECONDS = {"F": 1.0, "B": 2.0}
+
+
+def flow(words, milliseconds=MILLISECONDS, machine=free):
     """Move the traffic of a list of words for each stage."""
     args = (words, milliseconds)
     return session.call("flow:run", len(words), args, machine=machine).raise_for_error()
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With a flush after every 8 microbatches, 8 such batches on 4 stages take $8\,(8+3) \cdot 3 = 264$ ms.
+# With a flush after every 8 microbatches, 8 such batches on 4 stages take
+# $8\,(8+3) \cdot 3 = 264$ ms.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/no-flush", "Without a flush, how long do the same 64 passes through 4 stages take?",
@@ -205,7 +219,8 @@ guess("10/no-flush", "Without a flush, how long do the same 64 passes through 4 
 # %% slideshow={"slide_type": "slide"}
 batch = flow(endless(4, 8))
 without = flow(endless(4, 64))
-print(f"with a flush {8 * batch.makespan_s * 1e3:.0f} ms, without {without.makespan_s * 1e3:.0f} ms")
+flushing_ms = 8 * batch.makespan_s * 1e3
+print(f"with a flush {flushing_ms:.0f} ms, without {1e3 * without.makespan_s:.0f} ms")
 reveal("10/no-flush", 1e3 * without.makespan_s)
 
 # %% slideshow={"slide_type": "fragment"}
@@ -214,9 +229,9 @@ flow(endless(4, 10)).timeline
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. Ten minibatches on four stages, without a flush.*
 #
-# They take 201 ms, which is $(N + S - 1)(t_f + t_b)$ with $N = 64$. **The bubble is paid once in a
-# training run, not once in a batch.** It hasn't gone: the pipeline still fills at the start and drains at
-# the end. But a run has thousands of minibatches.
+# The 64 minibatches take 201 ms, which is $(N + S - 1)(t_f + t_b)$ with $N = 64$. **The bubble is
+# paid once in a training run, not once in a batch.** It hasn't gone: the pipeline still fills at
+# the start and drains at the end. But a run has thousands of minibatches.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(8 * batch.makespan_s, 264e-3) and np.isclose(without.makespan_s, 201e-3)
@@ -225,17 +240,17 @@ assert np.isclose(without.makespan_s, (64 + 3) * 3e-3)
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 3. What a stale stage computes
 #
-# When does a stage update its weights? PipeDream does it after each backward pass [1]. So look at the
-# list of stage 0 of three: `F0 F1 F2 B0 F3 B1 F4 ...`. After `B0` the stage has made one update. So `F3`
-# runs with version 1, although minibatches 1 and 2 haven't come back yet.
+# When does a stage update its weights? PipeDream does it after each backward pass [1]. So look at
+# the list of stage 0 of three: `F0 F1 F2 B0 F3 B1 F4 ...`. After `B0` the stage has made one
+# update. So `F3` runs with version 1, although minibatches 1 and 2 haven't come back yet.
 #
-# In general stage $s$ runs `F`$t$ after `B` of minibatch $t - (S - s)$. By then it has made $t - (S-s) +
-# 1$ updates. So the forward pass of minibatch $t$ uses version
+# In general stage $s$ runs `F`$t$ after `B` of minibatch $t - (S - s)$. By then it has made
+# $t - (S-s) + 1$ updates. So the forward pass of minibatch $t$ uses version
 #
 # $$v_s(t) = \max\bigl(0,\; t - (S - 1 - s)\bigr).$$
 #
-# The last stage uses the newest version, $t$. The stage before it is one update behind, and stage 0 is $S
-# - 1$ updates behind. Count it in the list:
+# The last stage uses version $t$, which has all updates of the minibatches before. The stage
+# before it lacks one of them, and stage 0 lacks $S-1$ of them. Count it in the list:
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -256,8 +271,8 @@ for stage, words in enumerate(endless(3, 7)):
     print(f"stage {stage}: forward {list(forward.values())}, backward {list(backward.values())}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The table shows the trouble. On stage 0 minibatch 4 goes forward with version 2, but when its gradient
-# comes back the stage is at version 4. Which version should the backward pass use?
+# The table shows the trouble. On stage 0 minibatch 4 goes forward with version 2, but when its
+# gradient comes back the stage is at version 4. Which version should the backward pass use?
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 for S in (1, 2, 3, 5):
@@ -269,21 +284,23 @@ forward, backward = versions_in(endless(3, 7)[0])
 assert (forward[4], backward[4]) == (2, 4)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
-# **A chain of numbers.** Take the smallest network that shows it. Stage $s$ holds one number $w_s$ and
-# computes $y = w_s\,x$. The input is 1, so the output is the product of all weights, and the loss is
+# **A chain of numbers.** Take the smallest network that shows it. Stage $s$ holds one number
+# $w_s$ and computes $y = w_s\,x$. The input is 1, so the output is the product of all weights,
+# and the loss is
 #
 # $$f(w_0, \dots, w_{S-1}) = \tfrac12 (w_{S-1} \cdots w_1 w_0 - g)^2$$
 #
-# with a goal $g$. Let $e$ be the output minus $g$. The gradient for $w_0$ is $e\,w_{S-1} \cdots w_1$:
-# each stage multiplies what comes back by *its own weight* and passes it on.
+# with a goal $g$. Let $e$ be the output minus $g$. The gradient for $w_0$ is
+# $e\,w_{S-1} \cdots w_1$: each stage multiplies what comes back by *its own weight* and passes it
+# on.
 #
-# With $S = 3$, let stage 1 go forward with an old weight $w_1$ and backward with a newer one, $w_1'$. Then
-# stage 0 gets
+# With $S = 3$, let stage 1 go forward with an old weight $w_1$ and backward with a newer one,
+# $w_1'$. Then stage 0 gets
 #
 # $$e\,w_2\,w_1' \qquad\text{where}\qquad \frac{\partial f}{\partial w_0} = e\,w_2\,w_1 .$$
 #
-# The error $e$ belongs to the old weight and the factor to the new one. **This is the gradient of no
-# function at no point.** It isn't a gradient that comes late. It is a wrong one.
+# The error $e$ belongs to the old weight, and the factor to the new one. **This is the gradient
+# neither at the old weights nor at the new ones.** It doesn't only come late. It is wrong.
 
 # %% slideshow={"slide_type": "fragment"}
 w0, w1, w2, newer, goal = 1.2, 0.8, 1.1, 0.5, 2.0
@@ -296,18 +313,20 @@ print(f"with the same version {e * w2 * w1:.4f}, with a newer one {e * w2 * newe
 assert np.isclose(slope, e * w2 * w1, rtol=1e-4) and abs(e * w2 * newer / slope - 1) > 0.3
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Weight stashing.** The cure is simple. Each stage keeps the version that a forward pass used until the
-# backward pass of the same minibatch. This is called **weight stashing** [1]. For example, stage 0 of 3
-# keeps version 2 for minibatch 4, while it goes on to version 3 and 4. The update itself goes to the newest
-# version: what is old is the gradient, not the weights that it changes.
+# **Weight stashing.** The cure is simple. Each stage keeps the version that a forward pass used
+# until the backward pass of the same minibatch. This is called **weight stashing** [1]. For
+# example, stage 0 of 3 keeps version 2 for minibatch 4, while it goes on to version 3 and 4. The
+# update itself goes to the newest version: what is old is the gradient, not the weights that it
+# changes.
 #
 # Now we can write down what the whole pipeline computes. The gradient of minibatch $t$ is the true
 # gradient of its loss $f_t$, at a point whose components have different ages:
 #
 # $$w(t+1) = w(t) - \eta\,\nabla f_t\bigl(w_0(t-S+1),\; w_1(t-S+2),\; \dots,\; w_{S-1}(t)\bigr).$$
 #
-# (PipeDream's paper counts stages from 1 [1]. Below version 0 there is nothing, so read $w_s(\max(0,
-# \cdot))$.) You could run this recursion in one process, without any pipeline. That makes it a test:
+# (PipeDream's paper counts stages from 1 [1]. Below version 0 there is nothing, so read
+# $w_s(\max(0, \cdot))$.) You could run this recursion in one process, without any pipeline. That
+# makes it a test:
 
 # %% slideshow={"slide_type": "fragment"}
 STASH = "stash"
@@ -328,11 +347,11 @@ def delayed(which, w, rate, goals):
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# (`at.prod() / at` holds, for each stage, the product of all *other* weights.) The second variant is
-# explained below.
+# (`at.prod() / at` holds, for each stage, the product of all *other* weights.) The second variant
+# is explained below.
 #
-# **On ranks.** Two helpers move a number between neighbours. Beyond the ends of the pipeline there is
-# nobody: the first stage gets the input, and the last one its own error.
+# **On ranks.** Two helpers move a number between neighbours. Beyond the ends of the pipeline
+# there is nobody: the first stage gets the input, and the last one its own error.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile neighbours.py
@@ -355,14 +374,16 @@ def pass_on(comm, number, dest, tag):
 
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# In `PICK` you see three rules. Each says with which version minibatch `t` goes forward, on a stage
-# that has made `now` updates.
+# In `PICK` you see three rules. Each says with which version minibatch `t` goes forward, on a
+# stage that has made `now` updates. (`newest` goes forward as `stash` does. It differs in the
+# backward pass, where it takes the newest version.)
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile chain.py
-import ringside
 from mpi4py import MPI
 from neighbours import pass_on, take
+
+import ringside
 
 PICK = {
     "newest": lambda t, now, num_stages: now,
@@ -447,15 +468,16 @@ print(f"largest difference {np.abs(stashed - delayed(STASH, start, 0.05, goals))
 np.testing.assert_allclose(stashed, delayed(STASH, start, 0.05, goals), rtol=0, atol=1e-12)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Forty minibatches on four ranks follow the recursion to rounding. So the order of messages, the speed of
-# the GPUs and the network change *when* something is computed, but not *what*. An asynchronous pipeline
-# with stashing is as repeatable as a synchronous one. The parameter server of lecture 6 isn't: there the
-# delay depends on who is fast.
+# Forty minibatches on four ranks follow the recursion to rounding. So the order of messages, the
+# speed of the GPUs and the network change *when* something is computed, but not *what*. An
+# asynchronous pipeline with stashing is as repeatable as a synchronous one. The parameter server
+# of lecture 6 isn't: there the delay depends on who is fast.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **The same in torch.** A version is a tensor of its own with `requires_grad`. Autograd keeps the tensors
-# that a forward pass used, so the graph of a minibatch *is* its stash. An optimizer that changes weights in
-# place would destroy it, and torch would refuse the backward pass. So make a new tensor in each update.
+# **The same in torch.** A version is a tensor of its own with `requires_grad`. Autograd keeps the
+# tensors that a forward pass used, so the graph of a minibatch *is* its stash. An optimizer that
+# changes weights in place would destroy it, and torch would refuse the backward pass. So make a
+# new tensor in each update.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile chain_torch.py
@@ -505,10 +527,10 @@ print(np.round(in_torch, 6))
 np.testing.assert_allclose(in_torch, stashed[-1], rtol=1e-12)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Vertical sync.** With stashing a minibatch sees different versions on different stages. If you want one
-# version for all of them, let stage 0 decide. It uses version $t - S + 1$ for minibatch $t$, and tells the
-# number to the stages behind it. They use the same one, although they have newer weights. This is called
-# **vertical sync** [1]:
+# **Vertical sync.** With stashing a minibatch sees different versions on different stages. If you
+# want one version for all of them, let stage 0 decide. It uses version $t - S + 1$ for minibatch
+# $t$, and tells the number to the stages after it. They use the same version, although they have
+# newer weights. This is called **vertical sync** [1]:
 #
 # $$w(t+1) = w(t) - \eta\,\nabla f_t\bigl(w(t-S+1)\bigr).$$
 #
@@ -525,9 +547,9 @@ print(f"stashing keeps {kept} versions, vertical sync {kept_vertical}")
 reveal("10/kept-vertical", kept_vertical[-1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With stashing, stage $s$ keeps at most $S - s$ versions, one for each minibatch that is in flight there.
-# With vertical sync every stage keeps $S$. The last stage has version $t$ when minibatch $t$ arrives, and
-# the minibatch asks for version $t - S + 1$.
+# With stashing, stage $s$ keeps at most $S - s$ versions, one for each minibatch that is in
+# flight there. With vertical sync every stage keeps $S$. The last stage has version $t$ when
+# minibatch $t$ arrives, and the minibatch asks for version $t - S + 1$.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert kept == [4, 3, 2, 1] and kept_vertical == [4, 4, 4, 4]
@@ -537,8 +559,9 @@ for S in (1, 2, 3):
 assert chain("stash", goals=goals[:2])[1][0] <= 2  # fewer minibatches than stages
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **What each of them converges to.** Four variants on the same minibatches: synchronous SGD, stashing,
-# vertical sync, and the newest weights in the backward pass.
+# **What each of them converges to.** Four variants on the same minibatches: synchronous SGD,
+# stashing, vertical sync, and the newest weights in the backward pass.
+
 
 # %% slideshow={"slide_type": "fragment"}
 def synchronous(w, rate, goals):
@@ -571,11 +594,12 @@ show(figure, "The product of four weights over 40 updates, from 0.9. Synchronous
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 2. The chain's output over the updates. The goal is 2 (dotted), with noise.*
 #
-# Stashing overshoots to 2.57 and then settles. Vertical sync, which looks tidier, swings up to 3.31 and
-# hasn't settled after 40 updates. Section 4 explains why.
+# Stashing overshoots to 2.57 and then settles. Vertical sync, which looks tidier, swings up to
+# 3.31 and hasn't settled after 40 updates. Section 4 explains why.
 #
-# The wrong program is nearly on top of stashing. Old and new weights hardly differ at a small rate. That
-# makes the mistake dangerous: it doesn't show in a loss curve, and only the recursion finds it.
+# The wrong program is nearly on top of stashing. Old and new weights hardly differ at a small
+# rate. That makes the mistake dangerous: it doesn't show in a loss curve, and only the recursion
+# finds it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 peak = {name: weights.prod(axis=1).max() for name, weights in paths.items()}
@@ -585,27 +609,30 @@ assert abs(last["stashing"] - 2) < 0.1 < 0.5 < abs(last["vertical sync"] - 2)
 assert 1e-3 < np.abs(paths["newest in backward"] - stashed).max() < 0.1
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (35 minutes for sections 2 and 3). The usual error is to say "stage 0 uses weights that
-# are old". Stage 0 always goes forward with the newest weights that it has. They are old only in
-# comparison with the minibatches that are already under way. Ask who is *ahead* of whom.
+# **For teachers** (35 minutes for sections 2 and 3). The usual error is to say "stage 0 uses
+# weights that are old". Stage 0 always goes forward with the newest weights that it has. They are
+# old only in comparison with the minibatches that are already under way. Ask who is *ahead* of
+# whom.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 4. How fast may it learn?
 #
-# A quadratic shows it exactly. Let the stages *add* instead of multiply. The output is the sum of all
-# weights, and the loss is $\frac a2 (w_0 + \dots + w_{S-1} - g)^2$ with a curvature $a$. All stages get the
-# same gradient. So if they start equal they stay equal, and $w_s(t) = u(t)$ for all $s$. Without staleness
+# A quadratic shows it exactly. Let the stages *add* instead of multiply. The output is the sum of
+# all weights, and the loss is $\frac a2 (w_0 + \dots + w_{S-1} - g)^2$ with a curvature $a$. All
+# stages get the same gradient. So if they start equal they stay equal, and $w_s(t) = u(t)$ for
+# all $s$. Without staleness
 #
 # $$u(t+1) = u(t) - \eta a\,\bigl(S\,u(t) - g\bigr),$$
 #
-# which converges for $\eta a S < 2$. Let $k = \eta a S$ be this product. With vertical sync $u(t)$ on the
-# right becomes $u(t-S+1)$. That is a constant delay of $S - 1$, and lecture 6 has the limit:
+# which converges for $\eta a S < 2$. Let $k = \eta a S$ be this product. With vertical sync
+# $u(t)$ on the right becomes $u(t-S+1)$. That is a constant delay of $S - 1$, and lecture 6 has
+# the limit:
 #
 # $$k < 2 \sin\frac{\pi}{2\,(2S-1)}.$$
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Stashing.** Now each stage has its own delay, from $S - 1$ down to 0. Take away the fixed point, so that
-# $g = 0$:
+# **Stashing.** Now each stage has its own delay, from $S - 1$ down to 0. Take away the fixed
+# point, so that $g = 0$:
 #
 # $$u(t+1) = u(t) - \frac kS \bigl(u(t) + u(t-1) + \dots + u(t-S+1)\bigr).$$
 #
@@ -614,14 +641,15 @@ assert 1e-3 < np.abs(paths["newest in backward"] - stashed).max() < 0.1
 # $$z^{S-1}(z-1) = -\frac kS\,\frac{z^S-1}{z-1}
 # \qquad\Longrightarrow\qquad z^{S-1}(z-1)^2 = -\frac kS\,(z^S - 1).$$
 #
-# At the limit of stability a solution sits on the unit circle, at $z = e^{i\theta}$. There $z - 1 = 2i
-# \sin\frac\theta2\, e^{i\theta/2}$, and likewise $z^S - 1 = 2i \sin\frac{S\theta}2\, e^{iS\theta/2}$. So
+# At the limit of stability a solution sits on the unit circle, at $z = e^{i\theta}$. There
+# $z - 1 = 2i \sin\frac\theta2\, e^{i\theta/2}$, and likewise
+# $z^S - 1 = 2i \sin\frac{S\theta}2\, e^{iS\theta/2}$. So
 #
 # $$-4 \sin^2\tfrac\theta2\; e^{iS\theta} = -\frac kS\; 2i \sin\tfrac{S\theta}2\; e^{iS\theta/2}
 # \qquad\Longrightarrow\qquad 2 \sin^2\tfrac\theta2\; e^{iS\theta/2} = \frac kS\; i \sin\tfrac{S\theta}2 .$$
 #
-# The right side is purely imaginary. So the left side must be, too, which means $S\theta/2 = \pi/2$ for the
-# smallest $\theta$. Then $\sin\frac{S\theta}2 = 1$, and
+# The right side is purely imaginary. So the left side must be, too, which means
+# $S\theta/2 = \pi/2$ for the smallest $\theta$. Then $\sin\frac{S\theta}2 = 1$, and
 #
 # $$k < 2S \sin^2\frac{\pi}{2S}.$$
 #
@@ -678,22 +706,24 @@ show(figure, "The largest stable product of rate and curvature over the number o
 # *Figure 3. The largest learning rate (times curvature and $S$) that converges on a quadratic.*
 #
 # Two stages with stashing have the same limit as none: 2. With many stages the limits fall like
-# $\frac{\pi^2}{2S} = 4.93/S$ with stashing and $\frac{\pi}{2S} = 1.57/S$ with vertical sync. **So stashing
-# allows a rate that is up to $\pi$ times larger.** The mean delay is half as long, and the part of the
-# gradient that isn't late damps the swing. Since vertical sync also keeps more versions, you rarely want
-# it. In PipeDream it is optional [1].
+# $\frac{\pi^2}{2S} = 4.93/S$ with stashing and $\frac{\pi}{2S} = 1.57/S$ with vertical sync. **So
+# stashing allows a rate that is up to $\pi$ times larger.** The mean delay is half as long, and
+# the part of the gradient that isn't late damps the swing. Since vertical sync also keeps more
+# versions, you rarely want it. In PipeDream it is optional [1].
 #
-# The limit falls with the number of *stages*, not with the number of GPUs. A plan with few stages, each on many
-# GPUs, has little staleness.
+# The limit falls with the number of *stages*, not with the number of GPUs. A plan with few
+# stages, each on many GPUs, has little staleness.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert np.isclose(limits(2)[0], 2) and round(np.pi**2 / 2, 2) == 4.93 and round(np.pi / 2, 2) == 1.57
+assert (
+    np.isclose(limits(2)[0], 2) and round(np.pi**2 / 2, 2) == 4.93 and round(np.pi / 2, 2) == 1.57
+)
 assert np.isclose(1000 * limits(1000)[0], np.pi**2 / 2, rtol=1e-2)
 assert np.isclose(1000 * limits(1000)[1], np.pi / 2, rtol=1e-2)
 assert all(one / other <= np.pi for one, other in map(limits, range(1, 200)))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Turn the knobs.** One coordinate of the quadratic, from 1, with the limits of the formulas.
+# **Turn the knobs.** One weight of the quadratic, from 1, under both rules.
 
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
@@ -718,8 +748,8 @@ explore(swing, "The weight over 60 updates for k = {k} and {stages} stages, with
         stages=Knob([2, 4, 8], start=4, label="stages"))  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. One weight under both rules. With 4 stages and $k = 0.6$ stashing converges, and vertical sync
-# grows without bound.*
+# *Figure 4. One weight under both rules. With 4 stages and $k = 0.6$ stashing converges, and
+# vertical sync grows without bound.*
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert limits(4)[1] < 0.6 < limits(4)[0]
@@ -727,13 +757,14 @@ assert limits(4)[1] < 0.6 < limits(4)[0]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 5. The memory of versions
 #
-# Let a model of $\Psi$ parameters be cut into $S$ equal stages, with $w$ bytes for a parameter. Stage $s$
-# keeps $S - s$ versions of $\Psi/S$ parameters. For stage 0 that is
+# Let a model of $\Psi$ parameters be cut into $S$ equal stages, with $w$ bytes for a parameter.
+# Stage $s$ keeps $S - s$ versions of $\Psi/S$ parameters. For stage 0 that is
 #
 # $$S \cdot \frac{\Psi}{S}\,w = \Psi w.$$
 #
-# **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the whole
-# model.** And it holds activations of $S$ minibatches, as in 1F1B. But there they were *micro*batches.
+# **However many stages there are, stage 0 holds as many bytes of weights as a GPU that holds the
+# whole model.** And it holds activations of $S$ minibatches, as in 1F1B. But there they were
+# *micro*batches.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/stash-memory", "A model of 1.65 billion parameters in 16 bits, on 4 equal stages. How much do the "
@@ -750,14 +781,15 @@ for S in (1, 4, 8):
 reveal("10/stash-memory", versions_GB[4][0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for stage 0 of 8 again.
-# Gradients and the optimizer's state exist once only, since there is one newest version. So with Adam in
-# mixed precision stage 0 of 4 needs $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for the three older versions.
+# On 4 stages it is 3.30 GB for stage 0 and 0.83 GB for the last one, and 3.30 GB for stage 0 of 8
+# again. Gradients and the optimizer's state exist once only, since there is one newest version.
+# So with Adam in mixed precision stage 0 of 4 needs $16\,\Psi/S = 6.6$ GB, and 2.5 GB more for
+# the three older versions.
 #
-# **Forward and backward of one minibatch need the same version, and nothing more.** A stage may share what
-# is equal: a layer that hasn't been updated since needs no copy. Each version must be an array of its own. If
-# the update changes the array in place, all versions are the same one, and the program computes what
-# Figure 2 calls "newest in backward".
+# **Forward and backward of one minibatch need the same version, and nothing more.** A stage may
+# share what is equal: a layer that hasn't been updated since needs no copy. Each version must be
+# an array of its own. If the update changes the array in place, all versions are the same one,
+# and the program computes what Figure 2 calls "newest in backward".
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(psi / 1e9, 2) == 1.65 and round(versions_GB[4][0], 1) == 3.3
@@ -768,34 +800,38 @@ assert round(3 * psi / 4 * 2 / 1e9, 1) == 2.5
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 6. Two versions are enough: 2BW
 #
-# Why are there so many versions? Because there is one for each minibatch. **PipeDream-2BW** makes fewer
-# [3]. It sums the gradients of $m \ge S$ *micro*batches before it makes an update, as a flushing pipeline does, but
-# it doesn't drain. Microbatches that are under way finish with the old version. All microbatches of a batch
-# use the version before the newest, which all stages have by then:
+# Why are there so many versions? Because there is one for each minibatch. **PipeDream-2BW** makes
+# fewer [3]. It sums the gradients of $m \ge S$ *micro*batches before it makes an update, as a
+# flushing pipeline does, but it doesn't drain. Microbatches that are under way finish with the
+# old version. All microbatches of a batch use the version before the newest, which all stages
+# have by then:
 #
 # $$w(t+1) = w(t) - \eta\,\nabla f_t\bigl(w(t-1)\bigr).$$
 #
-# Here $t$ counts batches. The delay is 1, for every stage and every $S$. So a stage keeps two versions (2BW:
-# two buffers of weights). By lecture 6, a constant delay of 1 converges for $k < 2 \sin \frac{\pi}{6} = 1$.
+# Here $t$ counts batches. The delay is 1, for every stage and every $S$. So a stage keeps two
+# versions (2BW: two buffers of weights). By lecture 6, a constant delay of 1 converges for
+# $k < 2 \sin \frac{\pi}{6} = 1$. The next cell changes `chain.py` in two places: `PICK` gets a
+# fourth rule, and the update collects the gradients of four microbatches first.
 
 # %% slideshow={"slide_type": "fragment"}
 text = Path("chain.py").read_text()
-text = text.replace('"newest":', '"2bw": lambda t, now, num_stages: max(0, t // num_stages - 1),\n    "newest":')
+rule = '"2bw": lambda t, now, num_stages: max(0, t // num_stages - 1),'
+text = text.replace('"newest":', rule + '\n    "newest":')
 one_update = "stage.weights.append(stage.weights[-1] - rate * slope * stage.came_in.pop(t))"
 collect = """stage.total += slope * stage.came_in.pop(t) / comm.size
     if (t + 1) % comm.size == 0:  # a batch is as many microbatches as there are stages
         stage.weights.append(stage.weights[-1] - rate * stage.total)
         stage.total = 0.0"""
-text = text.replace(one_update, collect).replace("self.sent = []", "self.sent, self.total = [], 0.0")
-Path("double.py").write_text(text)
+text = text.replace(one_update, collect)
+Path("double.py").write_text(text.replace("self.sent = []", "self.sent, self.total = [], 0.0"))
 
 args = (endless(4, 40), start, 0.05, goals, "2bw")
 double = session.call("double:train", 4, args, machine=free).raise_for_error()
 print("versions kept:", [most for _, most in double.values])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Two on every stage. The cell below checks the weights against the recursion. There is no bubble either: the
-# list of words is the same as before.
+# Two on every stage. The cell below checks the weights against the recursion. There is no bubble
+# either: the list of words is the same as before.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 weights = [np.array(start)]
@@ -809,21 +845,21 @@ assert [most for _, most in double.values] == [2, 2, 2, 2]
 assert np.isclose(2 * np.sin(np.pi / 6), 1) and np.isclose(double.makespan_s, (40 + 3) * 3e-3)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (35 minutes for sections 4 to 6). If the class knows no complex numbers, skip the algebra and
-# use Figure 4. Ask before Figure 3: "Which is better for the accuracy, one delay for all or the least delay for
-# each?" Most vote for the tidy one.
+# **For teachers** (35 minutes for sections 4 to 6). If the class knows no complex numbers, skip
+# the algebra and use Figure 4. Ask before Figure 3: "Which is better for the accuracy, one delay
+# for all or the least delay for each?" Most vote for the tidy one.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 7. Where to cut, and what to copy
 #
-# Back to VGG-16. A pipeline is as fast as its slowest stage. You have two means. You can move a cut, and
-# you can **replicate** a stage: $m$ GPUs hold the same layers and take the minibatches in turn. Minibatch $t$
-# goes to replica $t \bmod m$, forward *and* backward, since that replica has the stash. The replicas sum their
-# gradients, as in data parallelism. A plan is named by its replicas: "3-1" has a first stage on three GPUs and a
-# second stage on one.
+# Back to VGG-16. A pipeline is as fast as its slowest stage. You have two means. You can move a
+# cut, and you can **replicate** a stage: $m$ GPUs hold the same layers and take the minibatches
+# in turn. Minibatch $t$ goes to replica $t \bmod m$, forward *and* backward, since that replica
+# has the stash. The replicas average their gradients, as in data parallelism. A plan is named by
+# its replicas: "3-1" has a first stage on three GPUs and a second stage on one.
 #
-# Here is this plan for two stages of which the first takes three times as long. Three replicas make it as fast as
-# the second stage.
+# Here is this plan for two stages of which the first takes three times as long. Three replicas
+# make it as fast as the second stage.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile copies.py
@@ -859,38 +895,42 @@ print(f"12 minibatches: {copies.makespan_s * 1e3:.0f} ms")
 copies.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. A plan "3-1": ranks 0 to 2 are replicas of the first stage, rank 3 is the second stage.*
+# *Figure 5. A plan "3-1": ranks 0 to 2 are replicas of the first stage, rank 3 is the second
+# stage.*
 #
-# One GPU would take 144 ms for the 12 minibatches. The plan takes 45 ms: 3 ms for each, and 9 ms to fill and
-# drain. Each replica has two minibatches in flight. PipeDream calls this number NOAM. It is the number of GPUs
-# divided by the replicas of the first stage, rounded up [1]: here $\lceil 4/3 \rceil = 2$.
+# One GPU would take 144 ms for the 12 minibatches. The plan takes 45 ms: 3 ms for each, and 9 ms
+# to fill and drain. Each replica has two minibatches in flight. PipeDream calls this number NOAM.
+# It is the number of GPUs divided by the replicas of the first stage, rounded up [1]: here
+# $\lceil 4/3 \rceil = 2$.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(copies.makespan_s, 45e-3) and 12 * (9 + 3) == 144 and 12 * 3 + 9 == 45
-assert -(-4 // 3) == 2
+assert -(-len(args[0]) // len(shared)) == 2
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
-# **The time of a stage.** Let a stage hold layers $i$ to $j$ on $m$ GPUs. Together they finish $m$
-# minibatches in the time that one of them needs for its own, so long as the gradients are summed meanwhile.
-# PipeDream writes [1]
+# **The time of a stage.** Let a stage hold layers $i$ to $j$ on $m$ GPUs. Together they finish
+# $m$ minibatches in the time that one of them needs for its own, so long as the gradients are
+# summed meanwhile. PipeDream writes [1]
 #
 # $$T(i..j, m) = \frac1m \max\Bigl(\sum_{l=i}^{j} (t_f + t_b)_l,\;\; \frac{2\,(m-1)}{\beta'} \sum_{l=i}^{j} |w_l|\Bigr)$$
 #
-# with $|w_l|$ the bytes of a layer's parameters. (The second term is generous. We come back to it.)
+# with $|w_l|$ the bytes of a layer's parameters. (The second term is larger than a ring needs.
+# Section 8 comes back to it.)
 #
-# **The time of a pipeline.** Let $A(j, m)$ be the shortest time per minibatch for layers 0 to $j$ on $m$ GPUs. Its
-# last stage has layers $i+1$ to $j$ on $m'$ GPUs. What comes before it is again a pipeline, for layers 0 to $i$ on $m - m'$
-# GPUs, and the best one will do. Between them the output of layer $i$, $a_i$ bytes, crosses the cut, and its
-# gradient comes back. The slowest of the three sets the rate:
+# **The time of a pipeline.** Let $A(j, m)$ be the shortest time per minibatch for layers 0 to $j$
+# on $m$ GPUs. Its last stage has layers $i+1$ to $j$ on $m'$ GPUs. What comes before it is again
+# a pipeline, for layers 0 to $i$ on $m - m'$ GPUs, and the best one will do. Between them the
+# output of layer $i$, $a_i$ bytes, crosses the cut, and its gradient comes back. The slowest of
+# the three sets the rate:
 #
 # $$A(j, m) = \min\Bigl(T(0..j, m),\;\; \min_{i,\,m'} \max\bigl(A(i, m-m'),\; 2a_i/\beta',\; T(i{+}1..j, m')\bigr)\Bigr).$$
 #
-# It is a *dynamic program*: fill a table from few layers and few GPUs to many. Each entry uses entries that
-# are there already.
+# It is a *dynamic program*: fill a table from few layers and few GPUs to many. Each entry uses
+# entries that are there already.
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **By hand.** Three layers take 6, 3 and 1 ms and have 0.5, 1 and 10 MB of parameters. Each of the first two hands on 1 MB. There
-# are 3 GPUs, and 1 MB takes 1 ms. The table $A(j, m)$ is
+# **By hand.** Three layers take 6, 3 and 1 ms and have 0.5, 1 and 10 MB of parameters. Each of
+# the first two hands on 1 MB. There are 3 GPUs, and 1 MB takes 1 ms. The table $A(j, m)$ is
 #
 # | | 1 GPU | 2 GPUs | 3 GPUs |
 # |---|---|---|---|
@@ -898,9 +938,9 @@ assert -(-4 // 3) == 2
 # | layers 0, 1 | 9 | 4.5 | 3 |
 # | layers 0, 1, 2 | 10 | 6 | ? |
 #
-# Take the 6 in the last row. Two replicas of everything would take $\frac12 \max(10, 2 \cdot 11.5) = 11.5$. With a
-# cut behind layer 0 there are 6 ms before the cut, $2 \cdot 1$ ms on the wire, and 4 ms behind it. The slowest
-# takes 6.
+# Take the 6 in the last row. Two replicas of everything would take
+# $\frac12 \max(10, 2 \cdot 11.5) = 11.5$. With a cut behind layer 0 there are 6 ms before the
+# cut, $2 \cdot 1$ ms on the wire, and 4 ms behind it. The slowest takes 6.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/by-hand", "Fill in the last entry: three layers on three GPUs.", unit="ms")
@@ -917,11 +957,12 @@ def stage_ms(work, own, m, wire, ring=False, hidden=True):
 
 # %% slideshow={"slide_type": "fragment"}
 def best_plan(layers, gpus, wire, **rule):
-    """(ms, [(first layer, layer after the last, replicas), ...]) for layers of (ms, out MB, own MB)."""
+    """(ms, [(first layer, layer after the last, replicas)]); a layer is (ms, out MB, own MB)."""
     found = {}
     for end in range(1, len(layers) + 1):
         for m in range(1, gpus + 1):
-            found[end, m] = min(options(layers, end, m, found, wire, rule), key=lambda option: option[0])
+            ways = options(layers, end, m, found, wire, rule)
+            found[end, m] = min(ways, key=lambda way: way[0])  # the first of equal ones
     return found[len(layers), gpus]
 
 
@@ -944,9 +985,9 @@ print(best_plan(small, 3, wire=1.0))
 reveal("10/by-hand", best_plan(small, 3, wire=1.0)[0])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The best plan is 2-1: two replicas of layer 0, and one GPU for layers 1 and 2. It takes 4 ms. Two replicas of
-# layers 0 *and* 1 would do all the slow work together, but they take 4.5 ms. Equal layers, one for each GPU, take 6 ms, and data
-# parallelism takes 15.3 ms.
+# The best plan is 2-1: two replicas of layer 0, and one GPU for layers 1 and 2. It takes 4 ms.
+# Two replicas of layers 0 *and* 1 would do all the slow work together, but they take 4.5 ms.
+# Equal layers, one for each GPU, take 6 ms, and data parallelism takes 15.3 ms.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [[round(best_plan(small[:e], m, 1.0)[0], 2) for m in (1, 2)] for e in (1, 2, 3)] == [
@@ -957,15 +998,16 @@ assert round(stage_ms(10, 11.5, 3, 1.0), 1) == 15.3 and stage_ms(10, 11.5, 2, 1.
 assert max(stage_ms(9, 1.5, 2, 1.0), 2, 1) == 4.5
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers** (25 minutes for section 7). Let pairs fill the table with pencil. Two errors are common: to
-# *add* the times of the stages, and to forget the factor $1/m$. Both give plans that look reasonable.
+# **For teachers** (half an hour for section 7). Let pairs fill the table with pencil. Two errors
+# are common: to *add* the times of the stages, and to forget the factor $1/m$. Both give plans
+# that look reasonable.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 8. VGG-16: the plan is right, the speed is not
 #
-# Now let the planner have the profile of section 1 and 16 GPUs. The paper reports the plan that was used on
-# two clusters [1]: cluster A has servers of 4 GPUs and 10 Gb/s between them, cluster B has servers of 8 GPUs and 25
-# Gb/s.
+# Now let the planner have the profile of section 1 and 16 GPUs. The paper reports the plan that
+# was used on two clusters [1]: cluster A has servers of 4 GPUs and 10 Gb/s between them, cluster
+# B has servers of 8 GPUs and 25 Gb/s.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/plan", "Which plan does the dynamic program choose for VGG-16 on 16 GPUs, at 1.25 GB/s?",
@@ -989,26 +1031,34 @@ for wire, (ms, stages) in plans.items():
 chosen = name_of(plans[1.25][1])
 reveal("10/plan", "16 (data parallelism)" if chosen == "16" else chosen)
 
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+def mark_plans(axis):
+    """The planner's choices as points with their names, and the bandwidths of the two clusters."""
+    for wire, (ms, stages) in plans.items():
+        axis.plot(wire, ms, "o", color=BLUE)
+        axis.text(wire, ms * 0.86, name_of(stages), color=BLUE, ha="center", va="top", fontsize=8)
+    for cluster, gbit in GBIT.items():
+        axis.axvline(gbit / 8, color=ORANGE, linewidth=0.8)
+        axis.text(gbit / 8 * 1.03, 2600, f"cluster {cluster}", color="#8a5a00", fontsize=9)
+    axis.set_xticks(BANDWIDTHS, [f"{wire:g}" for wire in BANDWIDTHS])
+    axis.set_yticks([30, 100, 300, 1000, 3000], [30, 100, 300, 1000, 3000])
+    axis.minorticks_off()
+
+
 # %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
-figure, axis = plt.subplots(figsize=(9, 4.3), layout="constrained")
+figure, axis = plt.subplots(figsize=(9, 4), layout="constrained")
 fine = np.geomspace(0.3, 12, 60)
 copied = [stage_ms(work_ms.sum(), parameter_MB.sum(), 16, wire) for wire in fine]
-axis.plot(fine, copied, color=GRAY, label="16 copies (data parallelism), by the formula")
-planned = [best_plan(layers, 16, wire) for wire in fine]
-axis.plot(fine, [ms for ms, _ in planned], color=BLUE, linewidth=2, label="the best plan")
+axis.plot(fine, copied, color=GRAY)
+axis.text(3.5, 370, "16 copies (data parallelism)", color="#57606a")
+axis.plot(fine, [best_plan(layers, 16, wire)[0] for wire in fine], color=BLUE, linewidth=2)
+axis.text(0.29, 330, "the best plan", color=BLUE)
 axis.axhline(work_ms.sum() / 16, color="k", linewidth=0.7, linestyle=":")
 axis.text(11.5, 45, "dotted: 1/16 of the work", ha="right", va="bottom", fontsize=9)
-for wire, (ms, stages) in plans.items():
-    axis.plot(wire, ms, "o", color=BLUE)
-    axis.text(wire, ms * 0.86, name_of(stages), color=BLUE, ha="center", va="top", fontsize=8)
-for wire, cluster in ((1.25, "cluster A"), (3.125, "cluster B")):
-    axis.axvline(wire, color=ORANGE, linewidth=0.8)
-    axis.text(wire * 1.03, 2600, cluster, color="#8a5a00", fontsize=9)
-axis.set(xscale="log", yscale="log", xlabel="bandwidth (GB/s)", ylabel="ms for a minibatch", ylim=(25, 4500))
-axis.set_xticks(BANDWIDTHS, [f"{wire:g}" for wire in BANDWIDTHS])
-axis.set_yticks([30, 100, 300, 1000, 3000], [30, 100, 300, 1000, 3000])
-axis.minorticks_off()
-axis.legend(frameon=False, loc="lower left")
+axis.set(xscale="log", yscale="log", xlabel="bandwidth (GB/s)", ylabel="ms for a minibatch")
+mark_plans(axis)
+axis.set(ylim=(30, 4500))
 show(figure, "Time per minibatch of VGG-16 on 16 GPUs over the bandwidth from 0.3 to 12 GB/s, both axes "
      "logarithmic. The best plan falls from 262 to 42 ms and is 15-1 from 1.25 GB/s on; data parallelism by "
      "the formula falls from 3459 to 86 ms.")  # fmt: skip
@@ -1016,12 +1066,13 @@ show(figure, "Time per minibatch of VGG-16 on 16 GPUs over the bandwidth from 0.
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The planner's choice for VGG-16 over the bandwidth.*
 #
-# **From 1.25 to 12 GB/s the planner finds 15-1, the published plan.** Below that it splits more: 6-1-3-6 at 0.8 GB/s. The cut lies
-# at the end of the convolutions, not exactly in front of `fc6`: up to 2 GB/s before `conv5_1`, from 3.125
-# GB/s on before `conv5_2`. The authors' repository has the model that they ran, and it is cut before
-# `fc6` [2]. By the formula that takes 87.9 ms at 1.25 GB/s, and the best plan takes 82.2 ms. Up to 2 GB/s the slowest part is
-# the cut itself: the 51.4 MB behind `conv4_3` cross it twice. `conv5_1` hands on as much, so a cut
-# behind it is just as good.
+# **From 1.25 to 12 GB/s the planner finds 15-1, the published plan.** Below that it makes more
+# stages: 6-1-3-6 at 0.8 GB/s. The cut isn't exactly where the authors have it. Their repository
+# contains the model that they ran, and it is cut before `fc6` [2]. By the formula that plan takes
+# 87.9 ms at 1.25 GB/s. Our planner cuts before `conv5_1`, which takes 82.2 ms. There the cut
+# itself is the slowest part: 51.4 MB behind `conv4_3` cross it in both directions. (`conv5_1`
+# hands on as many bytes, so a cut behind it is as good.) From 3.125 GB/s on the planner cuts
+# before `conv5_2`.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 names = {wire: name_of(stages) for wire, (_, stages) in plans.items()}
@@ -1039,11 +1090,13 @@ assert [round(ms) for ms in copied] == [3459, 86]
 assert round(plans[0.3][0]) == 262 and round(plans[12.0][0]) == 42
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **And the speedup?** The formula also predicts how much faster 15-1 is than data parallelism. The paper
-# measured 5.28 on cluster A and 2.98 on cluster B, by the time of an epoch.
+# **And the speedup?** The formula also predicts how much faster 15-1 is than data parallelism.
+# The paper measured 5.28 on cluster A and 2.98 on cluster B, by the time of an epoch.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("10/speedup", "What speedup over 16 copies does the formula predict on cluster A?", unit="times")
+guess(
+    "10/speedup", "What speedup over 16 copies does the formula predict on cluster A?", unit="times"
+)
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 published = table(LECTURES / "data" / "pipedream_speedups.csv")
@@ -1055,17 +1108,18 @@ measured = {
     if network == "VGG-16"
 }
 predicted = {}
-for cluster, wire in (("A", 1.25), ("B", 3.125)):
+for cluster, wire in [(name, gbit / 8) for name, gbit in GBIT.items()]:
     copied = stage_ms(work_ms.sum(), parameter_MB.sum(), 16, wire)
     predicted[cluster] = copied / plans[wire][0]
     print(f"cluster {cluster}: predicted {predicted[cluster]:.2f}, measured {measured[cluster]}")
 reveal("10/speedup", predicted["A"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The formula says 10.10 and 7.83, where 5.28 and 2.98 were measured. It is too optimistic by factors of 1.9 and
-# 2.6. Why? Look at its second term, $2(m-1)|w|/\beta'$. That is what *all* replicas of a ring send
-# *together*. In a ring each of them sends $\frac1m$ of it, over a link of its own. So the formula makes data
-# parallelism slower than it needs to be. Let us change one assumption after the other.
+# The formula says 10.10 and 7.83, where 5.28 and 2.98 were measured. It is too optimistic by
+# factors of 1.9 and 2.6. Why? Look at its second term, $2(m-1)|w|/\beta'$. That is what *all*
+# replicas of a ring send *together*. In a ring each of them sends $\frac1m$ of it, over a link of
+# its own. So the formula makes data parallelism slower than it needs to be. Let us change one
+# assumption after the other.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
 RULES = {
@@ -1082,22 +1136,24 @@ for cluster, wire in (("A", 1.25), ("B", 3.125)):
         print(f"{cluster}  {rule:22} plan {name_of(stages):5} speedup {copied / ms:5.2f}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On cluster A the predicted speedup lies between 1.17 and 10.10, depending on an assumption that the paper
-# doesn't state. The measured 5.28 is in the middle. On cluster B a perfect ring, hidden behind the backward pass,
-# would make data parallelism as good as any pipeline. Four things separate these lines from a real cluster:
+# On cluster A the predicted speedup lies between 1.17 and 10.10, depending on an assumption that
+# the paper doesn't state. The measured 5.28 is between them. On cluster B a perfect ring, hidden
+# behind the backward pass, would make data parallelism as good as any pipeline. Four things
+# separate these lines from a real cluster:
 #
 # - how much of an all-reduce is hidden (lecture 5);
 # - which bandwidth a collective reaches, which is less than that of the link;
 # - that four or eight GPUs share the link of their server, which a flat formula doesn't know;
 # - that activations and gradients use the same link at the same time.
 #
-# **On cluster A all three rules choose 15-1.** The plan follows from the shape of the network: many parameters where
-# there is little work. That is robust. The speedup depends on how bad the alternative is. **Trust the
-# plan, and measure the speed.** (The planner in the authors' repository differs again: it *adds* work and
-# exchange, counts $4(m-1)/m$ instead of $2(m-1)$, and treats servers and GPUs as two levels [2].)
+# **On cluster A all three rules choose 15-1.** The plan follows from the shape of the network:
+# many parameters where there is little work. That is robust. The speedup depends on how bad the
+# alternative is. **Trust the plan, and measure the speed.** (The planner in the authors'
+# repository differs again: it *adds* work and exchange, counts $4(m-1)/m$ instead of $2(m-1)$,
+# and treats servers and GPUs as two levels [2].)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert [f"{predicted[c]:.2f}" for c in "AB"] == ["10.10", "7.83"]
+assert [f"{predicted[c]:.2f}" for c in "AB"] == ["10.10", "7.83"] and GBIT["B"] == 25
 assert (measured["A"], measured["B"]) == (5.28, 2.98)
 assert round(predicted["A"] / 5.28, 1) == 1.9 and round(predicted["B"] / 2.98, 1) == 2.6
 assert round(under["A", "ring, all hidden"][1], 2) == 1.17
@@ -1109,10 +1165,11 @@ assert under["B", "ring, all hidden"][1] < 2.98 < under["B", "the formula"][1]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 9. Take what comes: message-driven stages
 #
-# A list of words fixes the order before the run. If one pass takes longer than planned, the stage may wait for a
-# message although another one is there. AxoNN has no lists [4]. A stage looks at what has arrived. If there is a gradient, it
-# does that backward pass, because that frees memory. Else, if there is an activation *and* fewer than
-# `limit` microbatches are under way here, it does that forward pass.
+# A list of words fixes the order before the run. If one pass takes longer than planned, the stage
+# may wait for a message although another one is there. AxoNN has no lists [4]. A stage looks at
+# what has arrived. If there is a gradient, it does that backward pass, because that frees memory.
+# Else, if there is an activation *and* fewer than `limit` microbatches are under way here, it
+# does that forward pass.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile driven.py
@@ -1152,9 +1209,11 @@ def carry_out(comm, kind, number, way, milliseconds, sent):
 
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# With equal times it does what 1F1B does. Now let each pass take between half and one and a half times its mean, at
-# random: sequences of different length, or a busy neighbour. Compare four ways, on the same 32 microbatches:
-# 1F1B; a fixed list with more room; and both limits with message-driven stages.
+# With equal times it does what 1F1B does. Now let each pass take between half and one and a half
+# times its mean, at random: sequences of different length, or a busy neighbour. Compare four
+# ways, on the same 32 microbatches: 1F1B; a fixed list with more room; and both limits with
+# message-driven stages.
+
 
 # %% slideshow={"slide_type": "fragment"}
 def fixed(limits, count):
@@ -1218,47 +1277,64 @@ show(figure, "Time relative to 1F1B for six seeds: message-driven with the same 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. Random pass times, six seeds, 4 stages and 32 microbatches. The bars are means.*
 #
-# With the same room, message-driven stages are about 10 % **slower**, on every seed. "Backward first" is the reason.
-# A stage that finds two gradients does both, and the stage behind it gets no new work meanwhile. The list
-# alternates, and so it keeps the other stages fed. With room for $2S$ microbatches on every stage, message-driven stages are about
-# 7 % faster than 1F1B. But a *list* with more room gains as much or more.
+# With the same room, message-driven stages are about 10 % **slower**, on every seed. "Backward
+# first" is the reason. A stage that finds two gradients does both, and the stage behind it gets
+# no new work meanwhile. The list alternates, and so it keeps the other stages fed. With room for
+# $2S$ microbatches on every stage, message-driven stages are about 7 % faster than 1F1B. But a
+# *list* with more room gains as much or more.
 #
-# **What helps against random times is room, not the freedom to choose.** The freedom has another merit. Nobody
-# has to write a list, so it works for any network and any number of stages, and where nobody knows the
-# times. AxoNN ran models of 12 to 100 billion parameters on 48 to 384 V100 GPUs, at 49 to 55 % of the peak, and
-# reports that it was 15 to 25 % faster than the state of the art [4]. The order of arrival changes nothing in the gradient, since the
-# gradients of the microbatches are summed.
+# **What helps against random times is room, not the freedom to choose.** The freedom has another
+# merit. Nobody has to write a list, so it works for any network and any number of stages, also
+# where nobody knows the times. AxoNN ran models of 12 to 100 billion parameters on 48 to 384 V100
+# GPUs, at 49 to 55 % of the peak, and reports that it was 15 to 25 % faster than the state of the
+# art [4]. The order of arrival changes the gradient by rounding only, since the gradients of the
+# microbatches are summed. (torch.distributed has no call that looks for a message. A program in
+# torch starts a receive from each neighbour and asks the two requests whether they are complete.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(equal.makespan_s, 33e-3, rtol=1e-4)  # a look at what has arrived takes 0.1 us
 assert round(relative["driven, S - s"].mean(), 1) == 1.1 and slower
 assert round(relative["driven, 2 S"].mean(), 2) == 0.93 and (relative["driven, 2 S"] < 1).all()
-assert (relative["list, 2 (S - s) - 1"].mean() < relative["driven, 2 S"].mean()) and 2 * 4 == MOST[0]
+assert relative["list, 2 (S - s) - 1"].mean() < relative["driven, 2 S"].mean()
+assert (stated["fewest GPUs"], stated["most GPUs"]) == (48, 384)
+assert (stated["least gain over others"], stated["largest gain over others"]) == (0.15, 0.25)
+assert round(stated["least share of the peak"], 2) == 0.49
+assert round(stated["largest share of the peak"], 2) == 0.55
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. What became of it
 #
-# Asynchronous pipelines work, and hardly anybody trains large models with them. Megatron-LM has 1F1B *with* a
-# flush. Its paper calls the schedule PipeDream-Flush, after the system that had the order first [5]. torch has it as
-# `Schedule1F1B` [12]. Why did the flush win?
+# Asynchronous pipelines work, and hardly anybody trains large models with them. Megatron-LM has
+# 1F1B *with* a flush. Its paper calls the schedule PipeDream-Flush, after the system that had the
+# order first [5]. torch has it as `Schedule1F1B` [12]. Why did the flush win?
 #
 # - Data parallelism is the reference. A flush computes exactly the same gradient. Nobody has to ask
 #   whether a difference in the loss comes from staleness.
-# - Section 4: deeper pipelines need smaller learning rates. Pipelines became deep: up to 64 stages [5].
+# - Section 4: deeper pipelines need smaller learning rates. Pipelines became deep: up to 64
+#   stages [5].
 # - Section 5: versions cost memory, and large models have none to spare.
-# - Large batches have many microbatches, so the bubble shrinks by itself: 512 microbatches and 64 stages make 11 %
-#   (lecture 9).
+# - Large batches have many microbatches, so the bubble is small anyway: 11 % with 512
+#   microbatches and 64 stages (lecture 9).
 #
 # And there is a way to fill the bubble *without* staleness.
 
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+grids = table(LECTURES / "data" / "megatron_2021_grids.csv")
+gpus, batch, tensor, stages = (grids[name][-1] for name in ("gpus", "batch", "tensor", "pipeline"))
+microbatches = batch // (gpus // (tensor * stages))
+assert (microbatches, stages) == (512, 64)
+assert round((stages - 1) / (microbatches + stages - 1), 2) == 0.11
+
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **Backward passes in two halves.** A backward pass computes two products. The gradient of the *input* is awaited by the
-# stage before. The gradients of the *weights* are awaited by nobody until the update. The papers on *zero
-# bubble* schedules call the first half **B** and the second **W** [6]. (Question 5 of lecture 9 called the first half
-# I.) From here on `B` is only the first half. Let F, B and W take 1 ms each.
+# **Backward passes in two halves.** A backward pass computes two products. The gradient of the
+# *input* is awaited by the stage before. The gradients of the *weights* are awaited by nobody
+# until the update. The papers on *zero bubble* schedules call the first half **B** and the second
+# **W** [6]. (Question 5 of lecture 9 called the first half I.) From here on `B` is only the first
+# half. Let F, B and W take 1 ms each.
 #
-# A stage can now put a W wherever it would wait. **ZB-H1** is 1F1B in which stage $s$ does each W $s$ microbatches late.
-# So each stage holds up to $S$ microbatches, as the first stage of 1F1B does.
+# A stage can now put a W wherever it would wait. **ZB-H1** is 1F1B in which stage $s$ does each W
+# $s$ microbatches late. So each stage holds up to $S$ microbatches, as the first stage of 1F1B
+# does.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1280,9 +1356,10 @@ h1 = [halved(words, stage) for stage, words in enumerate(endless(4, 8))]
 print(h1[3])
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **ZB-H2** fills the rest with forward passes: a stage begins more microbatches before its first gradient
-# comes back, and puts more W at the end. A list scheduler as in lecture 9 finds it. At each tick a free stage takes a B
-# if it can, else an F if it holds fewer than $2S - 1$ microbatches, else a W.
+# **ZB-H2** fills the rest with forward passes: a stage begins more microbatches before its first
+# gradient comes back, and puts more W at the end. A list scheduler as in lecture 9 finds it. At
+# each tick a free stage takes a B if it can, else an F if it holds fewer than $2S - 1$
+# microbatches, else a W.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1321,14 +1398,15 @@ h2 = scheduled(4, 8, most=7)
 print(h2[0])
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
-guess("10/zb-h1", "1F1B takes 33 ms for 8 microbatches on 4 stages. How long does ZB-H1 take?", unit="ms")
+guess(
+    "10/zb-h1",
+    "1F1B takes 33 ms for 8 microbatches on 4 stages. How long does ZB-H1 take?",
+    unit="ms",
+)
 
 # %% slideshow={"slide_type": "fragment"}
-schedules = {
-    "1F1B": flow(endless(4, 8), WHOLE),
-    "ZB-H1": flow(h1, THIRDS),
-    "ZB-H2": flow(h2, THIRDS),
-}
+schedules = {"1F1B": flow(endless(4, 8), WHOLE)}
+schedules |= {"ZB-H1": flow(h1, THIRDS), "ZB-H2": flow(h2, THIRDS)}
 
 
 def most_held(words):
@@ -1344,6 +1422,7 @@ for (name, run), lists in zip(schedules.items(), (endless(4, 8), h1, h2)):
     print(f"{name}: {run.makespan_s * 1e3:.0f} ms, held {held[name]}")
 reveal("10/zb-h1", schedules["ZB-H1"].makespan_s * 1e3)
 
+
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def paint(axis, timeline, title):
     """One row for each stage: F in blue, B in green, W in orange; the number is the microbatch."""
@@ -1355,7 +1434,8 @@ def paint(axis, timeline, title):
             color = shades[span.label[0]](0.25 + 0.07 * (number % 8))
             axis.barh(stage, width, left=start, color=color, edgecolor="w", height=0.85)
             ink = "white" if number % 8 > 4 else "black"
-            axis.text(start + width / 2, stage, number, color=ink, ha="center", va="center", fontsize=7)
+            middle = {"ha": "center", "va": "center", "fontsize": 7}
+            axis.text(start + width / 2, stage, number, color=ink, **middle)
     axis.set_title(title, loc="left", fontsize=10)
     axis.set(ylim=(3.5, -0.5), facecolor="#e4e8ec")
     axis.set_yticks(range(4), [f"stage {stage}" for stage in range(4)])
@@ -1364,14 +1444,16 @@ def paint(axis, timeline, title):
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
 figure, panels = plt.subplots(3, 1, figsize=(10, 5.2), sharex=True, layout="constrained")
 for axis, (name, run) in zip(panels, schedules.items()):
-    paint(axis, run.timeline, f"{name}: {run.makespan_s * 1e3:.0f} ms, holds {max(held[name])} at most")
+    title = f"{name}: {run.makespan_s * 1e3:.0f} ms, holds {max(held[name])} at most"
+    paint(axis, run.timeline, title)
 panels[-1].set(xlabel="time (ms)", xlim=(0, 33))
 show(figure, "Three schedules on 4 stages with 8 microbatches. 1F1B has whole backward passes and gaps at both "
      "ends. ZB-H1 has a W in most gaps and ends after 27 ms. In ZB-H2 no stage has a gap between its first and "
      "its last action; the rows are shifted by 1 ms from stage to stage.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. F is blue, B is green, W is orange, and gray is idle. In 1F1B a green box is a whole backward pass.*
+# *Figure 8. F is blue, B is green, W is orange, and gray is idle. In 1F1B a green box is a whole
+# backward pass.*
 #
 # ZB-H1 takes 27 ms. With times $F$, $B$ and $W$ for the three kinds, the bubbles are [6]
 #
@@ -1381,9 +1463,9 @@ show(figure, "Three schedules on 4 stages with 8 microbatches. 1F1B has whole ba
 # | ZB-H1, for $M \ge S$ | $(S-1)(F + B - W)$ | $S$ |
 # | ZB-H2, for $M \ge 2S - 1$ | $(S-1)(F + B - 2W)$, at least 0 | $2S - 1$ |
 #
-# **Read the last row with care.** ZB-H2 takes 27 ms as well, because the last stage can't start before 3 ms have
-# passed. Its formula counts what is idle *inside* each stage's span, from its first to its last action. That is 0
-# here. It pays when the next batch follows at once:
+# **Read the last row with care.** ZB-H2 takes 27 ms as well, because the last stage can't start
+# before 3 ms have passed. Its formula counts what is idle *inside* each stage's span, from its
+# first to its last action. That is 0 here. It pays when the next batch follows at once:
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 took = {name: run.makespan_s * 1e3 for name, run in schedules.items()}
@@ -1413,21 +1495,23 @@ for name, run in two.items():
     print(f"{name}: two batches in {run.makespan_s * 1e3:.0f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The second batch costs 33 ms with 1F1B, 27 ms with ZB-H1, and 24 ms with ZB-H2, which is its work alone. Each stage
-# updates when its last W is done, and starts the next batch while others still work on the old one. **There
-# is no bubble and no staleness.** The price is memory: $2S - 1$ microbatches in place of $S - s$. And whatever looks at all
-# stages before the update, such as the norm of the whole gradient, would bring the flush back. The authors
-# check it afterwards and roll back if need be [6].
+# The second batch costs 33 ms with 1F1B, 27 ms with ZB-H1, and 24 ms with ZB-H2, which is its
+# work alone. Each stage updates when its last W is done, and starts the next batch while others
+# still work on the old one. **There is no bubble and no staleness.** (The pipeline still fills
+# once and drains once in a run.) The price is memory: $2S - 1$ microbatches instead of $S - s$.
+# And whatever looks at all stages before the update, such as the norm of the whole gradient,
+# would bring the flush back. The authors check it afterwards and roll back if need be [6].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 after = {name: two[name].makespan_s * 1e3 - took[name] for name in two}
 assert np.allclose([after["1F1B"], after["ZB-H1"], after["ZB-H2"]], [33, 27, 24])
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["systems"]
-# **DualPipe** is the schedule of DeepSeek-V3 [7]. It feeds microbatches from both ends. Each GPU holds two stages, one of each
-# direction, so the parameters are there twice. A forward pass of one direction runs together with a backward
-# pass of the other, F&B, and hides the messages of both. Its page states the bubble $(\frac P2 - 1)(F\&B + B - 3W)$ on
-# $P$ GPUs and activations of $P + 1$ microbatches. There $B$ is the *whole* backward pass. In our letters it is
+# **DualPipe** is the schedule of DeepSeek-V3 [7]. It feeds microbatches from both ends. Each GPU
+# holds two stages, one of each direction, so the parameters are there twice. A forward pass of
+# one direction runs together with a backward pass of the other, F&B, and hides the messages of
+# both. Its page states the bubble $(\frac P2 - 1)(F\&B + B - 3W)$ on $P$ GPUs and activations of
+# $P + 1$ microbatches. There $B$ is the *whole* backward pass. In our letters it is
 # $(\frac P2 - 1)(F\&B + B - 2W)$. Suppose that F&B takes as long as its three parts.
 
 # %% slideshow={"slide_type": "fragment"} tags=["systems"]
@@ -1442,8 +1526,8 @@ print(bubbles)
 assert bubbles["DualPipe"] == (P // 2 - 1) * ((F + B + W) + (B + W) - 3 * W)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# On 8 stages the bubbles are 21, 7, 0 and 6 ms. The formulas leave out what DualPipe is made for. Models with experts
-# send a lot inside each layer (lecture 14), and F&B hides it.
+# On 8 stages the bubbles are 21, 7, 0 and 6 ms. The formulas leave out what DualPipe is made for.
+# Models with experts send a lot inside each layer, and F&B hides it.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert list(bubbles.values()) == [21, 7, 0, 6]
@@ -1451,17 +1535,18 @@ assert list(bubbles.values()) == [21, 7, 0, 6]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. When a stage dies
 #
-# A GPU of a data-parallel group has copies of everything elsewhere. A GPU of a pipeline has the only copy of its
-# stage. If it dies, all stages wait. So a run on many GPUs writes **checkpoints**: files from which it can go
-# on.
+# In data parallelism every GPU holds a copy of the whole model. In a pipeline a GPU holds the
+# only copy of its stage. If it dies, all stages wait. So a run on many GPUs writes
+# **checkpoints**: files from which it can go on.
 #
-# **Who writes, and when?** With a flush there is a moment between two batches in which all stages have the same
-# version. Without one there is no such moment, and none is needed. Let each stage write its own weights when it
-# has done the backward pass of an agreed minibatch $t$. The stages do that at different times, but all of them
-# write version $t + 1$. PipeDream's program has a file for each stage [2].
+# **Who writes, and when?** With a flush there is a moment between two batches in which all stages
+# have the same version. Without one there is no such moment, and none is needed. Let each stage
+# write its own weights when it has done the backward pass of an agreed minibatch $t$. The stages
+# do that at different times, but all of them write version $t + 1$. PipeDream's program has a
+# file for each stage [2].
 #
-# **What is lost?** The stash and the minibatches in flight. After a restart the pipeline fills again from one
-# version. Does the run go on as if nothing had happened?
+# **What is lost?** The stash and the minibatches in flight. After a restart the pipeline fills
+# again from one version. Does the run go on as if nothing had happened?
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("10/restart", "A run of 40 minibatches stops after 20 and goes on from the checkpoint. Are the final weights "
@@ -1477,46 +1562,52 @@ print(f"at the checkpoint the weights differ by {early:.0e}, at the end by {gap:
 reveal("10/restart", "exactly" if gap < 1e-12 else "not exactly")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Not exactly. The checkpoint is right to the last digit. But after the restart the first $S - 1$ minibatches see weights that are
-# *less* stale than in the run without a stop. That does no harm, but two runs can't be compared bit by bit any more. With
-# a flush, they can. It is one more reason for the flush.
+# Not exactly. The checkpoint is right to the last digit. But after the restart the first $S - 1$
+# minibatches see weights that are *less* stale than in the run without a stop. That does no harm,
+# but two runs can't be compared bit by bit any more. With a flush, they can. It is one more
+# reason for the flush.
 #
-# **How often?** Lecture 13 has the formula: with a time $C$ for a checkpoint and a mean time $M_f$ between
-# failures, write one every $\sqrt{2 C M_f}$. Llama 3 had 419 unexpected stops in 54 days [8].
+# **How often?** Let a checkpoint take the time $C$, and let the mean time between failures be
+# $M_f$. The least time is lost if you write one every $\sqrt{2 C M_f}$ [13]. Llama 3 had 419
+# unexpected stops in 54 days [8].
 
 # %% slideshow={"slide_type": "fragment"}
-between_s = 54 * 86400 / 419
+between_s = stated["days"] * 86400 / stated["unexpected stops"]
 write_s = 30  # assumed
 every_s = np.sqrt(2 * write_s * between_s)
 lost = write_s / every_s + every_s / 2 / between_s
 print(f"a stop every {between_s / 3600:.2f} h, a checkpoint every {every_s:.0f} s, {lost:.1%} lost")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# There was a stop every 3.09 h. With 30 s for a checkpoint (our assumption) you would write one every 817 s and lose
-# 7.3 % of the time, restarts not counted. A *replicated* stage is better off. If a replica dies, another
-# has the same weights.
+# There was a stop every 3.09 h. With 30 s for a checkpoint (our assumption) you would write one
+# every 817 s and lose 7.3 % of the time, restarts not counted. A *replicated* stage is better
+# off. If a replica dies, another has the same weights.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert early < 1e-12 < 1e-4 < gap and round(between_s / 3600, 2) == 3.09
 assert round(every_s) == 817 and round(lost, 3) == 0.073
+assert (stated["unexpected stops"], stated["days"]) == (419, 54)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 12. Where the models break
 #
-# **The quadratic.** Section 4 says when SGD diverges on a bowl, with equal stages. Momentum and Adam change the
-# limit, and in a network curvature changes during training. Use the formulas to compare rules, not to choose a rate.
+# **The quadratic.** Section 4 says when SGD diverges on a bowl, with equal stages. Momentum and
+# Adam change the limit, and in a network curvature changes during training. Use the formulas to
+# compare rules, not to choose a rate.
 #
-# **Plain updates.** Batch norm and dropout keep state or draw random numbers. Both belong to a minibatch, and a stash
-# must keep them, too.
+# **Plain updates.** The random numbers of a dropout belong to a minibatch, so the stash must keep
+# them as well. The optimizer's state isn't stashed: there is one, and it goes with the newest
+# version.
 #
-# **The profile.** It was measured on one GPU, one layer after the other. Kernels that fuse layers, and a smaller
-# minibatch, change it. `conv1_2` takes 27 % of all time here, so its error counts most.
+# **The profile.** It was measured on one GPU, one layer after the other. Kernels that fuse
+# layers, and a smaller minibatch, change it. `conv1_2` takes 27 % of all time here, so its error
+# counts most.
 #
-# **A flat network.** The planner knows one bandwidth. Inside a server there is another one. PipeDream plans in
-# levels: first over the GPUs of a server, then over the servers [1], [2].
+# **A flat network.** The planner knows one bandwidth. Inside a server there is another one.
+# PipeDream plans in levels: first over the GPUs of a server, then over the servers [1], [2].
 #
-# **Memory.** Our planner ignores it. Stage 0 of 15-1 must hold the activations of `conv1_1`, 1.64 GB each way, for each
-# minibatch in flight. The assignment's planner is told the capacity.
+# **Memory.** Our planner ignores it. The first stage of 15-1 holds 1.64 GB for the output of
+# `conv1_1` alone, for each minibatch in flight. The assignment's planner is told the capacity.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(work_ms[1] / work_ms.sum(), 2) == 0.27 and profile["layer"][1] == "conv1_2"
@@ -1540,33 +1631,41 @@ assert round(millions["GNMT-16: parameters"], 1) == 277.7
 assert round(millions["VGG-16: parameters"]) == 138 == round(parameter_MB.sum() / 4)
 assert millions["AmoebaNet on 4 partitions: parameters"] == 557
 assert millions["Transformer trained on 16 accelerators: parameters"] == 6000
-depth = table(LECTURES / "data" / "megatron_2021_grids.csv")
-assert (depth["pipeline"][-1], depth["gpus"][-1]) == (64, 3072)
-gnmt = [row for row in zip(*published.values()) if row[0] == "GNMT-16" and row[1] == "A"]
-assert gnmt[0][4] == 2.92
+assert (stages, gpus) == (64, 3072)
+accuracy = {
+    (network, cluster): value
+    for network, cluster, value in zip(*(published[k] for k in ("network", "cluster", "accuracy")))
+}
+assert accuracy["GNMT-16", "A"] == 2.92 and accuracy["GNMT-8", "A"] == 2.95
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 13. Back to the 830 ms
 #
-# At 1.25 GB/s data parallelism had to move 553.4 MB through a ring after each step, 830 ms for 672.5 ms of work. Take the plan
-# 15-1, cut before `fc6`, as the authors ran it.
+# At 1.25 GB/s data parallelism had to move 553.4 MB through a ring after each step, 830 ms for
+# 672.5 ms of work. Take the plan 15-1, cut before `fc6`, as the authors ran it.
 
 # %% slideshow={"slide_type": "fragment"}
 ring_ms = 2 * 14 / 15 * parameter_MB[:13].sum() / 1.25
 work_of_stage = work_ms[:13].sum()
 crossing_ms = 2 * output_MB[12] / 1.25
 print(f"all-reduce of the 15 replicas: {ring_ms:.0f} ms, for {work_of_stage:.0f} ms of work")
-print(f"a minibatch every {work_of_stage / 15:.1f} ms; its cut takes {crossing_ms:.1f} ms of the last GPU's link")
+print(
+    f"a minibatch every {work_of_stage / 15:.1f} ms; its cut takes {crossing_ms:.1f} ms of the last GPU's link"
+)
 print(f"the last GPU works {work_ms[13:].sum():.1f} ms")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# **Of the 830 ms, 88 are left**, and they hide behind 662 ms of work. The 494.6 MB of `fc6` to `fc8` stay where they are.
-# A minibatch is done every 44.2 ms, close to the 42.0 ms that 16 GPUs could reach at best. The last GPU works 10.2
-# ms of these and is idle for most of the time, but that is 1 GPU of 16. Staleness is 1 update, and there are
-# two versions on the first stage.
+# **Of the 830 ms, 88 are left**, and they hide behind 662 ms of work. The 494.6 MB of `fc6` to
+# `fc8` stay where they are. A minibatch is done every 44.2 ms, close to the 42.0 ms that 16 GPUs
+# could reach at best. The last GPU works 10.2 ms of these and is idle for most of the time, but
+# that is 1 GPU of 16. The first stage is 1 update behind, and keeps two versions.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(ring_ms) == 88 and round(work_of_stage) == 662 and round(parameter_MB[13:].sum(), 1) == 494.6
+assert (
+    round(ring_ms) == 88
+    and round(work_of_stage) == 662
+    and round(parameter_MB[13:].sum(), 1) == 494.6
+)
 assert round(work_of_stage / 15, 1) == 44.2 and round(work_ms.sum() / 16, 1) == 42.0
 assert round(work_ms[13:].sum(), 1) == 10.2 and crossing_ms < work_of_stage / 15
 
@@ -1585,11 +1684,11 @@ assert round(work_ms[13:].sum(), 1) == 10.2 and crossing_ms < work_of_stage / 15
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 14. Puzzles
 #
-# Each has a program that works and misses a target. Change the program in its cell, run it, and run the cell
-# below it. About ten minutes each.
+# Each has a program that works and misses a target. Change the program in its cell, run it, and
+# run the cell below it. About ten minutes each.
 #
-# **Puzzle 1: the version that moves.** This stage stashes its weights, and still its result isn't that of the
-# recursion. Three stages, eight minibatches, the same chain as above.
+# **Puzzle 1: the version that moves.** This stage stashes its weights, and still its result isn't
+# that of the recursion. Three stages, eight minibatches, the same chain as above.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile puzzle1.py
@@ -1627,8 +1726,9 @@ attempt = puzzle("puzzle1.py:train", 3, **moving)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # <details><summary>Solution</summary>
 #
-# `w -= ...` changes the array that all stashed versions refer to. So there is one version, the newest. Write
-# `w = w - rate * slope * x`, which makes a new array. In torch, `optimizer.step()` changes weights in place as well.
+# `w -= ...` changes the array that all stashed versions refer to. So there is one version, the
+# newest. Write `w = w - rate * slope * x`, which makes a new array. In torch, `optimizer.step()`
+# changes weights in place as well.
 #
 # </details>
 
@@ -1638,8 +1738,9 @@ Path("solved1.py").write_text(text.replace("w -= rate", "w = w - rate"))
 assert puzzle("solved1.py:train", 3, **moving).solved and not attempt.solved
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 2: send first.** Each stage computes both halves of its backward pass and then sends the gradient of the input. The
-# target is 27 ms for 8 microbatches. Use only this program's order; the lists are 1F1B's.
+# **Puzzle 2: send first.** Each stage computes both halves of its backward pass and then sends
+# the gradient of the input. The target is 27 ms for 8 microbatches. Use only this program's
+# order; the lists are 1F1B's.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile puzzle2.py
@@ -1675,7 +1776,8 @@ puzzle("puzzle2.py:step", 4, **sooner)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # <details><summary>Solution</summary>
 #
-# Send before W. That alone gives 30 ms. Then let stage $s$ do each W $s$ microbatches late, as ZB-H1 does:
+# Send before W. That alone gives 30 ms. Then let stage $s$ do each W $s$ microbatches late, as
+# ZB-H1 does:
 #
 # ```python
 #         if 0 <= here + way < comm.size:
@@ -1707,9 +1809,9 @@ half, solved = (puzzle(f"{name}.py:step", 4, **sooner, draw=False) for name in (
 assert round(half.time_us) == 30_000 and not half.solved and solved.solved
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 3: who gets the fourth GPU?** Four layers take 8, 4, 2 and 2 ms. The program gives each layer a GPU of its own,
-# and 12 minibatches take 104 ms. Bring them to at most 60 ms with three stages on 4 GPUs. (Only the forward passes
-# are there, and messages are free.)
+# **Puzzle 3: who gets the fourth GPU?** Four layers take 8, 4, 2 and 2 ms. The program gives each
+# layer a GPU of its own, and 12 minibatches take 104 ms. Bring them to at most 60 ms with three
+# stages on 4 GPUs. (Only the forward passes are there, and messages are free.)
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile puzzle3.py
@@ -1744,56 +1846,62 @@ puzzle("puzzle3.py:step", 4, **seats)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # <details><summary>Solution</summary>
 #
-# `PLAN = [([0], 2), ([1], 1), ([2, 3], 1)]`. Now each stage finishes a minibatch every 4 ms. The two replicas of
-# layer 0 finish the last pair after 48 ms. Layer 1 does them one after the other, until 56 ms, and the last
-# stage needs 4 ms more.
+# `PLAN = [([0], 2), ([1], 1), ([2, 3], 1)]`. Now each stage finishes a minibatch every 4 ms. The
+# two replicas of layer 0 finish the last pair after 48 ms. Layer 1 does them one after the other,
+# 4 ms each, and the last stage adds 4 ms more.
 #
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 text = Path("puzzle3.py").read_text()
 better = "PLAN = [([0], 2), ([1], 1), ([2, 3], 1)]"
-Path("solved3.py").write_text(text.replace("PLAN = [([0], 1), ([1], 1), ([2], 1), ([3], 1)]", better))
-first, solved = (puzzle(f"{name}.py:step", 4, **seats, draw=False) for name in ("puzzle3", "solved3"))
+Path("solved3.py").write_text(
+    text.replace("PLAN = [([0], 1), ([1], 1), ([2], 1), ([3], 1)]", better)
+)
+first, solved = (
+    puzzle(f"{name}.py:step", 4, **seats, draw=False) for name in ("puzzle3", "solved3")
+)
 assert round(first.time_us) == 104_000 and not first.solved
 assert solved.solved and round(solved.time_us) == 60_000 and 12 / 2 * 8 == 48
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **For teachers.** Ten minutes for each puzzle, in pairs. Puzzle 1 belongs after section 3: most look for the
-# mistake in the indices. Puzzle 2 belongs after section 10. After puzzle 3 ask for a plan with two stages that is as
-# fast. (All layers on four replicas are faster still, 48 ms, since their all-reduce is free here.)
+# **For teachers.** Ten minutes for each puzzle, in pairs. Puzzle 1 belongs after section 3: most
+# look for the mistake in the indices. Puzzle 2 belongs after section 10. After puzzle 3 ask for a
+# plan with two stages that is as fast. (All layers on four replicas are faster still, 48 ms,
+# since their all-reduce is free here.)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # ## 15. Five questions
 #
 # Try each question before you open its answer. The cell below each answer checks it.
 #
-# **Question 1.** A pipeline with stashing has 6 stages. Which version does stage 2 use for minibatch 10? Which
-# version does the gradient change? How many versions does this stage keep?
+# **Question 1.** A pipeline with stashing has 6 stages. Which version does stage 2 use for
+# minibatch 10? Which version does the gradient change? How many versions does this stage keep?
 #
 # <details><summary>Answer</summary>
 #
-# It uses version $10 - (6 - 1 - 2) = 7$. When the gradient comes back the stage has made 10 updates, so the
-# gradient changes version 10 into version 11. The stage keeps $6 - 2 = 4$ versions: 7, 8, 9 and 10 at the moment
-# when minibatch 10 goes forward.
+# It uses version $10 - (6 - 1 - 2) = 7$. When the gradient comes back the stage has made 10
+# updates, so the gradient changes version 10 into version 11. The stage keeps $6 - 2 = 4$
+# versions: 7, 8, 9 and 10 at the moment when minibatch 10 goes forward.
 #
 # </details>
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 forward, backward = versions_in(endless(6, 14)[2])
 assert (forward[10], backward[10]) == (7, 10)
-six = start + [1.0, 1.0]
+six = [*start, 1.0, 1.0]
 assert chain("stash", rate=0.01, w=six, goals=goals[:14])[1][2] == 4
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 2.** Synchronous SGD runs at half the largest rate of a quadratic, $k = 1$. You turn the flush off and
-# leave the rate as it is. Does the run converge with stashing on 4 stages, and on 8? With vertical sync on 4? With 2BW?
+# **Question 2.** Synchronous SGD runs at half the largest rate of a quadratic, $k = 1$. You turn
+# the flush off and leave the rate as it is. Does the run converge with stashing on 4 stages, and
+# on 8? With vertical sync on 4? With 2BW?
 #
 # <details><summary>Answer</summary>
 #
-# With stashing on 4 stages it does, since the limit is 1.172. On 8 stages it doesn't: the limit is 0.609. With vertical
-# sync on 4 stages the limit is 0.445, so it diverges. 2BW has its limit exactly at 1, for any number of stages. There
-# the weight swings for ever.
+# With stashing on 4 stages it does, since the limit is 1.172. On 8 stages it doesn't: the limit
+# is 0.609. With vertical sync on 4 stages the limit is 0.445, so it diverges. 2BW has its limit
+# exactly at 1, for any number of stages. There the weight swings for ever.
 #
 # </details>
 
@@ -1804,15 +1912,16 @@ assert largest_root([0, 1, 2, 3], 1.0) < 1 < largest_root(list(range(8)), 1.0)
 assert largest_root([3], 1.0) > 1 and np.isclose(largest_root([1], 1.0), 1)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 3.** A colleague's planner *adds* the three terms of $A(j, m)$ instead of taking their maximum. Which plan
-# does it choose for the three layers of section 7, and how long does that plan really take? When would the sum be
-# right?
+# **Question 3.** A colleague's planner *adds* the three terms of $A(j, m)$ instead of taking
+# their maximum. Which plan does it choose for the three layers of section 7, and how long does
+# that plan really take? When would the sum be right?
 #
 # <details><summary>Answer</summary>
 #
-# It compares sums: 9 for the cut behind layer 0 and two replicas before it, and 7.5 for the cut behind layer 1 with
-# two replicas before it. It takes the second, which has 4.5 ms for a minibatch. The best plan has 4 ms. The sum is the time
-# that *one* minibatch needs to pass through. It would be right if there were only one.
+# It compares sums: 9 for the cut behind layer 0 and two replicas before it, and 7.5 for the cut
+# behind layer 1 with two replicas before it. It takes the second, which has 4.5 ms for a
+# minibatch. The best plan has 4 ms. The sum is the time that *one* minibatch needs to pass
+# through. It would be right if there were only one.
 #
 # </details>
 
@@ -1824,16 +1933,17 @@ assert sum(cut_0) == 9 and sum(cut_1) == 7.5 < sum(each_alone) < stage_ms(10, 11
 assert max(cut_1) == 4.5 and max(cut_0) == 4
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** A pipeline with a flush has 4 stages and 32 microbatches. What does it gain in time for each
-# microbatch if you drop the flush and use stashing? What does it lose, if both runs use the largest stable rate and the number of updates
-# goes like one over the rate?
+# **Question 4.** A pipeline with a flush has 4 stages and 32 microbatches. What does it gain in
+# time for each microbatch if you drop the flush and use stashing? What does it lose, if both runs
+# use the largest stable rate and the number of updates goes like one over the rate?
 #
 # <details><summary>Answer</summary>
 #
-# The bubble was $3/35 = 8.6$ % of the time, so it gains a factor of $35/32 = 1.09$. The largest rate falls from 2 to
-# 1.172, so it needs 1.71 times as many updates. At the limit of stability the flush wins clearly. If the rate is limited by
-# something else, such as the noise of the gradients, staleness costs nothing and you keep the 9 %. So the answer depends on the
-# run, and that is what makes people choose the flush.
+# The bubble was $3/35 = 8.6$ % of the time, so it gains a factor of $35/32 = 1.09$. The largest
+# rate falls from 2 to 1.172, so it needs 1.71 times as many updates. At the limit of stability
+# the flush wins clearly. If the rate is limited by something else, such as the noise of the
+# gradients, staleness costs nothing and you keep the 9 %. So the answer depends on the run, and
+# that is what makes people choose the flush.
 #
 # </details>
 
@@ -1842,15 +1952,17 @@ assert round(3 / 35, 3) == 0.086 and round(35 / 32, 2) == 1.09
 assert round(2 / limits(4)[0], 2) == 1.71
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 5.** A colleague runs a message-driven pipeline twice on the same data. The gradients differ in the last
-# digits. With a fixed list they never did. Is that an error? How can the two runs be made equal?
+# **Question 5.** A colleague runs a message-driven pipeline twice on the same data. The gradients
+# differ in the last digits. With a fixed list they never did. Is that an error? How can the two
+# runs be made equal?
 #
 # <details><summary>Answer</summary>
 #
-# It isn't an error. The gradients of the microbatches are added in the order in which they come back, and sums of
-# floating-point numbers depend on the order. Tell it apart from an error by its size: it is near the rounding
-# of the type. To make runs equal, keep backward passes in the order of the microbatches, or keep the gradients apart and add them in
-# that order at the end. The second costs memory.
+# It isn't an error. The gradients of the microbatches are added in the order in which they come
+# back, and sums of floating-point numbers depend on the order. Tell it apart from an error by its
+# size: it is near the rounding of the type. To make runs equal, keep backward passes in the order
+# of the microbatches, or keep the gradients apart and add them in that order at the end. The
+# second costs memory.
 #
 # </details>
 
@@ -1867,35 +1979,38 @@ session.close()
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 16. Your turn
 #
-# In the assignment `a10_pipedream` you write the asynchronous stage with real layers (`stash.py`), the same in torch
-# (`stash_torch.py`), and the planner, with a limit on memory (`partition.py`). The message-driven stage
-# (`axonn.py`) is extra. In `a09_pipeline` the rules behind ZB-H1 and ZB-H2 for any number of stages and microbatches are an extra
-# module, `zero_bubble.py`.
+# In the assignment `a10_pipedream` you write the asynchronous stage with real layers
+# (`stash.py`), the same in torch (`stash_torch.py`), and the planner, with a limit on memory
+# (`partition.py`). The message-driven stage (`axonn.py`) is extra. In `a09_pipeline` the rules
+# behind ZB-H1 and ZB-H2 for any number of stages and microbatches are an extra module,
+# `zero_bubble.py`.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["reading"]
 # ## References
 #
-# 1. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. R. Devanur, G. R. Ganger, P. B. Gibbons,
-#    M. Zaharia. PipeDream: generalized pipeline parallelism for DNN training. SOSP 2019. Table 1;
-#    `data/pipedream_speedups.csv`.
+# 1. D. Narayanan, A. Harlap, A. Phanishayee, V. Seshadri, N. R. Devanur, G. R. Ganger, P. B.
+#    Gibbons, M. Zaharia. PipeDream: generalized pipeline parallelism for DNN training. SOSP 2019.
+#    Table 1; `data/pipedream_speedups.csv`.
 # 2. PipeDream's profiles, planner and models. github.com/msr-fiddle/pipedream, commit 7db6a1c;
 #    `data/pipedream_vgg16.csv`.
-# 3. D. Narayanan, A. Phanishayee, K. Shi, X. Chen, M. Zaharia. Memory-efficient pipeline-parallel DNN
-#    training. ICML 2021. arXiv:2006.09503.
-# 4. S. Singh, A. Bhatele. AxoNN: an asynchronous, message-driven parallel framework for extreme-scale
-#    deep learning. IPDPS 2022. arXiv:2110.13005. Abstract.
+# 3. D. Narayanan, A. Phanishayee, K. Shi, X. Chen, M. Zaharia. Memory-efficient pipeline-parallel
+#    DNN training. ICML 2021. arXiv:2006.09503.
+# 4. S. Singh, A. Bhatele. AxoNN: an asynchronous, message-driven parallel framework for
+#    extreme-scale deep learning. IPDPS 2022. arXiv:2110.13005. Abstract.
 # 5. D. Narayanan, M. Shoeybi, J. Casper, P. LeGresley, M. Patwary, V. Korthikanti, D. Vainbrand,
 #    P. Kashinkunti, J. Bernauer, B. Catanzaro, A. Phanishayee, M. Zaharia. Efficient large-scale
-#    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Section 2.2,
-#    table 1.
+#    language model training on GPU clusters using Megatron-LM. SC 2021. arXiv:2104.04473. Section
+#    2.2, table 1.
 # 6. P. Qi, X. Wan, G. Huang, M. Lin. Zero bubble pipeline parallelism. ICLR 2024. arXiv:2401.10241.
 # 7. DualPipe. github.com/deepseek-ai/DualPipe, 2025. Page of the repository.
 # 8. Llama team, AI at Meta. The Llama 3 herd of models. arXiv:2407.21783, 2024. Section 3.3.4.
 # 9. D. Tao. Introduction to ML Systems. Slides, Oxford Machine Learning Summer School (OxML), 2022.
 # 10. A. Bhatele. Machine Learning and HPC. Slides, University of Maryland.
-# 11. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y. Wu,
-#    Z. Chen. GPipe: efficient training of giant neural networks using pipeline parallelism. NeurIPS
-#    2019. arXiv:1811.06965.
+# 11. Y. Huang, Y. Cheng, A. Bapna, O. Firat, M. X. Chen, D. Chen, H. Lee, J. Ngiam, Q. V. Le, Y.
+#    Wu, Z. Chen. GPipe: efficient training of giant neural networks using pipeline parallelism.
+#    NeurIPS 2019. arXiv:1811.06965.
 # 12. PyTorch. `torch.distributed.pipelining`, documentation of version 2.13.
+# 13. J. W. Young. A first order approximation to the optimum checkpoint interval. Communications of
+#    the ACM 17 (1974), no. 9, pages 530–531.
 #
 # Read next: sections 3.2 and 3.3 of [1], which the recursion of section 3 comes from; then [6].
