@@ -98,8 +98,8 @@ def conv_case(heights, rng, k=3, stride=1, shape=(2, 3, 2, 5), dtype="float64"):
     words = f"--heights '{list(heights)}' --k {k} --stride {stride} --shape '{list(shape)}'"
     return ConvCase(
         "conv:forward", p, sum(heights), dtype,
-        about=f"heights {list(heights)}, k = {k}, stride {stride}, {shape[0]} images of "
-        f"{shape[3]} columns, {shape[1]} to {shape[2]} channels, {dtype}",
+        about=f"heights {list(heights)}, k = {k}, stride {stride}, x of shape "
+        f"({shape[0]}, {shape[1]}, h, {shape[3]}), {shape[2]} channels out, {dtype}",
         line=f"ringside run callers.py:conv_both --ranks {p} -- {words} --seed {seed} "
         f"--dtype {dtype}",
         heights=tuple(heights), k=k, stride=stride, shape=tuple(shape), seed=seed,

@@ -47,7 +47,8 @@ def exchange(comm, x, halo_width):
       each neighbour, so a rank between two others sends two messages and 4800 bytes.
     - Sends may wait for their receives (rendezvous).
     - Time: at most 1.05 times ``alpha + 2 m beta``, m the bytes to one neighbour; half the points
-      up to 1.5 times. So both directions are under way at once.
+      up to 1.5 times. So both directions are under way at once: start both receives and both sends
+      before you wait for one of them.
     """
     ### BEGIN SOLUTION
     if halo_width < 0:

@@ -94,8 +94,8 @@ def halo_case(heights, halo_width, shape, rng, dtype="float64"):
     words = f"--heights '{list(heights)}' --halo-width {halo_width} --shape '{list(shape)}'"
     return HaloCase(
         "halo:exchange", p, sum(heights), dtype,
-        about=f"heights {list(heights)}, halo_width = {halo_width}, {shape[0]} images of "
-        f"{shape[1]} channels and {shape[2]} columns, {dtype}",
+        about=f"heights {list(heights)}, halo_width = {halo_width}, x of shape "
+        f"({shape[0]}, {shape[1]}, h, {shape[2]}), {dtype}",
         line=f"ringside run halo.py:exchange --ranks {p} -- {words} --seed {seed} --dtype {dtype}",
         heights=tuple(heights), halo_width=halo_width, shape=tuple(shape), seed=seed,
     )  # fmt: skip
@@ -109,7 +109,7 @@ def grid_case(heights, widths, halo_width, shape, rng, dtype="float64"):
     return HaloCase(
         "halo:exchange_grid", p, sum(heights), dtype,
         about=f"a grid of heights {list(heights)} and widths {list(widths)}, "
-        f"halo_width = {halo_width}, {shape[0]} images of {shape[1]} channels, {dtype}",
+        f"halo_width = {halo_width}, x of shape ({shape[0]}, {shape[1]}, h, w), {dtype}",
         line=f"ringside run halo.py:exchange_grid --ranks {p} -- {words}",
         heights=tuple(heights), widths=tuple(widths), halo_width=halo_width, shape=tuple(shape),
         seed=seed,

@@ -42,6 +42,7 @@ from ringside.checking.ring_bytes import sent_as_ring
 from ringside.trace import Kind
 
 TEXTBOOK = Machine.load("textbook")
+BUFFERED_WIRE = short_wire().with_(name="buffered wire", eager_threshold_bytes=4096)
 
 
 # -- halo ------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ def test_halo_refuses_parts_that_are_too_low(ranks, rng):
 
 @points(12, "speed", "halo")
 def test_halo_is_sent_both_ways_at_once(ranks, rng):
-    for width, machine in ((20, short_wire()), (10_000, long_wire())):
+    for width, machine in ((20, BUFFERED_WIRE), (10_000, long_wire())):
         case = halo_case((2,) * 5, 1, (1, 1, width), rng)
         result = exchanged(ranks, case, machine=machine)
         nbytes = max(sum(own.values()) for own in case.neighbours())
@@ -276,8 +277,8 @@ def test_conv_leaves_its_inputs(ranks, rng):
 
 def conv_on(rng, p, halo_s):
     """A case, and a machine on which a pass of all its rows takes 1 ms and a halo ``halo_s``."""
-    case = conv_case((10,) * p, rng, shape=(1, 2, 2, 6))
-    one_s = conv_cases.rows_s(case, TEXTBOOK, 10)
+    case = conv_case((24,) * p, rng, shape=(1, 2, 2, 6))
+    one_s = conv_cases.rows_s(case, TEXTBOOK, 24)
     flop_per_s = TEXTBOOK.flop_per_s * one_s / 1e-3
     return case, TEXTBOOK.with_(name="slow wire", flop_per_s=flop_per_s, alpha_s=halo_s)
 

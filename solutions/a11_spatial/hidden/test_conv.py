@@ -188,8 +188,8 @@ def test_forward_hides_the_halo(ranks, rng):
 
 @points(7, "speed")
 def test_backward_hides_halo_and_all_reduce(ranks, rng):
-    for p, share in ((4, 0.13), (6, 0.07)):
-        case = conv_case((10,) * p, rng, shape=(1, 2, 2, 6))
+    for p, share in ((4, 0.13), (6, 0.08)):
+        case = conv_case((24,) * p, rng, shape=(1, 2, 2, 6))
         machine = machine_of(case, share * 1e-3)
         _, forward = convolved(ranks, case, rng, "conv_forward", machine=machine)
         case, result = convolved(ranks, case, rng, machine=machine)
