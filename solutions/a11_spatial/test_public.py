@@ -378,4 +378,7 @@ def test_cost_of_the_best_way(ranks):
     cost_check(ranks, "best", (images, 64, 8, "textbook"), "data")
     wide = [Layer(4, 4, 64, 512), Layer(4, 4, 512, 512)]
     cost_check(ranks, "best", (wide, 1, 4, "textbook"), "filter")
+    few = [Layer(1, 1, 2048, 12)]  # two filters on the busiest of 8 ranks
+    cost_check(ranks, "best", (few, 8, 8, "textbook,flop_per_s=1e8"), "data")
+    cost_check(ranks, "best", (few, 8, 8, "textbook"), "filter")
     cost_check(ranks, "best", (halving(16, (3, 8, 8)), 4, 16, "textbook"), "ValueError")

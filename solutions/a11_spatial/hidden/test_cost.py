@@ -229,6 +229,8 @@ def test_best_for_a_resolution(ranks, rng):
                 calls += [(layers, batch, p, name) for name in MACHINES[:2]]
     wide = [Layer(4, 4, 64, 512), Layer(4, 4, 512, 512)]
     calls += [(wide, batch, p, "textbook") for batch in (1, 2, 8) for p in (2, 3, 4)]
+    # 12 filters on 8 ranks: some have two and some one, and those with two take longest.
+    calls += [([Layer(1, 1, 2048, 12)], 8, 8, f"textbook,flop_per_s={x}") for x in ("1e8", "1e12")]
     check_best(ranks, [call for call in calls if step_times(*loaded(call))])
 
 

@@ -19,7 +19,7 @@ def along(comm, x, d, before, after):
     found[:, :, above : above + height] = x
     if not above + below:
         return found
-    coming = {other: comm.irecv(source=other) for other in (before, after) if other >= 0}
+    coming = {other: comm.irecv(bytearray(x.nbytes + 1000), source=other) for other in (before, after) if other >= 0}
     pending = []
     if above:
         pending.append(comm.isend(x[:, :, :d].copy(), before))
