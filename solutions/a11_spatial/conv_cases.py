@@ -85,11 +85,26 @@ class ConvCase(PartsCall):
         near = [(rank - 1, rank + 1) for rank in range(self.world_size)]
         return [{r: nbytes for r in own if 0 <= r < self.world_size} for own in near]
 
+    def numbers(self, parts):
+        """The case in a word, for ``--check passes=...``; ``case_of`` reads it."""
+        lists = [",".join(map(str, each)) for each in (parts, self.heights, self.shape)]
+        return ":".join([*lists, *map(str, (self.k, self.stride, self.seed, self.dtype))])
+
     @property
     def num_weights(self):
         """Elements of filters and biases."""
         _, C, out, _ = self.shape
         return out * C * self.k**2 + out
+
+
+def case_of(numbers):
+    """The parts that are compared, and the case, from ``numbers`` of one."""
+    parts, heights, shape, k, stride, seed, dtype = numbers.split(":")
+    heights, shape = (tuple(map(int, each.split(","))) for each in (heights, shape))
+    return parts.split(","), ConvCase(
+        "conv:forward", len(heights), sum(heights), dtype, heights=heights, k=int(k),
+        stride=int(stride), shape=shape, seed=int(seed),
+    )  # fmt: skip
 
 
 def conv_case(heights, rng, k=3, stride=1, shape=(2, 3, 2, 5), dtype="float64"):
@@ -195,6 +210,7 @@ def _seen_by(rank, asked, conv, dy, scaled_dy):
 def check_observed(result, asked, case, parts=NAMES):
     """Each rank's passes, and its results where the inputs of these passes were scaled."""
     passes, case = passes_of(result, asked), case.seen_in(result)
+    case = case.asking(f"passes={asked.numbers(parts)}")
     assert_passes(passes, asked, case, parts)
     rights = serial(asked, result.factors, passes)
     for rank, value in enumerate(result.values):
@@ -278,7 +294,6 @@ def passes_of(result, asked):
 
 def assert_passes(passes, asked, case, parts):
     """Each rank computed its own rows: all of them, and no others."""
-    case = case.asking("passes")
     for rank, own in enumerate(passes):
         first, end = asked.outputs[rank]
         for name in PASSES if "dx" in parts or "dw" in parts else PASSES[:1]:

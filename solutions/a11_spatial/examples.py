@@ -119,15 +119,9 @@ def conv_check(case, function, rank, value, options):
     if function not in CONV_FUNCTIONS:
         return False
     asked = conv_case_of(case.world_size, options)
-    if case.factors is None:
+    if case.factors is None:  # else they depend on all ranks' passes: --check passes compares
         conv_check_value(function, value, rank, asked, case)
-    else:  # the values depend on all ranks' passes: --check passes compares them
-        CONV_ASKED[:] = [asked, NAMES_OF[function]]
     return True
-
-
-CONV_ASKED = []  # what the line asks for, when its checks are made
-NAMES_OF = {"conv_forward": ("y",), "conv_both": conv_cases.NAMES}
 
 
 def conv_check_value(function, value, rank, asked, case):
@@ -146,8 +140,8 @@ def conv_check_interior(result, case, value):
 
 
 def conv_check_passes(result, case, value):
-    """``--check passes``: the passes, and the values where their inputs were scaled."""
-    asked, parts = CONV_ASKED
+    """``--check passes=...``: the passes, and the values where their inputs were scaled."""
+    parts, asked = conv_cases.case_of(value)
     conv_cases.check_observed(result, asked, case, parts)
 
 

@@ -15,8 +15,8 @@
 #
 # Data parallelism gives each rank some of the batch's samples. It ends where the batch ends: with a
 # batch of one, only one rank has something to do. And it doesn't help if a single sample is too
-# large. An image of 8192 x 8192 pixels, such as a scan of tissue, has 17 GB of activations after one
-# layer of 64 channels, in float32.
+# large. A scan of tissue of 8192 x 8192 pixels has 17 GB of activations after one layer of 64
+# channels, in float32.
 #
 # In this assignment you cut the sample itself:
 #
@@ -310,8 +310,8 @@ reveal("a11/resolution", sides[1:][winners.index("domain")])
 
 # %% [markdown]
 # **Explain.** The line of filter parallelism has slope 2 in this figure, and that of domain
-# parallelism bends from slope 0 to slope 1. Which term rules each? With 16 pixels a side the deepest
-# images have 4 rows. Why does `best` not even consider domain parallelism there?
+# parallelism bends from slope 0 to slope 1. Which term rules each? With 16 pixels a side the
+# deepest images have 4 rows. Why does `best` not even consider domain parallelism there?
 
 # %% [markdown]
 # ## On a cluster
