@@ -22,6 +22,8 @@ messages to neighbours take time, too. Both can be under way while the rank comp
 Above the image's first row and below its last one stand ``pad = k // 2`` rows of zeros, and these
 you add: ``Conv`` pads no rows. ``halo.py`` isn't needed here. It waits for its messages, and you
 start them and compute meanwhile.
+
+Stride 2 is worth 6 of the module's 100 points, and all other tests have stride 1.
 """
 
 import numpy as np
