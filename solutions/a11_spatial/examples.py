@@ -1,0 +1,245 @@
+"""Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
+
+    ringside run ring_attention.py:attention --ranks 4 -- --lengths '[8, 8, 8, 8]' --causal True
+    ringside run ring_attention.py:attention --ranks 4 -- --n 32 --heads 4 --kv-heads 2
+
+Values are drawn from ``--seed``.
+"""
+
+import numpy as np
+from cases import ring_attention_inputs
+from ring_blocks import block_scores
+
+from ringside.checking import announced, assert_array, assert_peers
+from ringside.trace import Kind
+
+# -- ring_attention --------------------------------------------------------------------------------
+
+RING_ATTENTION_OPTIONS = {
+    "lengths", "batch", "heads", "kv_heads", "width", "causal", "kind", "nan_of", "what", "bound",
+}  # fmt: skip
+
+
+def ring_attention_arguments(function, world_size, rank, options):
+    """What ``attention`` and the functions of ``callers.py`` get after ``comm``."""
+    if function == "ring_attention_refused":
+        return (str(options.others.get("what", "heads")),)
+    known = ("attention", "ring_attention_looked_at", "ring_attention_held")
+    if function not in known:
+        return None
+    lengths, causal, whole = _ring_attention_whole(world_size, options)
+    cuts = np.cumsum(lengths)[:-1]
+    own = [np.ascontiguousarray(np.split(each, cuts, axis=2)[rank]) for each in whole]
+    return *own, lengths, causal
+
+
+def _ring_attention_whole(world_size, options):
+    """Lengths, causal or not, and queries, keys and values of the whole sequence."""
+    others = options.others
+    lengths = others.get("lengths")
+    if lengths is None:
+        lengths = [len(each) for each in np.array_split(np.arange(options.n), world_size)]
+    heads = int(others.get("heads", 2))
+    numbers = int(others.get("batch", 1)), heads, int(others.get("kv_heads", heads))
+    whole = ring_attention_inputs(
+        list(lengths), *numbers, int(others.get("width", 4)), str(others.get("kind", "usual")),
+        options.seed, options.dtype, others.get("nan_of"),
+    )  # fmt: skip
+    return list(lengths), str(others.get("causal", False)) == "True", whole
+
+
+def ring_attention_check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if function == "ring_attention_refused":
+        assert_ring_attention_refused(value, rank, case)
+        return True
+    known = ("attention", "ring_attention_looked_at", "ring_attention_held")
+    if function not in known or case.target.partition(":")[0] not in ("ring_attention", "callers"):
+        return False
+    lengths, causal, whole = _ring_attention_whole(case.world_size, options)
+    wanted = ring_attention_serial(lengths, causal, whole, case.factors, [rank])[0]
+    if function == "ring_attention_looked_at":
+        assert_looked_at(value, wanted, assert_near, case, rank, "result")
+    elif function == "ring_attention_held":
+        assert_ring_attention_held(value, wanted, int(options.others["bound"]), case, rank)
+    else:
+        assert_near(value, wanted, case, f"rank {rank}'s result")
+    return True
+
+
+def assert_ring_attention_refused(value, rank, case):
+    """What ``ring_attention_refused`` gave back: ValueError."""
+    if value != "ValueError":
+        raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
+
+
+def assert_ring_attention_held(value, wanted, bound, case, rank):
+    """What ``ring_attention_held`` gave back: the result, and the most bytes at a time."""
+    result, peak = value
+    assert_near(result, wanted, case, f"rank {rank}'s result")
+    if peak > bound:
+        raise case.fail(
+            f"rank {rank} had {peak} bytes of arrays at a time; at most {bound} are allowed: a "
+            "rank never has all keys and values."
+        )
+
+
+def ring_attention_serial(lengths, causal, whole, factors=None, of_ranks=None):
+    """Each rank's part of attention over the whole sequence, computed in float64.
+
+    Args:
+        whole: queries, keys and values, as ``cases.ring_attention_inputs`` gives them.
+        factors: of a run whose blocks were announced.
+        of_ranks: these ranks' parts only.
+    """
+    q, k, v = (each.astype("float64") for each in whole)
+    k, v = (np.repeat(each, q.shape[1] // k.shape[1], axis=1) for each in (k, v))
+    cuts = np.cumsum(lengths)[:-1]
+    queries, keys = np.split(q, cuts, axis=2), np.split(k, cuts, axis=2)
+    places = np.split(np.arange(sum(lengths)), cuts)
+    found = []
+    for rank in range(len(lengths)) if of_ranks is None else of_ranks:
+        scores = [
+            _ring_attention_scores(queries[rank], each, rank, source, factors)
+            for source, each in enumerate(keys)
+        ]
+        scores = np.concatenate(scores, axis=-1)
+        if causal:
+            hidden = np.arange(sum(lengths)) > places[rank][:, None]
+            scores[..., hidden] = -np.inf
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        right = weights @ v / weights.sum(axis=-1, keepdims=True)
+        found.append(right.astype(whole[0].dtype))
+    return found
+
+
+def _ring_attention_scores(q, k, rank, source, factors):
+    if factors is None:
+        return block_scores(q, k, source)
+    with factors.of_rank(rank):
+        return block_scores(q, k, source)
+
+
+def assert_ring_attention_peers(result, case):
+    """Messages went round a ring."""
+    world = list(result.members or range(case.world_size))
+    p = len(world)
+    allowed = [set() for _ in range(result.world_size)]
+    for place, rank in enumerate(world):
+        allowed[rank] = {world[(place + 1) % p], world[(place - 1) % p]}
+    assert_peers(result, allowed, case, "only the previous and the next rank of the ring are peers")
+
+
+def assert_ring_attention_overlap(result, case, nbytes):
+    """When a block was announced, the next one was under way.
+
+    Args:
+        nbytes: of one part's keys and values.
+    """
+    case = case.seen_in(result).asking(f"overlap={nbytes}")
+    p = case.world_size
+    for rank, counted in enumerate(_ring_attention_started(result, case)):
+        for i, (sent, received) in enumerate(counted[: p - 1]):
+            for did, found in (("sent", sent), ("received", received)):
+                if found < (i + 1) * nbytes:
+                    raise case.fail(
+                        f"when rank {rank} began block {i} of {p}, it had started messages of "
+                        f"{found} bytes that are {did}; it must be {(i + 1) * nbytes} or more, so "
+                        "that the next block travels while this one is computed."
+                    )
+
+
+def assert_ring_attention_room(result, case, nbytes):
+    """When a block was announced, not all the others were there, or on their way.
+
+    Args:
+        nbytes: of one part's keys and values.
+    """
+    case = case.seen_in(result).asking(f"room={nbytes}")
+    p = case.world_size
+    for rank, counted in enumerate(_ring_attention_started(result, case)):
+        for i, (_, received) in enumerate(counted):
+            if received > (i + 3) * nbytes:
+                raise case.fail(
+                    f"when rank {rank} began block {i} of {p}, it had started to receive "
+                    f"{received} bytes; it may be {(i + 3) * nbytes} at most, so that it never has "
+                    "room for all keys and values."
+                )
+
+
+def _ring_attention_started(result, case):
+    """Per rank and block, bytes of the sends and receives that were started before it."""
+    found = []
+    for rank, member in enumerate(result.members or range(case.world_size)):
+        ops = result.trace.ops[member]
+        begun = announced(ops)
+        phases = sorted(phase for _, phase, _ in begun)
+        if phases != sorted(f"block {source}" for source in range(case.world_size)):
+            raise case.fail(
+                f"rank {rank} announced {len(begun)} blocks; it must be each rank's keys once, "
+                "through ring_blocks.block_scores."
+            )
+        counts = []
+        for place, _, _ in begun:
+            before = ops[:place]
+            counts.append(
+                tuple(
+                    sum(op.nbytes for op in before if op.kind == kind)
+                    for kind in (Kind.ISEND, Kind.IRECV)
+                )
+            )
+        found.append(counts)
+    return found
+
+
+# -- what several modules need ---------------------------------------------------------------------
+
+
+def assert_looked_at(value, wanted, compare, case, rank, what):
+    """What a function ``..._looked_at`` of ``callers.py`` gave back on a rank is right."""
+    first, second, changed, shared = value
+    compare(first, wanted, case, f"rank {rank}'s {what}")
+    compare(second, wanted, case, f"in a second call, rank {rank}'s {what}")
+    if changed:
+        raise case.fail(f"rank {rank} changed what it was given; it must stay as it was.")
+    if shared:
+        raise case.fail(
+            f"rank {rank} returned an array that shares memory with what it was given, or with "
+            "the result of another call; results must be new arrays."
+        )
+
+
+def assert_near(value, wanted, case, what):
+    """One array, to 1e-12 (1e-5 in float32) of its largest element."""
+    wanted = np.asarray(wanted)
+    if isinstance(value, np.ndarray) and value.shape == wanted.shape:
+        value, wanted = value.reshape(-1), wanted.reshape(-1)
+    tolerance = 1e-12 if wanted.dtype == np.float64 else 1e-5
+    allowed = tolerance / (2 * (case.world_size + 1) * np.finfo(wanted.dtype).eps)
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    scale = np.full(wanted.shape, allowed * (1 + finite.max(initial=0)))
+    assert_array(value, wanted, scale, case, what)
+
+
+# -- all modules -----------------------------------------------------------------------------------
+
+OPTIONS = {*RING_ATTENTION_OPTIONS}
+CHECKS = {
+    "overlap": lambda result, case, value: assert_ring_attention_overlap(result, case, int(value)),
+    "room": lambda result, case, value: assert_ring_attention_room(result, case, int(value)),
+}
+
+
+def arguments(function, world_size, rank, options):
+    """What rank ``rank`` gets after ``comm`` or ``group``; None for functions not known here."""
+    return ring_attention_arguments(function, world_size, rank, options)
+
+
+def expected(function, world_size, rank, options):
+    """What rank ``rank`` should get; None where nothing is known, or where ``check`` knows."""
+    return None
+
+
+def check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    return ring_attention_check(case, function, rank, value, options)

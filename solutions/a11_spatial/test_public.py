@@ -1,0 +1,191 @@
+"""Public tests of a11_spatial: run them with `ringside check`, or from the notebook."""
+
+import sys
+from pathlib import Path
+
+import examples
+from cases import RING_ATTENTION_REFUSALS, ring_attention_case, ring_attention_refusal
+
+from ringside import Machine
+from ringside.checking import (
+    LATENCY_SEEDS,
+    assert_bytes,
+    assert_declared_at_once,
+    assert_inputs_kept,
+    assert_makespan,
+    assert_own_messages,
+    assert_ran,
+    assert_real_run,
+    assert_requests_complete,
+    buffered,
+    with_waiting_sends,
+)
+from ringside.checking.points import points
+from ringside.factors import Factors
+
+# -- ring_attention --------------------------------------------------------------------------------
+
+
+def attended(ranks, case, *, observed=None, **options):
+    """``attention`` on all ranks; checks values, and that the ranks' own messages made them.
+
+    ``observed``: a generator; blocks are announced, and their queries scaled.
+    """
+    options.setdefault("machine", buffered())
+    world_size = options.pop("world_size", case.world_size)
+    if observed is not None:
+        options["factors"] = Factors.drawn(observed)
+    given = case.arguments_of_ranks()
+    result = ranks.call("ring_attention:attention", world_size, given, **options)
+    assert_ran(result, case)
+    whole = list(case.lengths), case.causal, case.inputs(), result.factors
+    for rank, right in enumerate(examples.ring_attention_serial(*whole)):
+        seen = case.seen_in(result)
+        examples.assert_near(result.values[rank], right, seen, f"rank {rank}'s result")
+    assert_own_messages(result, case)
+    return result
+
+
+@points(10, "values", "ring_attention")
+def test_ring_attention_of_equal_parts(ranks, rng):
+    for p, n, batch, heads in ((2, 4, 1, 2), (3, 5, 2, 1), (4, 3, 1, 3)):
+        attended(ranks, ring_attention_case([n] * p, rng, batch=batch, heads=heads, width=5))
+
+
+@points(10, "values", "ring_attention")
+def test_ring_attention_causal(ranks, rng):
+    for p, n in ((2, 4), (4, 3)):
+        attended(ranks, ring_attention_case([n] * p, rng, batch=2, causal=True))
+
+
+@points(10, "values", "ring_attention")
+def test_ring_attention_of_scores_of_thousands(ranks, rng):
+    for p, n in ((2, 5), (4, 4)):
+        attended(ranks, ring_attention_case([n] * p, rng, kind="thousands"))
+
+
+@points(5, "values", "ring_attention")
+def test_ring_attention_of_uneven_parts(ranks, rng):
+    for causal in (False, True):
+        for lengths in ((5, 2), (4, 1, 6)):
+            attended(ranks, ring_attention_case(lengths, rng, causal=causal))
+
+
+@points(5, "values", "ring_attention")
+def test_ring_attention_with_fewer_kv_heads(ranks, rng):
+    for p, heads, kv_heads in ((2, 4, 2), (3, 6, 2)):
+        case = ring_attention_case([3] * p, rng, heads=heads, kv_heads=kv_heads)
+        assert_bytes(attended(ranks, case), [case.allowed_bytes] * p, case)
+
+
+@points(5, "values", "ring_attention")
+def test_ring_attention_float32_nan_and_one_rank(ranks, rng):
+    attended(ranks, ring_attention_case([4] * 3, rng, dtype="float32"))
+    attended(ranks, ring_attention_case([3] * 3, rng, nan_of=1))
+    attended(ranks, ring_attention_case([5], rng))
+    attended(ranks, ring_attention_case([1, 1], rng))
+
+
+@points(5, "values", "ring_attention")
+def test_ring_attention_keeps_its_inputs(ranks, rng):
+    case = ring_attention_case([3] * 3, rng)
+    assert_inputs_kept(attended(ranks, case), case)
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers:ring_attention_looked_at", 3, given, machine=buffered())
+    assert_ran(result, case.looked_at())
+    for rank, right in enumerate(
+        examples.ring_attention_serial(list(case.lengths), False, case.inputs())
+    ):
+        compare, seen = examples.assert_near, case.looked_at()
+        examples.assert_looked_at(result.values[rank], right, compare, seen, rank, "result")
+
+
+@points(5, "values", "ring_attention")
+def test_ring_attention_wrong_arguments_are_refused(ranks, rng):
+    attended(ranks, ring_attention_case([2, 2], rng))
+    for what in RING_ATTENTION_REFUSALS:
+        case = ring_attention_refusal(what)
+        result = ranks.call("callers:ring_attention_refused", 2, (what,))
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            examples.assert_ring_attention_refused(value, rank, case)
+
+
+REAL_RING_ATTENTION = """
+import numpy as np
+from mpi4py import MPI
+from ringside.real.watch import watched
+from ring_attention import attention
+comm = watched(MPI.COMM_WORLD, 20.0)
+rank = comm.Get_rank()
+q = np.ones((1, 1, 2, 3))
+v = np.full((1, 1, 2, 3), float(rank))
+np.testing.assert_allclose(attention(comm, q, q, v, [2, 2, 2]), 1.0)
+"""
+
+
+@points(5, "reality", "ring_attention")
+def test_ring_attention_under_mpiexec(ranks, rng, mpiexec):
+    case = ring_attention_case([2] * 3, rng)
+    attended(ranks, case)
+    words = [mpiexec, "-n", "3", sys.executable, "-c", REAL_RING_ATTENTION]
+    assert_real_run(words, Path(__file__).parent, f"{case} under mpiexec")
+
+
+@points(10, "communication", "ring_attention")
+def test_ring_attention_sends_each_block_once_round_a_ring(ranks, rng):
+    for p, n, width in ((2, 4, 4), (5, 3, 4), (3, 40, 20)):
+        case = ring_attention_case([n] * p, rng, width=width)
+        result = attended(ranks, case)
+        assert_bytes(result, [case.allowed_bytes] * p, case)
+        examples.assert_ring_attention_peers(result, case)
+
+
+@points(5, "communication", "ring_attention")
+def test_ring_attention_uses_the_given_communicator(ranks, rng):
+    case = ring_attention_case([3] * 3, rng)
+    attended(ranks, case)
+    attended(ranks, case, world_size=5, members=[3, 1, 4])
+
+
+@points(10, "schedule", "ring_attention")
+def test_ring_attention_next_block_travels_while_one_is_computed(ranks, rng):
+    for p in (3, 6):
+        case = ring_attention_case([3] * p, rng)
+        result = attended(ranks, case, observed=rng)
+        examples.assert_ring_attention_overlap(result, case, case.block_nbytes)
+        examples.assert_ring_attention_room(result, case, case.block_nbytes)
+
+
+@points(5, "memory", "ring_attention")
+def test_ring_attention_memory(ranks, rng):
+    case = ring_attention_case([16] * 16, rng, heads=1, width=256)
+    bound = 4 * case.block_nbytes + 8 * 8 * (16 * 256 + 16 * 16) + (64 << 10)
+    result = ranks.call("callers:ring_attention_held", 16, case.arguments_of_ranks())
+    case = case.called_through("ring_attention_held", f" --bound {bound}")
+    assert_ran(result, case)
+    for rank, right in enumerate(
+        examples.ring_attention_serial(list(case.lengths), False, case.inputs())
+    ):
+        examples.assert_ring_attention_held(result.values[rank], right, bound, case, rank)
+
+
+@points(5, "safety", "ring_attention")
+def test_ring_attention_where_sends_wait_and_messages_are_slow(ranks, rng):
+    for p in (2, 5):
+        case = ring_attention_case([3] * p, rng)
+        with_waiting_sends(lambda case=case, **there: attended(ranks, case, **there), case)
+        for seed in LATENCY_SEEDS:
+            assert_requests_complete(attended(ranks, case, seed=seed), case)
+
+
+@points(5, "speed", "ring_attention")
+def test_ring_attention_time(ranks, rng):
+    machine = Machine("quick wire", alpha_s=5e-7, beta_s_per_byte=1e-9, flop_per_s=1e9)
+    for n in (8, 4):
+        case = ring_attention_case([n] * 6, rng, width=8)
+        result = attended(ranks, case, observed=rng, machine=machine)
+        assert_declared_at_once(result, case)
+        block_s = machine.compute_s(4 * case.heads * n * n * case.width, 0)
+        message_s = machine.alpha_s + case.block_nbytes * machine.beta_s_per_byte
+        assert_makespan(result, block_s + 5 * max(block_s, message_s), case)
