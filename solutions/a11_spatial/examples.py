@@ -2,10 +2,12 @@
 
     ringside run ring_attention.py:attention --ranks 4 -- --lengths '[8, 8, 8, 8]' --causal True
     ringside run ring_attention.py:attention --ranks 4 -- --n 32 --heads 4 --kv-heads 2
+    ringside run callers_torch.py:conv_torch_called --ranks 3 -- --heights '[4, 5, 4]' --kernel 5
 
 Values are drawn from ``--seed``.
 """
 
+import cases_torch
 import numpy as np
 from cases import ring_attention_inputs
 from ring_blocks import block_scores
@@ -192,6 +194,60 @@ def _ring_attention_started(result, case):
     return found
 
 
+# -- conv_torch ------------------------------------------------------------------------------------
+
+CONV_TORCH_OPTIONS = {
+    "heights", "batch", "channels", "width", "kernel", "bias", "needs", "how", "kind", "height",
+}  # fmt: skip
+CONV_TORCH_INSTEAD = {  # gradients are taken on the ranks
+    "conv_torch.py:conv2d": "callers_torch.py:conv_torch_called -- --heights '[4, 4]'",
+}
+
+
+def conv_torch_case(world_size, options):
+    """The case that the options describe."""
+    others = options.others
+    heights = others.get("heights")
+    if heights is None:
+        heights = [len(each) for each in np.array_split(np.arange(options.n), world_size)]
+    return cases_torch.ConvTorchCase(
+        "conv_torch:conv2d", world_size, sum(heights), options.dtype, heights=tuple(heights),
+        batch=int(others.get("batch", 1)), channels=tuple(others.get("channels", (2, 3))),
+        width=int(others.get("width", 5)), kernel=int(others.get("kernel", 3)),
+        with_bias=str(others.get("bias", True)) == "True", needs=str(others.get("needs", "all")),
+        how=str(others.get("how", "plain")), kind=str(others.get("kind", options.dtype)),
+        seed=options.seed,
+    )  # fmt: skip
+
+
+def conv_torch_arguments(function, world_size, rank, options):
+    """What the functions of ``callers_torch.py`` get after ``group``."""
+    if function == "conv_torch_refused":
+        return int(options.others["kernel"]), int(options.others["height"])
+    if function != "conv_torch_called":
+        return None
+    return conv_torch_case(world_size, options).arguments_of_ranks()[rank]
+
+
+def conv_torch_check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if function == "conv_torch_refused":
+        assert_conv_torch_refused(value, rank, case)
+        return True
+    if function != "conv_torch_called":
+        return False
+    mine = conv_torch_case(case.world_size, options)
+    serial = cases_torch.conv_torch_serial(mine)
+    cases_torch.assert_conv_torch_value(value, rank, mine, serial, case)
+    return True
+
+
+def assert_conv_torch_refused(value, rank, case):
+    """What ``conv_torch_refused`` gave back: ValueError."""
+    if value != "ValueError":
+        raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
+
+
 # -- what several modules need ---------------------------------------------------------------------
 
 
@@ -223,8 +279,12 @@ def assert_near(value, wanted, case, what):
 
 # -- all modules -----------------------------------------------------------------------------------
 
-OPTIONS = {*RING_ATTENTION_OPTIONS}
+OPTIONS = {*RING_ATTENTION_OPTIONS, *CONV_TORCH_OPTIONS}
+INSTEAD = {**CONV_TORCH_INSTEAD}
 CHECKS = {
+    "halos": lambda result, case, value: cases_torch.assert_conv_torch_collectives(
+        result, case, int(value)
+    ),
     "overlap": lambda result, case, value: assert_ring_attention_overlap(result, case, int(value)),
     "room": lambda result, case, value: assert_ring_attention_room(result, case, int(value)),
 }
@@ -232,7 +292,11 @@ CHECKS = {
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm`` or ``group``; None for functions not known here."""
-    return ring_attention_arguments(function, world_size, rank, options)
+    for known in (ring_attention_arguments, conv_torch_arguments):
+        given = known(function, world_size, rank, options)
+        if given is not None:
+            return given
+    return None
 
 
 def expected(function, world_size, rank, options):
@@ -242,4 +306,5 @@ def expected(function, world_size, rank, options):
 
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
-    return ring_attention_check(case, function, rank, value, options)
+    modules = (ring_attention_check, conv_torch_check)
+    return any(known(case, function, rank, value, options) for known in modules)

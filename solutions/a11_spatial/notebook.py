@@ -21,3 +21,9 @@
 
 # %%
 # {{check ring_attention}}
+
+# %%
+# {{module conv_torch}}
+
+# %%
+# {{check conv_torch}}

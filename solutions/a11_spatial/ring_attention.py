@@ -83,8 +83,7 @@ def attention(comm, q, k, v, lengths, causal=False):
         )
     if q.shape[1] % k.shape[1]:
         raise ValueError(f"{q.shape[1]} heads are no multiple of {k.shape[1]} key heads")
-    starts = np.cumsum([0, *lengths])
-    positions = [np.arange(lo, hi) for lo, hi in zip(starts[:-1], starts[1:], strict=True)]
+    positions = np.split(np.arange(sum(lengths)), np.cumsum(lengths)[:-1])
     block, following = np.stack([k, v]), None
     m, o = np.full(q.shape[:3], -np.inf, q.dtype), np.zeros(q.shape, q.dtype)
     total = np.zeros(q.shape[:3], q.dtype)

@@ -5,6 +5,13 @@ from pathlib import Path
 
 import examples
 from cases import RING_ATTENTION_REFUSALS, ring_attention_case, ring_attention_refusal
+from cases_torch import (
+    CONV_TORCH_REFUSALS,
+    assert_conv_torch,
+    assert_conv_torch_peers,
+    conv_torch_case,
+    conv_torch_refusal,
+)
 
 from ringside import Machine
 from ringside.checking import (
@@ -13,15 +20,18 @@ from ringside.checking import (
     assert_declared_at_once,
     assert_inputs_kept,
     assert_makespan,
+    assert_moved,
     assert_own_messages,
     assert_ran,
     assert_real_run,
     assert_requests_complete,
     buffered,
+    rendezvous,
     with_waiting_sends,
 )
 from ringside.checking.points import points
 from ringside.factors import Factors
+from ringside.trace import Kind
 
 # -- ring_attention --------------------------------------------------------------------------------
 
@@ -189,3 +199,113 @@ def test_ring_attention_time(ranks, rng):
         block_s = machine.compute_s(4 * case.heads * n * n * case.width, 0)
         message_s = machine.alpha_s + case.block_nbytes * machine.beta_s_per_byte
         assert_makespan(result, block_s + 5 * max(block_s, message_s), case)
+
+
+# -- conv_torch ------------------------------------------------------------------------------------
+
+
+def convolved(ranks, case, **options):
+    """``conv2d`` and its gradients on all ranks; checks values, and how rows travelled."""
+    world_size = options.pop("world_size", case.world_size)
+    options.setdefault("machine", buffered())
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers_torch:conv_torch_called", world_size, given, **options)
+    assert_conv_torch(result, case)
+    return result
+
+
+def convolved_within(ranks, case):
+    """``convolved``, and each rank sent its halos and one all-reduce at most."""
+    result = convolved(ranks, case)
+    for rank in range(case.world_size):
+        what = "a halo forward, a halo backward and one all-reduce"
+        assert_moved(result, case.allowed_bytes(rank) + 0.5, case, what, rank=rank)
+    return result
+
+
+@points(15, "values", "conv_torch")
+def test_conv_torch_rows_and_gradients(ranks, rng):
+    for p, h, channels in ((2, 4, (2, 3)), (3, 3, (3, 1))):
+        convolved(ranks, conv_torch_case([h] * p, rng, batch=2, channels=channels))
+
+
+@points(10, "values", "conv_torch")
+def test_conv_torch_kernels_of_1_and_5(ranks, rng):
+    for kernel in (1, 5):
+        convolved_within(ranks, conv_torch_case([4] * 3, rng, kernel=kernel))
+
+
+@points(10, "values", "conv_torch")
+def test_conv_torch_uneven_heights(ranks, rng):
+    for heights in ((4, 1, 6), (1, 1), (4,)):
+        convolved(ranks, conv_torch_case(heights, rng))
+
+
+@points(5, "values", "conv_torch")
+def test_conv_torch_other_dtypes_and_no_bias(ranks, rng):
+    for kind in ("float32", "bfloat16"):
+        convolved(ranks, conv_torch_case([4] * 3, rng, kind=kind))
+    convolved(ranks, conv_torch_case([4] * 2, rng, bias=False))
+
+
+@points(10, "values", "conv_torch")
+def test_conv_torch_gaps_sums_and_two_calls(ranks, rng):
+    for how in ("gaps", "sum", "together"):
+        convolved(ranks, conv_torch_case([4] * 3, rng, batch=2, how=how))
+
+
+@points(5, "values", "conv_torch")
+def test_conv_torch_wrong_arguments_are_refused(ranks, rng):
+    convolved(ranks, conv_torch_case([4, 4], rng))
+    for kernel, height in CONV_TORCH_REFUSALS:
+        case = conv_torch_refusal(kernel, height)
+        result = ranks.call("callers_torch:conv_torch_refused", 2, (kernel, height))
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            examples.assert_conv_torch_refused(value, rank, case)
+
+
+@points(15, "communication", "conv_torch")
+def test_conv_torch_bytes_and_neighbours(ranks, rng):
+    for p, channels in ((2, (2, 3)), (5, (3, 2))):
+        case = conv_torch_case([4] * p, rng, channels=channels, needs="none")
+        result = convolved(ranks, case)
+        assert_bytes(result, [case.halo_bytes(rank, channels[0]) for rank in range(p)], case)
+        assert_conv_torch_peers(result, case)
+        convolved_within(ranks, conv_torch_case([4] * p, rng, channels=channels))
+
+
+@points(10, "communication", "conv_torch")
+def test_conv_torch_gradients_that_nobody_asked_for(ranks, rng):
+    for needs in ("weights", "x", "bias"):
+        convolved_within(ranks, conv_torch_case([4] * 3, rng, needs=needs))
+
+
+@points(5, "communication", "conv_torch")
+def test_conv_torch_uses_the_given_group(ranks, rng):
+    case = conv_torch_case([3] * 3, rng)
+    convolved(ranks, case)
+    convolved(ranks, case, world_size=5, members=[3, 1, 4])
+
+
+@points(5, "safety", "conv_torch")
+def test_conv_torch_where_sends_wait_and_messages_are_slow(ranks, rng):
+    case = conv_torch_case([3] * 4, rng)
+    for seed in LATENCY_SEEDS:
+        result = convolved(ranks, case, machine=rendezvous(), seed=seed)
+        assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
+
+
+@points(10, "speed", "conv_torch")
+def test_conv_torch_time(ranks, rng):
+    machine = Machine("far", alpha_s=1e-3, beta_s_per_byte=1e-9, flop_per_s=1e12)
+    case = conv_torch_case([4] * 4, rng, needs="none")
+    halo_s = machine.alpha_s + case.halo_bytes(1, 2) * machine.beta_s_per_byte
+    assert_makespan(convolved(ranks, case, machine=machine), halo_s, case)
+    case, p = conv_torch_case([4] * 4, rng, channels=(8, 8), width=16), 4
+    machine = Machine("slow cores", alpha_s=2e-6, beta_s_per_byte=2e-9, flop_per_s=1e9)
+    result = convolved(ranks, case, machine=machine)
+    work_s = 3 * 2 * 64 * 9 * 4 * 16 / machine.flop_per_s
+    halo_s = machine.alpha_s + case.halo_bytes(1, 8) * machine.beta_s_per_byte
+    ring_s = machine.alpha_s + -(-case.summed_bytes // p) * machine.beta_s_per_byte
+    assert_makespan(result, work_s + 2 * halo_s + 2 * (p - 1) * ring_s, case)

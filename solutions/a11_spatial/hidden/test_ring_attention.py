@@ -52,9 +52,7 @@ def check(result, case):
     """Each rank's part is that of the whole softmax."""
     assert_ran(result, case)
     factors = getattr(result, "factors", None)
-    wanted = examples.ring_attention_serial(
-        list(case.lengths), case.causal, case.inputs(), factors
-    )
+    wanted = examples.ring_attention_serial(list(case.lengths), case.causal, case.inputs(), factors)
     for rank, (value, right) in enumerate(zip(result.values, wanted, strict=True)):
         examples.assert_near(value, right, case.seen_in(result), f"rank {rank}'s result")
 
