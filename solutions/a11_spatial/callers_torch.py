@@ -1,5 +1,7 @@
 """Functions that call yours of the torch modules inside a rank, for the tests: supplied."""
 
+import math
+
 import torch
 
 from ringside.checking import find
@@ -56,6 +58,72 @@ def conv_torch_refused(group, kernel, height):
     """``conv_torch.conv2d`` with a kernel or a height that can't be: its error."""
     x, weight = torch.ones(1, 1, height, 4), torch.ones(1, 1, kernel, kernel)
     return error_of_torch("conv_torch:conv2d", group, x, weight)
+
+
+# -- ulysses_torch ---------------------------------------------------------------------------------
+
+
+def ulysses_torch_attend(sees):
+    """An attention of some heads over the whole sequence.
+
+    Args:
+        sees: "before" (a query sees keys up to its own position) or "near" (keys at most two
+            positions away).
+    """
+
+    def attend(q, k, v):
+        k, v = (each.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for each in (k, v))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[3])
+        place = torch.arange(q.shape[2], device=q.device)
+        behind = place[:, None] - place
+        hidden = behind < 0 if sees == "before" else behind.abs() > 2
+        return scores.masked_fill(hidden, -torch.inf).softmax(dim=-1) @ v
+
+    return attend
+
+
+def ulysses_torch_called(group, q, k, v, dy, sees="before", backward=True, how="plain", kind=""):
+    """``ulysses_torch.attention`` of this rank's positions, and its gradients.
+
+    Args:
+        dy: the gradient of the result.
+        sees: which attention; see ``ulysses_torch_attend``.
+        how: "plain"; "gaps" (all tensors are transposed ones); "sum" (``dy`` is the gradient of a
+            sum, one number in memory); "together" (a second call with 2 v, and both backward
+            passes afterwards, the last one first).
+        kind: the tensors' dtype; empty: as they are.
+
+    Returns:
+        A dict: ``y``, ``dq``, ``dk``, ``dv`` (None without a backward pass) and ``changed``,
+        whether an argument or ``dy`` was changed.
+    """
+    call, attend = find("ulysses_torch:attention"), ulysses_torch_attend(sees)
+    given = [each.to(getattr(torch, kind)) if kind else each for each in (q, k, v, dy)]
+    if how == "gaps":
+        given = [each.transpose(1, 3).contiguous().transpose(1, 3) for each in given]
+    before = [each.clone() for each in given]
+    *leaves, dy = given
+    for each in leaves:
+        each.requires_grad_(backward)
+    y = call(group, *leaves, attend)
+    if how == "together":
+        call(group, leaves[0], leaves[1], 2 * leaves[2], attend).backward(dy)
+    if how == "sum":
+        y.sum().backward()
+    elif backward:
+        y.backward(dy)
+    found = {"y": y.detach()}
+    found |= {f"d{name}": each.grad for name, each in zip("qkv", leaves, strict=True)}
+    now = [*(each.detach() for each in leaves), dy]
+    found["changed"] = not all(map(torch.equal, now, before))
+    return found
+
+
+def ulysses_torch_refused(group, heads, kv_heads):
+    """``ulysses_torch.attention`` with heads that the ranks can't share: its error."""
+    q, k = torch.ones(1, heads, 2, 4), torch.ones(1, kv_heads, 2, 4)
+    attend = ulysses_torch_attend("before")
+    return error_of_torch("ulysses_torch:attention", group, q, k, k, attend)
 
 
 # -- what several of them need ---------------------------------------------------------------------

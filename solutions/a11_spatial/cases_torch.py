@@ -217,6 +217,185 @@ def assert_conv_torch_peers(result, case):
     assert_peers(result, allowed, case, "halo rows travel between neighbours")
 
 
+# -- ulysses_torch ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UlyssesTorchCase(Call):
+    """A call of ``ulysses_torch.attention``; its inputs come from ``seed``; ``n`` for each rank."""
+
+    batch: int = 1
+    heads: int = 4
+    kv_heads: int = 4
+    width: int = 3
+    sees: str = "before"
+    backward: bool = True
+    how: str = "plain"
+    kind: str = "float64"  # the dtype on the ranks
+    seed: int = 0
+
+    def inputs(self):
+        """Queries, keys, values and the gradient of the result, of the whole sequence."""
+        rng = np.random.default_rng(self.seed)
+        length = self.world_size * self.n
+        counts = (self.heads, self.kv_heads, self.kv_heads, self.heads)
+        kind = "float32" if self.kind == "bfloat16" else self.kind
+        return [
+            _rounded(
+                rng.standard_normal((self.batch, count, length, self.width)).astype(kind), self.kind
+            )
+            for count in counts
+        ]
+
+    def positions(self, whole):
+        """Each rank's positions."""
+        return np.split(whole, self.world_size, axis=2)
+
+    def arguments_of_ranks(self):
+        """What ``callers_torch.ulysses_torch_called`` gets on each rank, after ``group``."""
+        parts = zip(*map(self.positions, self.inputs()), strict=True)
+        more = self.sees, self.backward, self.how, self.kind
+        return [(*(np.ascontiguousarray(each) for each in own), *more) for own in parts]
+
+    @property
+    def allowed_bytes(self):
+        """What a rank may send in the passes that are made."""
+        p = self.world_size
+        once = self.batch * 2 * (self.heads + self.kv_heads) * self.width * self.n * (p - 1) / p
+        return (2 if self.backward else 1) * once * ITEMSIZE[self.kind]
+
+    @property
+    def num_flops(self):
+        """Of the two products of attention on all heads, in the passes that are made."""
+        length = self.world_size * self.n
+        once = 4 * self.batch * self.heads * length * length * self.width
+        return (3 if self.backward else 1) * once
+
+
+def ulysses_torch_case(
+    p, n, rng, *, batch=1, heads=4, kv_heads=None, width=3, sees="before", backward=True,
+    how="plain", kind="float64",
+):  # fmt: skip
+    """``ulysses_torch.attention`` on p ranks with n positions each; ``rng`` gives the seed."""
+    seed, kv_heads = int(rng.integers(2**31)), heads if kv_heads is None else kv_heads
+    words = [
+        f"--n {n} --batch {batch} --heads {heads} --kv-heads {kv_heads} --width {width}",
+        f"--seed {seed}",
+        *([f"--sees {sees}"] if sees != "before" else []),
+        *([] if backward else ["--backward False"]),
+        *([f"--how {how}"] if how != "plain" else []),
+        *([f"--kind {kind}"] if kind != "float64" else []),
+    ]
+    how_shown = {
+        "gaps": "tensors with gaps",
+        "sum": "the gradient of a sum",
+        "together": "two calls, then two backward passes",
+    }
+    more = [
+        f"batch {batch}, {heads} heads of width {width}, {kind}",
+        *([f"{kv_heads} of k and v"] if kv_heads != heads else []),
+        *(["queries see near keys only"] if sees == "near" else []),
+        *([] if backward else ["forward only"]),
+        *filter(None, [how_shown.get(how)]),
+    ]
+    return UlyssesTorchCase(
+        "ulysses_torch:attention", p, n, "float32" if kind == "bfloat16" else kind,
+        about=f"n = {n} a rank, {', '.join(more)}",
+        line=f"ringside run callers_torch.py:ulysses_torch_called --ranks {p} -- {' '.join(words)}",
+        batch=batch, heads=heads, kv_heads=kv_heads, width=width, sees=sees, backward=backward,
+        how=how, kind=kind, seed=seed,
+    )  # fmt: skip
+
+
+ULYSSES_TORCH_REFUSALS = ((3, 3), (4, 1))  # heads and kv_heads, on two ranks
+
+
+def ulysses_torch_refusal(heads, kv_heads):
+    """``attention`` with heads that two ranks can't share."""
+    words = f"--heads {heads} --kv-heads {kv_heads}"
+    return Call(
+        "ulysses_torch:attention", 2, 2, "float32", about=f"{heads} heads, {kv_heads} of k and v",
+        line=f"ringside run callers_torch.py:ulysses_torch_refused --ranks 2 -- {words}",
+    )  # fmt: skip
+
+
+def ulysses_torch_serial(case):
+    """``y, dq, dk, dv`` of the whole sequence, in float64."""
+    q, k, v, dy = map(_wide, case.inputs())
+    dy = np.ones_like(dy) if case.how == "sum" else dy
+    group = case.heads // case.kv_heads
+    k, v = (np.repeat(each, group, axis=1) for each in (k, v))
+    place = np.arange(q.shape[2])
+    behind = place[:, None] - place
+    hidden = behind < 0 if case.sees == "before" else np.abs(behind) > 2
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(case.width)
+    scores[..., hidden] = -np.inf
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    dv = weights.swapaxes(-1, -2) @ dy
+    dweights = dy @ v.swapaxes(-1, -2)
+    dscores = weights * (dweights - (weights * dweights).sum(axis=-1, keepdims=True))
+    dscores /= np.sqrt(case.width)
+    dq, dk = dscores @ k, dscores.swapaxes(-1, -2) @ q
+    dk, dv = (
+        each.reshape(case.batch, case.kv_heads, group, *each.shape[2:]).sum(axis=2)
+        for each in (dk, dv)
+    )
+    times = 3 if case.how == "together" else 1  # the second call has 2 v
+    return weights @ v, times * dq, times * dk, times * dv
+
+
+def assert_ulysses_torch_value(value, rank, mine, serial, case):
+    """What ``callers_torch.ulysses_torch_called`` gave back on a rank.
+
+    Args:
+        mine: the call, a ``UlyssesTorchCase``.
+        serial: what ``ulysses_torch_serial`` gives for it.
+        case: what a sentence is about.
+    """
+    names = ("result", "gradient of q", "gradient of k", "gradient of v")
+    for key, name, right in zip(("y", "dq", "dk", "dv"), names, serial, strict=True):
+        if key == "y" or mine.backward:
+            own = mine.positions(right)[rank]
+            assert_near_torch(value[key], own, case, f"rank {rank}'s {name}", mine.kind)
+    if value["changed"]:
+        raise case.fail(f"rank {rank} changed q, k, v or dy; they must stay as they were.")
+
+
+def assert_ulysses_torch(result, case):
+    """All ranks' values, and no collective but the all-to-all."""
+    assert_ran(result, case)
+    serial = ulysses_torch_serial(case)
+    for rank, value in enumerate(result.values):
+        assert_ulysses_torch_value(value, rank, case, serial, case.seen_in(result))
+    assert_ulysses_torch_collectives(result, case)
+
+
+def assert_ulysses_torch_collectives(result, case):
+    """No collective but the all-to-all; no groups were made."""
+    case = case.seen_in(result).asking("all_to_all")
+    for record in getattr(result, "collectives", ()):  # real ranks have none
+        if record.name != "alltoall":
+            raise case.fail(f"the library's {record.name} was called; only the all-to-all may be.")
+    if getattr(result, "comm_calls", ()):
+        raise case.fail("groups were made; none is allowed.")
+
+
+def assert_ulysses_torch_work(result, case, num_flops):
+    """Each rank did its share of the products.
+
+    Args:
+        num_flops: of one rank.
+    """
+    case = case.seen_in(result).asking(f"shared_work={num_flops:.12g}")
+    for rank, done in enumerate(result.num_flops()):
+        if not num_flops * (1 - 1e-9) <= done <= num_flops * (1 + 1e-9):
+            raise case.fail(
+                f"rank {rank} counted {done:.6g} floating-point operations of matrix products; "
+                f"its heads take {num_flops:.6g}."
+            )
+
+
 # -- what several modules need ---------------------------------------------------------------------
 
 

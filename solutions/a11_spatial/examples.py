@@ -3,6 +3,7 @@
     ringside run ring_attention.py:attention --ranks 4 -- --lengths '[8, 8, 8, 8]' --causal True
     ringside run ring_attention.py:attention --ranks 4 -- --n 32 --heads 4 --kv-heads 2
     ringside run callers_torch.py:conv_torch_called --ranks 3 -- --heights '[4, 5, 4]' --kernel 5
+    ringside run callers_torch.py:ulysses_torch_called --ranks 2 -- --n 8 --heads 4 --kv-heads 2
 
 Values are drawn from ``--seed``.
 """
@@ -248,6 +249,56 @@ def assert_conv_torch_refused(value, rank, case):
         raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
 
 
+# -- ulysses_torch ---------------------------------------------------------------------------------
+
+ULYSSES_TORCH_OPTIONS = {"batch", "heads", "kv_heads", "width", "sees", "backward", "how", "kind"}
+ULYSSES_TORCH_INSTEAD = {  # the attention is made on the ranks
+    "ulysses_torch.py:attention": "callers_torch.py:ulysses_torch_called -- --n 4 --heads 4",
+}
+
+
+def ulysses_torch_case(world_size, options):
+    """The case that the options describe."""
+    others = options.others
+    heads = int(others.get("heads", 4))
+    return cases_torch.UlyssesTorchCase(
+        "ulysses_torch:attention", world_size, options.n, options.dtype,
+        batch=int(others.get("batch", 1)), heads=heads,
+        kv_heads=int(others.get("kv_heads", heads)), width=int(others.get("width", 3)),
+        sees=str(others.get("sees", "before")),
+        backward=str(others.get("backward", True)) == "True", how=str(others.get("how", "plain")),
+        kind=str(others.get("kind", options.dtype)), seed=options.seed,
+    )  # fmt: skip
+
+
+def ulysses_torch_arguments(function, world_size, rank, options):
+    """What the functions of ``callers_torch.py`` get after ``group``."""
+    if function == "ulysses_torch_refused":
+        return int(options.others["heads"]), int(options.others["kv_heads"])
+    if function != "ulysses_torch_called":
+        return None
+    return ulysses_torch_case(world_size, options).arguments_of_ranks()[rank]
+
+
+def ulysses_torch_check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if function == "ulysses_torch_refused":
+        assert_ulysses_torch_refused(value, rank, case)
+        return True
+    if function != "ulysses_torch_called":
+        return False
+    mine = ulysses_torch_case(case.world_size, options)
+    serial = cases_torch.ulysses_torch_serial(mine)
+    cases_torch.assert_ulysses_torch_value(value, rank, mine, serial, case)
+    return True
+
+
+def assert_ulysses_torch_refused(value, rank, case):
+    """What ``ulysses_torch_refused`` gave back: ValueError."""
+    if value != "ValueError":
+        raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
+
+
 # -- what several modules need ---------------------------------------------------------------------
 
 
@@ -279,11 +330,17 @@ def assert_near(value, wanted, case, what):
 
 # -- all modules -----------------------------------------------------------------------------------
 
-OPTIONS = {*RING_ATTENTION_OPTIONS, *CONV_TORCH_OPTIONS}
-INSTEAD = {**CONV_TORCH_INSTEAD}
+OPTIONS = {*RING_ATTENTION_OPTIONS, *CONV_TORCH_OPTIONS, *ULYSSES_TORCH_OPTIONS}
+INSTEAD = {**CONV_TORCH_INSTEAD, **ULYSSES_TORCH_INSTEAD}
 CHECKS = {
     "halos": lambda result, case, value: cases_torch.assert_conv_torch_collectives(
         result, case, int(value)
+    ),
+    "all_to_all": lambda result, case, _: cases_torch.assert_ulysses_torch_collectives(
+        result, case
+    ),
+    "shared_work": lambda result, case, value: cases_torch.assert_ulysses_torch_work(
+        result, case, float(value)
     ),
     "overlap": lambda result, case, value: assert_ring_attention_overlap(result, case, int(value)),
     "room": lambda result, case, value: assert_ring_attention_room(result, case, int(value)),
@@ -292,7 +349,7 @@ CHECKS = {
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm`` or ``group``; None for functions not known here."""
-    for known in (ring_attention_arguments, conv_torch_arguments):
+    for known in (ring_attention_arguments, conv_torch_arguments, ulysses_torch_arguments):
         given = known(function, world_size, rank, options)
         if given is not None:
             return given
@@ -306,5 +363,5 @@ def expected(function, world_size, rank, options):
 
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
-    modules = (ring_attention_check, conv_torch_check)
+    modules = (ring_attention_check, conv_torch_check, ulysses_torch_check)
     return any(known(case, function, rank, value, options) for known in modules)

@@ -27,3 +27,9 @@
 
 # %%
 # {{check conv_torch}}
+
+# %%
+# {{module ulysses_torch}}
+
+# %%
+# {{check ulysses_torch}}

@@ -7,10 +7,15 @@ import examples
 from cases import RING_ATTENTION_REFUSALS, ring_attention_case, ring_attention_refusal
 from cases_torch import (
     CONV_TORCH_REFUSALS,
+    ULYSSES_TORCH_REFUSALS,
     assert_conv_torch,
     assert_conv_torch_peers,
+    assert_ulysses_torch,
+    assert_ulysses_torch_work,
     conv_torch_case,
     conv_torch_refusal,
+    ulysses_torch_case,
+    ulysses_torch_refusal,
 )
 
 from ringside import Machine
@@ -309,3 +314,89 @@ def test_conv_torch_time(ranks, rng):
     halo_s = machine.alpha_s + case.halo_bytes(1, 8) * machine.beta_s_per_byte
     ring_s = machine.alpha_s + -(-case.summed_bytes // p) * machine.beta_s_per_byte
     assert_makespan(result, work_s + 2 * halo_s + 2 * (p - 1) * ring_s, case)
+
+
+# -- ulysses_torch ---------------------------------------------------------------------------------
+
+
+def dealt_out(ranks, case, **options):
+    """``attention`` and its gradients on all ranks; checks values, and which collectives ran."""
+    world_size = options.pop("world_size", case.world_size)
+    options.setdefault("machine", buffered())
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers_torch:ulysses_torch_called", world_size, given, **options)
+    assert_ulysses_torch(result, case)
+    return result
+
+
+@points(15, "values", "ulysses_torch")
+def test_ulysses_torch_results(ranks, rng):
+    for p, n, heads in ((2, 3, 4), (3, 2, 3)):
+        dealt_out(ranks, ulysses_torch_case(p, n, rng, heads=heads, batch=2, backward=False))
+    dealt_out(ranks, ulysses_torch_case(2, 3, rng, sees="near", backward=False))
+
+
+@points(15, "values", "ulysses_torch")
+def test_ulysses_torch_gradients(ranks, rng):
+    for p, n, heads in ((2, 3, 4), (4, 1, 4), (1, 4, 2)):
+        dealt_out(ranks, ulysses_torch_case(p, n, rng, heads=heads, batch=2))
+
+
+@points(10, "values", "ulysses_torch")
+def test_ulysses_torch_fewer_kv_heads(ranks, rng):
+    for p, heads, kv_heads in ((2, 4, 2), (3, 6, 3)):
+        case = ulysses_torch_case(p, 3, rng, heads=heads, kv_heads=kv_heads)
+        assert_moved(dealt_out(ranks, case), case.allowed_bytes + 0.5, case, "fewer keys travel")
+
+
+@points(10, "values", "ulysses_torch")
+def test_ulysses_torch_other_tensors_and_two_calls(ranks, rng):
+    for kind in ("float32", "bfloat16"):
+        dealt_out(ranks, ulysses_torch_case(2, 3, rng, kind=kind))
+    for how in ("gaps", "sum", "together"):
+        dealt_out(ranks, ulysses_torch_case(2, 3, rng, batch=2, how=how))
+
+
+@points(10, "values", "ulysses_torch")
+def test_ulysses_torch_heads_that_cannot_be_shared(ranks, rng):
+    dealt_out(ranks, ulysses_torch_case(2, 2, rng))
+    for heads, kv_heads in ULYSSES_TORCH_REFUSALS:
+        case = ulysses_torch_refusal(heads, kv_heads)
+        result = ranks.call("callers_torch:ulysses_torch_refused", 2, (heads, kv_heads))
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            examples.assert_ulysses_torch_refused(value, rank, case)
+
+
+@points(15, "communication", "ulysses_torch")
+def test_ulysses_torch_bytes(ranks, rng):
+    for p, backward in ((2, False), (4, True)):
+        case = ulysses_torch_case(p, 3, rng, width=6, backward=backward)
+        what = "q, k, v and the result travel once in each pass"
+        assert_moved(dealt_out(ranks, case), case.allowed_bytes + 0.5, case, what)
+
+
+@points(5, "communication", "ulysses_torch")
+def test_ulysses_torch_uses_the_given_group(ranks, rng):
+    case = ulysses_torch_case(2, 2, rng)
+    dealt_out(ranks, case)
+    dealt_out(ranks, case, world_size=4, members=[3, 1])
+
+
+@points(5, "safety", "ulysses_torch")
+def test_ulysses_torch_where_messages_are_slow(ranks, rng):
+    case = ulysses_torch_case(4, 2, rng)
+    for seed in LATENCY_SEEDS:
+        result = dealt_out(ranks, case, machine=rendezvous(), seed=seed)
+        assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
+
+
+@points(15, "speed", "ulysses_torch")
+def test_ulysses_torch_work_and_time(ranks, rng):
+    p, n, machine = 4, 8, Machine("slow cores", alpha_s=5e-7, beta_s_per_byte=2e-9, flop_per_s=1e9)
+    case = ulysses_torch_case(p, n, rng, width=8)
+    result = dealt_out(ranks, case, machine=machine)
+    assert_ulysses_torch_work(result, case, case.num_flops / p)
+    m = case.heads * case.width * n * 8 / p
+    exchanges_s = 8 * (p - 1) * (machine.alpha_s + m * machine.beta_s_per_byte)
+    assert_makespan(result, case.num_flops / p / machine.flop_per_s + exchanges_s, case)
