@@ -224,7 +224,7 @@ def conv_torch_case(world_size, options):
 def conv_torch_arguments(function, world_size, rank, options):
     """What the functions of ``callers_torch.py`` get after ``group``."""
     if function == "conv_torch_refused":
-        return int(options.others["kernel"]), int(options.others["height"])
+        return int(options.others.get("kernel", 2)), int(options.others.get("height", 4))
     if function != "conv_torch_called":
         return None
     return conv_torch_case(world_size, options).arguments_of_ranks()[rank]
@@ -274,7 +274,7 @@ def ulysses_torch_case(world_size, options):
 def ulysses_torch_arguments(function, world_size, rank, options):
     """What the functions of ``callers_torch.py`` get after ``group``."""
     if function == "ulysses_torch_refused":
-        return int(options.others["heads"]), int(options.others["kv_heads"])
+        return int(options.others.get("heads", 3)), int(options.others.get("kv_heads", 3))
     if function != "ulysses_torch_called":
         return None
     return ulysses_torch_case(world_size, options).arguments_of_ranks()[rank]

@@ -37,9 +37,11 @@ MODULES = {
     "hsdp_torch": ("a07_sharding/callers_torch.py:try_hsdp", "--shard-size 1"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
+    "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", "--kernel 5"),
+    "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", "--kv-heads 2"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
+NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch", "conv_torch", "ulysses_torch"}
 
 SCRIPT = """
 import os

@@ -41,9 +41,11 @@ REFERENCES = {
     "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", 4, "--widths 4,6,4 --steps 2"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
+    "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", 6, "--kernel 5"),
+    "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", 3, "--kv-heads 2"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
+NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch", "conv_torch", "ulysses_torch"}
 
 RAISES = """
 import torch.distributed as dist
