@@ -134,7 +134,7 @@ def assert_ring_attention_peers(result, case):
 
 
 def assert_ring_attention_overlap(result, case, nbytes):
-    """When a block was announced, the next one was under way.
+    """When a block was announced, the next one was under way, and not all had been waited for.
 
     Args:
         nbytes: of one part's keys and values.
@@ -142,7 +142,13 @@ def assert_ring_attention_overlap(result, case, nbytes):
     case = case.seen_in(result).asking(f"overlap={nbytes}")
     p = case.world_size
     for rank, counted in enumerate(_ring_attention_started(result, case)):
-        for i, (sent, received) in enumerate(counted[: p - 1]):
+        for i, (sent, received, come) in enumerate(counted[: p - 1]):
+            if come > (i + 2) * nbytes:
+                raise case.fail(
+                    f"when rank {rank} began block {i} of {p}, it had waited for {come} bytes; it "
+                    f"may be {(i + 2) * nbytes} at most, so that blocks travel while others are "
+                    "computed."
+                )
             for did, found in (("sent", sent), ("received", received)):
                 if found < (i + 1) * nbytes:
                     raise case.fail(
@@ -161,7 +167,7 @@ def assert_ring_attention_room(result, case, nbytes):
     case = case.seen_in(result).asking(f"room={nbytes}")
     p = case.world_size
     for rank, counted in enumerate(_ring_attention_started(result, case)):
-        for i, (_, received) in enumerate(counted):
+        for i, (_, received, _) in enumerate(counted):
             if received > (i + 3) * nbytes:
                 raise case.fail(
                     f"when rank {rank} began block {i} of {p}, it had started to receive "
@@ -171,7 +177,7 @@ def assert_ring_attention_room(result, case, nbytes):
 
 
 def _ring_attention_started(result, case):
-    """Per rank and block, bytes of the sends and receives that were started before it."""
+    """Per rank and block, bytes of sends and receives started before it, and those waited for."""
     found = []
     for rank, member in enumerate(result.members or range(case.world_size)):
         ops = result.trace.ops[member]
@@ -185,12 +191,13 @@ def _ring_attention_started(result, case):
         counts = []
         for place, _, _ in begun:
             before = ops[:place]
-            counts.append(
-                tuple(
-                    sum(op.nbytes for op in before if op.kind == kind)
-                    for kind in (Kind.ISEND, Kind.IRECV)
-                )
-            )
+            started = [
+                sum(op.nbytes for op in before if op.kind == kind)
+                for kind in (Kind.ISEND, Kind.IRECV)
+            ]
+            ended = {request for op in before if op.kind == Kind.WAIT for request in op.detail}
+            come = sum(op.nbytes for op in before if op.kind == Kind.IRECV and op.request in ended)
+            counts.append((*started, come))
         found.append(counts)
     return found
 

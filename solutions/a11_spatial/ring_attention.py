@@ -62,9 +62,12 @@ def attention(comm, q, k, v, lengths, causal=False):
       ``2 batch kv_heads width (N - min(lengths))`` elements. Example: N = 1000 on 4 ranks, 250
       each, batch 1, 8 heads of width 64, of which k and v have 2: 2 * 2 * 64 * 750 = 192,000
       elements, and not four times as many.
-    - Overlap: while a rank computes a block, the next one is on its way. Before block i of p
-      begins (i = 0, 1, ..., p - 2) the rank has started i + 1 sends and i + 1 receives of whole
-      blocks; but it has started at most i + 3 receives. A block may travel in several messages.
+    - Overlap: while a rank computes a block, the next one is on its way. When block i of p begins
+      (i = 0, 1, ..., p - 2), the rank has started i + 1 sends and i + 1 receives of whole blocks.
+      A block may travel in several messages.
+    - One after another: when block i begins, the rank has waited for at most i + 2 receives of
+      blocks, and it has started at most i + 3. Example: of 16 ranks, none begins its first block
+      when all 15 others have come.
     - Memory: at any time at most (1) four blocks of keys and values of other ranks, (2) eight
       arrays as large as ``q``, (3) eight as large as one block's scores, and 64 KiB.
     - Sends may wait for their receives (rendezvous).
