@@ -90,8 +90,8 @@ class _Exchange(torch.autograd.Function):
         return _exchanged(x, cut, joined, group)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, dy):
         # What came from a rank goes back to it.
-        return _exchanged(grad, *ctx.back), None, None, None
+        return _exchanged(dy, *ctx.back), None, None, None
 
     ### END SOLUTION
