@@ -41,9 +41,18 @@ MODULES = {
         "a10_pipedream/callers_torch.py:stash_torch_trained",
         "--batch-sizes 2,3,1",
     ),
+    "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", "--kernel 5"),
+    "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", "--kv-heads 2"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch", "stash_torch"}
+NOT_COMPARED = {
+    "diloco_torch",
+    "compress_torch",
+    "zero3_torch",
+    "stash_torch",
+    "conv_torch",
+    "ulysses_torch",
+}
 
 SCRIPT = """
 import os

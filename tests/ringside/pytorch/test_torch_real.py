@@ -46,9 +46,18 @@ REFERENCES = {
         4,
         "--batch-sizes 2,3,1",
     ),
+    "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", 6, "--kernel 5"),
+    "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", 3, "--kv-heads 2"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch", "stash_torch"}
+NOT_COMPARED = {
+    "diloco_torch",
+    "compress_torch",
+    "zero3_torch",
+    "stash_torch",
+    "conv_torch",
+    "ulysses_torch",
+}
 
 RAISES = """
 import torch.distributed as dist
