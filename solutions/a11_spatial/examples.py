@@ -1,8 +1,8 @@
 """Inputs for trying a function out: supplied. ``ringside run`` and ``launch`` take them from here.
 
-    ringside run ring_callers_torch.py:try_ring --ranks 3 -- --lengths '[4, 6, 5]' --causal True
-    ringside run ring_callers_torch.py:try_zigzag --ranks 4 -- --heads 4 --kv-heads 2
-    ringside run ring_callers_torch.py:try_orders --ranks 1 -- --positions 12 --num-ranks 3
+ringside run ring_callers_torch.py:try_ring --ranks 3 -- --lengths '[4, 6, 5]' --causal True
+ringside run ring_callers_torch.py:try_zigzag --ranks 4 -- --heads 4 --kv-heads 2
+ringside run ring_callers_torch.py:try_orders --ranks 1 -- --positions 12 --num-ranks 3
 """
 
 from pathlib import Path
@@ -10,13 +10,17 @@ from pathlib import Path
 import numpy as np
 import ring_observed_torch as ring_observed
 from ring_cases_torch import (
+    KEPT,
     RING,
     ZIGZAG,
     Attention,
     check_attention,
+    check_kept,
+    check_kept_result,
     check_orders,
     check_refused,
     sample_attention,
+    serial,
 )
 
 import ringside
@@ -32,12 +36,17 @@ def ring_check(case, function, rank, value, options):
     if function in RING_TRIES:
         attention = _attention(others, function == "try_zigzag")
         sample = sample_attention(np.random.default_rng(0), attention)
-        check_attention(value, sample, attention, case, rank, case.factors)
+        wanted = [serial(attention, parts, case.factors) for parts in sample]
+        check_attention(value, wanted, attention, case, rank)
         if value["changed"]:
             raise case.fail(f"rank {rank} changed a tensor that it was given.")
     elif function == "try_orders":
         x = np.arange(float(others.get("positions", 8))).reshape(1, 1, -1, 1)
         check_orders(value, x, others.get("num_ranks", 2), case)
+    elif function == "try_kept":
+        attention = _kept(others, case.world_size)
+        (parts,) = sample_attention(np.random.default_rng(0), attention)
+        check_kept_result(value, parts, attention, case, rank)
     elif function == "try_refused":
         check_refused(value, case)
     else:
@@ -54,6 +63,11 @@ def _attention(others, zigzag):
     return Attention(**given, dtype=others.get("precision", "float64"), zigzag=zigzag)
 
 
+def _kept(others, world_size):
+    lengths = (others.get("positions", 4),) * world_size
+    return KEPT.given(lengths=lengths, width=others.get("width", 64))
+
+
 def _ring_seen(check_of_run):
     def checked(result, case, _):
         check_of_run(result, case, _attention(case.options, "zigzag" in case.target))
@@ -65,7 +79,9 @@ def _long_time(_, case, value):
     folder = Path(__file__).parent
 
     def trace(target, *arguments, **options):
-        return ringside.trace_torch(f"{folder}/{target.replace(':', '.py:')}", *arguments, **options)
+        return ringside.trace_torch(
+            f"{folder}/{target.replace(':', '.py:')}", *arguments, **options
+        )
 
     target = ZIGZAG if "zigzag" in case.target else RING
     ring_observed.assert_long_time(trace, case, target, int(value))
@@ -82,6 +98,7 @@ RING_CHECKS = {
     "early": _ring_seen(ring_observed.assert_early),
     "skipped": _ring_seen(ring_observed.assert_skipped),
     "balanced": _ring_seen(ring_observed.assert_balanced),
+    "kept": lambda result, case, _: check_kept(result, _kept(case.options, case.world_size), case),
     "long_time": _long_time,
 }
 

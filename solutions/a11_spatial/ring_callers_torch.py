@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from attention_torch import backward_block, forward_block
-from ring_cases_torch import RING, ZIGZAG, Attention, sample_attention
+from ring_cases_torch import KEPT, RING, ZIGZAG, Attention, sample_attention
 
 
 def attention(group, target, calls, lengths=None, causal=False, how="plain"):
@@ -145,6 +145,13 @@ def try_zigzag(
 def try_orders(group, positions=8, num_ranks=2):
     """``split`` and ``merge`` of a sequence 0, 1, 2, ...; a verdict compares what they give."""
     return orders(group, torch.arange(float(positions)).reshape(1, 1, -1, 1), num_ranks)
+
+
+def try_kept(group, positions=4, width=64):
+    """A forward pass; ``--check kept`` looks at what it keeps for the backward pass."""
+    case = KEPT.given(lengths=(positions,) * group.size(), width=width)
+    ((q, k, v, _),) = _own(group, case)
+    return kept_for_backward(group, q, k, v, case.lengths)
 
 
 def try_refused(group, lengths=(4, 4), positions=3):

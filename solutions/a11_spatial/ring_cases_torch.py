@@ -109,6 +109,7 @@ def attention_call(case):
 
 def sample_attention(rng, case):
     """Per rank and call ``(q, k, v, dout)``."""
+
     def drawn(length, heads, spread=1.0):
         shape = case.batch, heads, length, case.width
         return (spread * rng.standard_normal(shape)).astype(case.dtype)
@@ -185,19 +186,26 @@ def _seen(case, rank, source):
     return slice(0, n), slice(0, m)
 
 
-def check_attention(value, sample, case, call, rank, factors=None):
-    """What ``ring_callers_torch.attention`` gave back on a rank is right."""
+def check_attention(value, wanted, case, call, rank):
+    """What ``ring_callers_torch.attention`` gave back on a rank is right.
+
+    Args:
+        wanted: per call what ``serial`` gives.
+    """
     count = 1 if case.how == "forward" else len(NAMES)
-    for found, parts in zip(value["calls"], sample, strict=True):
-        for name, mine, right in zip(NAMES, found, serial(case, parts, factors)[rank], strict=False):
-            what = f"{name} on rank {rank}"
-            if mine is None:
-                raise call.fail(f"{what} is missing: None.")
-            rounding = 2 * (call.world_size + 1) * np.finfo(case.dtype).eps
-            size = TOLERANCE[case.dtype] * (1 + np.abs(right).max(initial=0)) / rounding
-            assert_array(mine, right, np.full(right.shape, size), call, what)
+    for found, right in zip(value["calls"], wanted, strict=True):
         if len(found) < count:
             raise call.fail(f"rank {rank} gave no gradients.")
+        for name, mine, own in zip(NAMES, found, right[rank], strict=False):
+            _assert_near(mine, own, call, f"{name} on rank {rank}")
+
+
+def _assert_near(value, right, call, what):
+    if value is None:
+        raise call.fail(f"{what} is missing: None.")
+    rounding = 2 * (call.world_size + 1) * np.finfo(right.dtype).eps
+    size = TOLERANCE[str(right.dtype)] * (1 + np.abs(right).max(initial=0)) / rounding
+    assert_array(value, right, np.full(right.shape, size), call, what)
 
 
 def orders_call(positions, num_ranks):
@@ -244,16 +252,32 @@ def check_refused(error, call):
         raise call.fail(f"the call raised {error or 'nothing'}; it must raise ValueError.")
 
 
-def check_kept(result, right, case, call):
+KEPT = Attention((4,) * 8, width=64, batch=1, how="forward")
+
+
+def kept_call():
+    """A forward pass on 8 ranks, whose memory is looked at."""
+    words = f"--positions {KEPT.lengths[0]} --width {KEPT.width}"
+    return Call(
+        RING, 8, sum(KEPT.lengths),
+        about=f"{KEPT.lengths[0]} positions each, width {KEPT.width}, forward",
+        line=f"ringside run ring_callers_torch.py:try_kept --ranks 8 -- {words}",
+    )  # fmt: skip
+
+
+def check_kept(result, case, call):
     """Between forward and backward pass a rank keeps at most seven tensors of its part's size."""
     part = case.batch * case.heads * case.lengths[0] * case.width * case.itemsize
-    for rank, value in enumerate(result.values):
-        assert_array(value, right[rank][0], None, call, f"the result on rank {rank}")
-        live = result.memory[rank]["live"]
-        kept = live["activations"] + live["communication"]
+    for rank, memory in enumerate(result.memory):
+        kept = memory["live"]["activations"] + memory["live"]["communication"]
         if kept > 7 * part + 1024:
-            raise call.fail(
+            raise call.asking("kept").fail(
                 f"rank {rank} keeps {kept} bytes for the backward pass; seven tensors of its part "
                 f"have {7 * part}, and the keys and values of all parts "
                 f"{2 * part * case.world_size}."
             )
+
+
+def check_kept_result(value, parts, case, call, rank):
+    """What that forward pass gave on a rank."""
+    _assert_near(value, serial(case, parts)[rank][0], call, f"the result on rank {rank}")

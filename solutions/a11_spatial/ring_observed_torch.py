@@ -153,6 +153,4 @@ def assert_long_time(trace, case, target, num_ranks):
 
 def _traced(trace, target, num_ranks, alike):
     arguments, grid = (target, *LONG), {"rank": num_ranks}
-    return trace(
-        "ring_callers_torch:long_sequence", num_ranks, arguments, grid=grid, alike=alike
-    )
+    return trace("ring_callers_torch:long_sequence", num_ranks, arguments, grid=grid, alike=alike)
