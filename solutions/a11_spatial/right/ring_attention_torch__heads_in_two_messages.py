@@ -15,11 +15,11 @@ def _start_to_pass_on(group, tensors, length):
     after, before = (dist.get_global_rank(group, (rank + step) % p) for step in (1, -1))
     coming, works = ([], [])
     for each in tensors:
-        by_head = each.transpose(0, 1).contiguous()
-        into = each.new_empty(each.shape[1], each.shape[0], length, each.shape[3])
-        works += [dist.irecv(head, before, group) for head in into]
-        works += [dist.isend(head, after, group) for head in by_head]
-        coming.append(into.transpose(0, 1))
+        halves = [half.contiguous() for half in each.chunk(2, dim=1)]
+        into = [half.new_empty(*half.shape[:2], length, half.shape[3]) for half in halves]
+        works += [dist.irecv(half, before, group) for half in into]
+        works += [dist.isend(half, after, group) for half in halves]
+        coming.append(into)
     return (coming, works)
 
 def _wait(works):
