@@ -34,7 +34,7 @@ def ring_check(case, function, rank, value, options):
     """Raise a verdict where what a function of ``ring_callers_torch.py`` gave back isn't right."""
     others = options.others
     if function in RING_TRIES:
-        attention = _attention(others, function == "try_zigzag")
+        attention = _attention(others, function == "try_zigzag", case.world_size)
         sample = sample_attention(np.random.default_rng(0), attention)
         wanted = [serial(attention, parts, case.factors) for parts in sample]
         check_attention(value, wanted, attention, case, rank)
@@ -54,11 +54,11 @@ def ring_check(case, function, rank, value, options):
     return True
 
 
-def _attention(others, zigzag):
+def _attention(others, zigzag, world_size):
     """The settings of a line's options."""
     names = ("heads", "kv_heads", "width", "batch", "how", "spread")
     given = {name: others[name] for name in names if name in others}
-    given["lengths"] = tuple(others.get("lengths", (4,) * 4))
+    given["lengths"] = tuple(others.get("lengths") or (4,) * world_size)
     given["causal"] = zigzag or bool(others.get("causal", False))
     return Attention(**given, dtype=others.get("precision", "float64"), zigzag=zigzag)
 
@@ -70,7 +70,9 @@ def _kept(others, world_size):
 
 def _ring_seen(check_of_run):
     def checked(result, case, _):
-        check_of_run(result, case, _attention(case.options, "zigzag" in case.target))
+        check_of_run(
+            result, case, _attention(case.options, "zigzag" in case.target, case.world_size)
+        )
 
     return checked
 

@@ -22,6 +22,7 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
+from ringside.trace import Kind
 
 # %load_ext ringside
 
@@ -123,9 +124,7 @@ for p in (8, 64):
         "ring_callers_torch.py:long_sequence", p, (ring_target, *LONG),
         grid={"rank": p}, alike=("rank",),
     )  # fmt: skip
-    alone = ringside.trace_torch(
-        "ring_callers_torch.py:blocks_alone", 1, (ring_target, p, *LONG)
-    )
+    alone = ringside.trace_torch("ring_callers_torch.py:blocks_alone", 1, (ring_target, p, *LONG))
     took_s, blocks_s = (ringside.replay(each.trace, zaratan).makespan_s for each in (traced, alone))
     print(f"{p:2} GPUs: {took_s * 1e3:6.0f} ms, of which blocks {blocks_s / took_s:.0%}")
 hides_from = 4 * zaratan.beta_s_per_byte * zaratan.flop_per_s / 2
@@ -150,10 +149,8 @@ guess(
 )
 
 # %%
-causal = ringside.trace_torch(
-    "ring_callers_torch.py:long_sequence", 8, (ring_target, *LONG, True)
-)
-busy = [sum(op.detail[0] for op in ops if op.kind == 1) for ops in causal.trace.ops]
+causal = ringside.trace_torch("ring_callers_torch.py:long_sequence", 8, (ring_target, *LONG, True))
+busy = [sum(op.detail[0] for op in ops if op.kind == Kind.COMPUTE) for ops in causal.trace.ops]
 reveal("a11/causal-share", 100 * np.mean(busy) / max(busy))
 print("share of the last rank's work:", *(f"{each / max(busy):.0%}" for each in busy))
 
@@ -184,16 +181,16 @@ kinds = {
 }
 counts, times_ms = [2, 4, 8], {}
 for name, given in kinds.items():
-    traces = [
-        ringside.trace_torch("ring_callers_torch.py:long_sequence", p, given) for p in counts
-    ]
+    traces = [ringside.trace_torch("ring_callers_torch.py:long_sequence", p, given) for p in counts]
     times_ms[name] = [ringside.replay(t.trace, zaratan).makespan_s * 1e3 for t in traces]
 reveal("a11/zigzag-gain", times_ms["causal, contiguous"][-1] / times_ms["causal, zigzag"][-1])
-fig, axes = plt.subplots(figsize=(6.5, 3.5))
+fig, axes = plt.subplots(figsize=(6.5, 3.5), layout="constrained")
 for (name, times), marker in zip(times_ms.items(), "os^", strict=True):
     axes.plot(counts, times, marker=marker, label=name)
 axes.set(xlabel="GPUs", ylabel="forward and backward, ms", xscale="log", yscale="log")
 axes.set_xticks(counts, counts)
+axes.set_yticks([1000, 2000, 4000], [1000, 2000, 4000])
+axes.minorticks_off()
 axes.set_title("Attention over 102,400 positions on zaratan")
 axes.legend()
 plt.show()

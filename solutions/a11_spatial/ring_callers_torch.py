@@ -123,19 +123,25 @@ def ring_refuses(group, lengths, positions):
 
 
 def try_ring(
-    group, lengths=(4, 4, 4, 4), heads=2, kv_heads=2, width=4, batch=2, causal=False,
+    group, lengths=None, heads=2, kv_heads=2, width=4, batch=2, causal=False,
     precision="float64", how="plain", spread=1.0,
 ):  # fmt: skip
-    """Attention over a ring of sample parts; a verdict compares what it returns."""
+    """Attention over a ring of sample parts; a verdict compares what it returns.
+
+    Args:
+        lengths: None: four positions on each rank.
+    """
+    lengths = lengths or [4] * group.size()
     case = Attention(tuple(lengths), heads, kv_heads, width, batch, causal, precision, how, spread)
     return attention(group, RING, _own(group, case), lengths, causal, how)
 
 
 def try_zigzag(
-    group, lengths=(4, 4, 4, 4), heads=2, kv_heads=2, width=4, batch=2, precision="float64",
+    group, lengths=None, heads=2, kv_heads=2, width=4, batch=2, precision="float64",
     how="plain",
 ):  # fmt: skip
     """The same in zigzag order."""
+    lengths = lengths or [4] * group.size()
     case = Attention(
         tuple(lengths), heads, kv_heads, width, batch, True, precision, how, zigzag=True
     )

@@ -1,4 +1,4 @@
-"""Heads travel apart, and receives are posted first."""
+"""Heads travel in two halves, and receives are posted first."""
 
 import torch
 import torch.distributed as dist
@@ -46,7 +46,7 @@ class _RingAttention(torch.autograd.Function):
                 out, lse = (torch.exp(lse - new) * out + torch.exp(each - new) * o, new)
             _wait(works)
             if step < p - 1:
-                present = coming
+                present = [torch.cat(each, dim=1) for each in coming]
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.ring = (group, lengths, causal)
         return out
@@ -67,6 +67,8 @@ class _RingAttention(torch.autograd.Function):
                 part, *own = backward_block(dout, q, *present, out, lse, source, diagonal)
                 dq += part
             _wait(adding)
+            if adding:
+                sums = [torch.cat(each, dim=1) for each in sums]
             sums = own if sums is None else sums
             if step > 0 and own:
                 sums = [a + b for a, b in zip(sums, own, strict=True)]
@@ -74,6 +76,8 @@ class _RingAttention(torch.autograd.Function):
                 sums, adding = _start_to_pass_on(group, sums, lengths[source - 1])
             _wait(works)
             if step < p - 1:
-                present = coming
+                present = [torch.cat(each, dim=1) for each in coming]
         _wait(adding)
+        if adding:
+            sums = [torch.cat(each, dim=1) for each in sums]
         return (dq, *sums, None, None, None)

@@ -37,9 +37,13 @@ MODULES = {
     "hsdp_torch": ("a07_sharding/callers_torch.py:try_hsdp", "--shard-size 1"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", "--widths 64,256"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", ""),
+    "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", "--causal True"),
+    "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
+NOT_COMPARED = {
+    "compress_torch", "diloco_torch", "ring_attention_torch", "zero3_torch", "zigzag_torch",
+}  # fmt: skip
 
 SCRIPT = """
 import os

@@ -41,9 +41,13 @@ REFERENCES = {
     "zero3_torch": ("a07_sharding/callers_torch.py:try_zero3", 4, "--widths 4,6,4 --steps 2"),
     "linear_torch": ("a08_tensor_parallel/callers_torch.py:measured_pair", 5, "--widths 4,7"),
     "pipeline_torch": ("a09_pipeline/callers_torch.py:measured_pipeline", 4, "--microbatches 3"),
+    "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", 4, "--causal True"),
+    "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", 4, "--heads 4"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
-NOT_COMPARED = {"diloco_torch", "compress_torch", "zero3_torch"}
+NOT_COMPARED = {
+    "compress_torch", "diloco_torch", "ring_attention_torch", "zero3_torch", "zigzag_torch",
+}  # fmt: skip
 
 RAISES = """
 import torch.distributed as dist
