@@ -22,29 +22,24 @@ import numpy as np
 
 import ringside
 from ringside import guess, reveal
-from ringside.trace import Kind
 
 # %load_ext ringside
 
 # %% [markdown]
-# ## 6. Ring attention
+# ## 6. Ring attention with its gradients
 #
-# In attention each position of a sequence looks at each other one. A sequence of 100,000 positions
-# has 10 billion scores for each head, and no GPU keeps them: FlashAttention computes them block by
-# block. But the keys, the values and all other activations of 100,000 positions remain, in each
-# layer. *Context parallelism* cuts the sequence itself: each of P ranks has N / P positions.
+# FlashAttention computes the scores of attention block by block and keeps none. But the keys, the
+# values and all other activations of 100,000 positions remain, in each layer. *Context
+# parallelism* cuts the sequence itself: each of P ranks has N / P positions. All layers but
+# attention work on each position alone, so nothing changes for them. In attention, keys and values
+# go round a ring, and gradients have to come home.
 #
-# All layers but one work on each position alone, so nothing changes for them. In attention a
-# rank's queries need everybody's keys and values. Two ideas bring them there:
-#
-# - Keys and values go round a ring. At each step a rank has those of one other rank, computes with
-#   them, and passes them on. It never holds more than two ranks' keys.
-# - The softmax is joined from parts. For one query let a block of keys have the scores
-#   $s_1, \dots, s_m$ and the values $v_1, \dots, v_m$. Computed as if there were no other keys, its
-#   output is $o = \sum_j e^{s_j - \ell} v_j$ with $\ell = \log \sum_j e^{s_j}$. Two blocks
-#   together have $\ell = \log(e^{\ell_1} + e^{\ell_2})$, and the output
-#   $o = e^{\ell_1 - \ell}\, o_1 + e^{\ell_2 - \ell}\, o_2$.
-#
+# This time the block is one of FlashAttention's kind: it returns its finished output and a
+# logarithm. For one query let a block of keys have the scores $s_1, \dots, s_m$ and the values
+# $v_1, \dots, v_m$. Computed as if there were no other keys, the output is
+# $o = \sum_j e^{s_j - \ell} v_j$ with $\ell = \log \sum_j e^{s_j}$. Two blocks together have
+# $\ell = \log(e^{\ell_1} + e^{\ell_2})$, and the output
+# $o = e^{\ell_1 - \ell}\, o_1 + e^{\ell_2 - \ell}\, o_2$.
 # The order of the blocks doesn't matter, so each rank may begin with another one.
 
 # %%
@@ -149,6 +144,8 @@ guess(
 )
 
 # %%
+from ringside.trace import Kind
+
 causal = ringside.trace_torch("ring_callers_torch.py:long_sequence", 8, (ring_target, *LONG, True))
 busy = [sum(op.detail[0] for op in ops if op.kind == Kind.COMPUTE) for ops in causal.trace.ops]
 reveal("a11/causal-share", 100 * np.mean(busy) / max(busy))

@@ -154,7 +154,7 @@ def try_orders(group, positions=8, num_ranks=2):
 
 
 def try_kept(group, positions=4, width=64):
-    """A forward pass; ``--check kept`` looks at what it keeps for the backward pass."""
+    """A forward pass; ``--check ring_kept`` looks at what it keeps for the backward pass."""
     case = KEPT.given(lengths=(positions,) * group.size(), width=width)
     ((q, k, v, _),) = _own(group, case)
     return kept_for_backward(group, q, k, v, case.lengths)

@@ -271,7 +271,7 @@ def check_kept(result, case, call):
     for rank, memory in enumerate(result.memory):
         kept = memory["live"]["activations"] + memory["live"]["communication"]
         if kept > 7 * part + 1024:
-            raise call.asking("kept").fail(
+            raise call.asking("ring_kept").fail(
                 f"rank {rank} keeps {kept} bytes for the backward pass; seven tensors of its part "
                 f"have {7 * part}, and the keys and values of all parts "
                 f"{2 * part * case.world_size}."

@@ -16,7 +16,7 @@ RING_FACTORS, ZIGZAG_FACTORS = (1.1, 1.5), (1 / 0.95, 1.4)  # of the time: all p
 
 def assert_ring(result, case):
     """Own messages, and to the two neighbours in the ring alone."""
-    p = case.world_size
+    p, case = case.world_size, case.seen_in(result)
     assert_own_messages(result, case)
     neighbours = [{(r - 1) % p, (r + 1) % p} - {r} for r in range(p)]
     assert_peers(result, neighbours, case, "keys and values go to the neighbours in the ring alone")
@@ -24,6 +24,7 @@ def assert_ring(result, case):
 
 def assert_volume(result, case, attention):
     """At most the docstring's bytes, forward or in both passes."""
+    case = case.seen_in(result).asking("ring_volume")
     nbytes = attention.forward_bytes()
     what = "keys and values of all parts but one"
     if attention.how != "forward":
@@ -34,7 +35,7 @@ def assert_volume(result, case, attention):
 
 def assert_travelling(result, case, attention):
     """When a block begins, its keys and values are on their way on."""
-    case = case.seen_in(result).asking("travelling")
+    case = case.seen_in(result).asking("ring_travelling")
     p, part = case.world_size, _part(attention)
     for rank, member in enumerate(result.members or range(result.world_size)):
         sent, begun = 0, {"forward": [], "backward": []}
@@ -66,7 +67,7 @@ def assert_early(result, case, attention):
 
     So no rank gathers all keys first.
     """
-    case = case.seen_in(result).asking("early")
+    case = case.seen_in(result).asking("ring_early")
     part = _part(attention)
     for rank, member in enumerate(result.members or range(result.world_size)):
         received, step = 0, 0
@@ -89,7 +90,7 @@ def _part(attention):
 
 def assert_skipped(result, case, attention):
     """The rank at place r computes r + 1 blocks, and the diagonal one counts in full."""
-    case = case.seen_in(result).asking("skipped")
+    case = case.seen_in(result).asking("ring_skipped")
     one = attention.block_flops() + attention.block_flops(backward=True)
     for rank, flops in enumerate(num_flops(result.trace)):
         if flops > 1.02 * (rank + 1) * one:
@@ -107,7 +108,7 @@ def zigzag_flops(attention):
 
 def assert_balanced(result, case, attention):
     """No rank computes more than its share of the causal work in zigzag order."""
-    case = case.seen_in(result).asking("balanced")
+    case = case.seen_in(result).asking("zigzag_balanced")
     most = zigzag_flops(attention)
     for rank, flops in enumerate(num_flops(result.trace)):
         if flops > 1.02 * most:
@@ -125,7 +126,7 @@ def assert_long_time(trace, case, target, num_ranks):
     Args:
         trace: ``ringside.trace_torch``, or what does the same.
     """
-    case = case.asking(f"long_time={num_ranks}")
+    case = case.asking(f"ring_long_time={num_ranks}")
     try:
         try:
             traced = _traced(trace, target, num_ranks, ("rank",))

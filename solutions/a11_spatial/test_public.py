@@ -6,7 +6,6 @@ and communicators. The oracle is attention over the whole sequence on one rank.
 
 import ring_cases_torch as ring_cases
 import ring_observed_torch as ring_observed
-from ring_cases_torch import Attention
 
 from ringside.checking import (
     LATENCY_SEEDS,
@@ -21,7 +20,7 @@ from ringside.factors import Factors
 # -- ring_attention_torch --------------------------------------------------------------------------
 
 
-def attention(ranks, rng, case, *, ordered=True, **where):
+def ring_torch_called(ranks, rng, case, *, ordered=True, **where):
     """A run whose values are right, through own messages to neighbours."""
     call = ring_cases.attention_call(case)
     sample = ring_cases.sample_attention(rng, case)
@@ -49,72 +48,72 @@ def attention(ranks, rng, case, *, ordered=True, **where):
     return call, result, case
 
 
-def ring(ranks, rng, lengths, *, ordered=True, where=None, **settings):
-    case = Attention(tuple(lengths), **settings)
-    return attention(ranks, rng, case, ordered=ordered, **(where or {}))
+def ring_torch(ranks, rng, lengths, *, ordered=True, where=None, **settings):
+    case = ring_cases.Attention(tuple(lengths), **settings)
+    return ring_torch_called(ranks, rng, case, ordered=ordered, **(where or {}))
 
 
 @points(20, "values", "ring_attention_torch")
-def test_attention_equals_serial(ranks, rng):
+def test_ring_torch_attention_equals_serial(ranks, rng):
     for p in (1, 2, 3):
-        ring(ranks, rng, (3,) * p, ordered=p > 1)
+        ring_torch(ranks, rng, (3,) * p, ordered=p > 1)
 
 
 @points(8, "values", "ring_attention_torch")
-def test_causal_attention(ranks, rng):
-    ring(ranks, rng, (3, 3, 3), causal=True)
+def test_ring_torch_causal_attention(ranks, rng):
+    ring_torch(ranks, rng, (3, 3, 3), causal=True)
 
 
 @points(5, "values", "ring_attention_torch")
-def test_uneven_parts(ranks, rng):
-    ring(ranks, rng, (4, 1, 3))
+def test_ring_torch_uneven_parts(ranks, rng):
+    ring_torch(ranks, rng, (4, 1, 3))
 
 
 @points(5, "values", "ring_attention_torch")
-def test_fewer_heads_of_keys(ranks, rng):
+def test_ring_torch_fewer_heads_of_keys(ranks, rng):
     more = {"heads": 6, "kv_heads": 2}
-    call, result, case = ring(ranks, rng, (3, 3), ordered=False, **more)
-    ring_observed.assert_volume(result, call.asking("volume"), case)
+    call, result, case = ring_torch(ranks, rng, (3, 3), ordered=False, **more)
+    ring_observed.assert_volume(result, call, case)
 
 
 @points(6, "values", "ring_attention_torch")
-def test_float32_gaps_large_scores_and_two_calls(ranks, rng):
-    ring(ranks, rng, (3, 3), dtype="float32")
-    ring(ranks, rng, (3, 3), ordered=False, how="gaps")
-    ring(ranks, rng, (3, 3), ordered=False, spread=40.0)
-    ring(ranks, rng, (3, 3), ordered=False, how="together")
+def test_ring_torch_float32_gaps_large_scores_and_two_calls(ranks, rng):
+    ring_torch(ranks, rng, (3, 3), dtype="float32")
+    ring_torch(ranks, rng, (3, 3), ordered=False, how="gaps")
+    ring_torch(ranks, rng, (3, 3), ordered=False, spread=40.0)
+    ring_torch(ranks, rng, (3, 3), ordered=False, how="together")
 
 
 @points(15, "communication", "ring_attention_torch")
-def test_bytes_of_both_passes(ranks, rng):
+def test_ring_torch_bytes_of_both_passes(ranks, rng):
     for p in (2, 4):
         for how in ("forward", "plain"):
-            call, result, case = ring(ranks, rng, (4,) * p, ordered=False, how=how)
-            ring_observed.assert_volume(result, call.asking("volume"), case)
+            call, result, case = ring_torch(ranks, rng, (4,) * p, ordered=False, how=how)
+            ring_observed.assert_volume(result, call, case)
             allowed = case.forward_bytes() + (how != "forward") * case.backward_bytes()
             ranks.record(call, result, {"sent_bytes": [allowed] * p})
 
 
 @points(5, "communication", "ring_attention_torch")
-def test_given_group_is_used(ranks, rng):
+def test_ring_torch_given_group_is_used(ranks, rng):
     def call(**where):
-        return ring(ranks, rng, (3, 3, 3), ordered=False, where=where)[:2]
+        return ring_torch(ranks, rng, (3, 3, 3), ordered=False, where=where)[:2]
 
     on_three_members(rng, call, comm="the group")
 
 
 @points(14, "schedule", "ring_attention_torch")
-def test_keys_travel_while_blocks_are_computed_and_masked_ones_are_not(ranks, rng):
-    call, result, case = ring(ranks, rng, (4, 4, 4))
+def test_ring_torch_keys_travel_on_and_masked_blocks_are_skipped(ranks, rng):
+    call, result, case = ring_torch(ranks, rng, (4, 4, 4))
     ring_observed.assert_travelling(result, call, case)
-    call, result, case = ring(ranks, rng, (8, 8, 8), causal=True, ordered=False)
+    call, result, case = ring_torch(ranks, rng, (8, 8, 8), causal=True, ordered=False)
     ring_observed.assert_skipped(result, call, case)
 
 
 @points(8, "safety", "ring_attention_torch")
-def test_everything_is_waited_for_and_lengths_are_looked_at(ranks, rng):
+def test_ring_torch_everything_is_waited_for_and_lengths_are_looked_at(ranks, rng):
     where = {"machine": rendezvous(), "seed": LATENCY_SEEDS[0]}
-    call, result, _ = ring(ranks, rng, (3, 3, 3), ordered=False, where=where)
+    call, result, _ = ring_torch(ranks, rng, (3, 3, 3), ordered=False, where=where)
     assert_requests_complete(result, call)
     refused = ring_cases.refused_call((4, 4), 3)
     result = ranks.call("ring_callers_torch:ring_refuses", 2, ((4, 4), 3))
@@ -124,7 +123,7 @@ def test_everything_is_waited_for_and_lengths_are_looked_at(ranks, rng):
 
 
 @points(4, "memory", "ring_attention_torch")
-def test_no_keys_of_others_are_kept(ranks, rng):
+def test_ring_torch_no_keys_of_others_are_kept(ranks, rng):
     case, call = ring_cases.KEPT, ring_cases.kept_call()
     (parts,) = ring_cases.sample_attention(rng, case)
     arguments = [(*own[:3], case.lengths) for own in parts]
@@ -136,17 +135,17 @@ def test_no_keys_of_others_are_kept(ranks, rng):
 
 
 @points(10, "speed", "ring_attention_torch")
-def test_time_of_a_long_sequence(ranks, rng):
-    call, _, _ = ring(ranks, rng, (4, 4), ordered=False)
+def test_ring_torch_time_of_a_long_sequence(ranks, rng):
+    call, _, _ = ring_torch(ranks, rng, (4, 4), ordered=False)
     ring_observed.assert_long_time(ranks.trace, call, ring_cases.RING, 16)
 
 
 # -- zigzag_torch ----------------------------------------------------------------------------------
 
 
-def zigzag(ranks, rng, p, n=4, *, ordered=True, where=None, **settings):
-    case = Attention((n,) * p, causal=True, zigzag=True, **settings)
-    return attention(ranks, rng, case, ordered=ordered, **(where or {}))
+def zigzag_torch(ranks, rng, p, n=4, *, ordered=True, where=None, **settings):
+    case = ring_cases.Attention((n,) * p, causal=True, zigzag=True, **settings)
+    return ring_torch_called(ranks, rng, case, ordered=ordered, **(where or {}))
 
 
 @points(15, "values", "zigzag_torch")
@@ -162,38 +161,40 @@ def test_zigzag_splits_and_merges(ranks, rng):
 @points(30, "values", "zigzag_torch")
 def test_zigzag_equals_serial(ranks, rng):
     for p in (1, 2, 3):
-        zigzag(ranks, rng, p, ordered=p > 1)
-    zigzag(ranks, rng, 2, heads=4, kv_heads=2)
-    zigzag(ranks, rng, 2, dtype="float32", how="gaps")
-    zigzag(ranks, rng, 2, ordered=False, how="together")
+        zigzag_torch(ranks, rng, p, ordered=p > 1)
+    zigzag_torch(ranks, rng, 2, heads=4, kv_heads=2)
+    zigzag_torch(ranks, rng, 2, dtype="float32", how="gaps")
+    zigzag_torch(ranks, rng, 2, ordered=False, how="together")
 
 
 @points(15, "communication", "zigzag_torch")
 def test_zigzag_bytes(ranks, rng):
     for how in ("forward", "plain"):
-        call, result, case = zigzag(ranks, rng, 3, ordered=False, how=how)
-        ring_observed.assert_volume(result, call.asking("volume"), case)
+        call, result, case = zigzag_torch(ranks, rng, 3, ordered=False, how=how)
+        ring_observed.assert_volume(result, call, case)
     on_three_members(
-        rng, lambda **where: zigzag(ranks, rng, 3, ordered=False, where=where)[:2], comm="the group"
+        rng,
+        lambda **where: zigzag_torch(ranks, rng, 3, ordered=False, where=where)[:2],
+        comm="the group",
     )
 
 
 @points(15, "schedule", "zigzag_torch")
 def test_zigzag_keys_travel_and_work_is_even(ranks, rng):
-    call, result, case = zigzag(ranks, rng, 3)
+    call, result, case = zigzag_torch(ranks, rng, 3)
     ring_observed.assert_travelling(result, call, case)
-    call, result, case = zigzag(ranks, rng, 3, 8, ordered=False)
+    call, result, case = zigzag_torch(ranks, rng, 3, 8, ordered=False)
     ring_observed.assert_balanced(result, call, case)
 
 
 @points(10, "safety", "zigzag_torch")
 def test_zigzag_waits_for_everything(ranks, rng):
     where = {"machine": rendezvous(), "seed": LATENCY_SEEDS[0]}
-    call, result, _ = zigzag(ranks, rng, 3, ordered=False, where=where)
+    call, result, _ = zigzag_torch(ranks, rng, 3, ordered=False, where=where)
     assert_requests_complete(result, call)
 
 
 @points(15, "speed", "zigzag_torch")
 def test_zigzag_time_of_a_long_sequence(ranks, rng):
-    call, _, _ = zigzag(ranks, rng, 2, ordered=False)
+    call, _, _ = zigzag_torch(ranks, rng, 2, ordered=False)
     ring_observed.assert_long_time(ranks.trace, call, ring_cases.ZIGZAG, 4)

@@ -57,7 +57,7 @@ def assert_traces_agree(ranks, case, call):
     arguments = target, 8 * p, case.heads, case.kv_heads, case.width
     result = ranks.call("ring_callers_torch:long_sequence", p, arguments)
     assert_ran(result, call)
-    call = call.asking("long_time=8")
+    call = call.asking("ring_long_time=8")
     try:
         traced = ranks.trace("ring_callers_torch:long_sequence", p, arguments)
         agreement.compare(traced.trace, result.trace)

@@ -94,7 +94,7 @@ def test_bytes_of_both_passes(ranks, rng):
         for how in ("forward", "plain") if p < 5 else ("plain",):
             more = {"batch": 1, "width": 8, "how": how}
             call, result, case = ring(ranks, rng, (n,) * p, ordered=False, **more)
-            observed.assert_volume(result, call.asking("volume"), case)
+            observed.assert_volume(result, call, case)
             allowed = case.forward_bytes() + (how != "forward") * case.backward_bytes()
             ranks.record(call, result, {"sent_bytes": [allowed] * p})
 
@@ -103,7 +103,7 @@ def test_bytes_of_both_passes(ranks, rng):
 def test_keys_travel_once_for_all_their_queries(ranks, rng):
     more = {"heads": 6, "kv_heads": 1, "width": 8}
     call, result, case = ring(ranks, rng, (4, 4, 4), ordered=False, **more)
-    observed.assert_volume(result, call.asking("volume"), case)
+    observed.assert_volume(result, call, case)
 
 
 @points(4, "communication")

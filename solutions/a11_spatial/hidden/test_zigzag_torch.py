@@ -96,7 +96,7 @@ def test_bytes_of_both_passes(ranks, rng):
     for p, n in ((2, 8), (3, 8), (4, 8), (5, 4), (12, 2), (18, 2), (2, 100)):
         for how in ("forward", "plain") if p < 5 else ("plain",):
             call, result, case = zigzag(ranks, rng, p, n, ordered=False, batch=1, how=how)
-            observed.assert_volume(result, call.asking("volume"), case)
+            observed.assert_volume(result, call, case)
             allowed = case.forward_bytes() + (how != "forward") * case.backward_bytes()
             ranks.record(call, result, {"sent_bytes": [allowed] * p})
 
