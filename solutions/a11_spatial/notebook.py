@@ -110,6 +110,14 @@ ring_run.timeline
 # The next cell traces 102,400 positions on up to 64 GPUs of a cluster like Zaratan. Nothing is
 # computed: the tensors have shapes and no data.
 
+# %% tags=["predict"]
+guess(
+    "a11/ring-exposed",
+    "On 64 GPUs, 1600 positions each: how long do both passes take, in percent of the time of a "
+    "rank's blocks alone?",
+    unit="%",
+)
+
 # %%
 LONG = (102_400, 8, 8, 128)  # positions, heads, heads of keys, width
 zaratan = ringside.Machine.load("zaratan")
@@ -122,6 +130,7 @@ for p in (8, 64):
     alone = ringside.trace_torch("ring_callers_torch.py:blocks_alone", 1, (ring_target, p, *LONG))
     took_s, blocks_s = (ringside.replay(each.trace, zaratan).makespan_s for each in (traced, alone))
     print(f"{p:2} GPUs: {took_s * 1e3:6.0f} ms, of which blocks {blocks_s / took_s:.0%}")
+reveal("a11/ring-exposed", 100 * took_s / blocks_s)
 hides_from = 4 * zaratan.beta_s_per_byte * zaratan.flop_per_s / 2
 print(f"between nodes, products hide a message from {hides_from:.0f} positions a rank on")
 
