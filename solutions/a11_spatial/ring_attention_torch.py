@@ -97,8 +97,8 @@ def _start_to_pass_on(group, tensors, length):
 
 
 def _wait(works):
-    for work in works:
-        work.wait()
+    for started in works:
+        started.wait()
 
 
 class _RingAttention(torch.autograd.Function):
