@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +23,9 @@ from autograder.suite.reality import (
 )
 from ringside.checking import Case, Verdict, buffered, one_line, open_request, rendezvous
 from ringside.checking.ring_bytes import sent_as_ring
+from ringside.errors import DeadlineError
 from ringside.factors import Factors
+from ringside.scale.fake_ranks import TorchTrace
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
 from ringside.units import format_bytes, format_count
@@ -103,6 +105,35 @@ class Ranks:
         self._result_bytes += result.result_bytes
         self.made.append(whose_fault.Made(target, world_size, args, options, result))
         return result
+
+    def trace(
+        self,
+        target: str,
+        world_size: int,
+        args: tuple[Any, ...],
+        *,
+        grid: Mapping[str, int] | None = None,
+        alike: Sequence[str] | None = (),
+    ) -> TorchTrace:
+        """Trace ``module:function`` of torch on fake tensors, as ``ringside.trace_torch`` does.
+
+        No hidden input may be among ``args``: a verdict may tell what the trace does.
+
+        Raises:
+            RunError, TraceError: it can't be traced.
+        """
+        if self._endless:
+            raise Verdict(f"not run: an earlier call did not end ({self._endless}).")
+        left_s = self._allowance.left_s
+        with self._allowance.calling():
+            try:
+                return self._session.trace_torch(
+                    target, world_size, args, grid=grid, alike=alike, timeout_s=left_s
+                )
+            except DeadlineError:
+                self._endless = f"a trace of {target} on {format_count(world_size, 'rank')}"
+                self.record_clock(self._allowance.ended_by_clock)
+                raise
 
     def once(self, name: str, run: Callable[[np.random.Generator], T]) -> T:
         """What ``run(rng)`` gives, made when it is first asked for under this name.

@@ -17,7 +17,7 @@ import hashlib
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from ringside.errors import DeadlineError, Interrupted
 from ringside.factors import Factors
 from ringside.files import write_atomically
 from ringside.mpi_there import found_mpiexec
+from ringside.scale.fake_ranks import TorchTrace
 from ringside.session.session import Result, Session
 from ringside.timing.machine import Machine
 
@@ -152,6 +153,25 @@ class Ranks:
         if world_size > 1 and module not in self._record.timelines and any(result.trace.ops):
             self._record.timelines[module] = result.timeline._repr_html_()
         return result
+
+    def trace(
+        self,
+        target: str,
+        world_size: int,
+        args: tuple[Any, ...],
+        *,
+        grid: Mapping[str, int] | None = None,
+        alike: Sequence[str] | None = (),
+    ) -> TorchTrace:
+        """Trace ``module:function`` of torch on fake tensors, as ``ringside.trace_torch`` does."""
+        self._running.verify_ends()
+        try:
+            return self._session.trace_torch(
+                target, world_size, args, grid=grid, alike=alike, timeout_s=self._running.timeout_s
+            )
+        except DeadlineError:
+            self._running.did_not_end()
+            raise
 
     def record(self, case: Case, result: Result, allowed: dict[str, Any]) -> None:
         """Put what was counted, collectives as a ring's, beside what is allowed."""

@@ -6,16 +6,17 @@ for here:
     ringside run callers.py:conv_both --ranks 3 -- --heights '[4, 3, 5]' --k 3
 """
 
+import tracemalloc
+
 import numpy as np
 from conv_sizes import Layer
 from layers import Conv
+
 from ringside import Machine
 from ringside.checking import find
-import tracemalloc
-
-
 
 # -- halo ------------------------------------------------------------------------------------------
+
 
 def halo_looked_at(comm, x, halo_width):
     """Two equal calls of ``halo.exchange`` with an x that has gaps and can't be written to.
@@ -47,8 +48,8 @@ def halo_refused(comm, x, halo_width, right):
     return "", bool(np.array_equal(value, right))
 
 
-
 # -- conv ------------------------------------------------------------------------------------------
+
 
 def conv_forward(comm, weight, bias, stride, x, first_row):
     """The forward pass: y."""
@@ -86,8 +87,8 @@ def conv_looked_at(comm, weight, bias, stride, x, first_row, dy):
     return first, second, changed, shared
 
 
-
 # -- cost ------------------------------------------------------------------------------------------
+
 
 def cost_numbers(comm, target, calls):
     """Call a function of ``cost.py`` with each of a list of arguments.
@@ -108,8 +109,8 @@ def cost_numbers(comm, target, calls):
     return answers
 
 
-
 # -- what several of them need ---------------------------------------------------------------------
+
 
 def overlapping(arrays):
     """Do two of these share memory?"""
@@ -117,8 +118,8 @@ def overlapping(arrays):
     return any(np.shares_memory(a, b) for k, a in enumerate(found) for b in found[:k])
 
 
-
 # -- ring_attention --------------------------------------------------------------------------------
+
 
 def ring_attention_looked_at(comm, q, k, v, lengths, causal=False):
     """Two equal calls of ``ring_attention.attention`` with arrays that have gaps.

@@ -1,12 +1,13 @@
 """Functions that call yours of the torch modules inside a rank, for the tests: supplied."""
 
 import math
+
 import torch
+
 from ringside.checking import find
 
-
-
 # -- conv_torch ------------------------------------------------------------------------------------
+
 
 def conv_torch_called(group, x, weight, bias, dy, needs="all", how="plain", kind="float64"):
     """``conv_torch.conv2d`` of this rank's rows, and its gradients.
@@ -59,8 +60,8 @@ def conv_torch_refused(group, kernel, height):
     return error_of_torch("conv_torch:conv2d", group, x, weight)
 
 
-
 # -- ulysses_torch ---------------------------------------------------------------------------------
+
 
 def ulysses_torch_attend(sees):
     """An attention of some heads over the whole sequence.
@@ -125,8 +126,8 @@ def ulysses_torch_refused(group, heads, kv_heads):
     return error_of_torch("ulysses_torch:attention", group, q, k, k, attend)
 
 
-
 # -- what several of them need ---------------------------------------------------------------------
+
 
 def error_of_torch(target, *arguments):
     """The type of the exception that a call raises; empty if it returns."""

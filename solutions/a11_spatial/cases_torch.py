@@ -4,16 +4,17 @@ A ``Call`` is what a verdict is about: its words, and the line that runs the sam
 """
 
 from dataclasses import dataclass
-import numpy as np
-from ringside.checking import Call, assert_peers, assert_ran
 
+import numpy as np
+
+from ringside.checking import Call, assert_peers, assert_ran
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 0.03}
 ITEMSIZE = {"float64": 8, "float32": 4, "bfloat16": 2}
 
 
-
 # -- conv_torch ------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class ConvTorchCase(Call):
@@ -217,8 +218,8 @@ def assert_conv_torch_peers(result, case):
     assert_peers(result, allowed, case, "halo rows travel between neighbours")
 
 
-
 # -- ulysses_torch ---------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class UlyssesTorchCase(Call):
@@ -396,8 +397,8 @@ def assert_ulysses_torch_work(result, case, num_flops):
             )
 
 
-
 # -- what several modules need ---------------------------------------------------------------------
+
 
 def _wide(array):
     return array.astype("float64")

@@ -4,28 +4,32 @@
     ringside run halo.py:exchange_grid --ranks 6 -- --heights '[4, 3]' --widths '[3, 5, 2]'
     ringside run callers.py:conv_both --ranks 3 -- --heights '[4, 3, 5]' --k 5
     ringside run conv.py:measured_layer --ranks 4 -- --n 64
+    ringside run callers_torch.py:conv_torch_called --ranks 3 -- --heights '[4, 5, 4]' --kernel 5
+    ringside run ring_attention.py:attention --ranks 4 -- --lengths '[8, 8, 8, 8]' --causal True
+    ringside run ring_callers_torch.py:try_ring --ranks 3 -- --lengths '[4, 6, 5]' --causal True
+    ringside run callers_torch.py:ulysses_torch_called --ranks 2 -- --n 8 --heads 4 --kv-heads 2
 
 Images, filters and gradients are drawn from ``--seed``. The functions of ``cost.py`` need no ranks:
 call them in Python.
 """
 
 import itertools
+from pathlib import Path
+
+import cases_torch
 import conv_cases
 import halo_cases
-from conv_cases import ConvCase
-from halo_cases import HaloCase
-import cases_torch
 import numpy as np
-from cases import ring_attention_inputs
-from ring_blocks import block_scores
-from ringside.checking import announced, assert_array, assert_peers
-from ringside.trace import Kind
-from pathlib import Path
 import ring_cases_torch as ring_cases
 import ring_observed_torch as ring_observed
+from cases import ring_attention_inputs
+from conv_cases import ConvCase
+from halo_cases import HaloCase
+from ring_blocks import block_scores
+
 import ringside
-
-
+from ringside.checking import announced, assert_array, assert_peers
+from ringside.trace import Kind
 
 # -- halo ------------------------------------------------------------------------------------------
 HALO_OPTIONS = {"heights", "widths", "halo_width", "shape"}
@@ -76,7 +80,6 @@ def halo_assert_looked_at(value, right, rank, case):
     for each in (first, second):
         halo_cases.assert_equal(each, right, rank, case)
     assert_kept(changed, shared, rank, case)
-
 
 
 # -- conv ------------------------------------------------------------------------------------------
@@ -155,8 +158,8 @@ def conv_check_passes(result, case, value):
     conv_cases.check_observed(result, asked, case, parts)
 
 
-
 # -- what several modules need ---------------------------------------------------------------------
+
 
 def assert_kept(changed, shared, rank, case):
     """Arguments stayed as they were, and results are new."""
@@ -167,7 +170,6 @@ def assert_kept(changed, shared, rank, case):
             f"rank {rank} returned an array that shares memory with what it was given, or with "
             "the result of another call; results must be new arrays."
         )
-
 
 
 # -- ring_attention --------------------------------------------------------------------------------
@@ -355,7 +357,6 @@ def _ring_attention_started(result, case):
     return found
 
 
-
 # -- conv_torch ------------------------------------------------------------------------------------
 CONV_TORCH_OPTIONS = {
     "heights", "batch", "channels", "width", "kernel", "bias", "needs", "how", "kind", "height",
@@ -409,7 +410,6 @@ def assert_conv_torch_refused(value, rank, case):
         raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
 
 
-
 # -- ulysses_torch ---------------------------------------------------------------------------------
 ULYSSES_TORCH_OPTIONS = {"batch", "heads", "kv_heads", "width", "sees", "backward", "how", "kind"}
 ULYSSES_TORCH_INSTEAD = {  # the attention is made on the ranks
@@ -459,8 +459,8 @@ def assert_ulysses_torch_refused(value, rank, case):
         raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
 
 
-
 # -- what several modules need ---------------------------------------------------------------------
+
 
 def assert_looked_at(value, wanted, compare, case, rank, what):
     """What a function ``..._looked_at`` of ``callers.py`` gave back on a rank is right."""
@@ -486,7 +486,6 @@ def assert_near(value, wanted, case, what):
     finite = np.abs(wanted[np.isfinite(wanted)])
     scale = np.full(wanted.shape, allowed * (1 + finite.max(initial=0)))
     assert_array(value, wanted, scale, case, what)
-
 
 
 # -- ring_attention_torch, zigzag_torch ------------------------------------------------------------

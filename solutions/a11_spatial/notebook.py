@@ -287,6 +287,7 @@ guess(
 # %%
 from cases_torch import conv_torch_case
 
+
 def convolved(**options):
     """Your convolution on 8 ranks, forward and backward; bytes of halos and of the sum."""
     case = conv_torch_case([4] * 8, np.random.default_rng(0), bias=False, **options)
@@ -427,6 +428,7 @@ guess(
 
 # %%
 from cases import ring_attention_case
+
 
 def attended(n, machine="textbook", **options):
     """Your attention on 8 ranks with n positions each."""
@@ -709,6 +711,7 @@ guess(
 
 # %%
 from cases_torch import ulysses_torch_case
+
 
 def dealt_out(p):
     """Elements that a rank sends in your forward pass, over N d."""

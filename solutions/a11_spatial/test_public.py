@@ -8,36 +8,13 @@ must be made or looked at inside a rank.
 import math
 import sys
 from pathlib import Path
+
 import conv_cases
 import examples
 import halo_cases
 import numpy as np
-from conv_cases import conv_case, convolved
-from conv_sizes import Layer, halving
-from halo_cases import bytes_to, exchanged, grid_case, halo_case
-from ringside import Machine
-from ringside.checking import (
-    LATENCY_SEEDS,
-    Case,
-    Verdict,
-    assert_bytes,
-    assert_makespan,
-    assert_messages,
-    assert_moved,
-    assert_pairs,
-    assert_ran,
-    assert_real_run,
-    assert_requests_complete,
-    buffered,
-    long_wire,
-    one_line,
-    rendezvous,
-    short_wire,
-    with_waiting_sends,
-)
-from ringside.checking.points import points
-from ringside.checking.ring_bytes import sent_as_ring
-from ringside.trace import Kind
+import ring_cases_torch as ring_cases
+import ring_observed_torch as ring_observed
 from cases import RING_ATTENTION_REFUSALS, ring_attention_case, ring_attention_refusal
 from cases_torch import (
     CONV_TORCH_REFUSALS,
@@ -51,39 +28,45 @@ from cases_torch import (
     ulysses_torch_case,
     ulysses_torch_refusal,
 )
+from conv_cases import conv_case, convolved
+from conv_sizes import Layer, halving
+from halo_cases import bytes_to, exchanged, grid_case, halo_case
+
+from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
+    Case,
+    Verdict,
     assert_bytes,
     assert_declared_at_once,
     assert_inputs_kept,
     assert_makespan,
+    assert_messages,
     assert_moved,
     assert_own_messages,
+    assert_pairs,
     assert_ran,
     assert_real_run,
     assert_requests_complete,
     buffered,
+    long_wire,
+    on_three_members,
+    one_line,
     rendezvous,
+    short_wire,
     with_waiting_sends,
 )
+from ringside.checking.points import points
+from ringside.checking.ring_bytes import sent_as_ring
 from ringside.factors import Factors
-import ring_cases_torch as ring_cases
-import ring_observed_torch as ring_observed
-from ringside.checking import (
-    LATENCY_SEEDS,
-    assert_ran,
-    assert_requests_complete,
-    on_three_members,
-    rendezvous,
-)
-
+from ringside.trace import Kind
 
 TEXTBOOK = Machine.load("textbook")
 BUFFERED_WIRE = short_wire().with_(name="buffered wire", eager_threshold_bytes=4096)
 
 
-
 # -- halo ------------------------------------------------------------------------------------------
+
 
 @points(12, "values", "halo")
 def test_one_row_of_each_neighbour(ranks, rng):
@@ -198,8 +181,8 @@ def test_halo_is_sent_both_ways_at_once(ranks, rng):
         assert_makespan(result, machine.alpha_s + nbytes * machine.beta_s_per_byte, case)
 
 
-
 # -- conv ------------------------------------------------------------------------------------------
+
 
 @points(10, "values", "conv")
 def test_conv_forward(ranks, rng):
@@ -335,7 +318,6 @@ def test_conv_backward_hides_halo_and_all_reduce(ranks, rng):
     assert_makespan(result, forward.makespan_s + conv_cases.backward_s(case, machine), case)
 
 
-
 # -- cost ------------------------------------------------------------------------------------------
 ONE = [Layer(8, 8, 2, 4)]  # the docstring's example
 TWO = [Layer(8, 16, 2, 8), Layer(8, 8, 8, 8, 5, 1)]
@@ -421,8 +403,8 @@ def test_cost_of_the_best_way(ranks):
     cost_check(ranks, "best", (halving(16, (3, 8, 8)), 4, 16, "textbook"), "ValueError")
 
 
-
 # -- ring_attention --------------------------------------------------------------------------------
+
 
 def attended(ranks, case, *, observed=None, **options):
     """``attention`` on all ranks; checks values, and that the ranks' own messages made them.
@@ -589,10 +571,10 @@ def test_ring_attention_time(ranks, rng):
         assert_makespan(result, block_s + 5 * max(block_s, message_s), case)
 
 
-
 # -- conv_torch ------------------------------------------------------------------------------------
 
-def convolved(ranks, case, **options):
+
+def convolved_in_torch(ranks, case, **options):
     """``conv2d`` and its gradients on all ranks; checks values, and how rows travelled."""
     world_size = options.pop("world_size", case.world_size)
     options.setdefault("machine", buffered())
@@ -603,8 +585,8 @@ def convolved(ranks, case, **options):
 
 
 def convolved_within(ranks, case):
-    """``convolved``, and each rank sent its halos and one all-reduce at most."""
-    result = convolved(ranks, case)
+    """``convolved_in_torch``, and each rank sent its halos and one all-reduce at most."""
+    result = convolved_in_torch(ranks, case)
     for rank in range(case.world_size):
         what = "a halo forward, a halo backward and one all-reduce"
         assert_moved(result, case.allowed_bytes(rank) + 0.5, case, what, rank=rank)
@@ -614,7 +596,7 @@ def convolved_within(ranks, case):
 @points(15, "values", "conv_torch")
 def test_conv_torch_rows_and_gradients(ranks, rng):
     for p, h, channels in ((2, 4, (2, 3)), (3, 3, (3, 1))):
-        convolved(ranks, conv_torch_case([h] * p, rng, batch=2, channels=channels))
+        convolved_in_torch(ranks, conv_torch_case([h] * p, rng, batch=2, channels=channels))
 
 
 @points(10, "values", "conv_torch")
@@ -626,25 +608,25 @@ def test_conv_torch_kernels_of_1_and_5(ranks, rng):
 @points(10, "values", "conv_torch")
 def test_conv_torch_uneven_heights(ranks, rng):
     for heights in ((4, 1, 6), (1, 1), (4,)):
-        convolved(ranks, conv_torch_case(heights, rng))
+        convolved_in_torch(ranks, conv_torch_case(heights, rng))
 
 
 @points(5, "values", "conv_torch")
 def test_conv_torch_other_dtypes_and_no_bias(ranks, rng):
     for kind in ("float32", "bfloat16"):
-        convolved(ranks, conv_torch_case([4] * 3, rng, kind=kind))
-    convolved(ranks, conv_torch_case([4] * 2, rng, bias=False))
+        convolved_in_torch(ranks, conv_torch_case([4] * 3, rng, kind=kind))
+    convolved_in_torch(ranks, conv_torch_case([4] * 2, rng, bias=False))
 
 
 @points(10, "values", "conv_torch")
 def test_conv_torch_gaps_sums_and_two_calls(ranks, rng):
     for how in ("gaps", "sum", "together"):
-        convolved(ranks, conv_torch_case([4] * 3, rng, batch=2, how=how))
+        convolved_in_torch(ranks, conv_torch_case([4] * 3, rng, batch=2, how=how))
 
 
 @points(5, "values", "conv_torch")
 def test_conv_torch_wrong_arguments_are_refused(ranks, rng):
-    convolved(ranks, conv_torch_case([4, 4], rng))
+    convolved_in_torch(ranks, conv_torch_case([4, 4], rng))
     for kernel, height in CONV_TORCH_REFUSALS:
         case = conv_torch_refusal(kernel, height)
         result = ranks.call("callers_torch:conv_torch_refused", 2, (kernel, height))
@@ -657,7 +639,7 @@ def test_conv_torch_wrong_arguments_are_refused(ranks, rng):
 def test_conv_torch_bytes_and_neighbours(ranks, rng):
     for p, channels in ((2, (2, 3)), (5, (3, 2))):
         case = conv_torch_case([4] * p, rng, channels=channels, needs="none")
-        result = convolved(ranks, case)
+        result = convolved_in_torch(ranks, case)
         assert_bytes(result, [case.halo_bytes(rank, channels[0]) for rank in range(p)], case)
         assert_conv_torch_peers(result, case)
         convolved_within(ranks, conv_torch_case([4] * p, rng, channels=channels))
@@ -672,15 +654,15 @@ def test_conv_torch_gradients_that_nobody_asked_for(ranks, rng):
 @points(5, "communication", "conv_torch")
 def test_conv_torch_uses_the_given_group(ranks, rng):
     case = conv_torch_case([3] * 3, rng)
-    convolved(ranks, case)
-    convolved(ranks, case, world_size=5, members=[3, 1, 4])
+    convolved_in_torch(ranks, case)
+    convolved_in_torch(ranks, case, world_size=5, members=[3, 1, 4])
 
 
 @points(5, "safety", "conv_torch")
 def test_conv_torch_where_sends_wait_and_messages_are_slow(ranks, rng):
     case = conv_torch_case([3] * 4, rng)
     for seed in LATENCY_SEEDS:
-        result = convolved(ranks, case, machine=rendezvous(), seed=seed)
+        result = convolved_in_torch(ranks, case, machine=rendezvous(), seed=seed)
         assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
 
 
@@ -689,18 +671,18 @@ def test_conv_torch_time(ranks, rng):
     machine = Machine("far", alpha_s=1e-3, beta_s_per_byte=1e-9, flop_per_s=1e12)
     case = conv_torch_case([4] * 4, rng, needs="none")
     halo_s = machine.alpha_s + case.halo_bytes(1, 2) * machine.beta_s_per_byte
-    assert_makespan(convolved(ranks, case, machine=machine), halo_s, case)
+    assert_makespan(convolved_in_torch(ranks, case, machine=machine), halo_s, case)
     case, p = conv_torch_case([4] * 4, rng, channels=(8, 8), width=16), 4
     machine = Machine("slow cores", alpha_s=2e-6, beta_s_per_byte=2e-9, flop_per_s=1e9)
-    result = convolved(ranks, case, machine=machine)
+    result = convolved_in_torch(ranks, case, machine=machine)
     work_s = 3 * 2 * 64 * 9 * 4 * 16 / machine.flop_per_s
     halo_s = machine.alpha_s + case.halo_bytes(1, 8) * machine.beta_s_per_byte
     ring_s = machine.alpha_s + -(-case.summed_bytes // p) * machine.beta_s_per_byte
     assert_makespan(result, work_s + 2 * halo_s + 2 * (p - 1) * ring_s, case)
 
 
-
 # -- ulysses_torch ---------------------------------------------------------------------------------
+
 
 def dealt_out(ranks, case, **options):
     """``attention`` and its gradients on all ranks; checks values, and which collectives ran."""
@@ -785,8 +767,8 @@ def test_ulysses_torch_work_and_time(ranks, rng):
     assert_makespan(result, case.num_flops / p / machine.flop_per_s + exchanges_s, case)
 
 
-
 # -- ring_attention_torch --------------------------------------------------------------------------
+
 
 def ring_torch_called(ranks, rng, case, *, ordered=True, **where):
     """A run whose values are right, through own messages to neighbours."""
@@ -908,8 +890,8 @@ def test_ring_torch_time_of_a_long_sequence(ranks, rng):
     ring_observed.assert_long_time(ranks.trace, call, ring_cases.RING, 16)
 
 
-
 # -- zigzag_torch ----------------------------------------------------------------------------------
+
 
 def zigzag_torch(ranks, rng, p, n=4, *, ordered=True, where=None, **settings):
     case = ring_cases.Attention((n,) * p, causal=True, zigzag=True, **settings)

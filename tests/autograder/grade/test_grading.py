@@ -277,6 +277,23 @@ def test_after_a_call_that_did_not_end_nothing_is_run(tmp_path):
             ranks.call("m:f", 2, (0.0,))
 
 
+def test_a_suite_may_trace_on_fake_tensors_until_a_call_did_not_end(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import torch\nimport torch.distributed as dist\n\n"
+        "def f(group, n):\n    x = torch.ones(n)\n    dist.all_reduce(x, group=group)\n"
+    )
+    job = SuiteJob("m", str(tmp_path), "", secret="s", module_hash="h", sandbox=False)
+    with Session(tmp_path) as session:
+        ranks = Ranks(session, SuiteRecord("m"), job, Allowance(Limits()))
+        traced = ranks.trace("m:f", 64, (5,), grid={"rank": 64}, alike=("rank",))
+        assert (traced.trace.world_size, traced.num_kinds) == (64, 1)
+        with pytest.raises(RunError):
+            ranks.trace("m:f", 2, ("five",))
+        ranks._endless = "m:f on 2 ranks"
+        with pytest.raises(Verdict, match=r"an earlier call did not end \(m:f on 2 ranks\)"):
+            ranks.trace("m:f", 2, (5,))
+
+
 def test_a_rank_that_waits_in_a_receive_may_sleep_as_long_as_another_works(tmp_path):
     (tmp_path / "m.py").write_text(
         "import time\n\ndef f(comm, busy_s):\n"

@@ -43,6 +43,8 @@ MODULES = {
     ),
     "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", "--kernel 5"),
     "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", "--kv-heads 2"),
+    "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", "--causal True"),
+    "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -52,6 +54,8 @@ NOT_COMPARED = {
     "stash_torch",
     "conv_torch",
     "ulysses_torch",
+    "ring_attention_torch",
+    "zigzag_torch",
 }
 
 SCRIPT = """

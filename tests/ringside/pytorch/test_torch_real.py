@@ -48,6 +48,8 @@ REFERENCES = {
     ),
     "conv_torch": ("a11_spatial/callers_torch.py:conv_torch_called", 6, "--kernel 5"),
     "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", 3, "--kv-heads 2"),
+    "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", 4, "--causal True"),
+    "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", 4, "--heads 4"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -57,6 +59,8 @@ NOT_COMPARED = {
     "stash_torch",
     "conv_torch",
     "ulysses_torch",
+    "ring_attention_torch",
+    "zigzag_torch",
 }
 
 RAISES = """
