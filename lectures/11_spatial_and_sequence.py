@@ -13,10 +13,10 @@
 # %% [markdown] slideshow={"slide_type": "slide"}
 # # Lecture 11: Space and sequence
 #
-# Until now every cut left a sample whole. Data parallelism cuts the batch, tensor parallelism cuts the
-# weights, and a pipeline cuts between layers. This lecture cuts the sample itself: a picture into strips,
-# and a text into parts. A picture needs a few rows from its neighbours. A text needs everything from
-# everyone, and you will see how that can still be fast.
+# Until now a sample stayed whole. Data parallelism cuts the batch, tensor parallelism cuts the weights, and a
+# pipeline cuts between layers. This lecture cuts the sample itself. A picture is cut into strips, and each strip
+# needs a few rows of its neighbours. A text is cut into parts, and each part needs something from all parts before
+# it. You will see how that can still be fast.
 
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
@@ -156,7 +156,7 @@ from alone import inside
 
 whole = inside(np.pad(grey, 1), kernel)  # the serial result
 blind = np.concatenate(ringside.run("alone.py:edges", 4, [(s, kernel) for s in strips]).values)
-wrong = np.flatnonzero((blind != whole).any(axis=1))
+wrong = np.flatnonzero((abs(blind - whole) > 1e-10).any(axis=1))
 print("wrong rows:", wrong.tolist())
 reveal("11/wrong-rows", len(wrong))
 
@@ -171,16 +171,19 @@ for rank, strip in enumerate(strips):
     top += len(strip)
 left.set(xlim=(0, 640), ylim=(top + 72, 0))
 left.axis("off")
-right.imshow(-np.abs(blind)[170:260, 180:330], cmap="gray", vmin=-150, vmax=0)
-right.set_title("rows 170 to 259 of the edges, every rank alone", fontsize=10)
+right.imshow(-np.abs(blind), cmap="gray", vmin=-100, vmax=0)
+right.set_title("edges, each rank alone", fontsize=10)
 right.axis("off")
-show(figure, "Left: a photograph of a Chinese temple, cut into four horizontal strips with gaps between them, one "
-     "for each rank. Right: the edges near the second cut. A straight dark line runs through them from "
-     "left to right where the strips meet; it isn't in the photograph.")  # fmt: skip
+show(
+    figure,
+    "Left: a photograph of a Chinese temple, cut into four horizontal strips with gaps between "
+    "them, one for each rank. Right: the edges in it, dark on white. Through the empty sky and "
+    "over the lake run straight horizontal lines where strips meet; the photograph has none.",
+)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. The photograph on four ranks, and what they see if each works alone. The straight line is
-# no edge of the temple. It is the edge of a strip.*
+# *Figure 1. The photograph on four ranks, and the edges that they find if each works alone. The straight lines in
+# the sky are no edges of the photograph. They are the edges of the strips.*
 #
 # Six rows are wrong: two at each of the three cuts. To a kernel of 3 rows, the row above a strip is a
 # part of what it looks at. Only the neighbour has it.
@@ -188,7 +191,6 @@ show(figure, "Left: a photograph of a Chinese temple, cut into four horizontal s
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert grey.shape == (427, 640) and [len(s) for s in strips] == [107, 107, 107, 106]
 assert wrong.tolist() == [106, 107, 213, 214, 320, 321]
-assert 170 + len(blind[170:260]) - 1 == 259
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 3. The halo
@@ -229,7 +231,7 @@ def with_halo(comm, strip, h):
 # `PROC_NULL` is MPI's rank that isn't there. A message to it is dropped, and one from it never changes
 # the buffer. So the first and the last rank need no special case. In the first call all rows travel down,
 # and in the second they travel up. `Sendrecv` sends and receives at once, so no rank waits for another one's
-# receive.
+# receive. (This program is for $h \ge 1$. With a kernel of one row, leave the exchange out.)
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile -a halo_rows.py
@@ -249,7 +251,7 @@ guess(
 
 # %% slideshow={"slide_type": "fragment"} tags=["ranks"]
 run = ringside.run("halo_rows.py:edges", 4, [(strip, kernel) for strip in strips])
-np.testing.assert_array_equal(np.concatenate(run.values), whole)
+np.testing.assert_allclose(np.concatenate(run.values), whole, atol=1e-10)
 halo_sent = run.timeline.bytes_matrix.sum(axis=1)
 print("sent:", halo_sent.tolist(), "bytes")
 reveal("11/halo-bytes", halo_sent[1])
@@ -262,6 +264,7 @@ reveal("11/halo-bytes", halo_sent[1])
 assert halo_sent.tolist() == [5120, 10_240, 10_240, 5120]
 assert strips[1].nbytes == 547_840 and strips[1].nbytes / halo_sent[1] == 53.5
 assert int(strips[1].nbytes / halo_sent[1]) == 53
+halo_us = 1e6 * run.timeline.makespan_s  # section 7 compares it
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **The same in torch.** A batch of pictures has the shape (B, C, rows, W). The rows to send aren't contiguous in
@@ -476,8 +479,8 @@ reveal("11/backward", "the same bytes" if kinds.count(5120) == 4 else "others")
 # and those of $g$ backward.
 #
 # There is a second way. Each rank computes what its own $g$ gives to the rows of its halo as well, sends these
-# back to their owner, and the owner adds them. It has the same bytes. The way above has one advantage: the
-# result doesn't depend on an order of additions.
+# back to their owner, and the owner adds them. With as many channels after as before, it sends the same bytes. The
+# way above has one advantage: the result doesn't depend on an order of additions.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert kinds.count(5120) == 4 and kernel.size == 9
@@ -542,7 +545,7 @@ hides
 # *Figure 2. Four ranks that compute their interior while the halo travels.*
 #
 # It takes 64 µs, which is the computing alone. Communication is hidden as long as the interior takes longer
-# than the halo. The backward pass has an even better excuse to wait: the gradient of the weights needs no halo
+# than the halo. The backward pass has even more to do meanwhile: the gradient of the weights needs no halo
 # of $g$, so it can be computed first.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -556,23 +559,29 @@ assert round(row_us) == 21 and round(row_us + 20_000e6 * textbook.beta_s_per_byt
 #
 # Cutting space is called **domain parallelism** or spatial parallelism. Add up the messages of a step. An inner
 # rank has two neighbours. It sends them two messages in the forward pass, and two in the backward pass, except
-# in the first layer, whose input needs no gradient. With $X$ for a layer's input and $Y$ for its output, and one
-# message after another,
+# in the first layer, whose input needs no gradient. Write $X$ for a layer's input and $Y$ for its output. If one
+# message goes after another,
 #
 # $$\begin{aligned} T_\text{domain} = {}&
 #   \sum_{i=1}^{L} 2\,\big(\alpha + \beta\, w B\, X_W^i X_C^i\, \lfloor k_H^i/2 \rfloor\big)
 #   + \sum_{i=2}^{L} 2\,\big(\alpha + \beta\, w B\, Y_W^i Y_C^i\, \lfloor k_H^i/2 \rfloor\big) \\
 #   &+ 2\sum_{i=1}^{L} \Big((P-1)\,\alpha + \beta\, w\,\tfrac{P-1}{P}\,|W_i|\Big) . \end{aligned}$$
 #
-# The third sum is the ring all-reduce of the kernels' gradients. It is all that data parallelism sends. So
-# domain parallelism always sends *more* than data parallelism, by the halos.
+# For example, the exchange of section 3 took 12.24 µs on the machine `textbook`, which is $2(\alpha + 5120\,\beta)$ with
+# 1 µs and 1 ns. The third sum is the ring all-reduce of the kernels' gradients. It is all that data parallelism sends.
+# So domain parallelism always sends *more* than data parallelism, by the halos.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(halo_us, 2) == 12.24 == 2 * (1 + 5120 / 1000)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Why use it, then? There are two reasons. First, data parallelism ends at $B$ ranks, and a batch of one picture
 # can't be shared out. Second, every rank of data parallelism keeps the activations of at least one picture, and
-# large pictures don't fit. Compare the halos with the third candidate of lecture 8, which cuts the *filters*:
-# each rank computes some channels of the output and gathers the others. These are the 13 convolutions of
-# VGG-16 [2], for one picture of 224 rows on four ranks:
+# large pictures don't fit.
+#
+# There is a third candidate, the model parallelism of lecture 8. It cuts the *filters*: each rank computes some
+# channels of the output, and gathers the others. Compare the bytes for the 13 convolutions of VGG-16 [2], with one
+# picture of 224 rows on four ranks:
 
 # %% slideshow={"slide_type": "fragment"}
 CHANNELS = [3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
@@ -639,13 +648,17 @@ print(f"{rows_to_hide * zaratan.intra_beta_s_per_byte / zaratan.beta_s_per_byte:
 reveal("11/rows-to-hide", rows_to_hide)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Between nodes, 10.8 rows are enough, and inside a node 1.4. A picture of 512 rows can be cut into dozens of strips.
-# A picture of 14 rows can't. So the resolution decides, and that is why domain parallelism is said to be for
-# pictures of high resolution.
+# Between nodes, 10.8 rows are enough, and inside a node 1.4. A picture of 512 rows can be cut into 47 such strips.
+#
+# What about later layers? In VGG-16 the rows halve where the channels double. With half of the rows a strip has half as
+# many, and with twice the channels it needs half as many. So the largest number of strips that hide is the same in
+# almost all layers: 20 for a picture of 224 rows, and 189 for one of 2048. The resolution decides. That is why domain
+# parallelism is said to be for pictures of high resolution. (With few rows, latency adds to this.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(rows_to_hide, 1) == 10.8 and 512 // rows_to_hide == 47
-assert zaratan.flop_per_s == 19.5e12
+assert zaratan.flop_per_s == 19.5e12 and [int(H / rows_to_hide) for H in (224, 2048)] == [20, 189]
+assert [c * side for c, side in zip(CHANNELS[1:], SIDES)][:10:3] == [64 * 224] * 4
 inside_rows = rows_to_hide * zaratan.intra_beta_s_per_byte / zaratan.beta_s_per_byte
 assert round(inside_rows, 1) == 1.4 and round(1e-9 / zaratan.beta_s_per_byte, 1) == 12.5
 
@@ -817,19 +830,19 @@ assert 224 // 2**5 == 7 == SIDES[0] // 32
 # | linear layers, activation function | this token, all weights | none |
 # | attention | this token's query, *all* keys and values before it | the whole text |
 #
-# They are like a convolution with a kernel of one row. Attention alone has a halo, and it is the whole text. So the
+# All but the last are like a convolution with a kernel of one row. Attention alone has a halo, and it is the whole text. So the
 # whole subject is one question: **how does each rank's query meet all keys?**
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# The words for this are used in two ways. Keep them apart:
+# *Sequence parallelism* is a word with two meanings. One of them is called context parallelism today. Keep them apart:
 #
 # | | sequence parallelism (Megatron) [6] | context parallelism |
 # |---|---|---|
 # | tokens are cut | in norms, dropout and residuals only | everywhere |
 # | attention and linear layers | see all tokens; *weights* are cut | see a part of the tokens; weights are whole |
 # | ranks | the same that share the tensors | others; a rank may be in a group of both kinds |
-# | messages | the halves of tensor parallelism's all-reduces: all tokens of a layer | keys and values |
-# | gradients of weights | nothing to add for cut weights | one all-reduce, as in data parallelism |
+# | messages | the two halves of tensor parallelism's all-reduces | keys and values |
+# | gradients of weights | only those of the norms are added | all are added, as in data parallelism |
 # | how many ranks | at most the heads | up to the tokens; see section 15 |
 #
 # Lecture 8 wrote the first. It belongs to tensor parallelism, and saves memory there. Long texts need the second,
@@ -850,7 +863,7 @@ print(f"keys and values {gathered_MB:,.0f} MB; scores of a rank's queries {score
 reveal("11/gathered", gathered_MB)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# A rank would hold 1208 MB of keys and values, and it owns 38 MB of them. Worse are the scores. Its 4096 queries meet
+# A rank would hold 1208 MB of keys and values, and it owns 38 MB of them. The scores are worse. Its 4096 queries meet
 # 131,072 keys in 24 heads, and their scores take 25.8 GB. They must never exist at once. So attention has to be
 # computed piece by piece, and the next section shows that this is exact.
 
@@ -861,7 +874,7 @@ assert tokens // 32 == 4096 and round(scores_GB, 1) == 25.8
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 11. The online softmax
 #
-# One query $q$ meets the keys $k_1, \dots, k_N$. With the scores $s_j = q \cdot k_j / \sqrt{d}$, its result is a
+# One query $q$ meets the keys $k_1, \dots, k_N$. With the scores $s_j = q \cdot k_j / \sqrt{d/a}$, its result is a
 # weighted mean of the values:
 #
 # $$o = \frac{\sum_j e^{s_j}\, v_j}{\sum_j e^{s_j}} .$$
@@ -1041,8 +1054,7 @@ def attention(group, q, k, v):
 
 
 # %% slideshow={"slide_type": "fragment"}
-run = ringside.run("ring_torch.py:attention", 4,
-                   list(zip(cut(q), cut(k), cut(v))))  # fmt: skip
+run = ringside.run("ring_torch.py:attention", 4, list(zip(cut(q), cut(k), cut(v))))
 np.testing.assert_allclose(np.concatenate(run.values, axis=1), exact, atol=1e-12)
 assert (run.timeline.bytes_matrix.sum(axis=1) == ring_sent).all()
 
@@ -1180,9 +1192,9 @@ on_ranks(consecutive(4, 256), 256)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. Causal ring attention with consecutive parts on four ranks. Rank 0 is done after its first turn.*
 #
-# Count in blocks of $N/P$ queries and as many keys. In turn 0 each rank does half a block. In every later turn there
-# is a rank that does a whole block, and the others wait for the keys of the slowest, sooner or later. So it takes
-# $\frac12 + (P - 1)$ blocks. All blocks together are $P^2/2$, so each rank has $P/2$ of work. The efficiency is
+# Count in blocks of $N/P$ queries and as many keys. The last rank sees the parts of all $P - 1$ ranks before it, which are
+# whole blocks, and half of its own block. So it has $P - \frac12$ blocks to do, and the run can't be shorter. All blocks
+# of all ranks together are $P^2/2$, so a rank has $P/2$ in the mean. The efficiency is
 #
 # $$\frac{P/2}{P - \frac12} \;=\; \frac{P}{2P-1} ,$$
 #
@@ -1190,6 +1202,7 @@ on_ranks(consecutive(4, 256), 256)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(100 * busy, 1) == 53.3 == round(100 * 8 / 15, 1)
+assert round(1e6 * timeline.busy_s[0] / np.tri(256).sum(), 1) == 0.1  # rank 0: one triangle
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Zigzag.** Deal the text out better. Cut it into $2P$ chunks, and give rank $r$ the chunks $r$ and $2P - 1 - r$: one
@@ -1512,13 +1525,14 @@ def model_ms(scheme, N, P, gamma=1.0):
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 POWERS = (2, 4, 8, 16, 32, 64)
-RANK_COUNTS = {"ring": POWERS, "zigzag": POWERS, "Ulysses": (2, 4, 8, 12, 24)}
-STYLE = {"ring": (RING, "s"), "zigzag": (ZIGZAG, "o"), "Ulysses": (ULYSSES, "^")}
-replayed = {("zigzag", 32): closing["zigzag"], ("ring", 32): closing["consecutive"]}
+RANK_COUNTS = {"consecutive": POWERS, "zigzag": POWERS, "Ulysses": (2, 4, 8, 12, 24)}
+STYLE = {"consecutive": (RING, "s"), "zigzag": (ZIGZAG, "o"), "Ulysses": (ULYSSES, "^")}
+replayed = {("zigzag", 32): closing["zigzag"], ("consecutive", 32): closing["consecutive"]}
 for P in (4, 8):  # the markers of the figure
-    replayed["ring", P] = replayed_ms("ring", P, width, False)
+    replayed["consecutive", P] = replayed_ms("ring", P, width, False)
     replayed["zigzag", P] = replayed_ms("ring", P, width, True)
     replayed["Ulysses", P] = replayed_ms("ulysses", P)
+replayed["Ulysses", 24] = replayed_ms("ulysses", 24)
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1677,8 +1691,8 @@ attempt = puzzle("puzzle1.py:exchange", 8, expected=sums, at_most_us=40,
 # ```
 #
 # A rank's row doesn't depend on the row that it receives. In the chain each rank waited for the rank above before it sent
-# down, so the messages went one after the other through all ranks. With four posts at a time it takes 33 µs for any number
-# of ranks.
+# down, so the messages went one after the other through all ranks: 14 of them, of 17 µs each. With all posts at once it takes
+# 33 µs for any number of ranks.
 #
 # </details>
 
@@ -1698,6 +1712,7 @@ Path("solved1.py").write_text(
 solved = puzzle("solved1.py:exchange", 8, expected=sums, at_most_us=40, draw=False)
 assert solved.solved and not attempt.solved
 assert (round(attempt.time_us), round(solved.time_us)) == (238, 33)
+assert round(attempt.time_us / 14) == 17 == round(1 + 2000 * 8 / 1000) and attempt.time_us > 40
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2: a ring that waits.** This ring moves keys and values only after it has used them. The target is 250 µs, with
@@ -1757,7 +1772,7 @@ def turns(comm, length=3000):
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 target = {"expected": 10.0, "at_most_us": 250, "at_most_bytes": 72_000, "draw": False}
 solved = puzzle("solved2.py:turns", 4, **target)
-assert solved.solved and not attempt.solved and round(solved.time_us) == 240
+assert solved.solved and round(solved.time_us) == 240 and solved.time_us < 250 < attempt.time_us
 assert round(1 + 3000 * 8 / 1000) == 25 and 4 * 60 == 240 and attempt.sent_bytes[0] == 72_000
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -1808,7 +1823,7 @@ for number, deal in enumerate((in_zigzag, in_stripes)):
     solved = puzzle(f"solved3{number}.py:total", 4, (q, k, v), **target)
     assert solved.solved and not attempt.solved
     took_us.append(round(solved.time_us))
-assert took_us == [828, 838]
+assert took_us == [828, 838] and max(took_us) < 860 < attempt.time_us
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *Minutes:* 10 for each puzzle, in pairs. In puzzle 1 ask how the time grows with the number of ranks before it is mended. In
@@ -1829,7 +1844,7 @@ assert took_us == [828, 838]
 # | rows to hide a halo: $r \ge \frac{h w}{k^2 C} F\beta$ | the width cancels |
 # | running maximum and sum | attention piece by piece, exact, in any order |
 # | ring: $2\gamma N d\,\frac{P-1}{P}$ numbers | the bytes of an all-gather, hidden, in the memory of two parts |
-# | consecutive parts under a causal mask: $\frac{P}{2P-1}$ | someone always has a whole block |
+# | consecutive parts under a causal mask: $\frac{P}{2P-1}$ | the last rank has almost twice the mean |
 # | tokens of a rank to hide the ring: $c \ge \gamma\,w F\beta$ | work grows as $c^2$, messages as $c$ |
 # | Ulysses: $(2 + 2\gamma) N d\,\frac{P-1}{P^2}$ numbers | fewer bytes, nothing hidden, at most as many ranks as heads |
 
