@@ -66,7 +66,7 @@ from sklearn.datasets import load_sample_image
 
 import ringside
 from ringside import Machine, guess, reveal
-from ringside.lectures import course_machine, puzzle, show, table
+from ringside.lectures import Knob, course_machine, explore, puzzle, show, table
 
 LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
@@ -1279,6 +1279,41 @@ show(figure, "Two triangles of 8 by 8 chunks, queries down and keys across, colo
 assert all(sum(chunk + 1 for chunk in chunks) == 9 for chunks in zigzag(4, 8))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
+# **Turn the knobs.** Slow the network down, and watch where the messages come out from behind the work. Then change the
+# order.
+
+# %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
+ORDERS = {"consecutive": consecutive(4, 256), "zigzag": zigzag(4, 256)}
+
+
+def ring_timeline(order, ns_per_byte):
+    network = {"name": f"{ns_per_byte} ns for a byte", "beta_s_per_byte": ns_per_byte * 1e-9}
+    return on_ranks(ORDERS[order], 256, Machine.load("textbook").with_(**network))
+
+
+explore(
+    ring_timeline,
+    alt="Timeline of causal ring attention on four ranks, {order}, with {ns_per_byte} for a byte.",
+    same_scale=("order", "ns_per_byte"),
+    order=Knob(["consecutive", "zigzag"], start="zigzag"),
+    ns_per_byte=Knob([1, 50, 100], start=50, label="a byte takes", unit="ns"),
+)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 8. Causal ring attention, by the order of the text and the speed of the network.*
+#
+# With 50 ns for a byte, a message takes as long as half a block, so zigzag still hides it. With 100 ns it takes as long
+# as a whole block. Then zigzag needs 1.44 ms and consecutive parts 1.64 ms: the network sets the pace, and a better
+# order hardly helps.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+took_ms = {(o, ns): 1e3 * ring_timeline(o, ns).makespan_s for o in ORDERS for ns in (1, 50, 100)}
+assert round(took_ms["zigzag", 100], 2) == 1.44 and round(took_ms["consecutive", 100], 2) == 1.64
+assert took_ms["zigzag", 50] < 1.02 * took_ms["zigzag", 1]
+part_bytes = 2 * 64 * 4 * 8  # keys and values
+assert round(50e-3 * part_bytes, -1) == 200 == round(64 * 64 / 2 / 10, -1)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
 # ## 14. Ulysses: change the cut
 #
 # There is another way for queries to meet keys. Attention treats each *head* alone. So before it, go over from a cut by
@@ -1500,7 +1535,7 @@ assert round(closing["zigzag, 3 heads for keys"], 1) == 18.1 == round(one_gpu_ms
 assert SIZES["num_heads"] % 32 == 24
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# Figure 8 shows the three schemes over ranks and lengths. The lines are formulas: a ring takes, for each turn, the
+# Figure 9 shows the three schemes over ranks and lengths. The lines are formulas: a ring takes, for each turn, the
 # longer of work and message; Ulysses takes its work and the messages of its two all-to-alls, which all ranks of a node send
 # through one network port.
 
@@ -1566,7 +1601,7 @@ show(figure, "Three panels, for 32,768, 131,072 and 1,048,576 tokens: efficiency
      "In the middle panel replayed traces, as markers, lie on the lines.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 8. Ring, zigzag and Ulysses over ranks and lengths. Lines: formulas. Markers: replayed traces. The grey line is
+# *Figure 9. Ring, zigzag and Ulysses over ranks and lengths. Lines: formulas. Markers: replayed traces. The grey line is
 # the end of a node.*
 #
 # Three things can be read from it. Inside a node every balanced scheme is good. Between nodes the length decides: a ring
