@@ -161,17 +161,17 @@ print("wrong rows:", wrong.tolist())
 reveal("11/wrong-rows", len(wrong))
 
 # %% slideshow={"slide_type": "slide"} tags=["hide-input"]
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3), layout="constrained")
 top = 0
 for rank, strip in enumerate(strips):
     tint = np.array([int(RANKS[rank][i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    colour = 0.72 * photo[top : top + len(strip)] / 255 + 0.28 * tint
+    colour = 0.72 * photo[top : top + len(strip) : 2, ::2] / 255 + 0.28 * tint
     left.imshow(colour, extent=(0, 640, top + 24 * rank + len(strip), top + 24 * rank))
     left.text(-8, top + 24 * rank + 53, f"rank {rank}", ha="right", va="center")
     top += len(strip)
 left.set(xlim=(0, 640), ylim=(top + 72, 0))
 left.axis("off")
-right.imshow(-np.abs(blind), cmap="gray", vmin=-100, vmax=0)
+right.imshow(np.abs(blind) < 80, cmap="gray", interpolation="nearest")
 right.set_title("edges, each rank alone", fontsize=10)
 right.axis("off")
 show(
@@ -183,7 +183,8 @@ show(
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. The photograph on four ranks, and the edges that they find if each works alone. The straight lines in
-# the sky are no edges of the photograph. They are the edges of the strips.*
+# the sky are no edges of the photograph. They are the edges of the strips. (The frame is the rim of the picture, with
+# zeros outside.)*
 #
 # Six rows are wrong: two at each of the three cuts. To a kernel of 3 rows, the row above a strip is a
 # part of what it looks at. Only the neighbour has it.
@@ -1576,9 +1577,10 @@ def lines(axis, N):
     alone_ms = 2 * width * N**2 / gpu.flop_per_s * 1e3
     for scheme, counts in RANK_COUNTS.items():
         shares = [alone_ms / P / model_ms(scheme, N, P) for P in counts]
-        axis.plot(counts, 100 * np.array(shares), color=STYLE[scheme][0], label=scheme)
+        label = scheme if scheme == "Ulysses" else f"ring, {scheme}"
+        axis.plot(counts, 100 * np.array(shares), color=STYLE[scheme][0], label=label)
     shares = [alone_ms / P / model_ms("zigzag", N, P, 1 / 8) for P in POWERS]
-    dashed = {"color": ZIGZAG, "linestyle": ":", "label": "zigzag, 3 heads for keys"}
+    dashed = {"color": ZIGZAG, "linestyle": ":", "label": "zigzag, 3 key heads"}
     axis.plot(POWERS, 100 * np.array(shares), **dashed)
 
 
