@@ -1420,7 +1420,8 @@ np.testing.assert_allclose(np.concatenate(run.values, axis=1), exact, atol=1e-12
 assert run.timeline.bytes_matrix.sum(axis=1)[0] == sends[1]
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Here are both, side by side. A fraction $\gamma \le 1$ is that of heads for keys and values to heads for queries.
+# Here are both, side by side. The number $\gamma \le 1$ says how many heads there are for keys and values, as a fraction of
+# those for queries. For example, 3 of 24 heads are $\gamma = 1/8$.
 #
 # | | ring, zigzag | Ulysses |
 # |---|---|---|
@@ -1462,7 +1463,8 @@ reveal("11/tokens-to-hide", between)
 # ranks each has 4096, and the network is five times too slow. What helps? Fewer heads for keys and values: with 3
 # instead of 24, every message is an eighth, and 2740 tokens are enough between nodes as well.
 #
-# Trace the schemes at full size. The arrays are fake, the counted work and the messages are real.
+# Now trace the schemes at full size. The arrays are fake, so nothing is computed. Work and messages are counted as if they
+# were real.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert (round(between), round(within), round(between / 8)) == (21_920, 2740, 2740)
@@ -1654,8 +1656,8 @@ reveal("11/published", efficiency["ring"][2])
 #
 # For zigzag the formula says 100 %, and 82 to 90 % were measured. It isn't the bandwidth: on our machine 685 tokens on
 # each rank would hide the ring inside a node for this model, which has 8 heads for keys and 32 for queries, and there are
-# 8192. What is lost are smaller products, the sums of parts in 32 bits, and starting more kernels. None of them is
-# in the model.
+# 8192. Likely causes are smaller products, the work of putting the parts together, and the start of more kernels. None
+# of them is in the model.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(e, 1) for e in (efficiency["ring"].min(), efficiency["ring"].max())] == [51.4, 53.8]
