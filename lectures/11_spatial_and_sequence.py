@@ -170,16 +170,13 @@ for rank, strip in enumerate(strips):
     left.text(-8, top + 24 * rank + 53, f"rank {rank}", ha="right", va="center")
     top += len(strip)
 left.set(xlim=(0, 640), ylim=(top + 72, 0))
-left.axis("off")
 right.imshow(np.abs(blind) < 80, cmap="gray", interpolation="nearest")
 right.set_title("edges, each rank alone", fontsize=10)
-right.axis("off")
-show(
-    figure,
-    "Left: a photograph of a Chinese temple, cut into four horizontal strips with gaps between "
-    "them, one for each rank. Right: the edges in it, dark on white. Through the empty sky and "
-    "over the lake run straight horizontal lines where strips meet; the photograph has none.",
-)
+for axis in (left, right):
+    axis.axis("off")
+show(figure, "Left: a photograph of a Chinese temple, cut into four horizontal strips with gaps between "
+     "them, one for each rank. Right: the edges in it, dark on white. Through the empty sky and "
+     "over the lake run straight horizontal lines where strips meet; the photograph has none.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. The photograph on four ranks, and the edges that they find if each works alone. The straight lines in
@@ -1789,7 +1786,7 @@ attempt = puzzle("puzzle2.py:turns", 4, expected=10.0, at_most_us=250, at_most_b
 #
 # </details>
 
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 Path("solved2.py").write_text("""import numpy as np
 
 import ringside
