@@ -235,10 +235,11 @@ def _folder_of(subject: Subject) -> Iterator[Path]:
 def table(report: Report) -> str:
     """The report as text: per module, and the kill table."""
     modules = list(dict.fromkeys(finding.module for finding in report.findings))
+    wide = max([16, *(len(module) + 1 for module in modules)])
     lines = [
         f"{report.assignment}: {'as it must be' if report.ok else 'NOT as it must be'}, "
         f"{len(report.findings)} modules graded in {report.seconds:g} s",
-        f"{'module':<16}{'reference':>10}{'stub':>6}{'right':>8}{'wrong caught':>14}"
+        f"{'module':<{wide}}{'reference':>10}{'stub':>6}{'right':>8}{'wrong caught':>14}"
         + (f"{'by any test':>13}{'by values only':>16}" if report.whole else ""),
     ]
     for module in [*modules, "all"]:
@@ -253,7 +254,7 @@ def table(report: Report) -> str:
             cells += [_share(wrong, "failed"), _share(wrong, "killed_by_values")]
         widths = (10, 6, 8, 14, 13, 16)
         row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
-        lines.append(f"{module:<16}{row}")
+        lines.append(f"{module:<{wide}}{row}")
     for finding in report.findings:
         if not finding.ok:
             lines.append(f"  {finding.kind}/{finding.name}: {finding.sentence}")
