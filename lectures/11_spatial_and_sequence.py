@@ -21,8 +21,8 @@
 # %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
 # **After this lecture you can**
 #
-# - cut a picture over ranks, and say which rows each rank needs from its neighbours, with any kernel
-#   and stride;
+# - cut a picture over ranks, and say which rows each rank needs from its neighbours, for any
+#   odd kernel and any stride;
 # - write the forward and backward pass of such a convolution, and hide its messages;
 # - predict what domain parallelism costs, and say from which resolution on it pays;
 # - compute attention piece by piece, exactly, with a running maximum and sum;
@@ -43,7 +43,7 @@
 # | $w$ | bytes of a number |
 # | $\alpha, \beta, F$ | latency in s, seconds per byte, operations per second of a rank |
 #
-# A convolution here is what libraries call so: the kernel isn't turned round.
+# *Convolution* has the meaning that it has in libraries: the kernel isn't flipped.
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **Teaching this lecture.** It fills two meetings. Sections 1 to 9 are about pictures, sections 10 to 15
@@ -104,7 +104,7 @@ reveal("11/one-gpu", one_gpu_ms)
 # - Data parallelism shares out samples. There is one. So 31 GPUs have nothing to do.
 # - A pipeline shares out layers. One sample passes them one after the other.
 # - Tensor parallelism shares out heads. It helps, but there are 24 heads. And each of its all-reduces
-#   carries all tokens: 604 MB, four times in each layer.
+#   carries all tokens: 604 MB, twice forward and twice backward in each layer.
 #
 # What remains is to cut the sample. **How far can 32 GPUs bring down the 578 ms?** Section 15 closes this
 # number. We begin with a simpler sample, a picture.
@@ -120,7 +120,7 @@ assert gpu.flop_per_s == 137e12 and width == 2304 and len(range(1, 32)) == 31
 # ## 2. A picture on four ranks
 #
 # This photograph [1] has 427 rows and 640 columns. Each of four ranks gets a strip. Since 427 isn't divisible
-# by 4, the last strip is one row lower. Each rank looks for edges, with a small kernel:
+# by 4, the last strip is one row shorter. Each rank looks for edges, with a small kernel:
 
 # %% slideshow={"slide_type": "fragment"}
 photo = load_sample_image("china.jpg")
@@ -179,12 +179,12 @@ show(figure, "Left: a photograph of a Chinese temple, cut into four horizontal s
      "over the lake run straight horizontal lines where strips meet; the photograph has none.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. The photograph on four ranks, and the edges that they find if each works alone. The straight lines in
-# the sky are no edges of the photograph. They are the edges of the strips. (The frame is the rim of the picture, with
-# zeros outside.)*
+# *Figure 1. The photograph on four ranks, and the edges that they find if each works alone. The three straight
+# lines across the picture are no edges of the photograph. They are the edges of the strips. (The frame is the rim of the
+# picture, with zeros outside.)*
 #
-# Six rows are wrong: two at each of the three cuts. To a kernel of 3 rows, the row above a strip is a
-# part of what it looks at. Only the neighbour has it.
+# Six rows are wrong: two at each of the three cuts. At the first row of its strip, a kernel of 3 rows
+# also needs the row above. Only the neighbour has that row.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert grey.shape == (427, 640) and [len(s) for s in strips] == [107, 107, 107, 106]
@@ -193,7 +193,8 @@ assert wrong.tolist() == [106, 107, 213, 214, 320, 321]
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
 # ## 3. The halo
 #
-# Look at one column. With zeros outside of the picture, the result is
+# Look at one column of the picture. Let $x_i$ be its pixel in row $i$, and $w_{-h}, \dots, w_h$ the kernel's numbers
+# in that column. The kernel has an odd number $k$ of rows. With zeros outside of the picture, the result is
 #
 # $$y_i = \sum_{j=-h}^{h} w_j\, x_{i+j}, \qquad h = \Big\lfloor \frac{k}{2} \Big\rfloor .$$
 #
@@ -203,8 +204,9 @@ assert wrong.tolist() == [106, 107, 213, 214, 320, 321]
 # a kernel of 1 row has none. The middle row of the kernel lies on a row that the rank owns. That is why it
 # is $\lfloor k/2 \rfloor$ and not $k/2$.
 #
-# A picture with $C$ channels and $W$ columns sends $h\,C\,W$ numbers to each neighbour, whatever its
-# height. The rows at the rim of the whole picture get zeros, and nobody sends them.
+# With $C$ channels and $W$ columns, a rank sends $h\,C\,W$ numbers to each neighbour, however many rows its strip
+# has. (The strip must have at least $h$ rows.) The rows outside of the whole picture are zeros, and nobody sends
+# them.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile halo_rows.py
@@ -256,12 +258,11 @@ reveal("11/halo-bytes", halo_sent[1])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # Now all rows are right. An inner rank sends two rows, 10,240 bytes. The first and the last rank send one.
-# The strip itself has 547,840 bytes, which is 53 times as much.
+# The strip itself has 547,840 bytes, which is 53.5 times as much.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert halo_sent.tolist() == [5120, 10_240, 10_240, 5120]
 assert strips[1].nbytes == 547_840 and strips[1].nbytes / halo_sent[1] == 53.5
-assert int(strips[1].nbytes / halo_sent[1]) == 53
 halo_us = 1e6 * run.timeline.makespan_s  # section 7 compares it
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -312,7 +313,7 @@ assert (run.timeline.bytes_matrix.sum(axis=1) == 3 * halo_sent).all()
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 4. Corners and strides
 #
-# **Blocks instead of strips.** With many ranks a strip gets low. A square picture on 16 ranks can be cut into
+# **Blocks instead of strips.** With many ranks a strip has few rows. A square picture on 16 ranks can be cut into
 # 4 times 4 blocks instead. An inner strip sends two rows of $W$ numbers. An inner block sends two rows and two
 # columns of $W/4$ numbers each.
 
@@ -326,16 +327,17 @@ guess(
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # A block has a new difficulty. To compute its corner pixel it needs a pixel of the neighbour at the corner.
-# That seems to need four more messages. It doesn't: exchange the rows first, and then columns of the block
+# That seems to need four more messages. It doesn't: exchange the rows first, and then the columns of the block
 # *with its halo rows*. The corner pixel goes down to the neighbour in the first exchange, and on to the side
 # in the second.
 #
 # ```text
-#   first rows          then columns, halo rows included
-#   . . .               . a a          a: what the block got in the first exchange
-#   A A A     ->        A A A|b        b: what it gets in the second; its upper and
-#   A A A               A A A|b           lower ends are the corners
-#   . . .               . a a
+#   1. rows            2. columns, halo rows included
+#      a a a              b a a a b        A: the block
+#      A A A              b A A A b        a: comes in the first exchange
+#      A A A      ->      b A A A b        b: comes in the second exchange; the upper
+#      A A A              b A A A b           and lower ends of b are the corners
+#      a a a              b a a a b
 # ```
 
 # %% slideshow={"slide_type": "fragment"}
@@ -370,15 +372,16 @@ reveal("11/blocks", 2 * 400 / (4 * 400 / 4))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The result is right to the last corner, and rank 5 sent four messages: two rows of 100 pixels, and two columns
-# of 102. A block sends half of what a strip sends, and two messages more. On $P$ ranks a block sends
-# $4W/\sqrt P$ numbers, a strip $2W$. So blocks pay with many ranks, and strips with few.
+# of 102. Apart from the corners, a block sends half of what a strip sends. But it sends two messages more. On $P$
+# ranks a block sends $4W/\sqrt P$ numbers, and a strip sends $2W$. So blocks pay with many ranks, and strips with few.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sorted(sent_pixels // 8) == [100, 100, 102, 102]
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **Strides.** With stride 2, the kernel lies on every second row: on the rows 0, 2, 4 and so on *of the whole
-# picture*. Rank 1 of the photograph owns rows 107 to 213.
+# picture*. A rank computes a result if the middle of the kernel lies on one of its rows. Rank 1 of the photograph owns
+# rows 107 to 213.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -406,8 +409,8 @@ reveal("11/stride", sum(needed[1]))
 # Rank 1 needs nothing. Its first kernel lies on row 108 and its last one on row 212, and both end inside of
 # the strip. Rank 2 needs one row from each neighbour. (Rank 0 and rank 3 also "lack" rows outside of the
 # picture, which are zeros.) So with a stride the halo depends on where a strip begins. A program that starts
-# to count at the first row of each strip gets other results than the serial program. Number the rows
-# through the whole picture.
+# to count at the first row of each strip gets other results than the serial program. So number the rows from the
+# top of the whole picture.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert needed[1] == (0, 0) and needed[2] == (1, 1) and ends == [0, 107, 214, 321, 427]
@@ -422,7 +425,7 @@ assert (even[0], even[-1]) == (108, 212) and (ends[1], ends[2] - 1) == (107, 213
 # $$\frac{\partial L}{\partial x_i} = \sum_{j=-h}^{h} w_j\, g_{i-j}, \qquad
 #   \frac{\partial L}{\partial w_j} = \sum_i g_i\, x_{i+j} .$$
 #
-# The first sum is a convolution again, of $g$ with the kernel upside down. So it needs a halo of $g$: again $h$
+# The first sum is a convolution again, of $g$ with the kernel upside down. So it needs a halo of $g$, again $h$
 # rows from each neighbour. The second sum runs over all rows of the picture. Each rank has a part of the rows,
 # and so a part of the sum: the gradients of the weights need **one all-reduce**, as in data parallelism. The
 # halo of $x$ is still there from the forward pass.
@@ -476,9 +479,9 @@ reveal("11/backward", "the same bytes" if kinds.count(5120) == 4 else "others")
 # pieces of an all-reduce of nine numbers. So a layer sends its halos twice in a step: those of $x$ forward
 # and those of $g$ backward.
 #
-# There is a second way. Each rank computes what its own $g$ gives to the rows of its halo as well, sends these
-# back to their owner, and the owner adds them. With as many channels after as before, it sends the same bytes. The
-# way above has one advantage: the result doesn't depend on an order of additions.
+# There is a second way. Each rank also computes what its own $g$ contributes to the gradients of its halo rows. It sends
+# these sums to the owner of the rows, and the owner adds them. With as many channels after as before, this way sends the
+# same bytes. The way above has one advantage: no sum for a pixel is split over two ranks, so none is rounded differently.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert kinds.count(5120) == 4 and kernel.size == 9
@@ -500,7 +503,7 @@ assert kinds.count(5120) == 4 and kernel.size == 9
 # 4. compute the first $h$ and the last $h$ rows.
 #
 # The next program has strips of 64 rows, and a row takes 1 µs. A halo row of 20,000 bytes takes 21 µs on the
-# machine `textbook`, and the two of them 41 µs, since they share a port.
+# machine `textbook`. An inner rank sends two of them, which takes 41 µs, since they share a port.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile hidden.py
@@ -543,8 +546,8 @@ hides
 # *Figure 2. Four ranks that compute their interior while the halo travels.*
 #
 # It takes 64 µs, which is the computing alone. Communication is hidden as long as the interior takes longer
-# than the halo. The backward pass has even more to do meanwhile: the gradient of the weights needs no halo
-# of $g$, so it can be computed first.
+# than the halo. The backward pass has more work to hide it behind: the gradient of the weights
+# needs no halo of $g$, so it can be computed first.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(1e6 * waits.makespan_s) == 105 and round(1e6 * hides.makespan_s) == 64
@@ -557,8 +560,9 @@ assert round(row_us) == 21 and round(row_us + 20_000e6 * textbook.beta_s_per_byt
 #
 # Cutting space is called **domain parallelism** or spatial parallelism. Add up the messages of a step. An inner
 # rank has two neighbours. It sends them two messages in the forward pass, and two in the backward pass, except
-# in the first layer, whose input needs no gradient. Write $X$ for a layer's input and $Y$ for its output. If one
-# message goes after another,
+# in the first layer, whose input needs no gradient. Let layer $i$ have an input of $X_W^i$ columns and $X_C^i$
+# channels, an output of $Y_W^i$ columns and $Y_C^i$ channels, a kernel of $k_H^i$ rows, and $|W_i|$ weights. If one message
+# goes after another,
 #
 # $$\begin{aligned} T_\text{domain} = {}&
 #   \sum_{i=1}^{L} 2\,\big(\alpha + \beta\, w B\, X_W^i X_C^i\, \lfloor k_H^i/2 \rfloor\big)
@@ -567,7 +571,7 @@ assert round(row_us) == 21 and round(row_us + 20_000e6 * textbook.beta_s_per_byt
 #
 # For example, the exchange of section 3 took 12.24 µs on the machine `textbook`, which is $2(\alpha + 5120\,\beta)$ with
 # 1 µs and 1 ns. The third sum is the ring all-reduce of the kernels' gradients. It is all that data parallelism sends.
-# So domain parallelism always sends *more* than data parallelism, by the halos.
+# So domain parallelism sends *more* than data parallelism: the halos come on top.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(halo_us, 2) == 12.24 == 2 * (1 + 5120 / 1000)
@@ -609,7 +613,8 @@ print("together " + "".join(f"{megabytes:10.1f}" for megabytes in total) + "   (
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The halos are small: 2.2 MB of all 13 layers, against 88.3 MB of kernel gradients. Cutting the filters would
-# send 67.4 MB of activations, and no gradients. So early layers should be cut in space, and late ones by filters:
+# send 67.4 MB of activations and their gradients, and no gradients of kernels. So early
+# layers should be cut in space, and late ones by filters:
 # a late layer has hardly any rows left, and many channels. At 14 rows on four ranks a strip has 3 or 4 rows.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -621,11 +626,12 @@ assert small[1][2] > 40 * (small[1][0] + small[1][1])
 assert 20 * small[12][2] < small[12][1] and SIDES[12] == 14
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **When do the halos hide?** A strip of $r$ rows needs $2k^2C^2\,W r$ operations for each picture, if the layer has
-# $C$ channels before and after. Its two halos have $2hCW$ numbers. They hide if
+# **When do the halos hide?** They hide behind the inner rows. A strip of $r$ rows has $r - 2h$ of them. Let the layer
+# have $C$ channels before and after. Then the inner rows take $2k^2C^2\,W (r - 2h)$ operations for each picture, and the
+# two halos have $2hCW$ numbers. They hide if
 #
-# $$\frac{2k^2C^2\,W\,r}{F} \ge 2hCW\,w\,\beta
-#   \qquad\Longleftrightarrow\qquad r \;\ge\; \frac{h\,w}{k^2\,C}\,F\beta .$$
+# $$\frac{2k^2C^2\,W\,(r - 2h)}{F} \ge 2hCW\,w\,\beta
+#   \qquad\Longleftrightarrow\qquad r \;\ge\; 2h + \frac{h\,w}{k^2\,C}\,F\beta .$$
 #
 # The width and the number of pictures cancel. Only the rows of a strip count.
 
@@ -639,34 +645,43 @@ guess(
 
 # %% slideshow={"slide_type": "fragment"}
 zaratan = Machine.load("zaratan")
-fb = zaratan.flop_per_s * zaratan.beta_s_per_byte
-rows_to_hide = 1 * 4 / (9 * 64) * fb
-print(f"{rows_to_hide:.1f} rows between nodes")
-print(f"{rows_to_hide * zaratan.intra_beta_s_per_byte / zaratan.beta_s_per_byte:.1f} inside a node")
-reveal("11/rows-to-hide", rows_to_hide)
+
+
+def rows_to_hide(channels, beta_s_per_byte=zaratan.beta_s_per_byte, k=3, w=4):
+    h = k // 2
+    return 2 * h + h * w / (k**2 * channels) * zaratan.flop_per_s * beta_s_per_byte
+
+
+between_rows, inside_rows = rows_to_hide(64), rows_to_hide(64, zaratan.intra_beta_s_per_byte)
+print(f"{between_rows:.1f} rows between nodes, {inside_rows:.1f} inside a node")
+for height in (224, 2048):
+    hidden = [int(height / 224 * side / rows_to_hide(c)) for side, c in zip(SIDES, CHANNELS[1:])]
+    print(f"{height} rows: conv1_2 hides on {hidden[1]} ranks, conv5_3 on {hidden[12]}")
+reveal("11/rows-to-hide", between_rows)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Between nodes, 10.8 rows are enough, and inside a node 1.4. A picture of 512 rows can be cut into 47 such strips.
+# Between nodes, 12.8 rows are enough, and inside a node 3.4. A picture of 512 rows can be cut into 39 such strips.
 #
-# What about later layers? In VGG-16 the rows halve where the channels double. With half of the rows a strip has half as
-# many, and with twice the channels it needs half as many. So the largest number of strips that hide is the same in
-# almost all layers: 20 for a picture of 224 rows, and 189 for one of 2048. The resolution decides. That is why domain
-# parallelism is said to be for pictures of high resolution. (With few rows, latency adds to this.)
+# What about later layers? In VGG-16 the rows halve where the channels double. With twice the channels, a strip needs half
+# as many inner rows. But it still has two rows at its border. So a late layer allows fewer strips than an early one. A
+# picture of 224 rows can be cut into 17 strips in the first block of layers, and into 4 in the last one. With 2048 rows it
+# is 159 and 38. The resolution decides. That is why domain parallelism is said to be for pictures of high resolution.
+# (Latency adds to this where strips have few rows.)
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(rows_to_hide, 1) == 10.8 and 512 // rows_to_hide == 47
-assert zaratan.flop_per_s == 19.5e12 and [int(H / rows_to_hide) for H in (224, 2048)] == [20, 189]
-assert [c * side for c, side in zip(CHANNELS[1:], SIDES)][:10:3] == [64 * 224] * 4
-inside_rows = rows_to_hide * zaratan.intra_beta_s_per_byte / zaratan.beta_s_per_byte
-assert round(inside_rows, 1) == 1.4 and round(1e-9 / zaratan.beta_s_per_byte, 1) == 12.5
+assert round(between_rows, 1) == 12.8 and 512 // between_rows == 39 and round(inside_rows, 1) == 3.4
+assert zaratan.flop_per_s == 19.5e12 and round(1e-9 / zaratan.beta_s_per_byte, 1) == 12.5
+assert [int(H / rows_to_hide(64)) for H in (224, 2048)] == [17, 159]
+assert [int(H / 16 / rows_to_hide(512)) for H in (224, 2048)] == [4, 38] == [4, hidden[12]]
+assert hidden[1] == 159 and 16 * SIDES[12] == 224
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 8. Jin's table
 #
 # Jin, Ginsburg and Keutzer [3] cut one convolution over V100 GPUs: 3 by 3, 64 channels, 32 pictures. The numbers
-# here are as widely used slides [4] quote them. Predict them from the times of one GPU: on $P$ GPUs a layer takes
-# the $P$-th part of that, and the halo. The slides don't name the links, so we assume 10 µs and 25 GB/s each way,
-# and nothing hidden.
+# here are as widely used slides [4] quote them. Predict them from the times of one GPU. On $P$ GPUs a layer takes
+# the $P$-th part of that time, and the time of the halo. The slides don't name the links, so we
+# assume 10 µs and 25 GB/s each way, and nothing hidden.
 
 # %% slideshow={"slide_type": "fragment"}
 jin = table(LECTURES / "data" / "jin_2018.csv")
@@ -684,7 +699,7 @@ def share_ms(n, P):
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# By this model no speedup can be larger than the number of GPUs. Is that so?
+# By this model no speedup can be larger than the number of GPUs. Does the table agree?
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -705,8 +720,8 @@ more_than_linear = sum(int(s > p) for (_, p), both in speedup.items() for s in b
 reveal("11/super-linear", more_than_linear)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The prediction is too good for small pictures, where starting a kernel and waiting for messages take longer than we
-# assumed. For large pictures it is too bad. Five of the twelve speedups are larger than the number of GPUs, up to
+# The prediction is too high for small pictures, where starting a kernel and waiting for messages take longer than we
+# assumed. For large pictures it is too low. Five of the twelve speedups are larger than the number of GPUs, up to
 # 4.71 on 4 GPUs. No choice of $\alpha$, $\beta$ and $F$ gives that: a GPU has its part of the work, and the messages
 # come on top. So what happened?
 #
@@ -738,7 +753,7 @@ assert gpus["tflop_per_s"][list(gpus["gpu"]).index("V100")] == 15.7
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # That suggests another prediction. A quarter of a picture of 512 by 512 has as many pixels as a whole picture of 256
-# by 256, and one GPU has been timed on that. So take this time, and add the halo.
+# by 256, and one GPU has been timed on that. So take this time instead of the quarter, and add the halo.
 
 # %% slideshow={"slide_type": "fragment"}
 rows = []
@@ -774,10 +789,9 @@ show(figure, "Two panels, forward and backward: speedup over 1, 2 and 4 GPUs for
 # *Figure 3. Jin's table and two predictions. Dots: measured. Lines: a share of the work and the halo. Crosses: the
 # time of one GPU with as many pixels, and the halo.*
 #
-# The first prediction is off by up to 19 % here, and the model is *slower* than what was measured. The second one is
-# within 12 % everywhere, and within 3 % for the large picture. This doesn't explain the super-linear points.
-# It moves them to where they belong: why is one GPU slow on a large picture? No model of
-# messages answers that question.
+# For the large picture, the first prediction is up to 19 % *slower* than what was measured. The second one is within 3 %
+# there, and within 12 % everywhere. This doesn't explain the super-linear points. It replaces the question by a
+# better one: why is one GPU slow on a large picture? No model of messages answers that.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 off = {name: (quarter / seen - 1, alike / seen - 1) for name, seen, quarter, alike in rows}
@@ -789,8 +803,8 @@ assert np.isclose(25e9 * (halo_ms(256, 2) / 1e3 - 10e-6), 32 * 256 * 64 * 4)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "A program is 4.7 times as fast on 4 GPUs. What do you check first?" The baseline. *Where classes
-# stumble:* they are content with the word "cache". It is a guess like any other; the table can't tell. *Minutes:*
-# 15.
+# stumble:* they are content with the word "cache". It is a guess like any other; the table can't tell.
+# *Minutes:* 15.
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["limits"]
 # ## 9. When space pays, and LBANN
@@ -804,14 +818,14 @@ assert np.isclose(25e9 * (halo_ms(256, 2) / 1e3 - 10e-6), 32 * 256 * 64 * 4)
 # | layers | all | convolutions and pooling; not a linear layer that sees all pixels |
 #
 # It breaks where rows run out. After five poolings 224 rows are 7. Then a program either gathers the picture on fewer
-# ranks, or goes over to another cut. Batch normalisation has to be asked: are its means those of a rank's
-# strip, or of the whole batch? And a linear layer over all pixels needs everything from everyone.
+# ranks, or changes to another cut. With batch normalisation you have to decide whether its means are those of a rank's
+# strip or of the whole batch. And a linear layer over all pixels needs everything from everyone.
 
 # %% [markdown] slideshow={"slide_type": "fragment"} tags=["systems"]
 # LBANN is a system for training on supercomputers that has *distributed convolutions*: each layer of a network may be cut by
 # samples, by space, or by both [5]. Its authors needed it for physical simulations. There one sample is so
 # large that its activations don't fit into a GPU. They also built a performance model of the kind of section 7, to
-# choose a cut for each layer. Mesh-TensorFlow, of lecture 8, can say the same cuts with names of dimensions.
+# choose a cut for each layer. Mesh-TensorFlow, of lecture 8, expresses the same cuts with names of dimensions.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert 224 // 2**5 == 7 == SIDES[0] // 32
@@ -819,7 +833,7 @@ assert 224 // 2**5 == 7 == SIDES[0] // 32
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 10. A text: everything in it is a neighbour
 #
-# Back to the 131,072 tokens. Cut them into $P$ parts, as a picture into strips. A transformer layer is a list of
+# We come back to the 131,072 tokens. Cut them into $P$ parts, as a picture into strips. A transformer layer is a list of
 # operations, and almost all of them treat each token alone:
 #
 # | operation | reads, for one token | halo |
@@ -828,8 +842,8 @@ assert 224 // 2**5 == 7 == SIDES[0] // 32
 # | linear layers, activation function | this token, all weights | none |
 # | attention | this token's query, *all* keys and values before it | the whole text |
 #
-# All but the last are like a convolution with a kernel of one row. Attention alone has a halo, and it is the whole text. So the
-# whole subject is one question: **how does each rank's query meet all keys?**
+# All but the last are like a convolution with a kernel of one row. Attention alone has a halo, and it is the whole text. So
+# one question is left: **how does each rank's query meet all keys?**
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # *Sequence parallelism* is a word with two meanings. One of them is called context parallelism today. Keep them apart:
@@ -877,9 +891,9 @@ assert tokens // 32 == 4096 and round(scores_GB, 1) == 25.8
 #
 # $$o = \frac{\sum_j e^{s_j}\, v_j}{\sum_j e^{s_j}} .$$
 #
-# Both sums can be taken piece by piece: over the keys of one part, then those of the next. But $e^{s_j}$ is too large for
-# a computer's numbers if $s_j$ is some hundreds. So every softmax subtracts the largest score. After the first part you
-# don't know the largest score of all. Take the largest *so far*, and repair later.
+# Both sums can be taken piece by piece: over the keys of one part, then those of the next. But if $s_j$ is some hundreds,
+# $e^{s_j}$ is too large for a number of 32 bits. So every softmax subtracts the largest score from all. After the first part
+# you don't know the largest score of all parts. Take the largest *so far*, and correct the sums when a larger one comes.
 #
 # Keep three things [12]: the maximum $m$, the sum $\ell = \sum_j e^{s_j - m}$ and the vector
 # $u = \sum_j e^{s_j - m} v_j$ of all keys so far. A new part has its own $m'$, $\ell'$ and $u'$. Let
@@ -891,8 +905,13 @@ assert tokens // 32 == 4096 and round(scores_GB, 1) == 25.8
 # At the end $o = u / \ell$. No factor is larger than 1, so nothing overflows. Nothing is approximated, either.
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# There is a form that is easier to carry about. Divide at once: a part's result is $o' = u'/\ell'$, and its weight is
-# the logarithm $c' = m' + \ln \ell'$ of its sum. Two results are put together as a weighted mean:
+# There is a form that is easier to carry about. Divide at once. Then a part's result is $o' = u'/\ell'$, and its weight is
+# the logarithm $c' = m' + \ln \ell'$ of its sum $\sum_j e^{s_j}$. Two results are put together as a weighted mean:
+#
+# $$o \;\leftarrow\; \frac{e^{c}\,o + e^{c'}\,o'}{e^{c} + e^{c'}} , \qquad c \;\leftarrow\; \ln\big(e^{c} + e^{c'}\big) .$$
+#
+# With the new $c$, the weights are $e^{c_\text{old} - c}$ and $e^{c' - c}$. Both exponents are negative, so nothing
+# overflows here either.
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile parts.py
@@ -1001,13 +1020,13 @@ reveal("11/ring-or-gather", words[int(np.sign(ring_sent[0] - gather_sent))])
 run.timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 4. Ring attention on four ranks. Keys and values travel while the attention to the last ones is computed.*
+# *Figure 4. Ring attention on four ranks. A rank sends keys and values on while it computes the attention to them.*
 #
 # Each rank sends 36,864 bytes. In general, forward, it is
 #
 # $$2\,N d\,\frac{P-1}{P}\,w \quad\text{bytes,}$$
 #
-# to the byte what an all-gather sends. So the ring saves no message. It saves memory: a rank holds two parts of the keys and
+# which is to the byte what an all-gather sends. So the ring saves no bytes. It saves memory: a rank holds two parts of the keys and
 # values at a time, the one that it uses and the one that comes. And it hides the messages, since each part is used
 # as soon as it is there.
 
@@ -1062,7 +1081,7 @@ assert (run.timeline.bytes_matrix.sum(axis=1) == ring_sent).all()
 #
 # **The backward pass.** The gradient of a key is a sum over all queries, and each rank has some of them. So keys and values
 # go round a second time, and the sums of their gradients travel with them: each rank adds its share. After $P - 1$ turns the
-# gradients are on the neighbour of their owner, so they make one turn more. A rank sends
+# gradients are on the neighbour of their owner, so they move on once more. A rank sends
 #
 # $$\underbrace{2 N d\,\tfrac{P-1}{P}\,w}_{\text{keys and values}} \;+\;
 #   \underbrace{2 N d\,w}_{\text{their gradients, } P \text{ turns}}
@@ -1145,9 +1164,10 @@ def attention(comm, q, k, v, places):
 
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Turn 0 is the rank's own part, in which each query sees at least itself. In `part`, change what a query that sees no key of a part
-# gets: a very negative number instead of minus infinity. Then the weight of this part is zero, and not the undefined
-# $\infty - \infty$.
+# A query may see no key of a part. Then all its scores are minus infinity, and `part` computes the undefined
+# $\infty - \infty$. So let `part` mask with a very negative number instead, $-10^{30}$. The weight of such a part is then
+# zero beside a part of which the query sees a key. Turn 0 gives it one: it is the rank's own part, in which each query sees
+# itself.
 
 # %% slideshow={"slide_type": "fragment"}
 text = Path("parts.py").read_text()
@@ -1168,8 +1188,8 @@ def on_ranks(places, N, machine="textbook"):
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
     "11/causal",
-    "8 ranks with consecutive parts. Messages are hidden. Which part of the time is a rank "
-    "computing, in the mean of all ranks?",
+    "8 ranks with consecutive parts. Messages are hidden. What share of the time does a rank "
+    "compute, on average over the ranks?",
     unit="%",
 )
 
@@ -1188,11 +1208,11 @@ reveal("11/causal", 100 * busy)
 on_ranks(consecutive(4, 256), 256)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 5. Causal ring attention with consecutive parts on four ranks. Rank 0 is done after its first turn.*
+# *Figure 5. Causal ring attention with consecutive parts on four ranks. Rank 0 has nothing left to compute after its first turn.*
 #
 # Count in blocks of $N/P$ queries and as many keys. The last rank sees the parts of all $P - 1$ ranks before it, which are
 # whole blocks, and half of its own block. So it has $P - \frac12$ blocks to do, and the run can't be shorter. All blocks
-# of all ranks together are $P^2/2$, so a rank has $P/2$ in the mean. The efficiency is
+# of all ranks together are $P^2/2$, so a rank has $P/2$ on average. The efficiency is
 #
 # $$\frac{P/2}{P - \frac12} \;=\; \frac{P}{2P-1} ,$$
 #
@@ -1232,7 +1252,7 @@ on_ranks(zigzag(4, 256), 256)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The same text dealt out in zigzag. All ranks are busy until the end.*
 #
-# Why is it even in *every* turn, and not only in the sum? A rank meets another rank's keys. A chunk has half the tokens of a
+# Why is the work even in *every* turn, and not only in the sum? Look at one turn of rank $r$. A chunk has half the tokens of a
 # part, so two chunks of queries and two of keys make four quarter blocks.
 #
 # - The keys come from a rank $s < r$. Both chunks of queries see the front chunk of $s$, and neither sees the back one: two
@@ -1242,7 +1262,7 @@ on_ranks(zigzag(4, 256), 256)
 # - The keys are the rank's own. The back chunk sees the whole front chunk, and each chunk sees half of itself: one
 #   quarter and two eighths.
 #
-# It is half a block each time.
+# So it is half a block each time.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert zigzag_busy > 0.995
@@ -1291,7 +1311,7 @@ def ring_timeline(order, ns_per_byte):
 
 explore(
     ring_timeline,
-    alt="Timeline of causal ring attention on four ranks, {order}, with {ns_per_byte} for a byte.",
+    alt="Timeline of causal ring attention on four ranks, {order}, {ns_per_byte} ns for a byte.",
     same_scale=("order", "ns_per_byte"),
     order=Knob(["consecutive", "zigzag"], start="zigzag"),
     ns_per_byte=Knob([1, 50, 100], start=50, label="a byte takes", unit="ns"),
@@ -1314,9 +1334,9 @@ assert round(50e-3 * part_bytes, -1) == 200 == round(64 * 64 / 2 / 10, -1)
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 14. Ulysses: change the cut
 #
-# There is another way for queries to meet keys. Attention treats each *head* alone. So before it, go over from a cut by
-# tokens to a cut by heads, and after it go back [8]. Both are an **all-to-all**: each rank sends a different piece to
-# each other rank.
+# There is another way for queries to meet keys. Attention treats each *head* alone. So before it, change from a cut by
+# tokens to a cut by heads, and after it change back [8]. This scheme is called *Ulysses*.
+# Each of the two changes is an **all-to-all**: each rank sends a different piece to each other rank.
 #
 # ```text
 #   rank 0: tokens 0-23 of heads 0 1 2 3                  rank 0: head 0 of all tokens
@@ -1380,7 +1400,7 @@ reveal("11/ulysses", sends[0] / sends[1])
 # $$4\,\frac{N d}{P}\,\frac{P-1}{P}\,w \;=\; 4 N d\,\frac{P-1}{P^2}\,w \quad\text{bytes.}$$
 #
 # The ring sends $P/2$ times as much. The backward pass of an all-to-all is an all-to-all the other way, so it sends the
-# same again. The causal mask needs no care: each rank has all tokens of its heads.
+# same again. The causal mask needs no special order: each rank has all tokens of its heads.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert sends == [2 * 96 * 32 * 7 // 8 * 8, 4 * 96 * 32 * 7 // 64 * 8]
@@ -1433,10 +1453,10 @@ assert run.timeline.bytes_matrix.sum(axis=1)[0] == sends[1]
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 15. Which one, when
 #
-# A ring hides its messages if a turn's work takes longer than a turn's message. A part has $c = N/P$ tokens. With a
-# causal mask in zigzag, a turn has $c^2/2$ pairs, and $4d$ operations for each pair. So the messages hide if
+# A ring hides its messages if a turn's work takes longer than a turn's message. A part has $n = N/P$ tokens. With a
+# causal mask in zigzag, a turn has $n^2/2$ pairs, and each pair takes $4d$ operations. So the messages hide if
 #
-# $$\frac{2 c^2 d}{F} \;\ge\; 2\gamma\,c\,d\,w\,\beta \qquad\Longleftrightarrow\qquad c \;\ge\; \gamma\, w\, F\beta .$$
+# $$\frac{2 n^2 d}{F} \;\ge\; 2\gamma\,n\,d\,w\,\beta \qquad\Longleftrightarrow\qquad n \;\ge\; \gamma\, w\, F\beta .$$
 #
 # The width cancels again. Only the tokens of a rank count.
 
@@ -1456,7 +1476,7 @@ print(f"with 3 heads for keys instead of 24: {between / 8:,.0f} between nodes")
 reveal("11/tokens-to-hide", between)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# Between nodes a rank needs 21,920 tokens, inside a node 2740. Our text of 131,072 tokens fills 5 ranks between nodes. On 32
+# Between nodes a rank needs 21,920 tokens, inside a node 2740. Our text of 131,072 tokens is enough for 5 such ranks. On 32
 # ranks each has 4096, and the network is five times too slow. What helps? Fewer heads for keys and values: with 3
 # instead of 24, every message is an eighth, and 2740 tokens are enough between nodes as well.
 #
@@ -1525,9 +1545,9 @@ for name, time_ms in closing.items():
 reveal("11/closing", closing["zigzag"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# With 24 heads for keys, 32 GPUs take 94 ms, in whatever order: the network sets the pace. With 3 heads for keys they take
-# **18.1 ms** instead of 578, and the messages are hidden completely. Ulysses can't take 32 ranks at all: 24 heads
-# aren't divisible by 32.
+# With 24 heads for keys, 32 GPUs take about 94 ms in either order, because the network sets the pace. With 3 heads for keys
+# they take **18.1 ms** instead of 578, and the messages are hidden completely. But this is another model: it has to be
+# trained with 3 heads for keys. Ulysses can't use 32 ranks at all, since 24 heads can't be shared out to 32.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(closing["zigzag"]) == 94 and round(closing["consecutive"]) in (94, 95)
@@ -1535,9 +1555,9 @@ assert round(closing["zigzag, 3 heads for keys"], 1) == 18.1 == round(one_gpu_ms
 assert SIZES["num_heads"] % 32 == 24
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# Figure 9 shows the three schemes over ranks and lengths. The lines are formulas: a ring takes, for each turn, the
-# longer of work and message; Ulysses takes its work and the messages of its two all-to-alls, which all ranks of a node send
-# through one network port.
+# Figure 9 shows the three schemes over ranks and lengths. The lines are formulas. In each turn a ring takes the
+# longer of work and message. Ulysses takes its work and the messages of its two all-to-alls. All ranks of a node send
+# these through one network port.
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 NODE = gpu.ranks_per_node
@@ -1597,17 +1617,17 @@ for (scheme, P), time_ms in replayed.items():
 panels[0].set_ylabel("efficiency (%)")
 panels[2].legend(frameon=False, fontsize=9, loc="lower left")
 show(figure, "Three panels, for 32,768, 131,072 and 1,048,576 tokens: efficiency over 2 to 64 ranks for ring, zigzag, "
-     "Ulysses, and zigzag with an eighth of the key heads. Short text: everything falls steeply beyond one node of 4 "
-     "ranks. Long text: zigzag stays at 100 % up to 32 ranks, the ring sinks to one half, Ulysses lies between. "
+     "Ulysses, and zigzag with an eighth of the key heads. Short text: with all key heads, everything falls steeply "
+     "beyond one node of 4 ranks. Long text: zigzag stays at 100 % up to 32 ranks, the ring sinks to one half, Ulysses lies between. "
      "In the middle panel replayed traces, as markers, lie on the lines.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 9. Ring, zigzag and Ulysses over ranks and lengths. Lines: formulas. Markers: replayed traces. The grey line is
 # the end of a node.*
 #
-# Three things can be read from it. Inside a node every balanced scheme is good. Between nodes the length decides: a ring
+# The figure shows three things. Inside a node every balanced scheme is good. Between nodes the length decides: a ring
 # needs its 21,920 tokens on each rank, or fewer heads for keys. And where a ring doesn't hide, Ulysses can be better,
-# because it sends less with every rank that is added: on 24 ranks it is, for 131,072 tokens. The two can also be
+# because a rank sends less with every rank that is added. For 131,072 tokens it is better on 24 ranks. The two can also be
 # combined, with Ulysses inside a node and a ring between nodes.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1626,9 +1646,9 @@ assert long_ms / 32 / model_ms("zigzag", 2**20, 32) > 0.99
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 16. What has been measured
 #
-# An open implementation publishes runs on 8 GPUs of one node, with 65,536 tokens and a causal mask [9]. It gives how often
-# attention runs in a second. The ideal is an eighth of what one GPU reaches with an eighth of the tokens, since 8 times the
-# tokens are 64 times the pairs.
+# An open implementation publishes runs on 8 GPUs of one node, with 65,536 tokens and a causal mask [9]. It says how often
+# attention runs in a second. What would be ideal? 8 times the tokens are 64 times the pairs, and 8 GPUs share them. So the
+# ideal is an eighth of the rate of one GPU with an eighth of the tokens.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess(
@@ -1648,13 +1668,13 @@ print(f"predicted {100 * 8 / 15:22.1f} {100:10}")
 reveal("11/published", efficiency["ring"][2])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# For the ring, $P/(2P-1)$ says 53.3 %, and 51 to 54 % were measured. One of the four values is above the ideal by half a
-# point, so the timing is not more exact than that. A formula that counts blocks explains almost all of the loss.
+# For the ring, $P/(2P-1)$ says 53.3 %, and 51 to 54 % were measured. One of the four values is half a point above the
+# formula, so the timing is not more exact than that. A formula that counts blocks explains almost all of the loss.
 #
-# For zigzag the formula says 100 %, and 82 to 90 % were measured. It isn't the bandwidth: on our machine 685 tokens on
-# each rank would hide the ring inside a node for this model, which has 8 heads for keys and 32 for queries, and there are
-# 8192. Likely causes are smaller products, the work of putting the parts together, and the start of more kernels. None
-# of them is in the model.
+# For zigzag the formula says 100 %, and 82 to 90 % were measured. It isn't the bandwidth. This model has 8 heads for keys
+# and 32 for queries. On our machine, 685 tokens on each rank would hide its ring inside a node, and each rank has 8192 of
+# them. Likely causes are smaller products, the work of putting the parts together, and the start of more kernels.
+# None of them is in the model.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(e, 1) for e in (efficiency["ring"].min(), efficiency["ring"].max())] == [51.4, 53.8]
@@ -1726,8 +1746,8 @@ attempt = puzzle("puzzle1.py:exchange", 8, expected=sums, at_most_us=40,
 #     post.Wait()
 # ```
 #
-# A rank's row doesn't depend on the row that it receives. In the chain each rank waited for the rank above before it sent
-# down, so the messages went one after the other through all ranks: 14 of them, of 17 µs each. With all posts at once it takes
+# A rank's row doesn't depend on the row that it receives. But in the chain each rank waits for the rank above before it sends
+# its row down. So the messages go one after the other through all ranks: 14 of them, of 17 µs each. With all posts at once it takes
 # 33 µs for any number of ranks.
 #
 # </details>
@@ -1780,8 +1800,8 @@ attempt = puzzle("puzzle2.py:turns", 4, expected=10.0, at_most_us=250, at_most_b
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # <details><summary>Solution</summary>
 #
-# Post the messages before the computing, and wait for them after it, as `ring.py` does. A message takes 25 µs, and a turn
-# 60. So nothing but the four turns is left, 240 µs. You need a second buffer, since the first one is read and sent
+# Post the messages before the computing, and wait for them after it, as `ring.py` does. A message takes 25 µs,
+# and a turn takes 60 µs. So nothing but the four turns is left, 240 µs. You need a second buffer, since the first one is read and sent
 # meanwhile.
 #
 # </details>
@@ -1812,7 +1832,7 @@ assert solved.solved and round(solved.time_us) == 240 and solved.time_us < 250 <
 assert round(1 + 3000 * 8 / 1000) == 25 and 4 * 60 == 240 and attempt.sent_bytes[0] == 72_000
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **Puzzle 3: deal out a text.** `places` says which tokens each rank has. It deals them out one after the other. The target
+# **Puzzle 3: deal out a text.** `places` says which tokens each rank has. Here it gives each rank consecutive tokens. The target
 # for 256 tokens on four ranks is 860 µs. There is more than one solution.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1841,8 +1861,8 @@ attempt = puzzle("puzzle3.py:total", 4, (q, k, v), expected=float(attended.sum()
 # <details><summary>Solution</summary>
 #
 # Zigzag is one. Another one is shorter, *stripes*: rank $r$ gets every $P$-th token, `np.arange(r, N, P)`. Then every
-# block is a triangle: rank $r$ sees the pairs of a triangle of rank $s$, with its diagonal if $s \le r$ and without it if
-# not. So the turns differ by one diagonal. Zigzag takes 828 µs, stripes take 838 µs.
+# block is a triangle. It has its diagonal if the keys come from a rank $s \le r$, and lacks it if $s > r$. So the turns
+# differ by one diagonal. Zigzag takes 828 µs, stripes take 838 µs.
 #
 # </details>
 
@@ -1868,20 +1888,20 @@ assert took_us == [828, 838] and max(took_us) < 860 < attempt.time_us
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 19. Summary
 #
-# The lecture began with 578 ms for the attention of one layer to 131,072 tokens, and with 31 GPUs that had nothing to do.
-# **18.1 ms are left on 32 GPUs**, and no message is exposed. Two things were needed besides the ring: a text that is
-# dealt out in zigzag, and few heads for keys and values. Without the second it is 94 ms.
+# The lecture began with 578 ms for one layer's attention over 131,072 tokens, and with 31 GPUs that had nothing to do.
+# **18.1 ms are left on 32 GPUs**, and no message is exposed. Two things were needed besides the ring: zigzag order, and a
+# model with 3 heads for keys and values. Without the second it is 94 ms.
 #
 # | what | why |
 # |---|---|
 # | halo of $\lfloor k/2 \rfloor$ rows | the kernel's middle lies on an own row |
 # | rows first, then columns | corners come along |
 # | two halos forward, two backward, one all-reduce | two neighbours; each rank has a part of the rows |
-# | rows to hide a halo: $r \ge \frac{h w}{k^2 C} F\beta$ | the width cancels |
+# | rows to hide a halo: $r \ge 2h + \frac{h w}{k^2 C} F\beta$ | it hides behind the inner rows; the width cancels |
 # | running maximum and sum | attention piece by piece, exact, in any order |
 # | ring: $2\gamma N d\,\frac{P-1}{P}$ numbers | the bytes of an all-gather, hidden, in the memory of two parts |
 # | consecutive parts under a causal mask: $\frac{P}{2P-1}$ | the last rank has almost twice the mean |
-# | tokens of a rank to hide the ring: $c \ge \gamma\,w F\beta$ | work grows as $c^2$, messages as $c$ |
+# | tokens of a rank to hide the ring: $n \ge \gamma\,w F\beta$ | work grows as $n^2$, messages as $n$ |
 # | Ulysses: $(2 + 2\gamma) N d\,\frac{P-1}{P^2}$ numbers | fewer bytes, nothing hidden, at most as many ranks as heads |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
@@ -1954,8 +1974,8 @@ both = together((np.array(1.0), np.array(2.0)), (np.array(5.0), 2 + np.log(3.0))
 assert np.isclose(both[0], 4) and together(both, (np.array(9.0), np.array(-1e30)))[0] == both[0]
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
-# **Question 4.** How efficient is a causal ring with consecutive parts on 2 and on 64 ranks? A colleague says: "The keys of
-# later parts are never used, so rank $r$ need not pass them on." What does it save, and what does it not save?
+# **Question 4.** How efficient is a causal ring with consecutive parts on 2 and on 64 ranks? A colleague says: "Rank $r$
+# never uses the keys of later parts. So nobody needs to send it those." What does this save, and what does it not save?
 #
 # <details><summary>Answer</summary>
 #
@@ -1973,12 +1993,12 @@ assert hops / (64 * 63) == 0.5
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["question"]
 # **Question 5.** A model is 4096 wide, with 32 heads for queries and 8 for keys and values. It reads 1,048,576 tokens on 16
 # ranks, in numbers of 2 bytes. How many GB does a rank send for one layer forward, in a ring and with Ulysses? Does Ulysses
-# work at all on 16 ranks? Does the ring hide between nodes?
+# work at all on 16 ranks? Does the ring hide between nodes, at 137 TFLOP/s and 12.5 GB/s?
 #
 # <details><summary>Answer</summary>
 #
-# The ring sends 4.03 GB, Ulysses 1.26 GB. There are 8 heads for keys, so on 16 ranks each of them has to be copied to two
-# ranks, and then Ulysses sends a little more. The ring needs $\gamma\,w F \beta$, which is 5480 tokens on a rank. There are
+# The ring sends 4.03 GB, and the formula for Ulysses gives 1.26 GB. But there are only 8 heads for keys. On 16 ranks each of
+# them has to be copied for two ranks. Then $\gamma$ is $\frac12$ for Ulysses, and it sends 1.51 GB. The ring needs $\gamma\,w F \beta$, which is 5480 tokens on a rank. There are
 # 65,536, so it hides, and its larger number of bytes costs nothing.
 #
 # </details>
@@ -1987,6 +2007,7 @@ assert hops / (64 * 63) == 0.5
 gamma, numbers, P = 8 / 32, 2**20 * 4096, 16
 assert round(2 * gamma * numbers * (P - 1) / P * 2 / 1e9, 2) == 4.03
 assert round((2 + 2 * gamma) * numbers * (P - 1) / P**2 * 2 / 1e9, 2) == 1.26
+assert round((2 + 2 * 16 / 32) * numbers * (P - 1) / P**2 * 2 / 1e9, 2) == 1.51
 assert round(gamma * between) == 5480 and 2**20 // P == 65_536 and 2**20 == 1_048_576
 assert numbers // 2**20 == 4096 and 1 / gamma == 32 / 8
 
