@@ -62,7 +62,7 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
       m = 5 mean versions 2, 3, 4, 5 on stages 0 to 3; with ``vertical_sync`` 2, 2, 2, 2.
     - Values: those of one process that computes each minibatch through the whole model with these
       versions, and then updates the newest one with that gradient; to 1e-12. With SGD,
-      ``w(t+1) = w(t) - lr grad f(w_1(t-S+1), ..., w_S(t))``.
+      ``w(t+1) = w(t) - lr * gradient of f_t at (w_0(t - S + 1), ..., w_(S-1)(t))``.
     - Order: 1F1B without a flush. Stage s computes S - s forward passes, then backward and forward
       passes in turn, then the backward passes that are left. If N < S - s, it computes all forward
       passes first. Each pass is computed once. Example: S = 3, s = 1, N = 4 is

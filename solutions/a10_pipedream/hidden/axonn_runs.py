@@ -11,7 +11,7 @@ axonn_case, axonn_serial = examples.AXONN_MADE, examples.axonn_serial
 
 
 def stepped(ranks, rng, num_stages, batch_sizes, limit=None, **options):
-    """One step whose values are right, without collectives; returns case and result.
+    """One step whose gradients are right, without collectives; returns case and result.
 
     Args:
         limit: None: 2 S.

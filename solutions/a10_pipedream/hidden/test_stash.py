@@ -32,13 +32,13 @@ points = points_of("stash")
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(13, "values")
+@points(11, "values")
 def test_delayed_recursion_on_2_to_5_stages(ranks, rng):
     for p, count in ((2, 5), (3, 7), (4, 9), (5, 8), (3, 3)):
         trained(ranks, rng, stash_case(p, count, rng))
 
 
-@points(10, "values")
+@points(9, "values")
 def test_vertical_sync_on_2_to_5_stages(ranks, rng):
     for p, count in ((2, 5), (3, 7), (4, 9), (5, 8)):
         trained(ranks, rng, stash_case(p, count, rng, vertical_sync=True))
@@ -61,6 +61,16 @@ def test_one_stage_is_gradient_descent(ranks, rng):
 def test_minibatches_of_different_sizes(ranks, rng):
     for p, sizes in ((2, (3, 1, 2, 4)), (3, (1, 4, 2, 3, 1, 2)), (4, (2, 5, 1, 1, 3))):
         trained(ranks, rng, stash_case(p, sizes, rng))
+
+
+@points(3, "values")
+def test_losses_of_the_last_stage(ranks, rng):
+    for p, count in ((2, 5), (4, 6)):
+        case = stash_case(p, count, rng)
+        result = trained(ranks, rng, case)
+        right = case.right(result.factors)
+        for stage, value in enumerate(result.values):
+            examples.stash_check_losses(value, stage, right, case.seen_in(result))
 
 
 @points(3, "values")
