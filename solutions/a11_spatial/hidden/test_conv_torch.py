@@ -29,31 +29,46 @@ from solutions.a11_spatial.hidden.oracle import examples
 points = points_of("conv_torch")
 
 
-def called(ranks, case, **options):
+IMAGES, WEIGHTS = ("y", "dx"), ("dw", "db")
+
+
+def called(ranks, case, parts=IMAGES + WEIGHTS, **options):
     """``conv2d`` and its gradients on all ranks; checks values, and how rows travelled."""
     world_size = options.pop("world_size", case.world_size)
     options.setdefault("machine", buffered())
     result = ranks.call(
         "callers_torch:conv_torch_called", world_size, case.arguments_of_ranks(), **options
     )
-    assert_conv_torch(result, case)
+    assert_conv_torch(result, case, parts)
     return result
 
 
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(11, "values")
+SIZES = ((2, 4, 1, (2, 3)), (3, 3, 2, (1, 2)), (4, 5, 1, (3, 3)), (5, 2, 2, (3, 1)))
+
+
+@points(6, "values")
 def test_rows_and_gradients_on_2_to_5_ranks(ranks, rng):
-    for p, h, batch, channels in ((2, 4, 1, (2, 3)), (3, 3, 2, (1, 2)), (4, 5, 1, (3, 3)),
-                                  (5, 2, 2, (3, 1))):  # fmt: skip
-        called(ranks, conv_torch_case([h] * p, rng, batch=batch, channels=channels))
+    for p, h, batch, channels in SIZES:
+        case = conv_torch_case([h] * p, rng, batch=batch, channels=channels)
+        called(ranks, case, IMAGES)
+
+
+@points(5, "values")
+def test_gradients_of_weights_and_biases(ranks, rng):
+    for p, h, batch, channels in SIZES:
+        case = conv_torch_case([h] * p, rng, batch=batch, channels=channels)
+        called(ranks, case, WEIGHTS)
+    called(ranks, conv_torch_case([4] * 3, rng, kernel=5), WEIGHTS)
+    called(ranks, conv_torch_case((4, 1, 6), rng), WEIGHTS)
 
 
 @points(6, "values")
 def test_kernel_of_5(ranks, rng):
     for p, h in ((2, 4), (3, 3), (4, 4)):
-        called(ranks, conv_torch_case([h] * p, rng, kernel=5))
+        called(ranks, conv_torch_case([h] * p, rng, kernel=5), IMAGES)
 
 
 @points(3, "values")
@@ -65,13 +80,13 @@ def test_kernel_of_1(ranks, rng):
 @points(5, "values")
 def test_uneven_heights(ranks, rng):
     for heights in ((3, 5), (4, 1, 6), (2, 7, 1, 3)):
-        called(ranks, conv_torch_case(heights, rng))
+        called(ranks, conv_torch_case(heights, rng), IMAGES)
 
 
 @points(2, "values")
 def test_parts_as_low_as_the_halo_and_one_rank(ranks, rng):
     for heights in ((1, 1, 1), (1, 1), (4,)):
-        called(ranks, conv_torch_case(heights, rng))
+        called(ranks, conv_torch_case(heights, rng), IMAGES)
 
 
 @points(3, "values")

@@ -1,9 +1,10 @@
 """cost.py: bytes to the byte and times to rounding, against what the network counts."""
 
+import functools
 import math
 
 from ringside import Machine
-from ringside.checking import Case, Verdict, assert_ran, one_line
+from ringside.checking import Case, Verdict, assert_ran, award, one_line
 from ringside.checking.formulas import evaluated
 from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import sent_as_ring
@@ -12,6 +13,7 @@ from solutions.a11_spatial.conv_sizes import Layer, halving
 
 TEXTBOOK = Machine.load("textbook")
 MACHINES = ("textbook", "zaratan", "textbook,alpha_s=1e-4")
+WAYS = ("data", "filter", "domain")
 SIZES = (1, 2, 3, 5, 8, 64)
 NETWORKS = [
     ([Layer(8, 8, 2, 4)], 3),
@@ -80,6 +82,20 @@ def check_times(ranks, function, calls, rights=None, beside=""):
             raise Verdict(f"{what} is {said} s; it must be {right:.9g}{beside}.", reproduce=line)
 
 
+def check_shares(checks):
+    """Each check has an equal share of the test's points."""
+    verdicts, count = [], 0
+    for check in checks:
+        count += 1
+        try:
+            check()
+        except Verdict as verdict:
+            verdicts.append(verdict)
+    if verdicts:
+        said = f"{verdicts[0].sentence} Of {count} such checks {len(verdicts)} failed."
+        award(1 - len(verdicts) / count, said, reproduce=verdicts[0].reproduce)
+
+
 def loaded(call):
     return [Machine.load(each) if isinstance(each, str) else each for each in call]
 
@@ -109,15 +125,15 @@ def test_bytes_of_domain_parallelism(ranks, rng):
 
 @points(5, "values")
 def test_kernels_that_are_not_square(ranks, rng):
-    layers = [Layer(9, 7, 2, 3, 5, 1), Layer(9, 7, 3, 4, 1, 7), Layer(9, 7, 4, 2, 3, 5)]
+    layers = [Layer(9, 7, 3, 3, 5, 1), Layer(9, 7, 3, 3, 1, 7), Layer(9, 7, 3, 3, 3, 5)]
     check_bytes(ranks, "domain_bytes", [(layers, 3, p) for p in (2, 3, 6)])
 
 
 @points(4, "values")
 def test_bytes_of_an_element(ranks, rng):
     layers, batch = drawn(rng)
-    for function in ("data_bytes", "filter_bytes", "domain_bytes"):
-        check_bytes(ranks, function, [(layers, batch, 4, itemsize) for itemsize in (2, 8)])
+    calls = [(layers, batch, 4, itemsize) for itemsize in (2, 8)]
+    check_shares(functools.partial(check_bytes, ranks, f"{way}_bytes", calls) for way in WAYS)
 
 
 @points(8, "values")
@@ -130,22 +146,44 @@ def test_time_of_filter_parallelism(ranks, rng):
     check_times(ranks, "filter_s", timed(rng))
 
 
-@points(12, "values")
+def with_halos(calls):
+    """The same calls where each layer has a halo: filters of one row get five."""
+
+    def tall(layer):
+        return layer if layer.kernel_h > 1 else layer._replace(kernel_h=5)
+
+    return [([tall(each) for each in layers], *rest) for layers, *rest in calls]
+
+
+def with_equal_channels(layers):
+    """As many channels out as in, so that the halos of both passes are equally large."""
+    return [each._replace(out_channels=each.in_channels) for each in layers]
+
+
+@points(9, "values")
 def test_time_of_domain_parallelism(ranks, rng):
-    square = [call for call in timed(rng, (1, 3, 5, 8, 64)) if call[0][0].kernel_h > 1]
-    check_times(ranks, "domain_s", square)
+    check_times(ranks, "domain_s", with_halos(timed(rng, (1, 3, 5, 8, 64))))
+
+
+@points(3, "values")
+def test_halo_without_rows_takes_no_time(ranks, rng):
+    layers, batch = drawn(rng)
+    layers = with_equal_channels(layers)
+    layers = [layer._replace(kernel_h=k) for layer, k in zip(layers, (1, 3, 1), strict=True)]
+    calls = [(layers, batch, p, name) for p in (3, 5, 8) for name in MACHINES]
+    check_times(ranks, "domain_s", calls)
 
 
 @points(4, "values")
 def test_two_ranks_have_one_neighbour_each(ranks, rng):
-    check_times(ranks, "domain_s", [(*drawn(rng), 2, name) for name in MACHINES])
+    calls = [(with_equal_channels(layers), *rest) for layers, *rest in timed(rng, (2,))]
+    check_times(ranks, "domain_s", with_halos(calls))
 
 
 TRACED = [
     ([Layer(8, 16, 2, 8, 3, 3), Layer(8, 8, 8, 8, 5, 5)], 3),
     ([Layer(16, 4, 8, 8, 3, 3), Layer(8, 4, 8, 16, 1, 1), Layer(8, 4, 16, 8, 3, 3)], 2),
 ]
-WAYS = ("data", "filter", "domain")
 
 
 def counted(ranks, way, world_size, layers, batch):
@@ -161,25 +199,29 @@ def counted(ranks, way, world_size, layers, batch):
     return round(sum(sent_as_ring(result))), result.makespan_s
 
 
+def check_traced(ranks, check, unit, quantity):
+    """What the network counts, of each way on each number of ranks."""
+
+    def asked(layers, batch, p, way):
+        right = counted(ranks, way, p, layers, batch)[quantity]
+        beside = f", as the network counts of traffic.py on {p} ranks"
+        call = (layers, batch, p, *["textbook"][:quantity])
+        check(ranks, f"{way}_{unit}", [call], [right], beside)
+
+    check_shares(
+        functools.partial(asked, *network, p, way)
+        for network in TRACED for p in (2, 4, 8) for way in WAYS
+    )  # fmt: skip
+
+
 @points(8, "communication")
 def test_traced_bytes(ranks, rng):
-    for layers, batch in TRACED:
-        for p in (2, 4, 8):
-            for way in WAYS:
-                right, _ = counted(ranks, way, p, layers, batch)
-                beside = f", as the network counts of traffic.py on {p} ranks"
-                check_bytes(ranks, f"{way}_bytes", [(layers, batch, p)], [right], beside)
+    check_traced(ranks, check_bytes, "bytes", 0)
 
 
 @points(8, "communication")
 def test_traced_times(ranks, rng):
-    for layers, batch in TRACED:
-        for p in (2, 4, 8):
-            for way in WAYS:
-                _, right = counted(ranks, way, p, layers, batch)
-                beside = f", as the network counts of traffic.py on {p} ranks"
-                call = (layers, batch, p, "textbook")
-                check_times(ranks, f"{way}_s", [call], [right], beside)
+    check_traced(ranks, check_times, "s", 1)
 
 
 def check_best(ranks, calls):
