@@ -56,7 +56,8 @@ def axonn_case(num_stages, batch_sizes, limit, rng, dtype="float64", widths=WIDT
     sizes = sizes if len(sizes) <= 40 else f"{sizes[:37]}..."
     return AxonnCase(
         "axonn:run", num_stages, sum(batch_sizes), dtype,
-        about=f"{len(batch_sizes)} microbatches of {sizes} samples, limit {limit}, {dtype}",
+        about=f"{'1 microbatch' if len(batch_sizes) == 1 else f'{len(batch_sizes)} microbatches'} "
+        f"of {sizes} samples, limit {limit}, {dtype}",
         line=f"ringside run callers.py:axonn_step --ranks {num_stages} -- {words}",
         batch_sizes=tuple(batch_sizes), limit=limit, seed=seed, widths=tuple(widths),
     )  # fmt: skip

@@ -57,7 +57,9 @@ def stash_check(case, function, rank, value, options):
     if function != "stash_trained":
         return False
     right = stash_of(case.world_size, options).right(case.factors)
-    stash_check_values(value, rank, right, replace(case, dtype=options.dtype))
+    typed = replace(case, dtype=options.dtype)
+    stash_check_values(value, rank, right, typed)
+    stash_check_losses(value, rank, right, typed)
     stash_check_kept(value, rank, case)
     return True
 
@@ -84,10 +86,9 @@ def _stash_measured(world_size, options):
 
 
 def stash_check_values(value, stage, right, case):
-    """A stage's parameters at the end, and on the last one the losses."""
-    trained, losses = right
+    """A stage's parameters at the end."""
     tolerance = 1e-12 if case.dtype == "float64" else 1e-5
-    told, wanted = value["params"], trained[stage]
+    told, wanted = value["params"], right[0][stage]
     if not isinstance(told, list | tuple) or len(told) != len(wanted):
         kind = (
             f"{len(told)} arrays" if isinstance(told, list | tuple) else f"a {type(told).__name__}"
@@ -101,11 +102,12 @@ def stash_check_values(value, stage, right, case):
         exact = exact.astype(case.dtype)
         scale = np.full(exact.shape, tolerance / eps * (1 + np.abs(exact).max()))
         assert_array(mine, exact, scale, case, f"stage {stage}'s parameter {number}")
-    _stash_check_losses(value["losses"], losses, stage, tolerance, case)
 
 
-def _stash_check_losses(told, losses, stage, tolerance, case):
+def stash_check_losses(value, stage, right, case):
     """The last stage's numbers; None from the others."""
+    tolerance = 1e-12 if case.dtype == "float64" else 1e-5
+    told, losses = value["losses"], right[1]
     if stage < case.world_size - 1:
         if told is not None:
             raise case.fail(
@@ -350,12 +352,14 @@ def axonn_check(case, function, rank, value, options):
         return False
     right = axonn_serial(axonn_case_of(case.world_size, options), case.factors)
     axonn_check_values(value, rank, right, case)
+    axonn_check_loss(value, rank, right, case)
+    axonn_check_kept(value, rank, case)
     return True
 
 
-def axonn_check_values(value, stage, right, case):
-    """What ``axonn.run`` returned on a stage, and all that was given as it was."""
-    loss, grads = right[0], right[1][stage]
+def axonn_check_loss(value, stage, right, case):
+    """The last stage's number; None from the others."""
+    loss = right[0]
     tolerance = 1e-12 if case.dtype == "float64" else 1e-5
     if stage < case.world_size - 1:
         if value["loss"] is not None:
@@ -365,6 +369,12 @@ def axonn_check_values(value, stage, right, case):
         raise case.fail(f"the loss is of type {type(value['loss']).__name__}; it must be a float.")
     elif not abs(value["loss"] - loss) <= tolerance * (1 + abs(loss)):
         raise case.fail(f"the loss is {value['loss']:.12g}; it must be {loss:.12g}.")
+
+
+def axonn_check_values(value, stage, right, case):
+    """The gradients that ``axonn.run`` returned on a stage."""
+    grads = right[1][stage]
+    tolerance = 1e-12 if case.dtype == "float64" else 1e-5
     if len(value["grads"]) != len(grads):
         raise case.fail(
             f"stage {stage} returned {len(value['grads'])} gradients; it must return {len(grads)}."
@@ -377,6 +387,10 @@ def axonn_check_values(value, stage, right, case):
         same = isinstance(grad, np.ndarray) and grad.shape == wanted.shape
         flat = grad.reshape(-1) if same else grad
         assert_array(flat, wanted.reshape(-1), scale.reshape(-1), case, what)
+
+
+def axonn_check_kept(value, stage, case):
+    """All that was given is as it was."""
     if not value["kept"]:
         raise case.fail(f"stage {stage} changed its parameters, inputs or targets, or a list.")
 

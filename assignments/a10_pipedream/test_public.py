@@ -64,7 +64,7 @@ def stash_trained(ranks, case, rng=None, **options):
     return result
 
 
-@points(20, "values", "stash")
+@points(17, "values", "stash")
 def test_stash_equals_the_delayed_recursion(ranks, rng):
     for p, count in ((2, 4), (3, 6), (4, 7)):
         stash_trained(ranks, stash_case(p, count, rng), rng)
@@ -86,6 +86,15 @@ def test_stash_with_few_minibatches_and_one_stage(ranks, rng):
 def test_stash_with_minibatches_of_different_sizes_and_float32(ranks, rng):
     stash_trained(ranks, stash_case(3, (2, 1, 4, 3), rng), rng)
     stash_trained(ranks, stash_case(3, 5, rng, "float32"), rng)
+
+
+@points(3, "values", "stash")
+def test_stash_losses_of_the_last_stage(ranks, rng):
+    case = stash_case(3, 5, rng)
+    result = stash_trained(ranks, case)
+    right = case.right(result.factors)
+    for stage, value in enumerate(result.values):
+        examples.stash_check_losses(value, stage, right, case.seen_in(result))
 
 
 @points(5, "values", "stash")
@@ -483,7 +492,7 @@ def axonn_driven(*arguments, to_the_limit=False, **options):
     examples.axonn_assert_driven(result, case, len(case.batch_sizes), limit)
 
 
-@points(12, "values", "axonn")
+@points(9, "values", "axonn")
 def test_axonn_gradient(ranks, rng):
     for num_stages in (2, 3, 4):
         axonn_driven(ranks, rng, num_stages, (2,) * 7)
@@ -500,16 +509,26 @@ def test_axonn_one_stage_and_fewer_microbatches_than_stages(ranks, rng):
     axonn_driven(ranks, rng, 1, (2, 2, 2))
 
 
-@points(6, "values", "axonn")
+@points(5, "values", "axonn")
 def test_axonn_limits_from_one_on(ranks, rng):
     for limit in (1, 2):
         axonn_driven(ranks, rng, 3, (2,) * 5, limit, to_the_limit=True)
 
 
-@points(6, "values", "axonn")
+@points(5, "values", "axonn")
 def test_axonn_any_order_of_arrival(ranks, rng):
     for seed in (1, 2):
         axonn_driven(ranks, rng, 3, (2,) * 6, seed=seed)
+
+
+@points(5, "values", "axonn")
+def test_axonn_loss_and_what_is_given_stays(ranks, rng):
+    for num_stages, sizes in ((2, (2,) * 4), (3, (3, 1, 2))):
+        case, result = axonn_stepped(ranks, rng, num_stages, sizes)
+        right, seen = axonn_serial(case, result.factors), case.seen_in(result)
+        for stage, value in enumerate(result.values):
+            examples.axonn_check_loss(value, stage, right, seen)
+            examples.axonn_check_kept(value, stage, seen)
 
 
 @points(3, "values", "axonn")

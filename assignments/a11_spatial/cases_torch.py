@@ -161,34 +161,36 @@ def conv_torch_serial(case):
     )
 
 
-def assert_conv_torch_value(value, rank, mine, serial, case):
+def assert_conv_torch_value(value, rank, mine, serial, case, parts=("y", "dx", "dw", "db")):
     """What ``callers_torch.conv_torch_called`` gave back on a rank.
 
     Args:
         mine: the call, a ``ConvTorchCase``.
         serial: what ``conv_torch_serial`` gives for it.
         case: what a sentence is about.
+        parts: which of y, dx, dw and db are compared.
     """
     y, dx, dw, db = serial
     own = {
-        "result": (value["y"], mine.rows(y)[rank]),
-        "gradient of x": (value["dx"], None if dx is None else mine.rows(dx)[rank]),
-        "gradient of the weight": (value["dw"], dw),
-        "gradient of the bias": (value["db"], db),
+        "y": ("result", mine.rows(y)[rank]),
+        "dx": ("gradient of x", None if dx is None else mine.rows(dx)[rank]),
+        "dw": ("gradient of the weight", dw),
+        "db": ("gradient of the bias", db),
     }
-    for name, (found, right) in own.items():
+    for part in parts:
+        name, right = own[part]
         if right is not None:
-            assert_near_torch(found, right, case, f"rank {rank}'s {name}", mine.kind)
+            assert_near_torch(value[part], right, case, f"rank {rank}'s {name}", mine.kind)
     if value["changed"]:
         raise case.fail(f"rank {rank} changed x, weight, bias or dy; they must stay as they were.")
 
 
-def assert_conv_torch(result, case):
+def assert_conv_torch(result, case, parts=("y", "dx", "dw", "db")):
     """All ranks' values, and no collective but the sum of gradients."""
     assert_ran(result, case)
     serial = conv_torch_serial(case)
     for rank, value in enumerate(result.values):
-        assert_conv_torch_value(value, rank, case, serial, case.seen_in(result))
+        assert_conv_torch_value(value, rank, case, serial, case.seen_in(result), parts)
     assert_conv_torch_collectives(result, case, case.summed_bytes)
 
 

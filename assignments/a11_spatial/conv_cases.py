@@ -32,6 +32,11 @@ class ConvCase(PartsCall):
     shape: tuple = ()  # images, channels in, channels out, columns
     seed: int = 0
 
+    def __str__(self):
+        if "conv_forward" in self.line:
+            return super().__str__()
+        return super().__str__().replace("forward on", "both passes on", 1)
+
     @property
     def itemsize(self):
         """Bytes of an element."""
@@ -95,6 +100,13 @@ class ConvCase(PartsCall):
         """Elements of filters and biases."""
         _, C, out, _ = self.shape
         return out * C * self.k**2 + out
+
+    @property
+    def allowed_bytes(self):
+        """Per rank what it may send in both passes, the all-reduce as a ring's."""
+        p = self.world_size
+        ring = 2 * (p - 1) * self.num_weights * self.itemsize // p
+        return [sum(own.values()) + ring for own in self.halo_bytes()]
 
 
 def case_of(numbers):
