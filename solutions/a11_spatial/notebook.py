@@ -529,7 +529,8 @@ assert np.isclose(joined, block_of(slice(4))[0])
 # In the backward pass the scores are computed again, from the keys, which therefore go round once
 # more. The gradient of a rank's keys has a summand from every rank. The sum travels behind the
 # keys: each rank adds its summand and passes it on.
-# The blocks themselves are supplied, in `attention_torch.py`. You write the ring and the joining.
+# The blocks are supplied in `attention_torch.py`, and the messages of a step in
+# `ring_messages_torch.py`. You write the ring, the joining and the sums of gradients.
 
 # %% tags=["predict"]
 guess(

@@ -26,13 +26,15 @@ Rules:
   ``torch.autograd.Function``: both its passes are yours.
 - Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that comes
   in is changed, neither arguments nor the gradient that autograd hands over.
-- The file runs unchanged under ``torchrun``, with gloo or NCCL: start the sends and receives of a
-  step together, by ``dist.batch_isend_irecv``, so that no order can block NCCL.
+- The file runs unchanged under ``torchrun``, with gloo or NCCL. ``ring_messages_torch.py`` has the
+  messages of a step: it starts them, and you wait for them after the block. You may send your own,
+  and write the class below otherwise.
 """
 
 import torch
 import torch.distributed as dist
 from attention_torch import backward_block, forward_block
+from ring_messages_torch import start_to_pass_on, wait_for
 
 
 def ring_attention(group, q, k, v, lengths, causal=False):
@@ -76,7 +78,6 @@ def ring_attention(group, q, k, v, lengths, causal=False):
     Source: Liu, Zaharia, Abbeel, Ring Attention with Blockwise Transformers, 2023; Dao,
     FlashAttention-2, 2023, section 3.1.
     """
-    ### BEGIN SOLUTION
     p, rank = dist.get_world_size(group), dist.get_rank(group)
     if len(lengths) != p or lengths[rank] != q.shape[2]:
         raise ValueError(
@@ -86,70 +87,57 @@ def ring_attention(group, q, k, v, lengths, causal=False):
     return _RingAttention.apply(q, k, v, group, lengths, causal)
 
 
-def _start_to_pass_on(group, tensors, length):
-    """Send tensors to the next rank; return those of so many positions that come, and the works."""
-    p, rank = dist.get_world_size(group), dist.get_rank(group)
-    after, before = (dist.get_global_rank(group, (rank + step) % p) for step in (1, -1))
-    coming = [each.new_empty(*each.shape[:2], length, each.shape[3]) for each in tensors]
-    calls = [dist.P2POp(dist.isend, each, after, group) for each in tensors]
-    calls += [dist.P2POp(dist.irecv, each, before, group) for each in coming]
-    return coming, dist.batch_isend_irecv(calls)
-
-
-def _wait(works):
-    for started in works:
-        started.wait()
-
-
 class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, group, lengths, causal):
+        """The ring of the forward pass; what ``backward`` needs is kept in ``ctx``."""
+        ### BEGIN SOLUTION
         p, rank = dist.get_world_size(group), dist.get_rank(group)
         k, v = k.contiguous(), v.contiguous()
         present, out, lse = [k, v], None, None
         for step in range(p):
             source = (rank - step) % p
-            works = []
+            coming, works = present, []
             if step < p - 1:
-                coming, works = _start_to_pass_on(group, present, lengths[source - 1])
+                coming, works = start_to_pass_on(group, present, lengths[source - 1])
             if step == 0:
                 out, lse = forward_block(q, *present, source, diagonal=causal)
             elif source < rank or not causal:
                 o, each = forward_block(q, *present, source)
                 new = torch.logaddexp(lse, each)
                 out, lse = torch.exp(lse - new) * out + torch.exp(each - new) * o, new
-            _wait(works)
-            if step < p - 1:
-                present = coming
+            wait_for(works)
+            present = coming
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.ring = group, lengths, causal
         return out
+        ### END SOLUTION
 
     @staticmethod
     def backward(ctx, dout):
+        """The ring of the backward pass: the gradients of q, k and v, and None for the rest."""
+        ### BEGIN SOLUTION
         q, k, v, out, lse = ctx.saved_tensors
         group, lengths, causal = ctx.ring
         p, rank = dist.get_world_size(group), dist.get_rank(group)
-        present, dq, sums, adding = [k, v], torch.zeros_like(q), None, []
+        present, dq, adding = [k, v], torch.zeros_like(q), []
+        sums = [torch.zeros_like(k), torch.zeros_like(v)]
         for step in range(p):
-            source, works = (rank - step) % p, []
+            source, own = (rank - step) % p, []
+            coming, works = present, []
             if step < p - 1:
-                coming, works = _start_to_pass_on(group, present, lengths[source - 1])
-            own = []
+                coming, works = start_to_pass_on(group, present, lengths[source - 1])
             if source <= rank or not causal:
                 diagonal = causal and source == rank
                 part, *own = backward_block(dout, q, *present, out, lse, source, diagonal)
                 dq += part
-            _wait(adding)  # the sums of this block, which came while it was computed
-            sums = own if sums is None else sums
-            if step > 0 and own:
+            wait_for(adding)  # the sums of this block, which came while it was computed
+            if own:
                 sums = [a + b for a, b in zip(sums, own, strict=True)]
             if p > 1:
-                sums, adding = _start_to_pass_on(group, sums, lengths[source - 1])
-            _wait(works)
-            if step < p - 1:
-                present = coming
-        _wait(adding)
+                sums, adding = start_to_pass_on(group, sums, lengths[source - 1])
+            wait_for(works)
+            present = coming
+        wait_for(adding)
         return dq, *sums, None, None, None
-
-    ### END SOLUTION
+        ### END SOLUTION

@@ -20,12 +20,13 @@ this rank r has the early chunk a and the late chunk b:
 Each of the last two is half a block. For each rank's keys, call ``forward_block`` and
 ``backward_block`` once, with the queries and keys of this table and nothing more.
 
-Rules: those of ``ring_attention_torch.py``; the ring is the same.
+Rules: those of ``ring_attention_torch.py``. The ring is the same; start from yours.
 """
 
 import torch
 import torch.distributed as dist
 from attention_torch import backward_block, forward_block
+from ring_messages_torch import start_to_pass_on, wait_for
 
 
 def split(x, world_size):
@@ -98,87 +99,71 @@ def zigzag_attention(group, q, k, v):
     Source: zhuzilin, ring-flash-attention, github.com/zhuzilin/ring-flash-attention, 2024; Brandon
     et al., Striped Attention, 2023, has another balanced order.
     """
-    ### BEGIN SOLUTION
     return _Zigzag.apply(q, k, v, group)
 
 
 def _seen(rank, source, n):
-    """Which of this rank's queries see which of a rank's keys: two slices of n positions."""
+    """Which of this rank's n queries see which keys of rank ``source``: a slice of each."""
+    ### BEGIN SOLUTION
     if source == rank:
         return slice(0, n), slice(0, n)
     return (slice(0, n), slice(0, n // 2)) if source < rank else (slice(n // 2, n), slice(0, n))
-
-
-def _start(group, tensors):
-    p, rank = dist.get_world_size(group), dist.get_rank(group)
-    after, before = (dist.get_global_rank(group, (rank + step) % p) for step in (1, -1))
-    arriving = [torch.empty_like(each) for each in tensors]
-    sends = [dist.P2POp(dist.isend, each, after, group) for each in tensors]
-    receives = [dist.P2POp(dist.irecv, each, before, group) for each in arriving]
-    return arriving, dist.batch_isend_irecv(sends + receives)
-
-
-def _complete(works):
-    for started in works:
-        started.wait()
+    ### END SOLUTION
 
 
 class _Zigzag(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, group):
+        """The ring of the forward pass; what ``backward`` needs is kept in ``ctx``."""
+        ### BEGIN SOLUTION
         p, rank, n = dist.get_world_size(group), dist.get_rank(group), q.shape[2]
         k, v = k.contiguous(), v.contiguous()
-        here, works = [k, v], []
+        here, out = [k, v], torch.zeros_like(q)
+        lse = torch.full_like(q[..., :1], -torch.inf)
         for step in range(p):
             source = (rank - step) % p
+            arriving, works = here, []
             if step < p - 1:
-                arriving, works = _start(group, here)
+                arriving, works = start_to_pass_on(group, here)
             queries, keys = _seen(rank, source, n)
             given = [q[:, :, queries], *(each[:, :, keys] for each in here)]
             o, log = forward_block(*given, source, diagonal=source == rank)
-            if step == 0:
-                out, lse = o, log
-            else:
-                old, rows = lse[:, :, queries], out[:, :, queries]
-                new = torch.logaddexp(old, log)
-                out[:, :, queries] = torch.exp(old - new) * rows + torch.exp(log - new) * o
-                lse[:, :, queries] = new
-            if step < p - 1:
-                _complete(works)
-                here = arriving
+            old, rows = lse[:, :, queries], out[:, :, queries]
+            new = torch.logaddexp(old, log)
+            out[:, :, queries] = torch.exp(old - new) * rows + torch.exp(log - new) * o
+            lse[:, :, queries] = new
+            wait_for(works)
+            here = arriving
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.group = group
         return out
+        ### END SOLUTION
 
     @staticmethod
     def backward(ctx, dout):
-        q, k, v, out, lse = ctx.saved_tensors
-        group, n = ctx.group, q.shape[2]
-        p, rank = dist.get_world_size(group), dist.get_rank(group)
-        here, dq, totals, behind = [k, v], torch.zeros_like(q), None, []
+        """The ring of the backward pass: the gradients of q, k and v, and None for the group."""
+        ### BEGIN SOLUTION
+        group, (q, k, v, out, lse) = ctx.group, ctx.saved_tensors
+        p, rank, n = dist.get_world_size(group), dist.get_rank(group), q.shape[2]
+        here, dq, behind = [k, v], torch.zeros_like(q), []
+        totals = [torch.zeros_like(k), torch.zeros_like(v)]
         for step in range(p):
             source = (rank - step) % p
+            arriving, works = here, []
             if step < p - 1:
-                arriving, works = _start(group, here)
+                arriving, works = start_to_pass_on(group, here)
             queries, keys = _seen(rank, source, n)
             rows = [each[:, :, queries] for each in (dout, q, out, lse)]
             columns = [each[:, :, keys] for each in here]
-            part, *own = backward_block(
-                *rows[:2], *columns, *rows[2:], source, diagonal=source == rank
-            )
+            part, *own = backward_block(*rows[:2], *columns, *rows[2:], source, source == rank)
             dq[:, :, queries] += part
-            _complete(behind)
-            if step == 0:
-                totals = own
-            else:
-                for total, each in zip(totals, own, strict=True):
-                    total[:, :, keys] += each
+            wait_for(behind)
+            for total, each in zip(totals, own, strict=True):
+                total[:, :, keys] += each
             if p > 1:
-                totals, behind = _start(group, totals)
-            if step < p - 1:
-                _complete(works)
-                here = arriving
-        _complete(behind)
+                totals, behind = start_to_pass_on(group, totals)
+            wait_for(works)
+            here = arriving
+        wait_for(behind)
         return dq, *totals, None
-
-    ### END SOLUTION
+        ### END SOLUTION

@@ -55,8 +55,9 @@ def test_uneven_parts(ranks, rng):
 
 @points(5, "values")
 def test_fewer_heads_of_keys(ranks, rng):
-    ring(ranks, rng, (3, 3), heads=4, kv_heads=2)
-    ring(ranks, rng, (2, 2, 2), heads=3, kv_heads=1)
+    # Factors belong to the heads of keys: keys that were repeated first would look wrong.
+    ring(ranks, rng, (3, 3), ordered=False, heads=4, kv_heads=2)
+    ring(ranks, rng, (2, 2, 2), ordered=False, heads=3, kv_heads=1)
 
 
 @points(3, "values")
@@ -101,7 +102,7 @@ def test_bytes_of_both_passes(ranks, rng):
 
 @points(3, "communication")
 def test_keys_travel_once_for_all_their_queries(ranks, rng):
-    more = {"heads": 6, "kv_heads": 1, "width": 8}
+    more = {"heads": 6, "kv_heads": 1, "width": 8, "ordered": False}
     call, result, case = ring(ranks, rng, (4, 4, 4), **more)
     observed.assert_volume(result, call, case)
 
