@@ -56,7 +56,8 @@ def backward_block(dout, q, k, v, out, lse, source, diagonal=False):
     """
     with ringside.phase("backward block"):
         dout = ringside.announce(f"backward {source}", dout)
-        weights = torch.exp(_scores(q, k, diagonal) - lse)
+        # A weight is at most 1, but lse of scaled keys may be far below the score: see above.
+        weights = torch.exp((_scores(q, k, diagonal) - lse).clamp(max=0))
         dv = _per_key_head(weights, dout, v)
         dweights = _grouped(dout, v) @ v.unsqueeze(2).mT
         delta = (dout * out).sum(dim=-1, keepdim=True)

@@ -165,7 +165,8 @@ def serial(case, parts, factors=None):
             small = [each[:, :, columns] for each in parts[source][1:3]]
             k, v = (np.repeat(each, group, axis=1) for each in small)
             g = scaled(rank, f"backward {source}", dout[:, :, rows])
-            weights = np.exp(scores(rank, source, rows, small[0]) - total[:, :, rows, None])
+            weights = scores(rank, source, rows, small[0]) - total[:, :, rows, None]
+            weights = np.exp(np.minimum(weights, 0))  # as in backward_block
             slope = g @ v.swapaxes(2, 3) - (g * out[:, :, rows]).sum(axis=-1, keepdims=True)
             slope = weights * slope / np.sqrt(case.width)
             found[rank][1][:, :, rows] += slope @ k
