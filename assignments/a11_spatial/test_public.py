@@ -803,7 +803,13 @@ def ring_torch(ranks, rng, lengths, *, ordered=True, where=None, **settings):
     return ring_torch_called(ranks, rng, case, ordered=ordered, **(where or {}))
 
 
-@points(20, "values", "ring_attention_torch")
+@points(8, "values", "ring_attention_torch")
+def test_ring_torch_forward_pass_alone(ranks, rng):
+    for p in (2, 3):
+        ring_torch(ranks, rng, (3,) * p, how="forward")
+
+
+@points(12, "values", "ring_attention_torch")
 def test_ring_torch_attention_equals_serial(ranks, rng):
     for p in (1, 2, 3):
         ring_torch(ranks, rng, (3,) * p, ordered=p > 1)
@@ -908,7 +914,13 @@ def test_zigzag_splits_and_merges(ranks, rng):
         ring_cases.check_orders(result.values[0], x, num_ranks, call)
 
 
-@points(30, "values", "zigzag_torch")
+@points(8, "values", "zigzag_torch")
+def test_zigzag_forward_pass_alone(ranks, rng):
+    for p in (2, 3):
+        zigzag_torch(ranks, rng, p, how="forward")
+
+
+@points(22, "values", "zigzag_torch")
 def test_zigzag_equals_serial(ranks, rng):
     for p in (1, 2, 3):
         zigzag_torch(ranks, rng, p, ordered=p > 1)

@@ -28,20 +28,26 @@ def ring(ranks, rng, lengths, *, ordered=True, real=False, inputs=False, where=N
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(12, "values")
+@points(14, "values")
+def test_forward_pass_alone(ranks, rng):
+    for p in (2, 3, 4):
+        ring(ranks, rng, (3,) * p, how="forward")
+
+
+@points(7, "values")
 def test_attention_equals_serial_on_2_to_5_ranks(ranks, rng):
     for p in (2, 3, 4, 5):
         ring(ranks, rng, (3,) * p)
     ring(ranks, rng, (4,), ordered=False)
 
 
-@points(4, "values")
+@points(3, "values")
 def test_attention_on_9_and_17_ranks(ranks, rng):
     for p in (9, 17):
         ring(ranks, rng, (2,) * p, batch=1)
 
 
-@points(7, "values")
+@points(5, "values")
 def test_causal_attention(ranks, rng):
     for p in (2, 3, 5):
         ring(ranks, rng, (3,) * p, causal=True)
@@ -89,7 +95,7 @@ def test_real_gloo(gloo, rng):
 # -- communication and schedule --------------------------------------------------------------------
 
 
-@points(9, "communication")
+@points(6, "communication")
 def test_bytes_of_both_passes(ranks, rng):
     for p, n in ((2, 8), (3, 8), (4, 8), (5, 4), (9, 2), (17, 2), (2, 100)):
         for how in ("forward", "plain") if p < 5 else ("plain",):
@@ -115,7 +121,7 @@ def test_given_group_is_used(ranks, rng):
     on_three_members(rng, call, comm="the group")
 
 
-@points(8, "schedule")
+@points(7, "schedule")
 def test_keys_travel_on_while_their_block_is_computed(ranks, rng):
     for p in (2, 4):
         call, result, case = ring(ranks, rng, (4,) * p)
@@ -167,7 +173,7 @@ def test_no_keys_of_others_are_kept(ranks, rng):
     cases.check_kept(result, case, call)
 
 
-@points(12, "speed")
+@points(10, "speed")
 def test_time_of_a_long_sequence_on_8_to_64_ranks(ranks, rng):
     call, _, case = ring(ranks, rng, (4,) * 4)
     # A trace is believed that agrees with what the network counts, operation by operation.

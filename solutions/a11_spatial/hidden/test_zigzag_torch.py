@@ -51,10 +51,16 @@ def test_lengths_that_cannot_be_cut(ranks, rng):
 
 def zigzag_of_two(ranks):
     """Only orders of a ring that computes attention count."""
-    ranks.once("two ranks", lambda rng: zigzag(ranks, rng, 2))
+    ranks.once("two ranks", lambda rng: zigzag(ranks, rng, 2, how="forward"))
 
 
-@points(20, "values")
+@points(12, "values")
+def test_forward_pass_alone(ranks, rng):
+    for p in (2, 3, 4):
+        zigzag(ranks, rng, p, how="forward")
+
+
+@points(11, "values")
 def test_attention_equals_serial_on_2_to_5_ranks(ranks, rng):
     for p in (2, 3, 4, 5):
         zigzag(ranks, rng, p)
@@ -91,7 +97,7 @@ def test_real_gloo(gloo, rng):
 # -- communication and schedule --------------------------------------------------------------------
 
 
-@points(9, "communication")
+@points(8, "communication")
 def test_bytes_of_both_passes(ranks, rng):
     for p, n in ((2, 8), (3, 8), (4, 8), (5, 4), (9, 2), (17, 2), (2, 100)):
         for how in ("forward", "plain") if p < 5 else ("plain",):
@@ -139,7 +145,7 @@ def test_inputs_and_incoming_gradient_stay(ranks, rng):
     zigzag(ranks, rng, 2, inputs=True)
 
 
-@points(15, "speed")
+@points(13, "speed")
 def test_time_of_a_long_sequence_on_8_ranks(ranks, rng):
     call, _, case = zigzag(ranks, rng, 4)
     runs.assert_traces_agree(ranks, case, call)
