@@ -432,6 +432,8 @@ reveal("a10/vgg16-last-stage", plans[6.0][-1][2])
 slow = link(1.25e9)
 speedup = plan_s(VGG16, data_parallel, slow) / plan_s(VGG16, plans[1.25], slow)
 reveal("a10/vgg16-speedup", speedup)
+
+# %% tags=["checked"]
 assert [stage[2] for stage in plans[6.0]] == [15, 1]
 assert speedup > 10
 
