@@ -476,9 +476,10 @@ blocks_us = [8 * 40 * (n / 8) ** 2 for n in sizes]
 fig, axes = plt.subplots(figsize=(6.5, 3.5))
 axes.plot(sizes, times_us, "o-", label="your runs")
 axes.plot(sizes, blocks_us, color="grey", label="the blocks alone")
-axes.set(xscale="log", yscale="log", xlabel="positions a rank", ylabel="µs")
+axes.set(xscale="log", yscale="log", xlabel="positions a rank", ylabel="time, µs")
 axes.set_xticks(sizes, sizes)
 axes.legend()
+axes.minorticks_off()
 plt.show()
 
 # %% [markdown]
