@@ -129,11 +129,12 @@ reveal("a10/version", sum(phase.startswith("B") for phase in before))
 # **Explain.** Which idle time is left without a flush, and how does it depend on the number of
 # minibatches? A flush after every 32 minibatches instead of every four makes the gain smaller.
 # Compute it. Why would one want to flush after 32, although it takes longer?
-#
-# Each version takes memory. Suppose that each of the four stages has 100 MB of parameters.
 
 # %% [markdown]
 # *Your answer:*
+
+# %% [markdown]
+# Each version takes memory. Suppose that each of the four stages has 100 MB of parameters.
 
 # %% tags=["predict"]
 guess(
@@ -166,14 +167,15 @@ for name, least in (("stashing", [4, 3, 2, 1]), ("vertical sync", [4] * 4)):
 # first stage also keeps the activations of the most minibatches. VGG-16 has large activations in
 # its first layers, and nearly all of its parameters in the last ones. Which of the two suits this
 # kind of pipeline, and which doesn't?
-#
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # Now the other price. A chain of four stages learns what a second chain with other parameters
 # computes. The recursion with delays is what your stages compute, so one process is enough to see
 # it. Plain gradient descent has no delay; with stashing, stage s has a delay of 3 - s; with
 # vertical sync, every stage has a delay of 3.
-
-# %% [markdown]
-# *Your answer:*
 
 # %% tags=["predict"]
 guess(
@@ -325,13 +327,14 @@ reveal("a10/no-flush", flushed_s / train_torch(4, 12).makespan_s)
 # **Explain.** Count both times in units of one forward and one backward pass, for N minibatches and
 # S stages. To which factor does the gain tend for large N? A pipeline with a flush can come near
 # to it, too. What does it do then to the minibatch, and which other price does it not pay?
-#
-# **Run.** The price in memory. Each stage reports the most bytes that it held at one time, here
-# divided by those of its parameters. The minibatches have one sample each, so what forward passes
-# save hardly counts.
 
 # %% [markdown]
 # *Your answer:*
+
+# %% [markdown]
+# **Run.** The price in memory. Each stage reports the most bytes that it held at one time, here
+# divided by those of its parameters. The minibatches have one sample each, so what forward passes
+# save hardly counts.
 
 # %%
 

@@ -96,12 +96,13 @@ run.timeline
 # **Explain.** The bytes of a halo don't depend on the number of ranks. Why does the share of the
 # part that is sent grow with it all the same? At how many ranks would each rank of this image send
 # as much as it has?
-#
-# With parts of whole rows, a halo is as wide as the image. Cut in both directions, the image has
-# parts with shorter edges, but more of them.
 
 # %% [markdown]
 # *Your answer:*
+
+# %% [markdown]
+# With parts of whole rows, a halo is as wide as the image. Cut in both directions, the image has
+# parts with shorter edges, but more of them.
 
 # %% tags=["predict"]
 guess(
@@ -187,15 +188,16 @@ reveal("a11/seam", np.sum((rows >= 12) & (rows < 18)))
 # %% [markdown]
 # **Explain.** Why does the wrong band grow with each layer? So how many rows would a halo need that
 # is exchanged once, before the first layer? What would it cost in computing?
-#
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # Now the right way. Rows that need no halo can be computed while it is under way. The supplied
 # `layers.Conv` computes some rows of a convolution, forward and backward. Its name for a pass holds
 # the numbers of its output rows, which is how the tests know what you compute first.
 #
 # A rank has 10 rows, each of which takes 0.1 ms. The halo of one row takes 0.6 ms to arrive.
-
-# %% [markdown]
-# *Your answer:*
 
 # %% tags=["predict"]
 guess(
@@ -233,12 +235,13 @@ run.timeline
 # %% [markdown]
 # **Explain.** What is the longest time that a halo may take here without costing anything? How does
 # that time change if the image is cut for twice as many ranks?
-#
-# Both passes, with a shorter latency. The filters' gradient is a sum over ranks, as in data
-# parallelism, and its all-reduce is hidden, too.
 
 # %% [markdown]
 # *Your answer:*
+
+# %% [markdown]
+# Both passes, with a shorter latency. The filters' gradient is a sum over ranks, as in data
+# parallelism, and its all-reduce is hidden, too.
 
 # %%
 faster = slow.with_(alpha_s=1e-4)
@@ -349,12 +352,13 @@ reveal("a11/fewest", min(sent, key=sent.get))
 # %% [markdown]
 # **Explain.** Two of the three send the gradients of the filters. Which, and why doesn't the third?
 # Why can domain parallelism never send less than data parallelism, and what is it good for then?
-#
-# Now a batch of one, and images that grow. Data parallelism is out. Messages are hidden nowhere in
-# this model.
 
 # %% [markdown]
 # *Your answer:*
+
+# %% [markdown]
+# Now a batch of one, and images that grow. Data parallelism is out. Messages are hidden nowhere in
+# this model.
 
 # %% tags=["predict"]
 guess(
@@ -565,7 +569,11 @@ ring_run.timeline
 # %% [markdown]
 # **Explain.** Which message of the timeline can no block hide? With two heads of keys for sixteen
 # heads of queries, how many times fewer bytes travel, and how does the work of a block change?
-#
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ### How short may a part be?
 #
 # A block has $4 n^2 d$ FLOPs for each head, and the keys and values that travel meanwhile have
@@ -575,9 +583,6 @@ ring_run.timeline
 #
 # The next cell traces 102,400 positions on up to 64 GPUs of a cluster like Zaratan. Nothing is
 # computed: the tensors have shapes and no data.
-
-# %% [markdown]
-# *Your answer:*
 
 # %% tags=["predict"]
 guess(
@@ -606,15 +611,16 @@ print(f"between nodes, products hide a message from {hides_from:.0f} positions a
 # %% [markdown]
 # **Explain.** On 64 GPUs a rank has 1600 positions, fewer than that bound, and yet the messages are
 # hidden. What else does a block do besides its products?
-#
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
 # ## 7. Zigzag (extra)
 #
 # A language model's mask is causal: a position sees those before it. With contiguous parts the
 # first rank sees one block, its own, and the last rank sees P. Ranks with little to do wait for
 # those with much: in training everybody needs the result.
-
-# %% [markdown]
-# *Your answer:*
 
 # %% tags=["predict"]
 guess(
