@@ -38,7 +38,7 @@ TARGETS = {
 }
 TREE = "tree:all_reduce"
 CHUNKS = {"num_chunks": 3}
-MODULES = ("star", "sharded_server", "ring", "recursive", "cost", "tree")
+MODULES = ("star", "sharded_server", "ring", "recursive", "cost", "tree", "hierarchical")
 
 
 def case(target, world_size, n, dtype="float64"):
