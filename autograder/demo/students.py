@@ -112,8 +112,8 @@ STUDENTS = (
     Student(
         "ada",
         "Adeyemi",
-        "everything right, the extra module too",
-        {**REFERENCE, "tree": "reference"},
+        "everything right, the extra modules too",
+        {**REFERENCE, "tree": "reference", "hierarchical": "reference"},
         PARAGRAPH,
         ran_on_cluster=True,
     ),

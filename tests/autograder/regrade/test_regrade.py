@@ -25,7 +25,9 @@ from autograder.submission import receipt
 from tests.autograder.conftest import KIT, NAME, solved, toy_grader
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
-_VECTORS = {"star", "sharded_server", "ring", "recursive", "tree", "ring_torch"}
+_VECTORS = {
+    "star", "sharded_server", "ring", "recursive", "tree", "ring_torch", "hierarchical",
+}  # fmt: skip
 HALF = "%%writefile one.py\n'half'"
 
 
@@ -282,7 +284,7 @@ def test_a_change_affects_the_modules_whose_tests_import_it(
     kit: Path, changed: str, affected: set[str]
 ) -> None:
     names = [path.stem.removeprefix("test_") for path in kit.glob("solutions/*/hidden/test_*.py")]
-    assert len(names) == 7
+    assert len(names) == 8
     before = {name: cache.kit_digest(kit, "a03_allreduce", name) for name in names}
     with (kit / changed).open("a") as file:
         file.write("\n# mended\n")

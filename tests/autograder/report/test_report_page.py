@@ -95,7 +95,7 @@ def test_a_class_is_summed_up(plan: Assignment) -> None:
     (cluster,) = found.clusters["recursive"]
     assert len(cluster.students) == 20  # one mistake, whatever its numbers are
     assert cluster.tests == ("bytes 0", "bytes 1")
-    hard = next(test for test in found.tests if test.module == "recursive")
+    hard = next(test for test in found.tests if test.module == "hierarchical")
     assert (hard.failed, hard.of, [told.students for told in hard.told]) == (20, 58, [20])
 
 
