@@ -13,7 +13,7 @@ from attention_torch import backward_block, forward_block
 from ring_cases_torch import KEPT, RING, ZIGZAG, Attention, sample_attention
 
 
-def attention(group, target, calls, lengths=None, causal=False, how="plain"):
+def ring_called(group, target, calls, lengths=None, causal=False, how="plain"):
     """Call a function of attention, forward and backward.
 
     Args:
@@ -133,7 +133,7 @@ def try_ring(
     """
     lengths = lengths or [4] * group.size()
     case = Attention(tuple(lengths), heads, kv_heads, width, batch, causal, precision, how, spread)
-    return attention(group, RING, _own(group, case), lengths, causal, how)
+    return ring_called(group, RING, _own(group, case), lengths, causal, how)
 
 
 def try_zigzag(
@@ -145,7 +145,7 @@ def try_zigzag(
     case = Attention(
         tuple(lengths), heads, kv_heads, width, batch, True, precision, how, zigzag=True
     )
-    return attention(group, ZIGZAG, _own(group, case), how=how)
+    return ring_called(group, ZIGZAG, _own(group, case), how=how)
 
 
 def try_orders(group, positions=8, num_ranks=2):

@@ -783,7 +783,7 @@ def ring_torch_called(ranks, rng, case, *, ordered=True, **where):
     if ordered:
         where["factors"] = Factors.drawn(rng)
     world_size = where.pop("world_size", case.world_size)
-    result = ranks.call("ring_callers_torch:attention", world_size, arguments, **where)
+    result = ranks.call("ring_callers_torch:ring_called", world_size, arguments, **where)
     assert_ran(result, call)
     call = call.seen_in(result)
     wanted = [ring_cases.serial(case, parts, result.factors) for parts in sample]

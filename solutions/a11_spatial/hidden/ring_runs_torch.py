@@ -26,7 +26,7 @@ def called(ranks, rng, case, *, ordered=False, real=False, inputs=False, **where
     if ordered:
         where["factors"] = Factors.drawn(rng)
     world_size = where.pop("world_size", case.world_size)
-    result = ranks.call("ring_callers_torch:attention", world_size, arguments, **where)
+    result = ranks.call("ring_callers_torch:ring_called", world_size, arguments, **where)
     assert_ran(result, call)
     if not real:
         call = call.seen_in(result)
