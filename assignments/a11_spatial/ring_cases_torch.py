@@ -188,7 +188,7 @@ def _seen(case, rank, source):
 
 
 def check_attention(value, wanted, case, call, rank):
-    """What ``ring_callers_torch.attention`` gave back on a rank is right.
+    """What ``ring_callers_torch.ring_called`` gave back on a rank is right.
 
     Args:
         wanted: per call what ``serial`` gives.
