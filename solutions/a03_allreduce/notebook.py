@@ -387,9 +387,9 @@ torch_run.timeline
 # %% [markdown]
 # ## 9. Inside the node, and between nodes (extra)
 #
-# A flat ring does not know about nodes. On Zaratan-like nodes with four GPUs, three of four steps
-# of each message stay inside a node, on links that are eight times as fast. Yet every step of the
-# ring waits for its slowest message, the one between two nodes.
+# A flat ring does not know about nodes. On nodes with four GPUs, like Zaratan's, three of four
+# messages stay inside a node, on links that are eight times as fast. Yet every step of the ring
+# waits for its slowest message, and that one goes to another node.
 #
 # On two levels each rank first sums inside its node, and only its quarter travels between nodes.
 # All four ranks of a node share one port there.
