@@ -394,7 +394,7 @@ def conv_torch_arguments(function, world_size, rank, options):
 def conv_torch_check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
     if function == "conv_torch_refused":
-        assert_conv_torch_refused(value, rank, case)
+        assert_refused(value, rank, case)
         return True
     if function != "conv_torch_called":
         return False
@@ -402,12 +402,6 @@ def conv_torch_check(case, function, rank, value, options):
     serial = cases_torch.conv_torch_serial(mine)
     cases_torch.assert_conv_torch_value(value, rank, mine, serial, case)
     return True
-
-
-def assert_conv_torch_refused(value, rank, case):
-    """What ``conv_torch_refused`` gave back: ValueError."""
-    if value != "ValueError":
-        raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
 
 
 # -- ulysses_torch ---------------------------------------------------------------------------------
@@ -443,7 +437,7 @@ def ulysses_torch_arguments(function, world_size, rank, options):
 def ulysses_torch_check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
     if function == "ulysses_torch_refused":
-        assert_ulysses_torch_refused(value, rank, case)
+        assert_refused(value, rank, case)
         return True
     if function != "ulysses_torch_called":
         return False
@@ -453,13 +447,13 @@ def ulysses_torch_check(case, function, rank, value, options):
     return True
 
 
-def assert_ulysses_torch_refused(value, rank, case):
-    """What ``ulysses_torch_refused`` gave back: ValueError."""
+# -- what several modules need ---------------------------------------------------------------------
+
+
+def assert_refused(value, rank, case):
+    """What a function ``..._refused`` of ``callers_torch.py`` gave back: ValueError."""
     if value != "ValueError":
         raise case.fail(f"rank {rank} raised {value or 'nothing'}; it must be ValueError.")
-
-
-# -- what several modules need ---------------------------------------------------------------------
 
 
 def assert_looked_at(value, wanted, compare, case, rank, what):

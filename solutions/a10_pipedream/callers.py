@@ -36,7 +36,7 @@ def stash_trained(
         halved = [param / 2 for param in params]
         find("stash:train")(comm, piece, halved, batch_sizes, lr, inputs, targets, **options)
     given = [*params, *(inputs or []), *(targets or [])]
-    before, lists = [np.array(each) for each in given], _stash_held(params, inputs, targets)
+    before, lists = [np.array(each) for each in given], _held(params, inputs, targets)
     train = find("stash:train")
     if memory:
         tracemalloc.start()
@@ -46,7 +46,7 @@ def stash_trained(
     finally:
         tracemalloc.stop()
     kept = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(given, before, strict=True))
-    kept = kept and lists == _stash_held(params, inputs, targets)
+    kept = kept and lists == _held(params, inputs, targets)
     trained, losses = told if isinstance(told, tuple) and len(told) == 2 else (told, None)
     shared = isinstance(trained, list | tuple) and any(
         np.shares_memory(a, b) for a in trained if isinstance(a, np.ndarray) for b in given
@@ -57,7 +57,7 @@ def stash_trained(
     }  # fmt: skip
 
 
-def _stash_held(*lists):
+def _held(*lists):
     """What lists have in them, to be compared with what they have later."""
     return [[id(item) for item in each or ()] for each in lists]
 
@@ -135,15 +135,12 @@ def axonn_step(comm, params, batch_sizes, limit, inputs, targets, forward_s, bac
         and the lists of them?
     """
     piece = Piece(comm.Get_rank(), forward_s, backward_s)
-    lists = [each for each in (params, inputs, targets) if each is not None]
-    before = [[np.array(array) for array in each] for each in lists]
-    given = [list(each) for each in lists]
+    given = [*params, *(inputs or []), *(targets or [])]
+    before, lists = [np.array(each) for each in given], _held(params, inputs, targets)
     sizes = list(batch_sizes)
     loss, grads = find("axonn:run")(comm, piece, params, sizes, limit, inputs, targets)
-    kept = sizes == list(batch_sizes)
-    for now, then, arrays in zip(lists, given, before, strict=True):
-        kept = kept and [id(each) for each in now] == [id(each) for each in then]
-        kept = kept and all(map(np.array_equal, now, arrays))
+    kept = sizes == list(batch_sizes) and lists == _held(params, inputs, targets)
+    kept = kept and all(map(np.array_equal, given, before))
     loss = loss.item() if isinstance(loss, np.generic) else loss
     return {"loss": loss, "grads": list(grads), "kept": bool(kept)}
 

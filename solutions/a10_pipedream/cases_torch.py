@@ -13,6 +13,22 @@ from ringside.checking import assert_array, assert_own_messages, one_line
 from ringside.trace import Kind
 from ringside.units import format_count
 
+
+def one_f_one_b(num_stages, num_minibatches, stage):
+    """The passes of a stage in 1F1B order, without a flush: letter and minibatch.
+
+    >>> one_f_one_b(2, 3, 0)
+    [('F', 0), ('F', 1), ('B', 0), ('F', 2), ('B', 1), ('B', 2)]
+    """
+    in_flight = num_stages - stage
+    order = [("F", m) for m in range(min(in_flight, num_minibatches))]
+    for m in range(num_minibatches):
+        order.append(("B", m))
+        if m + in_flight < num_minibatches:
+            order.append(("F", m + in_flight))
+    return order
+
+
 # -- stash_torch -----------------------------------------------------------------------------------
 
 
@@ -75,18 +91,8 @@ class StashTorchCase(checking.Call):
         return max(0, minibatch - late)
 
     def passes(self, stage):
-        """The passes of one call in their order: letter and minibatch.
-
-        >>> StashTorchCase("run", 2, 3, batch_sizes=(1, 1, 1)).passes(0)
-        [('F', 0), ('F', 1), ('B', 0), ('F', 2), ('B', 1), ('B', 2)]
-        """
-        count, in_flight = len(self.batch_sizes), self.world_size - stage
-        order = [("F", m) for m in range(min(in_flight, count))]
-        for m in range(count):
-            order.append(("B", m))
-            if m + in_flight < count:
-                order.append(("F", m + in_flight))
-        return order
+        """The passes of one call in their order: letter and minibatch."""
+        return one_f_one_b(self.world_size, len(self.batch_sizes), stage)
 
     def sent(self, stage):
         """Messages and bytes that a stage may send in all."""

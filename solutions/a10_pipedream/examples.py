@@ -138,20 +138,9 @@ def stash_check_kept(value, stage, case):
 
 
 def stash_passes(num_stages, num_minibatches, stage):
-    """The passes of a stage, in the order that the docstring asks for: ``["F0", "F1", "B0", ...]``.
-
-    Forward passes as long as fewer than ``S - s`` are in flight, else the oldest backward pass.
-    """
-    forward = backward = 0
-    words = []
-    while backward < num_minibatches:
-        if forward < num_minibatches and forward - backward < num_stages - stage:
-            words.append(f"F{forward}")
-            forward += 1
-        else:
-            words.append(f"B{backward}")
-            backward += 1
-    return words
+    """The passes of a stage in the order that is asked for: ``["F0", "F1", "B0", ...]``."""
+    order = cases_torch.one_f_one_b(num_stages, num_minibatches, stage)
+    return [f"{kind}{number}" for kind, number in order]
 
 
 def stash_assert_order(result, case):

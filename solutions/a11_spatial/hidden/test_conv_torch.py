@@ -125,7 +125,7 @@ def test_arguments_that_cannot_be_right(ranks, rng):
         result = ranks.call("callers_torch:conv_torch_refused", 2, (kernel, height))
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            examples.assert_conv_torch_refused(value, rank, case)
+            examples.assert_refused(value, rank, case)
         assert_messages(result, [0, 0], case)
 
 

@@ -100,7 +100,7 @@ def test_heads_that_cannot_be_shared(ranks, rng):
         result = ranks.call("callers_torch:ulysses_torch_refused", 2, (heads, kv_heads))
         assert_ran(result, case)
         for rank, value in enumerate(result.values):
-            examples.assert_ulysses_torch_refused(value, rank, case)
+            examples.assert_refused(value, rank, case)
         assert_messages(result, [0, 0], case)
 
 
