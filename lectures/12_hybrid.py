@@ -46,7 +46,7 @@
 # **Teaching this lecture.** It fills two meetings: sections 1 to 8 are about one step on a grid,
 # sections 9 to 16 about choosing the grid. With one meeting only, teach 1, 3, 4, 5, 9, 11 and 15.
 #
-# Begin with the table of section 1 on the board, without its last column. Ask: "What would you do
+# Begin with the table of section 1 on the board, without the days. Ask: "What would you do
 # with 1536 GPUs?" Collect the answers; most name one scheme. Keep them for section 11. This takes 5
 # minutes.
 
@@ -62,7 +62,6 @@ import numpy as np
 import ringside
 from ringside import Machine, guess, reveal
 from ringside.lectures import course_machine, ledger, puzzle, show, table
-from ringside.scale import hybrid_cost
 from ringside.scale.hybrid_cost import Config, Model, cost, memory_bytes, why_illegal
 
 DATA = Path.cwd() / "data"  # beside this notebook
@@ -155,7 +154,7 @@ for name, config in alone.items():
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(memory_bytes(gpt, alone["data"]) / 1e9) == 2802
 assert not why_illegal(gpt, alone["sharded data"]) and gpt.num_heads == gpt.num_layers == 96
-assert "heads (96)" in why_illegal(gpt, alone["tensor"])
+assert nodes.memory_bytes == 80_000_000_000 and "heads (96)" in why_illegal(gpt, alone["tensor"])
 assert "96 layers" in why_illegal(gpt, alone["pipeline"]) and 16 * 8 * 12 == 1536
 
 # %% [markdown] slideshow={"slide_type": "slide"}
@@ -235,7 +234,8 @@ show(figure, "The same twelve ranks three times, in three rows of four: each row
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert groups[7] == {"tensor": [6, 7], "data": [5, 7], "pipeline": [3, 7, 11]}
 for axis in ORDER:  # the groups of an axis hold every rank once
-    assert sorted(sum({tuple(g[axis]): g[axis] for g in groups}.values(), [])) == list(range(12))
+    lists = {tuple(g[axis]) for g in groups}
+    assert sorted(rank for one in lists for rank in one) == list(range(12))
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **The same in torch.** A `DeviceMesh` is such a grid. Its axes are written the other way round: the *last*
@@ -292,30 +292,25 @@ sends_GB = {
     "pipeline": m * 2 * activation / 1e9,
     "data": 2 * (d - 1) / d * gpt.num_parameters() * 2 / (t * p) / 1e9,
 }
-MESSAGES = {
-    "tensor": m * gpt.num_layers / p * 6 * 2 * (t - 1),
-    "pipeline": 2 * m,
-    "data": 2 * (d - 1),
-}
+messages = m * gpt.num_layers // p * 6 * 2 * (t - 1), 2 * m, 2 * (d - 1)
 IN_S, OUT_S = nodes.intra_beta_s_per_byte, nodes.beta_s_per_byte
-print("axis        GB sent   in node   between   messages")
-for axis, GB in sends_GB.items():
-    print(
-        f"{axis:9} {GB:8.1f} {GB * 1e9 * IN_S:8.2f} s {GB * 1e9 * OUT_S:7.2f} s {MESSAGES[axis]:9,.0f}"
-    )
+print("axis           sent   in node   between   messages")
+for (axis, GB), number in zip(sends_GB.items(), messages):
+    inside_s, outside_s = GB * 1e9 * IN_S, GB * 1e9 * OUT_S
+    print(f"{axis:9} {GB:6.1f} GB {inside_s:7.2f} s {outside_s:7.2f} s {number:10,}")
 reveal("12/volumes", sends_GB["tensor"] / sends_GB["data"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The tensor axis sends 405.9 GB a step, the data axis 6.8 GB, and the pipeline 9.7 GB. Inside a node the
 # tensor axis needs 1.35 s. Between nodes it would need 16.23 s, about as long as all computing of the step.
 #
-# Bytes are only half of it. **Can they hide?** Nothing can hide a tensor axis's all-reduce, since the next
-# product needs its result. Gradients hide behind the backward pass. A stage's message travels while
-# the stage works on the next microbatch. So the rule is:
+# Bytes are only half of it. **Can they hide?** Hardly anything can hide a tensor axis's all-reduce, since the
+# next product needs its result. Gradients hide behind the backward pass. A stage's message travels while the
+# stage works on the next microbatch. So the rule is:
 #
 # > Lay the axis that sends most, and can hide least, on the fastest wires: tensor inside the node.
 #
-# For data and pipeline it depends on the machine. The numbers are close, so compute them.
+# For data and pipeline it depends on the machine. The numbers are close, so compute them: section 15 has a case where data belongs inside the node.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(sends_GB[a], 1) for a in ("tensor", "data", "pipeline")] == [405.9, 6.8, 9.7]
@@ -414,7 +409,7 @@ for panel, order in zip(panels, ends):
     )
     for node in range(4):
         corner = (2 * node - 0.5, 2 * node - 0.5)
-        panel.add_patch(plt.Rectangle(corner, 2, 2, fill=False, edgecolor=PIPELINE, lw=2))
+        panel.add_patch(plt.Rectangle(corner, 2, 2, fill=False, ec=PIPELINE, lw=2, clip_on=False))
     name = f"{' < '.join(order)}: {1e3 * order_s[order]:.0f} ms"
     panel.set(title=name, xlabel="to rank", ylabel="from rank", xticks=range(8), yticks=range(8))
 figure.colorbar(image, ax=panels, label="MB in a step")
@@ -442,7 +437,7 @@ by_fastest = [
 assert {round(s.sum() / 1e3, 1) for s in sent.values()} == {10.6}
 assert [round(leaving_GB[o], 1) for o in by_fastest] == [3.4, 7.6, 10.3]
 assert [round(1e3 * order_s[o]) for o in by_fastest] == [183, 210, 280]
-assert round(order_s[by_fastest[2]] / order_s[by_fastest[0]], 1) == 1.5 and sum(sizes.values()) == 6
+assert round(order_s[by_fastest[2]] / order_s[by_fastest[0]], 1) == 1.5 and len(order_s) == 6
 for a, b, c in by_fastest:
     assert np.isclose(order_s[a, b, c], order_s[a, c, b])
 
@@ -514,7 +509,7 @@ assert abs(torch_ms / (1e3 * order_s[ORDER]) - 1) < 0.02
 # $$n(P_r) = 2 d \left[\frac{B}{P}(P_r - 1) + d\Big(\frac1{P_r} - \frac1P\Big)\right]
 #   \qquad\Longrightarrow\qquad P_r^* = \sqrt{\frac{P\,d}{B}} .$$
 #
-# The lecture deck that proposes this grid [3] has other terms. It forgets the factor 2 of an all-reduce in the
+# The lecture deck that presents this grid [3] has other terms. It forgets the factor 2 of an all-reduce in the
 # data term. And it counts an all-reduce in the backward pass, where a reduce-scatter is enough. What do
 # such factors do to the result? Let the model term have the factor $a$ and the data term the factor $c$.
 # Then $P_r^* = \sqrt{c\,P d/(a B)}$.
@@ -555,8 +550,7 @@ reveal("12/best-tensor", by_time)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # By bytes it is 4.2, by time 14.7. But the formula holds inside a node only, and a node has 8 GPUs. So $t$ fills
-# the node, and stops there. This is one half of what Megatron's table shows: its $t$ grows to 8 and not
-# further [1].
+# the node, and stops there. Megatron's table shows it: its $t$ grows to 8 and not further [1].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(r, 1) for r in best_rows.values()] == [9.2, 13.1, 16.0] and round(16 / 9.2, 1) == 1.7
@@ -743,8 +737,8 @@ assert 3 / 16 * 8 * 8 * 8 == 96 and 384 / 96 == 4
 
 # %% slideshow={"slide_type": "fragment"}
 # %%writefile products.py
-from moves import NAMES
 import torch
+from moves import NAMES
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor
 
@@ -778,8 +772,9 @@ session.close()
 # | its sequence parallelism | tensor | the same | the same | activations: Partial to Shard, Shard to Replicate |
 # | pipeline | | whole layers | as the weights | point to point; no placement says this |
 #
-# Two axes are two placements. In torch, FSDP with tensor parallelism is `[Shard(0), Shard(1)]` on a mesh of two
-# axes. The pipeline is outside of this language: it cuts the program and not a tensor.
+# Two axes are two placements. For this $W$, FSDP with columns is `[Shard(0), Shard(1)]` on a mesh of data and
+# tensor. (`nn.Linear` stores the matrix transposed, so columns are `Shard(0)` there.) The pipeline is outside of
+# this language: it cuts the program and not a tensor.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [kind for kind, _ in rules.values()] == ["S(0)", "S(1)", "P(sum)"]
@@ -804,9 +799,10 @@ assert {total for _, total in rules.values()} == {512.0}
 #
 # $$T = m\,\tau + \frac{p - 1}{v}\,\tau + \max\big(0,\; A_d(\Psi w / (t p)) - \text{what hides it}\big) .$$
 #
-# The gradients hide behind the backward pass of the *last* microbatch, since before it they aren't complete. The
-# wires of an axis follow from its stride, as in section 3. Memory is the sum of lecture 7, on the first stage,
-# which holds $\min(m, p)$ microbatches.
+# The gradients hide behind the backward pass of the *last* microbatch, since before it they aren't complete. With
+# ZeRO-2 and 3 they are sent, or weights gathered, in every microbatch. The wires of an axis follow from its
+# stride, as in section 3. Memory is the sum of lecture 7, on the first stage, which holds $\min(m, p)$
+# microbatches.
 
 # %% slideshow={"slide_type": "fragment"}
 for name, config in {"ZeRO-3": zero[1536], "mixture": mixture}.items():
@@ -889,8 +885,8 @@ for (scheme, n), predicted in ours.items():
 #
 # ZeRO-3 doesn't fit as well: 140 and 70 against 88 and 44. But the *ratio* is exactly 2, in both. That is what a
 # step looks like that is bound by its wires. The wires of the formula are as fast as the data sheet says. If they
-# reach 63 % of that, both rows are right. (The row of 384 GPUs isn't: it is 180 against 144. With less than
-# perfect overlap it falls between.)
+# reach 63 % of that, both rows are right. On 384 GPUs the formula hides all of the sending and says 180, and 144
+# were measured: real hiding isn't perfect.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert abs(ours["PTD", 384] / 153 - 1) < 0.006 and measured["PTD", 384] == 153
@@ -898,6 +894,7 @@ assert [round(ours["PTD", n], 1) for n in (768, 1536)] == [149.1, 140.9]
 assert [measured["PTD", n] for n in (768, 1536)] == [149, 141] and round(180 / 312, 2) == 0.58
 assert [round(ours["ZeRO-3", n]) for n in (384, 768, 1536)] == [180, 140, 70]
 assert [measured["ZeRO-3", n] for n in (384, 768, 1536)] == [144, 88, 44]
+assert round(88 / ours["ZeRO-3", 768], 2) == round(44 / ours["ZeRO-3", 1536], 2) == 0.63
 slower = nodes.with_(beta_s_per_byte=nodes.beta_s_per_byte / 0.63)
 assert [round(tflops(gpt, zero[n], slower)) for n in (768, 1536)] == [88, 44]
 
@@ -910,20 +907,21 @@ assert [round(tflops(gpt, zero[n], slower)) for n in (768, 1536)] == [88, 44]
 
 
 # %% slideshow={"slide_type": "fragment"}
-def mixtures(
-    model, n, interleave=(1, 2, 4), zeros=(0, 1, 2, 3), again=(True, False), sizes=(1, 2, 4, 8)
-):
+POWERS, STAGES, BOTH_WAYS = (1, 2, 4, 8), (0, 1, 2, 3), (True, False)
+
+
+def mixtures(model, n, interleave=(1, 2, 4), zeros=STAGES, again=BOTH_WAYS, sizes=POWERS):
     """Every mixture on n GPUs, tensor axis fastest, then data."""
     depths = [p for p in range(1, model.num_layers + 1) if n % p == 0]
-    for t, p, b, v, z, r in itertools.product(
-        (1, 2, 4, 8), depths, sizes, interleave, zeros, again
-    ):
+    free = itertools.product(POWERS, depths, sizes, interleave, zeros, again)
+    for t, p, b, v, z, r in free:
         if n % (t * p) == 0:
             config = Config(n // (t * p), t, p, b, v, z, r)
             if not why_illegal(model, config):
                 yield config
 
 
+# %% slideshow={"slide_type": "fragment"}
 def fits(model, config, machine):
     """A tenth of the memory stays free, for buffers and what the formula leaves out."""
     return memory_bytes(model, config) < 0.9 * machine.memory_bytes
@@ -938,8 +936,8 @@ def best(model, n, machine, **only):
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # This works because three numbers describe a mixture, and all layers are alike. FlexFlow asks a harder question
 # [5]: *each operation* may be cut in its own way. With 5 ways for each of 8 layers that makes $5^8$ plans; with
-# 100 operations nobody can try them all. FlexFlow searches at random, with a simulator that prices each plan. Let
-# us do this for a network with very unequal layers: AlexNet, on 16 GPUs.
+# 100 operations nobody can try them all. FlexFlow searches at random, with a simulator that says what each plan
+# costs. Let us do this for a network with very unequal layers: AlexNet, on 16 GPUs.
 #
 # Layer $l$ is cut into $n_l \times c_l = 16$: the batch into $n_l$ parts, the output channels into $c_l$. A rank
 # then sends
@@ -958,27 +956,29 @@ numbers_in = np.array(
 CUTS, batch = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)], 256
 
 
-def change_MB(l, one, other):
-    """To lay layer l's input out anew: what a rank lacks, forward and backward."""
+def change_MB(layer, one, other):
+    """To lay a layer's input out anew: what a rank lacks, forward and backward."""
     kept = min(1 / one[0], 1 / other[0]) * min(1 / one[1], 1 / other[1])
-    return 0 if one == other else 8e-6 * batch * numbers_in[l] * (1 / 16 - kept)
+    return 0 if one == other else 8e-6 * batch * numbers_in[layer] * (1 / 16 - kept)
 
 
 # %% slideshow={"slide_type": "fragment"}
-def layer_MB(l, cut):
+def layer_MB(layer, cut):
     n, c = cut
-    gradients = 2 * (n - 1) / n * weights[l] / c
-    inputs = (2 if l else 1) * (c - 1) / c * batch / n * numbers_in[l]
+    gradients = 2 * (n - 1) / n * weights[layer] / c
+    inputs = (2 if layer else 1) * (c - 1) / c * batch / n * numbers_in[layer]
     return 4e-6 * (gradients + inputs)
 
 
 total = np.zeros((5,) * 8)  # every plan at once: one axis for each layer
-for l in range(8):
-    own = [layer_MB(l, cut) for cut in CUTS]
-    total = total + np.reshape(own, [5 if axis == l else 1 for axis in range(8)])
-    if l > 0:
-        both = [[change_MB(l, one, other) for other in CUTS] for one in CUTS]
-        total = total + np.reshape(both, [5 if axis in (l - 1, l) else 1 for axis in range(8)])
+for layer in range(8):
+    own = [layer_MB(layer, cut) for cut in CUTS]
+    total = total + np.reshape(own, [5 if axis == layer else 1 for axis in range(8)])
+    if layer > 0:
+        both = [[change_MB(layer, one, other) for other in CUTS] for one in CUTS]
+        total = total + np.reshape(
+            both, [5 if axis in (layer - 1, layer) else 1 for axis in range(8)]
+        )
 place = np.unravel_index(total.argmin(), total.shape)
 print(f"{total.size:,} plans")
 
@@ -995,8 +995,8 @@ reveal("12/alexnet", total[(0,) * 8] / total.min())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # The search cuts the batch of all convolutions, and the channels of the layers with large matrices. It sends 50
-# MB where plain data parallelism sends 457. Krizhevsky found this plan by hand, and called it one weird trick
-# [6]. Nobody told the search.
+# MB where plain data parallelism sends 457. Krizhevsky proposed this division by hand, and called it one weird
+# trick [6]. Our search found it without being told.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [CUTS[c] for c in place] == 5 * [(16, 1)] + 2 * [(1, 16)] + [(2, 8)] and total.size == 5**8
@@ -1004,8 +1004,8 @@ assert (round(total.min()), round(total[(0,) * 8])) == (50, 457) and len(names) 
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Simulated annealing** finds it without trying all. Change one layer's cut at random. If the plan became
-# cheaper, keep it. If it became dearer by $\Delta$, keep it with the probability $e^{-\Delta/T}$. The temperature
-# $T$ falls to zero. Early on the search can leave a valley; at the end it only goes down.
+# cheaper, keep it. If it became more expensive by $\Delta$, keep it with the probability $e^{-\Delta/T}$. The
+# temperature $T$ falls to zero. Early on the search can leave a valley; at the end it only goes down.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1036,6 +1036,9 @@ for walk in walks:
 axis.axhline(total.min(), color=PIPELINE, ls=":", label="best of all 390,625")
 axis.axhline(total[(0,) * 8], color="0.6", ls="--", label="all data")
 axis.set(xlabel="plans looked at", ylabel="MB sent, best so far", yscale="log", xscale="log")
+axis.set_yticks([50, 100, 200, 400], [50, 100, 200, 400])
+axis.set_yticks([], minor=True)
+axis.set_xticks([1, 10, 100, 1000], [1, 10, 100, 1000])
 axis.legend(frameon=False)
 show(figure, "Twenty random searches: the bytes of the best plan so far over the number of plans looked at, both "
      "logarithmic. All begin at hundreds of megabytes, and all end on the dotted line of the optimum before 1000.")  # fmt: skip
@@ -1051,16 +1054,16 @@ show(figure, "Twenty random searches: the bytes of the best plan so far over the
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert np.isclose(walks[:, -1], total.min()).all() and max(needed) < 700 and total.size == 390_625
 cheapest = np.array([layer_MB(0, cut) for cut in CUTS])
-for l in range(1, 8):  # the chain, layer by layer
-    edges = np.array([[change_MB(l, a, z) for z in CUTS] for a in CUTS])
-    cheapest = (cheapest[:, None] + edges).min(axis=0) + [layer_MB(l, cut) for cut in CUTS]
+for layer in range(1, 8):  # the chain, layer by layer
+    edges = np.array([[change_MB(layer, a, z) for z in CUTS] for a in CUTS])
+    cheapest = (cheapest[:, None] + edges).min(axis=0) + [layer_MB(layer, cut) for cut in CUTS]
 assert np.isclose(cheapest.min(), total.min())
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Start all searches at plain data parallelism, with temperature zero. Do they arrive?" Try it:
 # going only downhill works in this small valley; in larger ones it doesn't. *Where classes stumble:* they take
-# the simulator for the truth. A search finds the weakness of its price list: leave the changes between layouts
-# out, and it cuts every layer another way. *Minutes:* 25 for sections 9 and 10.
+# the formula for the truth. A search finds the weakness of its formula: leave out the change from one layout to
+# the next, and it cuts every layer in another way. *Minutes:* 25 for sections 9 and 10.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. The guide, derived
@@ -1118,7 +1121,7 @@ for row, billions in enumerate(GPTS):
         name = choice[billions, n]
         axis.add_patch(plt.Rectangle((column, row), 0.97, 0.94, color=COLOUR.get(name, "#f0f0f0")))
         axis.text(column + 0.48, row + 0.47, name or "doesn't fit", ha="center", va="center", fontsize=9,
-                  color="black")  # fmt: skip
+                  color="white" if name == "DDP" else "black")  # fmt: skip
 axis.set(xlim=(0, len(COUNTS)), ylim=(0, len(GPTS)), xlabel="GPUs", ylabel="billions of parameters")
 axis.set_xticks(np.arange(len(COUNTS)) + 0.48, COUNTS)
 axis.set_yticks(np.arange(len(GPTS)) + 0.47, GPTS)
@@ -1134,7 +1137,7 @@ show(figure, "A map: models from 0.4 to 174.6 billion parameters upwards, 8 to 2
 #
 # The guide is right, and now you know why. Going *up*, memory decides: a larger model has to be sharded, and then
 # cut. Going *right*, the batch decides: each GPU has fewer tokens, and soon they can't hide the bytes of a data
-# axis. Then you need an axis that doesn't shrink the tokens of a group.
+# axis. Then you need an axis that leaves the tokens of a group together: tensor, or pipeline.
 #
 # The guide leaves one thing out. It asks whether the model *fits*. But the model of 1.7 billion parameters fits
 # into every GPU of this map, and on 2048 of them DDP isn't good enough any more. The batch matters as much as the
@@ -1145,7 +1148,7 @@ assert choice[1.7, 64] == "DDP" and choice[1.7, 512] == "sharded" and choice[1.7
 assert choice[39.1, 8] is None and choice[174.6, 512] == choice[174.6, 2048] == SCHEMES[-1]
 assert choice[0.4, 512] == "DDP" and choice[7.5, 64] == "sharded" and choice[7.5, 512] == "tensor"
 one_gpu = Model(*GPTS[1.7], batch=2048)
-assert fits(one_gpu, Config(data=2048), nodes)
+assert fits(one_gpu, Config(data=2048), nodes) and nodes.memory_bytes == 80_000_000_000
 rank_of = {name: place for place, name in enumerate(SCHEMES)}
 for billions in GPTS:  # to the right it never gets simpler
     row = [rank_of[choice[billions, n]] for n in COUNTS if choice[billions, n]]
@@ -1197,6 +1200,10 @@ for billions, (n, theirs, mine, rate, says, mine_says) in zip(grids["parameters_
     )
 reveal("12/same-choice", sum(theirs[0] == mine[0] for _, theirs, mine, *_ in picked))
 
+# %% slideshow={"slide_type": "fragment"}
+eight = best(Model(24, 2304, 24, 512), 8, nodes, zeros=(0,), again=(True,))
+print(f"below the table's range, 1.7 billion on 8 GPUs: {eight.tensor} x {eight.pipeline}")
+
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # For six of the ten models it chooses the same $t$, and for four the very same grid, among them the model of a
 # trillion parameters. Where the choices differ, the formula sees little difference: the table's plan is at most
@@ -1216,6 +1223,7 @@ assert (
     and min(losses) > -1e-9
     and picked[-1][1] == picked[-1][2] == (8, 64)
 )
+assert (eight.tensor, eight.pipeline) == (1, 1)
 assert sum(theirs == mine for _, theirs, mine, *_ in picked) == 4
 assert (
     round(max(off)) == 31 == round(off[0]) and round(min(off)) == -14 and off[0] > off[4] > off[8]
@@ -1248,11 +1256,15 @@ reveal("12/best-days", days["plan"])
 # optimizer's state over 32 replicas, and the pipeline has 6 stages instead of 12, so a GPU holds fewer
 # microbatches. It fills 72 of the 80 GB.
 #
-# So the answer to section 1 is: **15.4 s a step instead of 41.9 s, and 17 days instead of 74.** The mixture
-# matters more than the machine. This is a prediction, and nobody has run this plan in that table.
+# So the answer to section 1 is: **15.4 s a step instead of 41.9 s, and 17 days instead of 74.** It is the same
+# machine. But the 17 days are a prediction: the table has no run of this plan.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(planned.step_s, 1) == 15.4 and round(days["plan"]) == 17 and round(days["table"]) == 23
+assert (
+    round(planned.step_s, 1) == 15.4
+    and round(days["plan"], 1) == 17.0
+    and round(days["table"], 1) == 23.0
+)
 assert (plan.zero, plan.recompute, plan.data, plan.pipeline, mixture.pipeline) == (
     1,
     False,
@@ -1260,6 +1272,7 @@ assert (plan.zero, plan.recompute, plan.data, plan.pipeline, mixture.pipeline) =
     6,
     12,
 )
+assert nodes.memory_bytes == 80_000_000_000
 assert round(planned.memory_bytes / 1e9) == 72 and published["ZeRO-3", 1536] == 74
 assert 0.25 < 1 - planned.compute_s / by_formula.compute_s < 0.27
 
@@ -1305,17 +1318,22 @@ for T in (2048, 16384, 131072):
 # PFLOP/s, for 80 billion parameters on 1024 A100 [9], and 1.423 EFLOP/s on 6144 H100 [10].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(182e15 / 1024 / 312e12, 2) == 0.57
+says = table(DATA / "hybrid_systems.csv")
+quoted = {(str(a), str(b)): c for a, b, c in zip(*says.values())}
+fourth = {what: value for (system, what), value in quoted.items() if system == "AxoNN 4D"}
+assert (fourth["GPUs"], fourth["parameters"], fourth["FLOP per second"]) == (1024, 80e9, 182e15)
+assert round(182e15 / 1024 / 312e12, 2) == 0.57 == fourth["share of the peak"]
+assert quoted["AxoNN 2024", "GPUs"] == 6144 and quoted["AxoNN 2024", "FLOP per second"] == 1.423e18
+assert found == {2048: (4, 16, 1), 16384: (2, 8, 4), 131072: (1, 4, 16)}
 stated = table(DATA / "asynchronous_systems.csv")
 axonn = dict(zip(stated["what"].tolist(), stated["value"].tolist()))
 assert (axonn["fewest GPUs"], axonn["most GPUs"]) == (48, 384)
-assert [
-    round(100 * axonn[f"{end} of the peak"], 1) for end in ("least share", "largest share")
-] == [49.4, 54.8]
+low, high = axonn["least share of the peak"], axonn["largest share of the peak"]
+assert (round(100 * low, 1), round(100 * high, 1)) == (49.4, 54.8)
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # **TorchTitan** composes FSDP2, tensor, pipeline and context parallelism on one `DeviceMesh`. Its team publishes
-# tables for Llama 3.1 on H100 [11]:
+# tables for the Llama 3 family on H100 [11]:
 
 # %% slideshow={"slide_type": "fragment"}
 titan = table(DATA / "torchtitan_2024.csv")
@@ -1362,7 +1380,7 @@ assert sorted({int(b) for b in titan["billion"]}) == [8, 70, 405] and 32 / 25 > 
 # you have. In TensorFlow the other axes came from Mesh-TensorFlow [4].
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert nodes.memory_bytes / 16 == 5e9
+assert nodes.memory_bytes == 80_000_000_000 == 16 * 5_000_000_000
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["systems"]
 # ## 14. The table of lecture 0, once more
@@ -1405,7 +1423,7 @@ for b in (2, 4, 8, 16, 32):  # a model of the size of BERT-large, sequences of 5
 # | GPipe | 937.9 G for 83.9 billion [17] | 937.7 GiB |
 # | Mesh-TensorFlow | up to 5 billion, 512 cores [4] | 78 GB of states: it has to be cut |
 # | Megatron | 8.3 billion [18] | 8.3 billion, counted |
-# | torchgpipe | 154.1 GiB for 15.82 billion [19] | 117.9 GiB for weights and gradients; the rest are activations |
+# | torchgpipe | 154.1 GiB for 15.82 billion [19] | 117.9 GiB for weights and gradients of 4 bytes each; the rest would be activations |
 # | KARMA | 1.52 times the others [20] | 272 GB a GPU, so it must leave the GPU; not the factor |
 # | LBANN | nothing that we could find | nothing |
 # | ZeRO | 100 billion on 400 V100 [21] | stage 2 alone needs 203.5 GB a GPU, so the layers must be cut too; stage 3 needs 4 GB |
@@ -1417,6 +1435,19 @@ for b in (2, 4, 8, 16, 32):  # a model of the size of BERT-large, sequences of 5
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 value = list(rows.values())
+assert (
+    quoted["FlexFlow", "most times the throughput of others"] == 3.8
+    and round(100 * high, 1) == 54.8
+)
+assert quoted["KARMA", "mean times the speed of others"] == 1.52
+assert quoted["DDP", "GPUs with near-linear scaling"] == 256
+assert (
+    quoted["GPipe", "GiB of 83.9 billion parameters"] == 937.9 and value[0] * 2**30 == 12 * 83.9e9
+)
+held = table(DATA / "pipeline_systems.csv")
+held = {(str(a), str(b)): float(c) for a, b, c in zip(*held.values())}
+assert held["torchgpipe", "U-Net on 8 GPUs: parameters"] == 15.82e9
+assert held["torchgpipe", "U-Net on 8 GPUs: GiB"] == 154.1
 assert [round(x, 1) for x in value] == [937.7, 78.4, 8.3, 117.9, 272, 203.5, 4, 1, 4.2]
 assert round(100 * share[4096]) == 65 and share[8192] == 1
 assert abs(value[0] / 937.9 - 1) < 0.001 and value[3] < 154.1 and value[1] == 16 * 4.9
@@ -1510,7 +1541,7 @@ reveal("12/stops", 17 * 86400 / M_ours_s)
 #
 # $$\tau^* = \sqrt{2\,C M}, \qquad \ell(\tau^*) = \sqrt{2C/M} .$$
 #
-# Young found this in 1974 [24]. Don't take it on trust: let runs fail at random.
+# Young found this formula [24]. Don't take it on trust: let runs fail at random.
 
 
 # %% slideshow={"slide_type": "fragment"}
@@ -1532,32 +1563,25 @@ for n, tau_s in best_s.items():
 figure, axis = plt.subplots(figsize=(7.4, 3.2), layout="constrained")
 for (n, tau_s), colour in zip(best_s.items(), (DATA_AXIS, TENSOR, PIPELINE)):
     M_s, intervals = M_llama_s * 16384 / n, np.geomspace(60, 20_000, 30)
-    axis.plot(
-        intervals,
-        100 * (C_s / intervals + intervals / (2 * M_s)),
-        color=colour,
-        label=f"{n:,} GPUs",
-    )
-    axis.plot(
-        intervals,
-        [100 * lost_share(t, C_s, M_s) for t in intervals],
-        ".",
-        color=colour,
-        markersize=4,
-    )
+    formula = 100 * (C_s / intervals + intervals / (2 * M_s))
+    dots = [100 * lost_share(each_s, C_s, M_s) for each_s in intervals]
+    axis.plot(intervals, formula, color=colour, label=f"{n:,} GPUs")
+    axis.plot(intervals, dots, ".", color=colour, markersize=4)
     axis.plot(tau_s, 100 * np.sqrt(2 * C_s / M_s), "o", color=colour, markerfacecolor="white")
 axis.set(xscale="log", ylim=(0, 60), xlabel="seconds between checkpoints", ylabel="time lost (%)")
-axis.legend(frameon=False)
+axis.set_xticks([100, 1000, 10_000], ["100", "1,000", "10,000"])
+axis.legend(frameon=False, loc="lower left")
 show(figure, "Share of lost time over the seconds between checkpoints, for 1,536, 16,384 and 131,072 GPUs. Each curve has a flat "
-     "minimum, marked by a circle: 2, 7 and 21 percent. Dots from a simulation lie on the lines near the minimum and below them at the right.")  # fmt: skip
+     "minimum, marked by a circle: 2, 7 and 21 percent. Dots from a simulation lie on the lines near the minimum and "
+     "below them at both ends.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 5. Lost time, if a checkpoint takes 30 s. Lines: the formula. Dots: simulated runs. Circles: $\sqrt{2CM}$.*
 #
 # The minimum is flat, so the interval needn't be exact. On Llama's machine 7.3 % are lost with our $C$, restarts
 # not counted. Its authors report more than 90 % of the time for effective training [23]. Eight times as many GPUs
-# lose 20.8 %: the loss grows with $\sqrt n$. (The simulation says 19.6 %. With short times between stops, the
-# approximation is too dark.)
+# lose 20.8 %: the loss grows with $\sqrt n$. (The simulation says 19.6 %. The formula is
+# too pessimistic where stops are frequent, and for short intervals: of each $\tau + C$ only $C$ goes to writing.)
 #
 # And $C$? The states of 174.6 billion parameters are 2.4 TB, without gradients. To write them in 30 s, the file
 # system must take 81 GB/s. With ZeRO each GPU writes its own shard; without it, one replica writes for all.
@@ -1568,6 +1592,7 @@ assert (llama["unexpected stops"], llama["days"]) == (419, 54)
 shares = {n: np.sqrt(2 * C_s / (M_llama_s * 16384 / n)) for n in best_s}
 simulated = {n: lost_share(best_s[n], C_s, M_llama_s * 16384 / n) for n in best_s}
 assert [round(100 * s, 1) for s in shares.values()][1:] == [7.3, 20.8] and shares[16384] < 0.10
+assert quoted["Llama 3", "least share of effective time"] == 0.90 and 1 - shares[16384] > 0.90
 assert round(100 * simulated[131072], 1) == 19.6 and 131072 == 8 * 16384
 checkpoint_TB = 14 * gpt.num_parameters() / 1e12
 assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
@@ -1587,7 +1612,7 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 #
 # **Equal stages.** Words and the last matrix make the ends of a pipeline heavier (lecture 9).
 #
-# **A search finds the holes of its formula.** If the price list forgets something, the search moves there. Never
+# **A search finds the holes of its formula.** If it forgets something, the search moves there. Never
 # believe a plan that lies at the edge of its range, or one that fills the memory to the last byte. Run the best
 # three, for ten steps each.
 
@@ -1604,7 +1629,7 @@ assert round(checkpoint_TB, 1) == 2.4 and round(1e3 * checkpoint_TB / C_s) == 81
 # | [7] use FSDP if the model doesn't fit | also if it fits: the batch decides as well (section 11) |
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert grids["pipeline"].max() == 64 and grids["gpus"].max() == 3072
+assert nodes.flop_per_s == 180e12 and grids["pipeline"].max() == 64 and grids["gpus"].max() == 3072
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 19. Two puzzles
@@ -1655,7 +1680,7 @@ four_by_four = text.replace('{"tensor": 8, "data": 2}', '{"tensor": 4, "data": 4
 Path("solved1.py").write_text(four_by_four)
 solved = puzzle("solved1.py:step", 16, machine=fours, expected=16.0, at_most_us=600, draw=False)
 assert solved.solved and not attempt.solved and round(solved.time_us) == 521
-assert round(attempt.time_us) == 2008
+assert 1900 < round(attempt.time_us) == 2008 and attempt.time_us > 600
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2: send what you own.** Eight ranks: four replicas of two tensor ranks. Each rank has the gradient of
@@ -1703,7 +1728,8 @@ def gradient(comm):
 """)
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 solved = puzzle("solved2.py:gradient", 8, expected=halves, at_most_bytes=25_000, draw=False)
-assert solved.solved and not attempt.solved and 24_000 <= max(solved.sent_bytes) < 24_200
+assert solved.solved and not attempt.solved
+assert 24_000 <= max(solved.sent_bytes) < 24_200 < 25_000 and 4000 * 8 == 32_000
 assert max(attempt.sent_bytes) == 2 * 7 / 8 * 32_000 == 56_000
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -1718,7 +1744,7 @@ assert max(attempt.sent_bytes) == 2 * 7 / 8 * 32_000 == 56_000
 #
 # | what | why |
 # |---|---|
-# | one scheme is never enough | the batch, the heads, the layers and the wires each stop another one |
+# | one scheme is never enough | the batch, the heads, the layers and the wires each stop one of them |
 # | ranks as a grid; an axis has a stride | a group differs in one coordinate |
 # | tensor sends in each layer, pipeline for each microbatch, data once a step | so tensor lies inside the node |
 # | $t^* = \sqrt{3 P h \beta_\text{out} / (T \beta_\text{in})}$ | it fills the node, and stops there |

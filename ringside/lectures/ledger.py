@@ -35,6 +35,8 @@ is late, so it may be less.)
   ``step(group, sizes, ...)`` and trace it by ``course_trace("file.py:step", 32, (...), grid=...,
   alike=...)``, which passes ``group`` and ``SIZES`` first; ``course_gpt`` has layers to copy from.
   Keep 32 GPUs and 256 sequences a step of all GPUs together, else say ``num_sequences``.
+- 12, mixed: the planner's best on 512 GPUs with 512 sequences, by the formula of
+  ``ringside.scale.hybrid_cost`` and not by a trace.
 - A scheme that isn't in ``SCHEMES`` gets a name there.
 
 ``work_to_hide`` is the course's roofline of communication: the arithmetic that hides some bytes.
