@@ -310,7 +310,8 @@ reveal("12/volumes", sends_GB["tensor"] / sends_GB["data"])
 #
 # > Lay the axis that sends most, and can hide least, on the fastest wires: tensor inside the node.
 #
-# For data and pipeline it depends on the machine. The numbers are close, so compute them: section 15 has a case where data belongs inside the node.
+# For data and pipeline it depends on the machine. The numbers are close, so compute them: section 15 has a case
+# where data belongs inside the node.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert [round(sends_GB[a], 1) for a in ("tensor", "data", "pipeline")] == [405.9, 6.8, 9.7]
@@ -953,7 +954,7 @@ names, weights = layers["layer"][alex].tolist(), layers["weights"][alex]
 numbers_in = np.array(
     [227**2 * 3, 27**2 * 96, 13**2 * 256, 13**2 * 384, 13**2 * 384, 9216, 4096, 4096]
 )
-CUTS, batch = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)], 256
+CUTS, batch = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)], 512
 
 
 def change_MB(layer, one, other):
@@ -994,22 +995,23 @@ print(
 reveal("12/alexnet", total[(0,) * 8] / total.min())
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The search cuts the batch of all convolutions, and the channels of the layers with large matrices. It sends 50
-# MB where plain data parallelism sends 457. Krizhevsky proposed this division by hand, and called it one weird
-# trick [6]. Our search found it without being told.
+# The best plan cuts the batch in all convolutions, and almost only the channels in the three layers with large
+# matrices. It sends 80 MB where plain data parallelism sends 457. Krizhevsky proposed this division by hand, and
+# called it one weird trick [6]. Here a table of bytes found it without being told.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert [CUTS[c] for c in place] == 5 * [(16, 1)] + 2 * [(1, 16)] + [(2, 8)] and total.size == 5**8
-assert (round(total.min()), round(total[(0,) * 8])) == (50, 457) and len(names) == 8
+assert [CUTS[c] for c in place] == 5 * [(16, 1)] + 3 * [(2, 8)] and total.size == 5**8
+assert (round(total.min()), round(total[(0,) * 8])) == (80, 457) and len(names) == 8
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Simulated annealing** finds it without trying all. Change one layer's cut at random. If the plan became
 # cheaper, keep it. If it became more expensive by $\Delta$, keep it with the probability $e^{-\Delta/T}$. The
-# temperature $T$ falls to zero. Early on the search can leave a valley; at the end it only goes down.
+# temperature $T$ falls to zero. Early on the search can leave a valley; at the end it only goes down. With
+# temperature zero it only goes down from the beginning.
 
 
 # %% slideshow={"slide_type": "fragment"}
-def anneal(seed, looks=1000, hot_MB=10.0):
+def anneal(seed, hot_MB, looks=1000):
     """The cheapest plan seen so far, after each look at one plan."""
     rng = np.random.default_rng(seed)
     plan = rng.integers(5, size=8)
@@ -1018,25 +1020,28 @@ def anneal(seed, looks=1000, hot_MB=10.0):
         other = plan.copy()
         other[rng.integers(8)] = rng.integers(5)
         then = total[tuple(other)]
-        temperature = hot_MB * (1 - look / looks)
-        if then < now or rng.random() < np.exp((now - then) / temperature):
+        hot = hot_MB * (1 - look / looks)
+        if then < now or (hot and rng.random() < np.exp((now - then) / hot)):
             plan, now = other, then
         seen.append(min([now, *seen[-1:]]))
     return np.array(seen)
 
 
-walks = np.array([anneal(seed) for seed in range(20)])
-needed = [int(np.argmax(walk < total.min() * 1.0001)) for walk in walks]
-print("plans looked at:", sorted(needed))
+# %% slideshow={"slide_type": "fragment"}
+walks = {hot: np.array([anneal(seed, hot) for seed in range(20)]) for hot in (0.0, 3.0)}
+for hot, each in walks.items():
+    arrived = each[:, -1] < total.min() * 1.0001
+    print(f"from {hot:g} MB on: {arrived.sum()} of 20 searches find the best plan")
+needed = [int(np.argmax(walk < total.min() * 1.0001)) for walk in walks[3.0]]
 
 # %% slideshow={"slide_type": "fragment"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(7.4, 3), layout="constrained")
-for walk in walks:
+for walk in walks[3.0]:
     axis.plot(walk, color=DATA_AXIS, alpha=0.35, lw=1)
 axis.axhline(total.min(), color=PIPELINE, ls=":", label="best of all 390,625")
 axis.axhline(total[(0,) * 8], color="0.6", ls="--", label="all data")
 axis.set(xlabel="plans looked at", ylabel="MB sent, best so far", yscale="log", xscale="log")
-axis.set_yticks([50, 100, 200, 400], [50, 100, 200, 400])
+axis.set_yticks([80, 100, 200, 400], [80, 100, 200, 400])
 axis.set_yticks([], minor=True)
 axis.set_xticks([1, 10, 100, 1000], [1, 10, 100, 1000])
 axis.legend(frameon=False)
@@ -1046,13 +1051,22 @@ show(figure, "Twenty random searches: the bytes of the best plan so far over the
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Twenty searches at random. Each line is the best plan that a search has seen.*
 #
-# All twenty find the optimum among 390,625 plans, and none of them looks at more than 700. For a *chain* of
-# layers there is a better way: dynamic programming, as in PipeDream's planner (lecture 10), looks at $5 \cdot 5$
-# pairs for each layer. FlexFlow's networks aren't chains. Its authors report up to 3.8 times the throughput of
-# the best other systems [5]. We can't predict this number, since it depends on what the others chose.
+# All twenty find the optimum among 390,625 plans, after at most 388 looks. Going only downhill, half of the
+# searches end in another plan, which no change of a *single* layer improves. It sends 80.7 MB instead of 80.1, so
+# this trap does little harm. Larger networks have deeper ones.
+#
+# For a *chain* of layers there is a better way: dynamic programming, as in PipeDream's planner (lecture 10),
+# looks at $5 \cdot 5$ pairs for each layer. FlexFlow's networks aren't chains. Its authors report up to 3.8 times
+# the throughput of the best other systems [5]. We can't predict this number, since it depends on what the others
+# chose.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert np.isclose(walks[:, -1], total.min()).all() and max(needed) < 700 and total.size == 390_625
+assert np.isclose(walks[3.0][:, -1], total.min()).all() and max(needed) == 388
+assert (
+    sorted({round(float(x), 1) for x in walks[0.0][:, -1]}) == [80.1, 80.7]
+    and total.size == 390_625
+)
+assert (walks[0.0][:, -1] > total.min() * 1.0001).sum() == 10
 cheapest = np.array([layer_MB(0, cut) for cut in CUTS])
 for layer in range(1, 8):  # the chain, layer by layer
     edges = np.array([[change_MB(layer, a, z) for z in CUTS] for a in CUTS])
@@ -1060,10 +1074,10 @@ for layer in range(1, 8):  # the chain, layer by layer
 assert np.isclose(cheapest.min(), total.min())
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *What to ask.* "Start all searches at plain data parallelism, with temperature zero. Do they arrive?" Try it:
-# going only downhill works in this small valley; in larger ones it doesn't. *Where classes stumble:* they take
-# the formula for the truth. A search finds the weakness of its formula: leave out the change from one layout to
-# the next, and it cuts every layer in another way. *Minutes:* 25 for sections 9 and 10.
+# *What to ask.* "The batch becomes 64. Which layers change their cut?" Change the number and run the cells: the
+# later convolutions cut channels, too. *Where classes stumble:* they take the formula for the truth. A search
+# finds the weakness of its formula. Let the class name one thing that this table of bytes forgets: time, for
+# example, or nodes. *Minutes:* 25 for sections 9 and 10.
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # ## 11. The guide, derived
