@@ -216,7 +216,7 @@ for axis, panel in zip(ORDER, panels):
         x, y = rank % 4 * 1.1 + rank % 4 // 2 * 0.5, -(rank // 4)
         first = min(groups[rank][axis])
         strength = 0.25 + 0.75 * sorted({min(g[axis]) for g in groups}).index(first) / 5
-        panel.scatter(x, y, 620, HUES[axis], "s", alpha=min(strength, 1), linewidths=0)
+        panel.scatter(x, y, 620, HUES[axis], marker="s", alpha=min(strength, 1), linewidths=0)
         panel.text(x, y, rank, ha="center", va="center", fontsize=10)
     panel.set(title=f"{axis} groups", xlim=(-0.7, 4.6), ylim=(-2.6, 0.6))
     panel.set_yticks([0, -1, -2], ["stage 0", "stage 1", "stage 2"] if axis == "tensor" else [])
@@ -620,7 +620,7 @@ print([f"{e:.0e}" for e in worst_error()])
 #    rank adds the gradient of *other columns* to its own.
 # 2. **One axis forgotten.** The bias is summed over the data axis only. Each tensor rank has seen its own
 #    columns, so a part of the gradient is missing. In a transformer this happens to layer norms.
-# 3. **Divided twice.** The mean is taken over the world's four ranks instead of over the samples of the batch.
+# 3. **Divided twice.** The gradient is divided by the samples of the batch, and once more by the four ranks.
 
 # %% slideshow={"slide_type": "fragment"} tags=["predict"]
 guess("12/silent", "Which of the three leaves the weights' gradient right?", choices=["wrong stride", "one axis forgotten", "divided twice"])  # fmt: skip
@@ -725,7 +725,8 @@ assert moved["Partial", "Replicate"] == ("all_reduce", 768) and moved["Replicate
 )
 assert moved["Partial", "Shard(0)"] == ("reduce_scatter_tensor", 384)
 assert moved["Shard(0)", "Shard(1)"] == ("all_gather_into_tensor", 384)
-assert 3 / 16 * 8 * 8 * 8 == 96 and 384 / 96 == 4
+there = moved["Shard(0)", "Shard(1)"][1]
+assert 3 / 16 * 8 * 8 * 8 == 96 == there / 4
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Products make placements.** For $y = xW$ three rules are enough. They are the three cuts of a product:
@@ -781,6 +782,50 @@ session.close()
 assert [kind for kind, _ in rules.values()] == ["S(0)", "S(1)", "P(sum)"]
 assert {total for _, total in rules.values()} == {512.0}
 
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The step of section 7 in torch.** Lay the tensors on a mesh, and write the serial program.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile step_torch.py
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+
+def gradients(group, x, c, w):
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
+
+    def laid(whole, *placements):
+        return distribute_tensor(whole, mesh, placements, src_data_rank=None)
+
+    c = laid(c, Replicate(), Replicate()).requires_grad_()
+    w = laid(w, Replicate(), Shard(1)).requires_grad_()
+    y = (laid(x, Shard(0), Replicate()) + c) @ w
+    (y.square().sum() / len(x)).backward()
+    return [(str(p.grad.placements), p.grad.full_tensor()) for p in (w, c)]
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("12/bias-placements", "The bias is Replicate on both axes. How is its gradient placed before it is summed, on data and on "
+      "tensor?", choices=["Partial, Replicate", "Partial, Partial", "Partial, Shard(0)"])  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+of_both = ringside.run("step_torch.py:gradients", 4, (x, c, w)).values[0]
+for name, (placed, _) in zip(("weights", "bias"), of_both):
+    print(f"gradient of the {name:7} {placed}")
+reveal("12/bias-placements", ", ".join(of_both[1][0].count("Partial") * ["Partial"]))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Autograd has followed the placements through the backward pass. The gradient of the weights is Partial on the
+# data axis and cut on the tensor axis. The gradient of the bias is Partial on *both*. These are the sums of
+# section 7, and nobody had to remember the second one.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+for (_, gradient), serial in zip(of_both, right):
+    np.testing.assert_allclose(gradient, serial, rtol=1e-12)
+assert [placed.count("Partial") for placed, _ in of_both] == [1, 2] and "Shard(dim=1)" in of_both[
+    0
+][0]
+
 # %% [markdown] slideshow={"slide_type": "notes"}
 # *What to ask.* "Fill in the fourth product: $x$ Shard(0), $W$ Shard(1), on one axis." It isn't legal without a
 # collective: one axis would cut two dimensions of $y$. Mesh-TensorFlow refuses it; torch moves one of the two
@@ -808,8 +853,8 @@ assert {total for _, total in rules.values()} == {512.0}
 # %% slideshow={"slide_type": "fragment"}
 for name, config in {"ZeRO-3": zero[1536], "mixture": mixture}.items():
     c = cost(gpt, config, nodes)
-    print(f"{name:8} {c.step_s:5.1f} s = computing {c.compute_s:.1f} + tensor {c.tensor_s:.1f} + hops {c.hops_s:.1f} "
-          f"+ bubble {c.bubble_s:.1f} + data {c.data_s:.1f}; {c.memory_bytes / 1e9:.0f} GB")  # fmt: skip
+    print(f"{name:7} {c.step_s:.1f} s = computing {c.compute_s:.1f} + tensor {c.tensor_s:.1f} "
+          f"+ hops {c.hops_s:.1f} + bubble {c.bubble_s:.1f} + data {c.data_s:.1f}")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Can you trust it?** Test it twice. First against the ledger of this course: four schemes of the small GPT on
@@ -1046,7 +1091,7 @@ axis.set_yticks([], minor=True)
 axis.set_xticks([1, 10, 100, 1000], [1, 10, 100, 1000])
 axis.legend(frameon=False)
 show(figure, "Twenty random searches: the bytes of the best plan so far over the number of plans looked at, both "
-     "logarithmic. All begin at hundreds of megabytes, and all end on the dotted line of the optimum before 1000.")  # fmt: skip
+     "logarithmic. Most begin at hundreds of megabytes, and all end on the dotted line of the optimum before 1000.")  # fmt: skip
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Twenty searches at random. Each line is the best plan that a search has seen.*
@@ -1121,10 +1166,11 @@ guess("12/where-ddp-ends", "A GPT of 1.7 billion parameters fits into one GPU. U
 
 # %% slideshow={"slide_type": "fragment"}
 COUNTS, choice = (8, 64, 512, 2048), {}
+print("billion", *(f"{n:<19}" for n in COUNTS))
 for billions, (L, h, heads) in GPTS.items():
     for n in COUNTS:
         choice[billions, n] = simplest(Model(L, h, heads, batch=2048), n, nodes)
-    print(f"{billions:6}", *(f"{choice[billions, n] or '-':20}" for n in COUNTS))
+    print(f"{billions:7}", *(f"{choice[billions, n] or '-':19}" for n in COUNTS))
 reveal("12/where-ddp-ends", str(max(n for n in COUNTS if choice[1.7, n] == "DDP")))
 
 # %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
@@ -1258,7 +1304,7 @@ days = {
     name: cost(gpt, c, nodes).step_s * steps / 86400
     for name, c in (("table", mixture), ("plan", plan))
 }
-print(plan)
+print(f"{plan.data} x {plan.tensor} x {plan.pipeline}, ZeRO-{plan.zero}, again: {plan.recompute}")
 print(
     f"{planned.step_s:.1f} s, {planned.memory_bytes / 1e9:.0f} GB; {days['plan']:.1f} days, table {days['table']:.1f}"
 )
