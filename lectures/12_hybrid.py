@@ -214,9 +214,9 @@ HUES = {"tensor": TENSOR, "data": DATA_AXIS, "pipeline": PIPELINE}
 for axis, panel in zip(ORDER, panels):
     for rank in range(12):
         x, y = rank % 4 * 1.1 + rank % 4 // 2 * 0.5, -(rank // 4)
-        first = min(groups[rank][axis])
-        strength = 0.25 + 0.75 * sorted({min(g[axis]) for g in groups}).index(first) / 5
-        panel.scatter(x, y, 620, HUES[axis], marker="s", alpha=min(strength, 1), linewidths=0)
+        firsts = sorted({min(each[axis]) for each in groups})  # one for each group
+        strength = 0.2 + 0.7 * firsts.index(min(groups[rank][axis])) / (len(firsts) - 1)
+        panel.scatter(x, y, 620, HUES[axis], marker="s", alpha=strength, linewidths=0)
         panel.text(x, y, rank, ha="center", va="center", fontsize=10)
     panel.set(title=f"{axis} groups", xlim=(-0.7, 4.6), ylim=(-2.6, 0.6))
     panel.set_yticks([0, -1, -2], ["stage 0", "stage 1", "stage 2"] if axis == "tensor" else [])
