@@ -1,0 +1,1004 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# # Lecture 13: Machines and inference
+#
+# A trained network is used far more often than it is trained. A language model that answers has another problem
+# than one that learns: it writes one token after the other, and each token needs all weights. In this lecture
+# you find out how fast that can be on one GPU, on the four GPUs of a node, and on several nodes, for one user and for many.
+# Then you read tables of accelerators with these eyes.
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["aims"]
+# **After this lecture you can**
+#
+# - say which limit holds for a prompt and which one for an answer, and compute both times from a machine's data sheet;
+# - compute the memory of keys and values, and say what pages save;
+# - cut a model that writes over several ranks, count its messages, and predict what latency does to it;
+# - choose between tensor and pipeline parallelism for one user and for many;
+# - explain continuous batching, separate prefill, speculative decoding and quantised weights, each with its formula;
+# - read a table of accelerators or of MLPerf, and say which of its numbers can be compared.
+
+# %% [markdown] slideshow={"slide_type": "subslide"} tags=["prerequisites"]
+# **What you need.** [Lecture 2](02_sgd.ipynb), for the roofline. [Lecture 3](03_allreduce.ipynb), for the all-reduce.
+# [Lecture 8](08_model_versus_data.ipynb), for tensor parallelism and heads.
+#
+# | sign | meaning |
+# |---|---|
+# | $N$ | parameters that each token uses |
+# | $w$ | bytes of a number |
+# | $L, d$ | layers, and width of the model |
+# | $n_{kv}, c$ | heads for keys and values in a layer, and numbers in a head |
+# | $S, b$ | tokens that are kept for a user, and users that are served together |
+# | $t$ | GPUs that share each layer |
+# | $F, M$ | operations a second, and bytes of memory a second, of one GPU |
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Teaching this lecture.** It fills two meetings: sections 1 to 7 are about one model on several GPUs, sections 8 to
+# 15 about many users, tricks and tables. If you have one meeting, teach 1, 2, 3, 5, 6, 8 and 12.
+#
+# Ask at the beginning: "You may double one number of your GPU: its arithmetic or its memory bandwidth. Which
+# one, if you serve a chatbot?" Collect votes and come back to them after section 2. This takes 5 minutes.
+
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+import os
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import ringside
+from ringside import guess, reveal
+from ringside.lectures import puzzle, show, table
+
+LECTURES = Path.cwd()  # the folder of this notebook
+os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
+plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
+BLUE, RED, YELLOW, GREEN, GREY = "#0072b2", "#b56576", "#e69f00", "#009e73", "#9aa0a6"
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
+# ## 1. The problem: one user and one node
+#
+# Take a model of 70 billion parameters, Llama 3 [1], and a node with four A100 GPUs of 40 GB, like those of the
+# `zaratan` model. One user asks a question. The model writes the answer token by token. (A token is a word or a part of a
+# word.) How many tokens a second can the node give at best?
+#
+# First count the parameters. The model has 80 layers of width 8192, with 64 heads for queries, 8 for keys and values, and a
+# perceptron of three matrices with 28,672 hidden units. It knows 128,256 words. The first matrix is a list of
+# words, of which a token reads one row. All other matrices are used in full for each token.
+
+
+# %% slideshow={"slide_type": "fragment"}
+class Llama70B:
+    layers, d, heads, kv_heads, hidden, words = 80, 8192, 64, 8, 28_672, 128_256
+    c = d // heads  # numbers in a head
+
+
+m = Llama70B
+attention = 2 * m.d * m.d + 2 * m.d * m.kv_heads * m.c  # queries, output; keys, values
+mlp = 3 * m.d * m.hidden
+stored = m.layers * (attention + mlp) + 2 * m.words * m.d  # norms are small: left out
+used = stored - m.words * m.d  # N: of the list of words a token reads one row
+w = 2  # bytes of a bf16 number
+print(f"{stored / 1e9:.2f} billion, {stored * w / 1e9:.1f} GB; used {used * w / 1e9:.1f} GB")
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# In bf16 the model takes 141.1 GB. It fits into the 169.6 GB of four GPUs, and not into those of fewer. A token uses
+# 139.0 GB of it. Each GPU holds a quarter, and reads its memory at 1555 GB/s at most [2].
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/one-user",
+    "Each GPU reads a quarter of 139 GB for each token, at 1555 GB/s. How many tokens a second is that at best?",
+    unit="tokens/s",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+zaratan = ringside.Machine.load("zaratan")
+M = zaratan.memory_bytes_per_s
+best_s = used * w / 4 / M
+print(f"{best_s * 1e3:.2f} ms for a token")
+reveal("13/one-user", 1 / best_s)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A token takes at least 22.3 ms, so the user gets at most **44.7 tokens a second**. No program can do better on this node,
+# as long as each token reads all weights. The arithmetic isn't the limit: 139 billion operations on four GPUs of 312
+# TFLOP/s [2] would take 0.1 ms.
+#
+# This lecture asks three questions about this number. How near can a program come to it? What can be done about
+# its cause? And what does the node give to many users together? Section 19 answers them.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+F = 312e12  # tensor cores in bf16, peak
+assert (m.layers, m.d, m.hidden, m.words, m.heads) == (80, 8192, 28_672, 128_256, 64)
+assert round(stored * w / 1e9, 1) == 141.1 and round(used * w / 1e9, 1) == 139.0
+assert round(4 * zaratan.memory_bytes / 1e9, 1) == 169.6 and M / 1e9 == 1555 and m.c == 128
+assert 3 * zaratan.memory_bytes < stored * w and round(stored / 1e9) in (70, 71)
+assert round(1e3 * best_s, 1) == 22.3 and round(1 / best_s, 1) == 44.7 and F / 1e12 == 312
+assert round(2 * used / 1e9) == 139 and round(1e3 * 2 * used / (4 * F), 1) == 0.1
+assert zaratan.ranks_per_node == 4 and round(zaratan.memory_bytes / 1e9, -1) == 40
+
+# %% [markdown] slideshow={"slide_type": "slide"} tags=["derivation"]
+# ## 2. Prefill and decode: two rooflines
+#
+# Inference has two parts. In the **prefill** the model reads the prompt. All its tokens are known, so they go through a layer
+# together. In the **decode** the model writes. Each token depends on the one before it, so they go
+# one by one.
+#
+# Let $n$ tokens go through the model together. They may be the tokens of one prompt, or one token each of $n$ users.
+# Each weight is read once for all of them, and is used in one multiplication and one addition for each of them. So
+# the time on $t$ GPUs is at least
+#
+# $$T(n) = \max\Big( \frac{N w}{t M},\ \frac{2 N n}{t F} \Big).$$
+#
+# The first term is the memory's and doesn't depend on $n$. The second is the arithmetic's. They are equal at
+#
+# $$n^* = \frac{w F}{2 M} .$$
+#
+# Neither the model nor the number of GPUs is in it. It is a property of the machine.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/ridge",
+    "An A100 does 312 TFLOP/s and reads 1555 GB/s. How many tokens must go together until arithmetic is the limit?",
+    unit="tokens",
+)
+
+
+# %% slideshow={"slide_type": "fragment"}
+def least_s(n, t=4, w=2):
+    """The least time in which n tokens go through the model together on t GPUs."""
+    return max(used * w / (t * M), 2 * used * n / (t * F))
+
+
+ridge = w * F / (2 * M)
+prompt_s = least_s(2048)
+print(f"a prompt of 2048 tokens: {prompt_s * 1e3:.0f} ms; an answer: {2048 * least_s(1):.0f} s")
+reveal("13/ridge", ridge)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# At 201 tokens. A prompt of 2048 tokens is far to the right of it. It takes 228 ms, and arithmetic is the limit. An answer of 2048 tokens is far
+# to the left. It takes 46 s, which is 201 times as long for the same number of operations.
+#
+# The two parts have two measures of their own. The **time to first token** (TTFT) is what the prefill takes, with the wait
+# before it. The **time per output token** (TPOT) is what a step of the decode takes.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(ridge) == 201 and round(1e3 * prompt_s) == 228 and round(2048 * least_s(1)) == 46
+assert round(2048 * least_s(1) / prompt_s) == 201 and len(range(2048)) == 2048
+
+# %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
+n = np.geomspace(1, 4096, 200)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), layout="constrained")
+left.loglog(n, [2 * used * one / least_s(one, 1) / 1e12 for one in n], color="#1b1f24")
+for spot, name, colour, place in ((1, "decode,\none user", RED, (1.4, 1.4)), (32, "decode,\n32 users", YELLOW, (42, 40)),
+                                  (2048, "prefill,\n2048 tokens", BLUE, (650, 210))):  # fmt: skip
+    left.plot(spot, 2 * used * spot / least_s(spot, 1) / 1e12, "o", color=colour)
+    left.text(*place, name, color=colour, va="top")
+for axis in (left.xaxis, left.yaxis):
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+left.axvline(ridge, color=GREY, linestyle=":")
+left.set(xlabel="tokens that go together", ylabel="TFLOP/s of one A100", ylim=(0.6, 600))
+users = np.arange(1, 401)
+steps = np.array([least_s(one) for one in users])
+right.plot(users / steps, 1 / steps, color="#1b1f24")
+for spot in (1, 64, 201, 400):
+    right.plot(spot / steps[spot - 1], 1 / steps[spot - 1], "o", color=YELLOW)
+    right.annotate(f"{spot} users" if spot > 1 else "1 user", (spot / steps[spot - 1], 1 / steps[spot - 1]),
+                   xytext=(-5, -15 if spot < 400 else 9), textcoords="offset points",
+                   ha="right" if spot > 64 else "left")  # fmt: skip
+right.set(xlabel="tokens a second of the node", ylabel="tokens a second of each user", ylim=(0, 52))
+show(figure, "Left: a roofline with logarithmic axes. The rate of an A100 rises in proportion to the tokens that go together, "
+     "from 1.6 TFLOP/s for one user, through 50 for 32 users, to the flat roof of 312 from 201 tokens on; a prefill of 2048 "
+     "tokens lies on the roof. Right: tokens a second of each user over those of the node. From 1 to 201 users the line is "
+     "flat at 45, and the node's rate grows to 9000. With 400 users each one gets half, and the node no more.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 1. Left: prefill and decode on the roofline of an A100. Right: what more users cost, by the weights alone. Up to 201
+# users nobody waits longer, and the node gives more.*
+#
+# The picture on the right is the reason for everything in sections 3, 4 and 8: users should share the reading of the weights. What they
+# can't share comes next.
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *Minutes:* 15 for sections 1 and 2. Come back to the vote of the beginning: for one user only the bandwidth counts. Ask what
+# the figure on the right leaves out (keys and values; messages; the time to start kernels).
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 3. What is kept: keys and values
+#
+# In attention a new token looks at all tokens before it. It needs their keys and values, in each layer. They don't change
+# any more: a token sees only what comes before it. So a program computes them once and keeps them. This is the **KV cache**. Without it, each
+# new token would send the whole text through the model again.
+#
+# Each token leaves a key and a value in each head of each layer, which is
+#
+# $$2\,L\,n_{kv}\,c\,w \quad\text{bytes.}$$
+#
+# Llama 3 with 8 billion parameters has 32 layers, and also 8 heads for keys and values of 128 numbers each.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("13/kv", "And with 70 billion parameters, 80 layers: how many KiB does one token leave?", unit="KiB")
+
+
+# %% slideshow={"slide_type": "fragment"}
+def kv_bytes(layers, kv_heads=8, c=128, w=2):
+    """What one token leaves in the KV cache."""
+    return 2 * layers * kv_heads * c * w
+
+
+kv = kv_bytes(m.layers)
+free = 4 * zaratan.memory_bytes - stored * w
+print(f"8 billion: {kv_bytes(32) / 1024:.0f} KiB; the node has {free / 1e9:.1f} GB left")
+reveal("13/kv", kv / 1024)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The model of 8 billion parameters keeps 128 KiB a token, and that of 70 billion 320 KiB. The node has 28.5 GB left beside the
+# weights. That is 87 thousand tokens, or 42 users with 2048 tokens each. So the 201 users of section 2 don't fit. **The
+# memory for keys and values limits the number of users before arithmetic does.**
+#
+# Here the 8 heads help. With a head of keys and values for each of the 64 heads of queries, a token would keep 2.5 MiB, and 5
+# users would fit. Sharing a head of keys among several of queries is called *grouped-query attention* (GQA) [4].
+#
+# A user's keys and values are read at each of their tokens. So a step of $b$ users with $S$ tokens each takes at least
+#
+# $$T = \frac{N w + b\,S \cdot 2 L n_{kv} c\, w}{t\,M}.$$
+
+
+# %% slideshow={"slide_type": "fragment"}
+def step_s(b, S=2048, t=4, w_weights=2):
+    """The least time of a step of the decode: weights once, keys and values of each user."""
+    return (used * w_weights + b * S * kv) / (t * M)
+
+
+fitting = int(free / kv / 2048)
+for b in (1, 16, fitting):
+    print(f"{b:3} users: {1e3 * step_s(b):.1f} ms, {1 / step_s(b):.1f} tokens/s each, "
+          f"{b / step_s(b):5.0f} together")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With 42 users a step takes 26.9 ms. Each user gets 37.2 tokens a second, and all together 1563. That is 35 times what
+# one user gets alone.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert kv_bytes(32) == 128 * 1024 and kv == 320 * 1024 and round(free / 1e9, 1) == 28.5
+assert int(free / kv / 1000) == 87 and fitting == 42 and kv_bytes(80, 64) == 2.5 * 2**20
+assert int(free / kv_bytes(80, 64) / 2048) == 5 and m.kv_heads == 8 and round(ridge) == 201
+assert round(1e3 * step_s(42), 1) == 26.9 and round(1 / step_s(42), 1) == 37.2
+assert round(42 / step_s(42)) == 1563 and round(42 / step_s(42) * best_s) == 35
+assert (m.layers, m.heads, m.c) == (80, 64, 128) and kv_bytes(32) // (2 * 8 * 128 * 2) == 32
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 4. Pages
+#
+# Nobody knows how long an answer becomes. A program that keeps the cache of a user in one piece has to reserve the longest
+# possible one. Operating systems had the same problem with the memory of programs, and solved it with pages. PagedAttention does so with
+# the cache [5]. The memory is cut into **pages** of a few tokens each. A user has a list of pages, in any
+# places, and gets another one when the last is full. A text of $S$ tokens takes $\lceil S/p \rceil$ pages of $p$ tokens.
+#
+# ```text
+#   user A, 9 tokens: pages 0, 4, 2        page   0    1    2    3    4    5
+#   user B, 6 tokens: pages 3, 1           A      AAAA      A         AAAA
+#                                          B           BB        BBBB        (5 is free)
+# ```
+#
+# Take answers whose lengths are drawn at random: 400 tokens in the mean, 2048 at most.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/pages",
+    "Pages of 16 tokens instead of 2048 reserved ones: how many times as many users fit?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+rng = np.random.default_rng(13)
+lengths = np.minimum(rng.geometric(1 / 400, size=10_000), 2048)
+sizes = [1, 4, 16, 64, 256, 1024, 2048]
+taken = np.array([(np.ceil(lengths / p) * p).mean() for p in sizes])  # tokens of memory a user
+used_share = lengths.mean() / taken
+for p, share in zip(sizes, used_share):
+    print(f"pages of {p:4} tokens: {share:6.1%} of what is taken holds something")
+reveal("13/pages", taken[sizes.index(2048)] / taken[sizes.index(16)])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# With 2048 tokens reserved, 19.6 % of the memory holds something. With pages of 16 tokens it is 98.2 %, and 5.0 times as many users
+# fit. On the average half of each user's last page is empty. Small pages waste less. But each page is a place to look up, and a
+# GPU reads long stretches faster, so pages have 16 tokens or more.
+#
+# Pages can also be **shared**. Many prompts begin alike, for example with the same instructions. Then the pages of that beginning are kept
+# once, and each user's list names them. A count for each page says how many lists name it. Who wants to write into a shared
+# page copies it first. This is also how one prompt gets several answers. In the assignment you write such a cache.
+#
+# The paper reports 2 to 4 times the throughput of earlier systems at the same latency [5].
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(100 * used_share[-1], 1) == 19.6 and round(100 * used_share[2], 1) == 98.2
+assert round(taken[-1] / taken[2], 1) == 5.0 and abs(lengths.mean() - 400) < 2
+assert lengths.max() == 2048 and round(taken[2] - lengths.mean(), 1) == 7.5  # half a page
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *Minutes:* 15 for sections 3 and 4. Let the class draw the lists of two users who share a beginning of 6 tokens with pages of 4: the
+# second page is shared and half full. Who writes first copies it. Ask what happens if both do.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 5. A model that writes, on four ranks
+#
+# Lecture 8 cut a transformer layer by heads and hidden units. The same cut serves inference, and it needs the forward pass
+# only. A rank has some of the heads. So it also keeps the keys and values of its own heads only: **the cache is cut with the
+# heads**. After the attention and after the perceptron, an all-reduce sums $d$ numbers.
+#
+# Here is a small model that writes. It has no norms and no positions, and it always takes the most likely word.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile writer.py
+import numpy as np
+
+
+def attend(q, keys, values):
+    """Heads of a new token, (a, c), look at the keys and values that are kept, (S, a, c)."""
+    scores = np.einsum("ac,sac->as", q, keys) / np.sqrt(q.shape[1])
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.einsum("as,sac->ac", weights / weights.sum(axis=1, keepdims=True), values)
+
+
+def whole(comm, part):
+    total = np.empty_like(part)
+    comm.Allreduce(part, total)
+    return total
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a writer.py
+
+
+def write(comm, words, layers, text, length):
+    """A rank's share of a layer: Q, K, V, O by heads (a, c, d), A and B by units (f, d)."""
+    text, kept = list(text), [([], []) for _ in layers]
+    for place in range(length - 1):
+        x = words[text[place]]  # (d,)
+        for (Q, K, V, O, A, B), (keys, values) in zip(layers, kept):
+            keys.append(K @ x)  # (a, c), kept for all later tokens
+            values.append(V @ x)
+            y = attend(Q @ x, np.array(keys), np.array(values))
+            x = x + whole(comm, np.einsum("ac,acd->d", y, O))
+            x = x + whole(comm, np.maximum(A @ x, 0) @ B)
+        if place + 1 == len(text):
+            text.append(int(np.argmax(words @ x)))
+    return text
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A rank gets its slices of $Q$, $K$, $V$, $O$ along the heads and of $A$ and $B$ along the hidden units. The list of words is whole on
+# each rank here. (In the assignment it is cut too, and the ranks must agree on a word.)
+
+# %% slideshow={"slide_type": "fragment"}
+d, heads, hidden, vocabulary = 32, 8, 128, 50
+words = rng.normal(size=(vocabulary, d))
+shapes = [(heads, d // heads, d)] * 4 + [(hidden, d)] * 2
+layers = [tuple(0.4 * rng.normal(size=shape) for shape in shapes) for _ in range(2)]
+
+
+def shares(t):
+    """What each of t ranks holds of each layer."""
+    cut = [[np.split(matrix, t) for matrix in layer] for layer in layers]
+    return [[tuple(parts[r] for parts in layer) for layer in cut] for r in range(t)]
+
+
+prompt, length = [3, 14, 15, 9, 26], 20
+arguments = {t: [(words, share, prompt, length) for share in shares(t)] for t in (1, 4)}
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/sent",
+    "Two layers, 32 numbers of 8 bytes, four ranks, 19 tokens through the model. How many bytes does a rank send?",
+    unit="bytes",
+)
+
+# %% slideshow={"slide_type": "fragment"} tags=["ranks"]
+alone = ringside.run("writer.py:write", 1, arguments[1]).values[0]
+run = ringside.run("writer.py:write", 4, arguments[4])
+assert all(value == alone for value in run.values)
+written_bytes = run.timeline.bytes_matrix.sum(axis=1)
+print("written:", alone[5:])
+reveal("13/sent", written_bytes[0])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# Four ranks write the same text as one. Each token takes 4 all-reduces, two in each layer. In a ring of 4 ranks a rank sends
+# $2 \cdot \frac34$ of 256 bytes in each of them. For 19 tokens that makes 29,184 bytes.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+per_reduce = 2 * 3 / 4 * d * 8
+assert (written_bytes == 19 * 4 * per_reduce).all() and written_bytes[0] == 29_184
+assert length - 1 == 19 and d * 8 == 256
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The same in torch.** Only the all-reduce and the names of the functions change.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile writer_torch.py
+import torch
+import torch.distributed as dist
+
+
+def attend(q, keys, values):
+    scores = torch.einsum("ac,sac->as", q, keys) / q.shape[1] ** 0.5
+    return torch.einsum("as,sac->ac", scores.softmax(dim=1), values)
+
+
+def whole(group, part):
+    dist.all_reduce(part, group=group)
+    return part
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a writer_torch.py
+
+
+def write(group, words, layers, text, length):
+    text, kept = list(text), [([], []) for _ in layers]
+    for place in range(length - 1):
+        x = words[text[place]]
+        for (Q, K, V, O, A, B), (keys, values) in zip(layers, kept):
+            keys.append(K @ x)
+            values.append(V @ x)
+            y = attend(Q @ x, torch.stack(keys), torch.stack(values))
+            x = x + whole(group, torch.einsum("ac,acd->d", y, O))
+            x = x + whole(group, torch.relu(A @ x) @ B)
+        if place + 1 == len(text):
+            text.append(int(torch.argmax(words @ x)))
+    return text
+
+
+# %% slideshow={"slide_type": "fragment"}
+torch_run = ringside.run("writer_torch.py:write", 4, arguments[4])
+assert torch_run.values[2] == alone
+print("the same text;", torch_run.timeline.bytes_matrix.sum(axis=1), "bytes")
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert (torch_run.timeline.bytes_matrix == run.timeline.bytes_matrix).all()
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 6. At real size: what latency does
+#
+# Now take the model of section 1. It can't run here, but it can be traced. This program does what a GPU does for one token:
+# layers with two all-reduces each, and a share of the words at the end. Since all layers are alike, 8 of
+# the 80 are traced. With more GPUs than heads for keys, each GPU keeps
+# one whole head, so some heads are kept several times.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile llama.py
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+
+
+def attention(group, x, cache, heads, kv_heads, c=128):
+    """One new token of each user looks at the cache, (users, 2 kv_heads / t, S, c)."""
+    (users, d), t = x.shape, group.size()
+    q, kv = heads // t, max(kv_heads // t, 1)
+    qkv = F.linear(F.rms_norm(x, (d,)), torch.empty((q + 2 * kv) * c, d))
+    query, _ = qkv.view(users, -1, c).split([q, 2 * kv], dim=1)
+    keys, values = cache.chunk(2, dim=1)
+    y = F.scaled_dot_product_attention(query.unsqueeze(2), keys, values, enable_gqa=True)
+    y = F.linear(y.view(users, q * c), torch.empty(d, q * c))
+    dist.all_reduce(y, group=group)
+    return x + y
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a llama.py
+
+
+def perceptron(group, x, hidden):
+    d, h = x.shape[1], hidden // group.size()
+    gate, up = F.linear(F.rms_norm(x, (d,)), torch.empty(2 * h, d)).chunk(2, dim=1)
+    y = F.linear(F.silu(gate) * up, torch.empty(d, h))
+    dist.all_reduce(y, group=group)
+    return x + y
+
+
+def token(group, users, kept, layers, d, heads, kv_heads, hidden, words):
+    torch.set_default_dtype(torch.bfloat16)
+    cache = torch.empty(users, 2 * max(kv_heads // group.size(), 1), kept, 128)
+    x = torch.empty(users, d)
+    for _ in range(layers):
+        x = perceptron(group, attention(group, x, cache, heads, kv_heads), hidden)
+    F.linear(x, torch.empty(words // group.size(), d)).max(dim=1)
+
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The clock counts what each operation computes and reads. The machine `zaratan` also takes 5 µs to start each of them, a
+# *kernel*. Programs that care join kernels, and record the start of a whole step (a *CUDA graph*). So we look at both, with this time and without it.
+
+# %% slideshow={"slide_type": "fragment"}
+GPUS = [1, 2, 4, 8, 16, 32]
+
+
+def trace(t, layers, users=1, kept=2048):
+    args = (users, kept, layers, m.d, m.heads, m.kv_heads, m.hidden, m.words)
+    return ringside.trace_torch("llama.py:token", t, args, grid={"tp": t}, alike=("tp",),
+                                witnesses=False).trace  # fmt: skip
+
+
+traces = {t: (trace(t, 0), trace(t, 8)) for t in GPUS}
+
+
+def replayed_ms(pair, machine):
+    """All layers are alike: what 8 of them take beyond none, ten times."""
+    none, eight = (1e3 * ringside.replay(one, machine).makespan_s for one in pair)
+    return none + m.layers / 8 * (eight - none)
+
+
+# %% slideshow={"slide_type": "fragment"}
+gpu = zaratan.with_(flop_per_s=F)  # bf16, in tensor cores
+quiet = gpu.with_(kernel_overhead_s=0.0)
+no_wires = quiet.with_(alpha_s=0, beta_s_per_byte=0, intra_alpha_s=0, intra_beta_s_per_byte=0)
+memory_ms, joined_ms, started_ms = (
+    {t: replayed_ms(traces[t], machine) for t in GPUS} for machine in (no_wires, quiet, gpu)
+)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/eight",
+    "On 4 GPUs a token takes 23 ms without the starts of kernels. How long does it take on 8 GPUs, in two nodes?",
+    unit="ms",
+)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("13/fastest", "With how many GPUs is one user served fastest?", choices=["4", "8", "16", "32"])
+
+# %% slideshow={"slide_type": "fragment"}
+for t in GPUS:
+    print(f"{t:2} GPUs: memory {memory_ms[t]:5.1f} ms, with messages {joined_ms[t]:5.1f}, "
+          f"with starts {started_ms[t]:5.1f}")  # fmt: skip
+reveal("13/eight", joined_ms[8])
+reveal("13/fastest", str(min(GPUS, key=joined_ms.get)))
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.3), layout="constrained", width_ratios=[1.25, 1])
+shown = GPUS[2:]
+parts = [[memory_ms[t] for t in shown], [joined_ms[t] - memory_ms[t] for t in shown],
+         [started_ms[t] - joined_ms[t] for t in shown]]  # fmt: skip
+base = np.zeros(len(shown))
+for part, colour, name in zip(parts, (BLUE, RED, GREY), ("memory", "messages", "starts of kernels")):
+    left.bar([str(t) for t in shown], part, bottom=base, color=colour, label=name)
+    base += part
+left.legend(frameon=False)
+left.set(xlabel="GPUs (4 in a node)", ylabel="ms for a token")
+latencies = np.geomspace(0.5e-6, 50e-6, 60)
+for t, colour in zip((4, 8, 16), (BLUE, YELLOW, GREEN)):
+    ends_ms = [replayed_ms(traces[t], quiet.with_(alpha_s=a, intra_alpha_s=a)) for a in (0, 50e-6)]
+    times_ms = np.interp(latencies, (0, 50e-6), ends_ms)  # a straight line
+    right.plot(1e6 * latencies, 1e3 / times_ms, color=colour)
+    right.text(0.47, 1e3 / times_ms[0], f"{t}", color=colour, ha="right", va="center")
+right.set(xlabel="latency of a message, µs", ylabel="tokens a second, one user", xscale="log", ylim=(0, None))
+right.set_xlim(0.3, 60)
+show(figure, "Left: bars of the time for a token on 4, 8, 16 and 32 GPUs. Memory shrinks from 22 to 3 ms, messages grow from "
+     "1 to 11 ms, starts of kernels stay at 9 ms. Right: tokens a second of one user over the latency of a message, from half a "
+     "microsecond to 50, on 4, 8 and 16 GPUs. At low latency 16 GPUs are fastest, with 117 tokens a second. The curves cross "
+     "between 2 and 9 microseconds, and to the right of that 4 GPUs are fastest and 16 slowest.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 2. Left: one token of the model of 70 billion parameters on `zaratan`. Right: the same without starts of kernels, if every message,
+# inside a node and between nodes, had the latency on the axis. The numbers in the picture are the GPUs.*
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# On the four GPUs of a node messages take 0.6 ms of 23.1 ms. An all-reduce carries 16 KiB. Its six steps in the ring take
+# 3.8 µs, and 3.6 µs of them are latency. There are 160 of them for each token, one after the other, and nothing can hide them: the next
+# product needs the sum.
+#
+# On 8 GPUs a token takes 13.9 ms. On 16 it takes 11.3 ms, and on 32 it takes longer again, 14.3 ms. Memory shrinks as $1/t$. Latency grows
+# as the steps of a ring do:
+#
+# $$T(t) \approx \frac{N w}{t M} + 2L \cdot 2(t-1)\,\bar\alpha, \qquad
+#   t^* = \sqrt{\frac{N w}{4 L M \bar\alpha}} .$$
+#
+# Here $\bar\alpha$ is the mean latency of the ring's links. One in four goes between nodes, so it is 1.1 µs, and $t^*$ is 15.8. With 16
+# GPUs the user gets 88 tokens a second, twice as many as with 4 GPUs. **Four times the GPUs double the speed.** And starts of kernels take 9.2 ms
+# at any number of GPUs, since each GPU starts all 1842 of them. So they are what real programs remove first.
+#
+# Two more things follow. A faster all-reduce for short vectors helps, and a ring isn't one: puzzle 1 is about that. And with
+# $b$ users a message carries $b$ times the bytes for the same latency.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+whole_ms = 1e3 * ringside.replay(trace(4, m.layers), quiet).makespan_s
+assert np.isclose(whole_ms, joined_ms[4], rtol=1e-9)  # the tenfold of 8 layers is right
+assert [round(joined_ms[t], 1) for t in (4, 8, 16, 32)] == [23.1, 13.9, 11.3, 14.3]
+assert round(joined_ms[4] - memory_ms[4], 1) == 0.6 and m.d * w == 16 * 1024
+reduce_us = 1e3 * (joined_ms[4] - memory_ms[4]) / 160
+assert round(reduce_us, 1) == 3.8 and round(6e6 * zaratan.link(0, 1).alpha_s, 1) == 3.6
+assert 2 * m.layers == 160
+mean_alpha_s = (3 * zaratan.link(0, 1).alpha_s + zaratan.alpha_s) / 4
+assert round(1e6 * mean_alpha_s, 1) == 1.1
+assert round(np.sqrt(used * w / (4 * m.layers * M * mean_alpha_s)), 1) == 15.8
+assert round(1e3 / joined_ms[16]) == 88 and round(joined_ms[4] / joined_ms[16], 1) == 2.0
+starts = (started_ms[4] - joined_ms[4]) * 1e3 / 5
+assert round(started_ms[4] - joined_ms[4], 1) == 9.2 and round(starts) == 1842
+assert len({round(started_ms[t] - joined_ms[t], 6) for t in GPUS}) == 1
+middle = replayed_ms(traces[4], quiet.with_(alpha_s=5e-6, intra_alpha_s=5e-6))
+ends = [replayed_ms(traces[4], quiet.with_(alpha_s=a, intra_alpha_s=a)) for a in (0, 50e-6)]
+assert np.isclose(middle, ends[0] + (ends[1] - ends[0]) / 10, rtol=1e-6)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *Minutes:* 25 for sections 5 and 6. Ask before figure 2: "Which part of the bar gets smaller with more GPUs, which gets larger,
+# which stays?" Classes forget the starts of kernels. Ask how the right picture moves if the model is ten times smaller: all
+# curves bend earlier, since only the memory's part shrinks.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 7. Tensor or pipeline?
+#
+# A pipeline gives each GPU whole layers: 20 of the 80 here. Then a token needs three messages on its way, and no all-reduce. How does that
+# serve one user, and how four?
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile piped.py
+import numpy as np
+
+import ringside
+
+
+def answers(comm, users, num_tokens, seconds):
+    """Stages take the users' tokens in turn; the first needs the token that the last chose."""
+    requests, last = [], comm.size - 1
+    for number in range(num_tokens):
+        for user in range(users):
+            if comm.rank or number:  # of the prompt's end the first stage has everything
+                comm.Recv(np.empty(4096, np.float32), (comm.rank - 1) % comm.size)
+            ringside.compute(seconds=seconds / comm.size, phase=f"forward {user}")
+            if comm.rank < last or number < num_tokens - 1:
+                x = np.zeros(4096 if comm.rank < last else 2, np.float32)  # 16 KiB or a word
+                requests.append(comm.Isend(x, (comm.rank + 1) % comm.size))
+    for request in requests:
+        request.Wait()
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/piped-one",
+    "One user, a pipeline of four GPUs: how many times as many tokens a second as on one GPU that had room for the model?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("13/piped-four", "And four users, all tokens together?", unit="times")
+
+# %% slideshow={"slide_type": "fragment"}
+one_gpu_s = memory_ms[1] / 1e3
+piped = {}
+for users in (1, 4):
+    runs = [ringside.run("piped.py:answers", 4, (users, number, one_gpu_s), machine="zaratan")
+            for number in (2, 6)]  # fmt: skip
+    every_s = (runs[1].makespan_s - runs[0].makespan_s) / 4  # a token of each user
+    piped[users] = users / every_s
+    print(f"{users} in the pipeline: {1 / every_s:.1f} tokens/s each, {piped[users]:.1f} together")
+reveal("13/piped-one", piped[1] * one_gpu_s)
+reveal("13/piped-four", piped[4] * one_gpu_s)
+runs[1].timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 3. Four users in a pipeline of four stages. Each colour is a user. Every stage is always busy, and each user's token
+# still passes all four.*
+#
+# One user gets 11.1 tokens a second, as on one GPU: the stages work one after the other. Four users get 44.5 together,
+# which is 4.0 times as many. Tensor parallelism gives 43.3 to *one* user.
+#
+# And with four users? A stage of the pipeline reads its weights again for each of them. Under tensor parallelism the four tokens go together,
+# and each weight is read once for all. So the whole node gives about four times as much. As long as memory is the limit, tensor parallelism wins
+# for one user and for many.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(1 / every_s, 1) == 11.1 and round(piped[1], 1) == 11.1 and round(piped[4], 1) == 44.5
+assert round(piped[4] * one_gpu_s, 1) == 4.0 and round(1e3 / joined_ms[4], 1) == 43.3
+assert 3.8 < 4 / (step_s(4) + (joined_ms[4] - memory_ms[4]) / 1e3) / piped[4] < 4
+assert m.layers // 4 == 20
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# **The prefill is different.** There arithmetic is the limit, and messages are long. A prompt of 2048 tokens makes each all-reduce
+# 33.6 MB. The program above serves for it too, if 2048 tokens take the place of the users. (It leaves out that the tokens look at each other, which
+# is 2 % of the operations here.)
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/prefill-eight",
+    "On 4 GPUs of a node the prompt takes 0.38 s. How long does it take with tensor parallelism on 8 GPUs, in two nodes?",
+    unit="s",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+prefill_s = {}
+for t in (4, 8):
+    pair = (trace(t, 0, 2048, 1), trace(t, 8, 2048, 1))
+    prefill_s[t] = replayed_ms(pair, quiet) / 1e3
+    alone_s = replayed_ms(pair, no_wires) / 1e3
+    print(f"{t} GPUs: {prefill_s[t]:.2f} s, {alone_s:.2f} s of it computing")
+reveal("13/prefill-eight", prefill_s[8])
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# On 8 GPUs it takes 0.94 s, more than twice as long as on 4, although only 0.18 s of it is computing. Between nodes a GPU has an eighth of the bandwidth
+# that it has inside, and all four GPUs of a node share it. So latency limits the decode, and bandwidth limits the prefill:
+#
+# | | tensor parallelism over both nodes | inside each node, with a pipeline of two nodes |
+# |---|---|---|
+# | messages of a token between nodes | 160 all-reduces | 1 |
+# | decode, one user | 13.9 ms | 23.1 ms and one message |
+# | prefill of 2048 tokens | 0.94 s | 0.38 s, and two prompts at the same time |
+#
+# Models that are too large for a node are served in the second way: tensor parallelism inside nodes, a pipeline between them. And the tutorial of this course writes
+# its texts with tensor parallelism inside one node, as the tutorial [3] did that it follows.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(prefill_s[4], 2) == 0.38 and round(prefill_s[8], 2) == 0.94
+assert round(alone_s, 2) == 0.18 and prefill_s[8] / prefill_s[4] > 2
+assert round(2048 * m.d * w / 1e6, 1) == 33.6 and 2 * m.layers == 160
+looks = 4 * m.layers * m.d * 2048**2 / 2  # two products for each pair of tokens
+assert round(looks / (2 * used * 2048), 2) == 0.02
+assert round(zaratan.beta_s_per_byte / zaratan.link(0, 1).beta_s_per_byte) == 8
+assert round(joined_ms[8], 1) == 13.9 and round(joined_ms[4], 1) == 23.1
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *Minutes:* 20 for section 7. The table at the end is the point. Ask for a rule in one sentence: short messages may cross nodes
+# often, long ones may not.
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 8. Many users: continuous batching
+#
+# Sections 2 and 3 want many users to go together. But answers have different lengths. A **static batch** takes
+# $b$ requests and works until the longest answer is written. Meanwhile the places of the others are empty. In **continuous batching** a request that
+# has its answer leaves at once, and the next one takes its place in the middle of all others [6]. This needs no new
+# mathematics: in a step each user has one token, wherever in their answer it stands.
+
+# %% slideshow={"slide_type": "fragment"}
+answers = np.minimum(rng.geometric(1 / 200, size=512), 2048)  # tokens of each answer
+PLACES = 32
+
+
+def static(lengths):
+    """When and in which place each answer begins, and when all are written."""
+    begins, now = [], 0
+    for batch in np.split(lengths, len(lengths) // PLACES):
+        begins += [(now, place) for place in range(PLACES)]
+        now += batch.max()
+    return begins, now
+
+
+def continuous(lengths):
+    begins, busy = [], np.zeros(PLACES, int)  # until when a place is busy
+    for tokens in lengths:
+        begins.append((busy.min(), busy.argmin()))
+        busy[busy.argmin()] += tokens
+    return begins, busy.max()
+
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/continuous",
+    "512 answers of 200 tokens in the mean, 32 places: how many times fewer steps does continuous batching need?",
+    unit="times",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+(in_batches, static_steps), (at_once, continuous_steps) = static(answers), continuous(answers)
+busy = {name: answers.sum() / PLACES / steps
+        for name, steps in (("static", static_steps), ("continuous", continuous_steps))}  # fmt: skip
+print(f"static {static_steps} steps, {busy['static']:.0%} of the places in use")
+print(f"continuous {continuous_steps} steps, {busy['continuous']:.0%} in use")
+reveal("13/continuous", static_steps / continuous_steps)
+
+# %% slideshow={"slide_type": "slide"} tags=["hide-input"]
+figure, axes = plt.subplots(2, 1, figsize=(8.6, 3.6), layout="constrained", sharex=True)
+for axis, begins, name in zip(axes, (in_batches, at_once), ("static", "continuous")):
+    for number, ((begin, place), tokens) in enumerate(zip(begins, answers)):
+        if place < 12 and begin < 2400:
+            colour = (BLUE, YELLOW, GREEN, RED)[number // PLACES % 4]
+            axis.barh(place, tokens, left=begin, color=colour, height=0.8, edgecolor="white", linewidth=0.5)
+    axis.set(title=name, xlim=(0, 2400), yticks=[], ylabel="places")
+    axis.title.set_fontsize(10)
+axes[1].set_xlabel("steps of the decode")
+show(figure, "Two diagrams of 12 places over 2400 steps; a bar is an answer. Above, static batches: all bars of a batch begin "
+     "together, most are short, and all places wait for the longest bar. Below, continuous batching: a new bar begins "
+     "wherever one ends, and no place is ever empty.")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 4. The first 2400 steps in 12 of the 32 places. A colour is a group of 32 requests in the order in which they came.*
+#
+# EDITHERE
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+harmonic = sum(1 / k for k in range(1, PLACES + 1))
+print(static_steps, continuous_steps, busy, harmonic, static_steps / continuous_steps)
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 9. When a prompt comes in between
+#
+# A new request brings a prompt. Its prefill takes long, and all others wait for it. A prompt of 8192 tokens takes 0.91 s
+# at best. For this time every user's answer stops.
+#
+# One cure is to cut the prompt into pieces, and to do one piece in each step beside the tokens of the others. Another one is to **split prefill from
+# decode**: some GPUs read prompts, others write answers [7]. Then each part can have its own number of GPUs and its own cut, as section 7
+# asks for. The price is a message: keys and values of the whole prompt move from the ones to the others.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess(
+    "13/move",
+    "8192 tokens of 320 KiB each move to another node, at 12.5 GB/s. How long does that take?",
+    unit="ms",
+)
+
+# %% slideshow={"slide_type": "fragment"}
+moved_gb = 8192 * kv / 1e9
+move_ms = 1e3 * 8192 * kv * zaratan.beta_s_per_byte
+print(f"{moved_gb:.2f} GB; the prefill itself {1e3 * least_s(8192):.0f} ms")
+reveal("13/move", move_ms)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# They are 2.68 GB, and take 215 ms. That is a quarter of the prefill, and nobody but the new user waits for it. Watch both ways on
+# the clock. The vectors are shorter than the real ones by a factor of 1000, and a byte takes 1000 times as long.
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile serving.py
+import numpy as np
+from mpi4py import MPI
+
+import ringside
+
+
+def decode(seconds, times):
+    ringside.compute(seconds=seconds, phase="token")
+    times.append(MPI.Wtime())
+
+
+def together(comm, step_s, prompt_s):
+    times = []
+    for number in range(60):
+        if number == 8:  # a prompt has come
+            ringside.compute(seconds=prompt_s, phase="prompt")
+        decode(step_s, times)
+    return max(np.diff(times))
+
+
+# %% slideshow={"slide_type": "fragment"}
+# %%writefile -a serving.py
+
+
+def apart(comm, step_s, prompt_s, cache):
+    if comm.rank == 0:
+        ringside.compute(seconds=prompt_s, phase="prompt")
+        comm.Send(cache, 1)
+        return 0.0
+    times, coming = [], comm.Irecv(np.empty_like(cache), 0)
+    while not coming.Test():  # the others' answers go on
+        decode(step_s, times)
+    return max(np.diff(times))
+
+
+# %% slideshow={"slide_type": "fragment"}
+slow_wire = zaratan.with_(ranks_per_node=1, beta_s_per_byte=1000 * zaratan.beta_s_per_byte)
+times = (step_s(16), least_s(8192))
+one = ringside.run("serving.py:together", 1, times, machine=slow_wire)
+cache = np.zeros(8192 * kv // 1000, np.uint8)
+two = ringside.run("serving.py:apart", 2, (*times, cache), machine=slow_wire)
+print(f"longest wait for a token: together {one.values[0]:.3f} s, apart {two.values[1]:.3f} s")
+two.timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 5. Rank 0 reads a prompt and sends its keys and values. Rank 1 writes the answers of 16 users meanwhile, 24 ms for each
+# step.*
+#
+# EDITHERE2
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+print(moved_gb, move_ms, least_s(8192), one.values, two.values, move_ms / least_s(8192))
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 10. Speculative decoding
+#
+# One user's token reads all weights and uses the arithmetic for 1/201. Could several tokens of *one* answer go through the model together? Only if
+# somebody guessed them. **Speculative decoding** [8, 9] lets a small model, the *draft*, write $g$ tokens. Then the large model looks at all of them in one
+# step, as in a prefill. It keeps them as far as it agrees, and adds one token of its own.
+#
+# The rule of agreement is chosen such that the text is exactly one of the large model. Let the large model give a word the probability $p$, and the draft $q$. The draft's
+# word is accepted with probability $\min(1, p/q)$. If it isn't, a word is drawn from the rest, $\max(0, p - q)$ over its sum.
+
+# %% slideshow={"slide_type": "fragment"}
+def speculate(rng, p, q, g):
+    """The tokens of one round, between 1 and g + 1 of them."""
+    tokens = []
+    for word in rng.choice(len(q), size=g, p=q):
+        if rng.random() >= p[word] / q[word]:
+            rest = np.maximum(p - q, 0)
+            return [*tokens, rng.choice(len(p), p=rest / rest.sum())]
+        tokens.append(word)
+    return [*tokens, rng.choice(len(p), p=p)]
+
+
+p = np.array([0.5, 0.2, 0.15, 0.1, 0.05])  # the large model's
+q = np.array([0.4, 0.3, 0.05, 0.1, 0.15])  # the draft's
+rounds = [speculate(rng, p, q, 4) for _ in range(10_000)]
+words = np.concatenate(rounds)
+print("the text has ", (np.bincount(words) / len(words)).round(3))
+print("it should have", p)
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# The words are those of the large model. How many come from a round? A word of the draft is accepted with probability
+# $a = \sum \min(p, q)$, which is 0.8 here. At least $k$ words of the draft are accepted with probability $a^k$. With the one
+# that the large model adds, a round has in the mean
+#
+# $$1 + a + a^2 + \dots + a^g = \frac{1 - a^{g+1}}{1 - a} \quad\text{tokens.}$$
+#
+# If the draft takes the part $c$ of the time of the large model, a round takes $1 + g c$ such times.
+
+# %% slideshow={"slide_type": "fragment"} tags=["predict"]
+guess("13/round", "With a = 0.8 and g = 4: how many tokens has a round in the mean?", unit="tokens")
+
+# %% slideshow={"slide_type": "fragment"}
+def tokens_of_round(a, g):
+    return (1 - a ** (g + 1)) / (1 - a)
+
+
+def speedup(a, g, c):
+    return tokens_of_round(a, g) / (1 + g * c)
+
+
+simulated = np.mean([len(one) for one in rounds])
+print(f"simulated {simulated:.2f}")
+for a in (0.6, 0.8, 0.9):
+    best = max(range(20), key=lambda g: speedup(a, g, 0.1))
+    print(f"a = {a}, c = 0.1: best with g = {best}, {speedup(a, best, 0.1):.2f} times as fast")
+reveal("13/round", tokens_of_round(0.8, 4))
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# A round has 3.36 tokens. With a draft of a tenth of the time and $a = 0.8$ it is best to guess 6 tokens, and the text comes 2.47 times as
+# fast. The papers report 2 to 3 times [8], and 2 to 2.5 times on a model of 70 billion parameters [9].
+#
+# It helps one user, and not many. With 42 users and $g = 4$ there are 210 tokens in a step. That is more than the 201 of section 2, so from there on
+# each guessed token costs arithmetic.
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert np.abs(np.bincount(words) / len(words) - p).max() < 0.01
+accepted = np.minimum(p, q).sum()
+assert np.isclose(accepted, 0.8) and round(tokens_of_round(accepted, 4), 2) == 3.36
+assert abs(simulated - tokens_of_round(0.8, 4)) < 0.05 and round(speedup(0.8, 6, 0.1), 2) == 2.47
+assert max(range(20), key=lambda g: speedup(0.8, g, 0.1)) == 6
+assert fitting * (4 + 1) == 210 > ridge and round(ridge) == 201 and fitting == 42
+assert round(stored / 1e9) in range(70, 72) and 2.0 < speedup(0.8, 6, 0.1) < 2.5
+
+# %% [markdown] slideshow={"slide_type": "slide"}
+# ## 11. Weights with fewer bits
+#
+# The bound of section 1 is bytes over bandwidth, so fewer bytes help directly. **Quantised weights** are integers of 8 or 4 bits. A *scale*
+# for each row, or for each group of 32 numbers, says what 1 means. The GPU reads the integers, makes bf16 numbers of them and
+# multiplies as before. This is called *weight-only* quantisation.
+
+
+# %% slideshow={"slide_type": "fragment"}
+def quantised(W, bits, group):
+    """W with each group of numbers rounded to integers of so many bits times a scale."""
+    groups = W.reshape(-1, group)
+    scale = np.abs(groups).max(axis=1, keepdims=True) / (2 ** (bits - 1) - 1)
+    return (np.round(groups / scale) * scale).reshape(W.shape)
+
+
+W, x = rng.normal(size=(512, 2048)), rng.normal(size=2048)
+wrong = {}
+for bits, group in ((8, 2048), (4, 2048), (4, 32)):
+    y = quantised(W, bits, group) @ x
+    wrong[bits, group] = np.linalg.norm(y - W @ x) / np.linalg.norm(W @ x)
+    print(f"{bits} bits, scale for {group:4}: error {wrong[bits, group]:5.1%}, "
+          f"{bits + 16 / group:.2f} bits a number")  # fmt: skip
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# EDITHERE3
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+print(wrong, [1 / step_s(1, w_weights=x, S=0) for x in (2, 1, 4.5 / 8)])
