@@ -65,6 +65,8 @@ LECTURES = Path.cwd()  # the folder of this notebook
 os.chdir(tempfile.mkdtemp())  # the programs that you write below go here
 plt.rcParams["axes.spines.top"] = plt.rcParams["axes.spines.right"] = False
 BLUE, RED, YELLOW, GREEN, GREY = "#0072b2", "#b56576", "#e69f00", "#009e73", "#9aa0a6"
+quoted = table(LECTURES / "data" / "inference_systems.csv")
+stated = dict(zip(quoted["what"], quoted["value"]))  # what papers and pages say
 
 # %% [markdown] slideshow={"slide_type": "slide"} tags=["problem"]
 # ## 1. The problem: one user and one node
@@ -105,7 +107,7 @@ guess(
 
 # %% slideshow={"slide_type": "fragment"}
 zaratan = ringside.Machine.load("zaratan")
-M = zaratan.memory_bytes_per_s
+M, F = zaratan.memory_bytes_per_s, 312e12  # FLOP/s: tensor cores, in bf16
 best_s = used * w / 4 / M
 print(f"{best_s * 1e3:.2f} ms for a token")
 reveal("13/one-user", 1 / best_s)
@@ -119,7 +121,6 @@ reveal("13/one-user", 1 / best_s)
 # its cause? And what does the node give to many users together? Section 19 answers them.
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
-F = 312e12  # tensor cores in bf16, peak
 assert (m.layers, m.d, m.hidden, m.words, m.heads) == (80, 8192, 28_672, 128_256, 64)
 assert round(stored * w / 1e9, 1) == 141.1 and round(used * w / 1e9, 1) == 139.0
 assert round(4 * zaratan.memory_bytes / 1e9, 1) == 169.6 and M / 1e9 == 1555 and m.c == 128
@@ -1008,8 +1009,6 @@ assert round(moved_gb, 2) == 2.68 and round(move_ms) == 215 and kv == 320 * 1024
 assert round(least_s(8192), 2) == 0.91 and 0.2 < move_ms / 1e3 / least_s(8192) < 0.25
 assert round(float(one.values[0]), 3) == 0.937 and round(float(two.values[1]), 3) == 0.024
 assert round(1e3 * step_s(16)) == 24 and round(zaratan.beta_s_per_byte * 12.5e9, 9) == 1
-systems = table(LECTURES / "data" / "inference_systems.csv")
-stated = dict(zip(systems["what"], systems["value"]))
 assert stated["DistServe, goodput"] == 4.48
 
 # %% [markdown] slideshow={"slide_type": "slide"}
