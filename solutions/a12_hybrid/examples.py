@@ -88,7 +88,7 @@ def train2d_expected(function, world_size, rank, options):
         return None
     case = train2d_case_of(world_size, options, function)
     params, losses = train2d_cases.serial(case)
-    own = train2d_cases.part_of_params(params, case.grid[0], case.place(rank)[0])
+    own = train2d_cases.part_of_params(params, case.grid[0], case.row_and_column(rank)[0])
     return train2d_cases.pack(own).astype(options.dtype), np.array(losses)
 
 

@@ -139,11 +139,12 @@ reveal("a12/order", times_ms["pipe", "tensor"] / times_ms["tensor", "tensor"])
 # of each layer over its Pr rows. Pc = 1 is tensor parallelism, and Pr = 1 data parallelism. What
 # does a rank send in a step? With L layers of d features each and B samples in all:
 #
-# | axis | what | elements that a rank sends |
-# |---|---|---|
-# | column, forward | all-gather of the outputs | $L\,\frac{P_r - 1}{P_r}\,\frac{B}{P_c}\,d$ |
-# | column, backward | reduce-scatter of the inputs' gradients | $(L - 1)\,\frac{P_r - 1}{P_r}\,\frac{B}{P_c}\,d$ |
-# | row | all-reduce of the weights' gradients | $2\,L\,\frac{P_c - 1}{P_c}\,\frac{d^2}{P_r}$ |
+# - down its **column**, forward: an all-gather of each layer's outputs,
+#   $L\,\frac{P_r - 1}{P_r}\,\frac{B}{P_c}\,d$ elements;
+# - down its **column**, backward: a reduce-scatter of each gradient but the samples',
+#   $(L - 1)\,\frac{P_r - 1}{P_r}\,\frac{B}{P_c}\,d$ elements;
+# - along its **row**: an all-reduce of the weights' gradients,
+#   $2\,L\,\frac{P_c - 1}{P_c}\,\frac{d^2}{P_r}$ elements.
 #
 # More columns make the first two smaller, and more rows the third.
 
@@ -152,6 +153,13 @@ guess(
     "a12/grid",
     "4 layers of d = 256 features, B = 768 samples, 16 ranks: with which grid does a rank send the "
     "fewest bytes?",
+    choices=["1 x 16", "2 x 8", "4 x 4", "8 x 2", "16 x 1"],
+)
+
+# %% tags=["predict"]
+guess(
+    "a12/fastest",
+    "And which grid is the fastest on zaratan, with the four ranks of a node in one column?",
     choices=["1 x 16", "2 x 8", "4 x 4", "8 x 2", "16 x 1"],
 )
 
@@ -194,7 +202,7 @@ def formula(Pr, Pc):
 
 def formula_s(Pr, Pc, machine):
     """Seconds of these messages on wires that are all alike, and of the products."""
-    messages = (2 * L - 1) * (Pr - 1) + 2 * (Pc - 1)
+    messages = (2 * L - 1) * (Pr - 1) + 2 * 2 * (Pc - 1)  # one all-reduce is of the loss
     messages_s = machine.alpha_s * messages + machine.beta_s_per_byte * sum(formula(Pr, Pc))
     return messages_s + (3 * L - 1) * 2 * B * d * d / P / machine.flop_per_s
 
@@ -224,20 +232,23 @@ column, row = np.array([sent[grid] for grid in GRIDS]).T / 1e3
 left.bar(labels, column, label="down columns")
 left.bar(labels, row, bottom=column, label="along rows")
 left.plot(labels, [sum(formula(*grid)) / 1e3 for grid in GRIDS], "k_", ms=28, label="formula")
-left.set(xlabel="Pr x Pc", ylabel="kB that a rank sends in a step")
+left.set(xlabel="Pr x Pc", ylabel="kB that a rank sends in a step", ylim=(0, 720))
 left.legend()
 names = "zaratan, 4 ranks a node", "all wires alike", "formula, all wires alike"
-for name, own, style in zip(names, np.array(list(times.values())).T * 1e3, ("o-", "s-", "k--")):
-    right.plot(labels, own, style, label=name)
+for name, own, style in zip(names, np.array([*times.values()]).T, ("o-", "s-", "k--"), strict=True):
+    right.plot(labels, 1e3 * own, style, label=name)
 right.set(xlabel="Pr x Pc", ylabel="a step, ms", ylim=(0, None))
 right.legend()
 plt.show()
 best = min(GRIDS, key=lambda grid: sum(sent[grid]))
 reveal("a12/grid", f"{best[0]} x {best[1]}")
+fastest = min(GRIDS, key=lambda grid: times[grid][0])
+reveal("a12/fastest", f"{fastest[0]} x {fastest[1]}")
 
 # %% [markdown]
 # **Explain.** With all wires alike, which grid is the fastest, and which on `zaratan`? Why do the
-# two differ, or not? And how do the bars change if the batch has four times as many samples?
+# two differ? Why does 16 x 1 take the same time on both? And how do the bars change if the batch
+# has four times as many samples?
 
 # %% [markdown]
 # *Your answer:*
