@@ -13,6 +13,7 @@ from dataclasses import replace
 import grid_cases
 import numpy as np
 import train2d_cases
+from train2d_layers import pack
 
 # -- grid ------------------------------------------------------------------------------------------
 GRID_OPTIONS = {"sizes", "order", "axes"}
@@ -89,7 +90,7 @@ def train2d_expected(function, world_size, rank, options):
     case = train2d_case_of(world_size, options, function)
     params, losses = train2d_cases.serial(case)
     own = train2d_cases.part_of_params(params, case.grid[0], case.row_and_column(rank)[0])
-    return train2d_cases.pack(own).astype(options.dtype), np.array(losses)
+    return pack(own).astype(options.dtype), np.array(losses)
 
 
 def train2d_check(case, function, rank, value, options):
