@@ -50,11 +50,9 @@ def coordinates(world_size, sizes, order):
         raise ValueError(f"order names {list(order)}; name each axis of {list(sizes)} once.")
     if min(sizes.values(), default=1) < 1:
         raise ValueError(f"the sizes are {sizes}; each must be 1 or more.")
-    if math.prod(sizes.values()) != world_size:
-        raise ValueError(
-            f"world_size is {world_size} and the product of {sizes} is "
-            f"{math.prod(sizes.values())}: change a size, or the number of ranks."
-        )
+    product = math.prod(sizes.values())
+    if product != world_size:
+        raise ValueError(f"world_size is {world_size}, and {sizes} make {product}: change one.")
     found = []
     for rank in range(world_size):
         own = {}

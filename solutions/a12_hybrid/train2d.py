@@ -73,10 +73,8 @@ def communicators(comm, num_rows, num_columns):
     """
     ### BEGIN SOLUTION
     if comm.Get_size() != num_rows * num_columns:
-        raise ValueError(
-            f"comm has {comm.Get_size()} ranks, and the grid {num_rows} x {num_columns}: "
-            "give it a communicator of as many."
-        )
+        needs = f"a grid of {num_rows} x {num_columns} needs as many ranks"
+        raise ValueError(f"{needs}, and comm has {comm.Get_size()}: change one of them.")
     c, r = divmod(comm.Get_rank(), num_rows)
     return comm.Split(c, r), comm.Split(r, c)
     ### END SOLUTION
@@ -97,10 +95,8 @@ def forward(column, widths, params, x):
     ### BEGIN SOLUTION
     inputs = []
     for number, (W, b) in enumerate(params):
-        if number:
-            x = relu(x)
-        inputs.append(x)
-        part = matmul(x, W.T, f"forward {number}") + b  # (n, rows)
+        inputs.append(relu(x) if number else x)
+        part = matmul(inputs[-1], W.T, f"forward {number}") + b  # (n, rows)
         counts = [len(x) * size for size in part_sizes(widths[number + 1], column.Get_size())]
         whole = np.empty((widths[number + 1], len(x)), part.dtype)
         column.Allgatherv(np.ascontiguousarray(part.T), [whole, counts])
@@ -122,8 +118,7 @@ def backward(column, row, widths, params, saved, grad):
     """
     ### BEGIN SOLUTION
     Pr, r, found = column.Get_size(), column.Get_rank(), []
-    lo, hi = part_bounds(widths[-1], Pr, r)
-    part = grad[:, lo:hi]  # (n, rows)
+    part = grad[:, slice(*part_bounds(widths[-1], Pr, r))]  # (n, rows)
     for number in reversed(range(len(params))):
         x = saved[number]
         found.append((matmul(part.T, x, f"backward {number}"), part.sum(axis=0)))
