@@ -129,34 +129,35 @@ def test_grid_as_communicators(ranks, rng, mpiexec):
 
 
 # -- train2d ---------------------------------------------------------------------------------------
+WIDE = (6, 60, 60, 4)
 
 
 @points(13, "values", "train2d")
 def test_train2d_equals_serial_training(ranks, rng):
     for grid in ((2, 3), (3, 2)):
-        trained(ranks, train2d_case(grid, (6, 9, 12, 6), 4, rng, steps=3))
+        trained(ranks, train2d_case(grid, WIDE, 2, rng, steps=3))
 
 
 @points(10, "values", "train2d")
 def test_train2d_with_one_row_or_one_column(ranks, rng):
-    trained(ranks, train2d_case((1, 3), (6, 8, 4), 3, rng))
-    trained(ranks, train2d_case((4, 1), (6, 8, 12, 4), 5, rng))
+    trained(ranks, train2d_case((1, 3), WIDE, 2, rng))
+    trained(ranks, train2d_case((4, 1), WIDE, 3, rng))
 
 
 @points(11, "values", "train2d")
 def test_train2d_with_uneven_samples_and_widths(ranks, rng):
-    trained(ranks, train2d_case((2, 3), (6, 8, 4), (5, 1, 0), rng))
-    trained(ranks, train2d_case((3, 2), (4, 2, 7, 5), 3, rng))
+    trained(ranks, train2d_case((2, 3), WIDE, (5, 1, 0), rng))
+    trained(ranks, train2d_case((3, 2), (4, 2, 71, 70, 5), 2, rng))
 
 
 @points(5, "values", "train2d")
 def test_train2d_losses_are_means_over_the_global_batch(ranks, rng):
-    trained(ranks, train2d_case((2, 3), (6, 8, 4), (3, 3, 3), rng), losses=True)
+    trained(ranks, train2d_case((2, 3), WIDE, (2, 2, 2), rng), losses=True)
 
 
 @points(2, "values", "train2d")
 def test_train2d_in_float32(ranks, rng):
-    trained(ranks, train2d_case((2, 2), (6, 8, 4), 4, rng, dtype="float32"))
+    trained(ranks, train2d_case((2, 2), WIDE, 2, rng, dtype="float32"))
 
 
 REAL_TRAIN2D = """
@@ -164,7 +165,7 @@ from mpi4py import MPI
 from ringside.real.watch import watched
 import train2d, train2d_cases, numpy as np
 comm = watched(MPI.COMM_WORLD, 20.0)
-case = train2d_cases.train2d_case((2, 2), (6, 8, 4), 4, np.random.default_rng(4))
+case = train2d_cases.train2d_case((2, 2), (6, 60, 60, 4), 2, np.random.default_rng(4))
 found = train2d.train(comm, *case.arguments_of_ranks()[comm.rank])
 train2d_cases.check_rank(found, train2d_cases.serial(case), comm.rank, case)
 """
@@ -172,7 +173,7 @@ train2d_cases.check_rank(found, train2d_cases.serial(case), comm.rank, case)
 
 @points(4, "reality", "train2d")
 def test_train2d_under_mpiexec(ranks, rng, mpiexec):
-    trained(ranks, train2d_case((2, 2), (6, 8, 4), 4, rng))
+    trained(ranks, train2d_case((2, 2), WIDE, 2, rng))
     words = [mpiexec, "-n", "4", sys.executable, "-c", REAL_TRAIN2D]
     assert_real_run(words, Path(__file__).parent, "train under mpiexec")
 
@@ -201,7 +202,7 @@ def test_train2d_scatters_sums_in_columns_backward(ranks, rng):
 
 @points(8, "communication", "train2d")
 def test_train2d_sums_gradients_in_rows(ranks, rng):
-    case = train2d_case((2, 3), (30, 24, 12), 4, rng)
+    case = train2d_case((2, 3), (30, 24, 12), 1, rng)
     result = trained(ranks, case)
     allowed = [2 * (case.summed(rank) + train2d_cases.FREE) for rank in range(6)]
     train2d_cases.assert_axis(result, case, 1, allowed, " in two steps")
@@ -209,7 +210,7 @@ def test_train2d_sums_gradients_in_rows(ranks, rng):
 
 @points(4, "communication", "train2d")
 def test_train2d_on_some_ranks_of_the_world(ranks, rng):
-    trained(ranks, train2d_case((2, 2), (6, 8, 4), 3, rng), world_size=5, members=[3, 1, 4, 2])
+    trained(ranks, train2d_case((2, 2), WIDE, 2, rng), world_size=5, members=[3, 1, 4, 2])
 
 
 @points(5, "schedule", "train2d")
@@ -220,7 +221,7 @@ def test_train2d_multiplies_its_own_rows_and_samples(ranks, rng):
 
 @points(4, "safety", "train2d")
 def test_train2d_where_sends_wait_and_messages_come_in_any_order(ranks, rng):
-    case = train2d_case((2, 2), (6, 8, 4), 4, rng)
+    case = train2d_case((2, 2), WIDE, 2, rng)
 
     def run(**options):
         result = trained(ranks, case, **options)
@@ -233,7 +234,7 @@ def test_train2d_where_sends_wait_and_messages_come_in_any_order(ranks, rng):
 
 @points(4, "safety", "train2d")
 def test_train2d_leaves_its_inputs(ranks, rng):
-    case = train2d_case((2, 2), (6, 8, 4), 4, rng)
+    case = train2d_case((2, 2), WIDE, 2, rng)
     given, right = case.arguments_of_ranks(), train2d_cases.serial(case)
     case = case.via("train2d_looked_at", ", called twice")
     result = ranks.call("callers:train2d_looked_at", 4, given, machine=buffered())

@@ -351,8 +351,8 @@ def assert_scheme(result, case):
     """Messages stay in rows and columns, and are those of this scheme: no weights in a column."""
     column, row = sent_on_axes(result, case)
     for rank in range(case.world_size):
-        in_column = 2 * (case.gathered(rank) + case._in_column(rank, case.widths)) + 512
-        in_row = 2 * case.summed(rank) + 512
+        in_column = 2 * (case.gathered(rank) + case._in_column(rank, case.widths)) + 2 * FREE
+        in_row = 2 * case.summed(rank) + 2 * FREE
         for axis, found, allowed in (
             ("column", column[rank], in_column * case.steps),
             ("row", row[rank], in_row * case.steps),
