@@ -261,7 +261,7 @@ reveal("a12/fastest", f"{fastest[0]} x {fastest[1]}")
 # your choice, among them 1 x P and P x 1:
 #
 # ```
-# ringside launch train2d.py:measured_steps --site zaratan --nodes 2 -- --n 512
+# ringside launch train2d.py:measured_steps --site zaratan --nodes 2 -- --n 128 --n 512
 # ringside launch train2d.py:measured_steps --site zaratan --nodes 2 -- --n 512 --grid '[1, 8]'
 # ```
 #
