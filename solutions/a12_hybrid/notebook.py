@@ -16,9 +16,9 @@
 # You can cut a batch, a layer and a stack of layers. No single one of these cuts is enough for a
 # large model. Data parallelism ends where the model doesn't fit on a GPU, or where the batch ends.
 # Tensor parallelism sends so much that it ends at the edge of a node. A pipeline has no more stages
-# than layers, and a bubble besides. So the models of today are cut along all axes at once. GPT-3's
-# 175 billion parameters run on 1,024 GPUs as 8-way tensor, 16-way pipeline and 8-way data
-# parallelism.
+# than layers, and a bubble besides. So the models of today are cut along all axes at once.
+# Megatron's model of a trillion parameters ran on 3,072 GPUs as 8-way tensor, 64-way pipeline and
+# 6-way data parallelism (Narayanan et al., SC 2021).
 #
 # Each cut is an axis of a *grid of ranks*. In this assignment you
 #
