@@ -199,13 +199,13 @@ def serial(case):
 
 
 def _gradients(params, x, labels):
-    inputs = []
-    for number, (W, b) in enumerate(params):
-        inputs.append(relu(x) if number else x)
-        x = inputs[-1] @ W.T + b
-    loss, grad = cross_entropy(x, labels)
+    seen, y = [], None
+    for W, b in params:
+        seen.append(x if y is None else relu(y))
+        y = seen[-1] @ W.T + b
+    loss, grad = cross_entropy(y, labels)
     found = []
-    for (W, _), x in zip(reversed(params), reversed(inputs), strict=True):
+    for (W, _), x in zip(reversed(params), reversed(seen), strict=True):
         found.append((grad.T @ x, grad.sum(axis=0)))
         grad = relu_backward(x, grad @ W)
     return loss, found[::-1]
