@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grid_cases
 import train2d_cases
-from grid_cases import DRAWN, DRAWN_ORDER, grid_coordinates
+from grid_cases import DRAWN, DRAWN_ORDER, Laid
 from train2d_cases import train2d_case, trained
 
 from ringside import Machine
@@ -29,57 +29,51 @@ from ringside.checking.points import points
 from ringside.trace import Kind
 
 # -- grid ------------------------------------------------------------------------------------------
-DRAWN_RANKS = grid_coordinates(DRAWN, DRAWN_ORDER)
+DRAWN_RANKS = Laid(DRAWN, DRAWN_ORDER)
 
 
 @points(16, "values", "grid")
 def test_grid_of_three_axes(ranks, rng):
     orders = [DRAWN_ORDER, ["pipe", "tensor", "data"], ["data", "pipe", "tensor"]]
-    rights = [grid_coordinates(DRAWN, order) for order in orders]
-    grid_cases.check_grid(ranks, "coordinates", [(12, DRAWN, order) for order in orders], rights)
+    grid_cases.check_grid(ranks, "coordinates", [(12, DRAWN, order) for order in orders])
 
 
 @points(10, "values", "grid")
 def test_grid_of_other_numbers_of_axes(ranks, rng):
-    drawn = [({"data": 4}, ["data"]), ({}, []), ({"data": 1, "pipe": 3}, ["pipe", "data"])]
-    drawn += [({"a": 2, "b": 3, "c": 1, "d": 2}, ["d", "a", "c", "b"])]
-    calls = [(len(grid_coordinates(*each)), *each) for each in drawn]
-    grid_cases.check_grid(ranks, "coordinates", calls, [grid_coordinates(*each) for each in drawn])
+    calls = [(4, {"data": 4}, ["data"]), (1, {}, []), (3, {"data": 1, "pipe": 3}, ["pipe", "data"])]
+    calls += [(12, {"a": 2, "b": 3, "c": 1, "d": 2}, ["d", "a", "c", "b"])]
+    grid_cases.check_grid(ranks, "coordinates", calls)
 
 
 @points(10, "safety", "grid")
 def test_grid_refuses_what_does_not_fit(ranks, rng):
     calls = [(11, DRAWN, DRAWN_ORDER), (12, DRAWN, ["data", "pipe"]), (12, DRAWN, ["data"] * 3)]
     calls += [(-12, {**DRAWN, "pipe": -2}, DRAWN_ORDER)]
-    grid_cases.check_grid_refused(ranks, "coordinates", calls)
-
-
-def check_groups(ranks, axes, of_ranks=DRAWN_RANKS):
-    rights = [grid_cases.grid_groups(of_ranks, each) for each in axes]
-    grid_cases.check_grid(ranks, "groups", [(of_ranks, each) for each in axes], rights)
+    grid_cases.check_grid(ranks, "coordinates", calls)
 
 
 @points(12, "values", "grid")
 def test_grid_groups_of_one_axis(ranks, rng):
-    check_groups(ranks, [["tensor"], ["data"], ["pipe"]])
+    axes = ["tensor", "data", "pipe"]
+    grid_cases.check_grid(ranks, "groups", [(DRAWN_RANKS, [axis]) for axis in axes])
 
 
 @points(12, "values", "grid")
 def test_grid_groups_of_several_axes(ranks, rng):
-    check_groups(ranks, [list(each) for each in itertools.permutations(DRAWN, 2)])
-    check_groups(ranks, [[], list(DRAWN)])
+    axes = [*itertools.permutations(DRAWN, 2), (), tuple(DRAWN)]
+    grid_cases.check_grid(ranks, "groups", [(DRAWN_RANKS, list(each)) for each in axes])
 
 
 @points(6, "values", "grid")
 def test_grid_groups_of_ranks_in_any_order(ranks, rng):
-    shuffled = [DRAWN_RANKS[int(k)] for k in rng.permutation(12)]
-    check_groups(ranks, [["tensor"], ["data"]], shuffled)
+    shuffled = Laid(DRAWN, DRAWN_ORDER, int(rng.integers(1000)))
+    grid_cases.check_grid(ranks, "groups", [(shuffled, ["tensor"]), (shuffled, ["data"])])
 
 
 @points(4, "safety", "grid")
 def test_grid_groups_refuse_unknown_axes(ranks, rng):
     calls = [(DRAWN_RANKS, ["expert"]), (DRAWN_RANKS, ["data", "data"])]
-    grid_cases.check_grid_refused(ranks, "groups", calls)
+    grid_cases.check_grid(ranks, "groups", calls)
 
 
 @points(12, "values", "grid")
@@ -87,21 +81,21 @@ def test_grid_neighbours(ranks, rng):
     calls = [(DRAWN_RANKS, 5, "tensor", 1, True), (DRAWN_RANKS, 5, "tensor", 1, False)]
     calls += [(DRAWN_RANKS, 0, "pipe", 1, False), (DRAWN_RANKS, 1, "data", -1, False)]
     calls += [(DRAWN_RANKS, 1, "data", -1, True), (DRAWN_RANKS, 9, "tensor", -2, True)]
-    grid_cases.check_grid(ranks, "neighbour", calls, [3, None, 6, None, 4, 10])
+    grid_cases.check_grid(ranks, "neighbour", calls)
 
 
 @points(8, "communication", "grid")
 def test_grid_keeps_axes_inside_nodes(ranks, rng):
     calls = [(12, DRAWN, ["pipe"], 4), (12, DRAWN, ["pipe", "tensor"], 6), (12, DRAWN, [], 5)]
     calls += [(12, DRAWN, ["tensor"], 3), (12, DRAWN, ["data", "tensor"], 12)]
-    grid_cases.check_grid_placed(ranks, calls)
+    grid_cases.check_grid(ranks, "place", calls)
 
 
 @points(5, "safety", "grid")
 def test_grid_refuses_groups_that_cross_nodes(ranks, rng):
     calls = [(12, DRAWN, ["data", "tensor"], 8), (12, DRAWN, ["tensor"], 4)]
     calls += [(12, DRAWN, ["expert"], 4)]
-    grid_cases.check_grid_refused(ranks, "place", calls)
+    grid_cases.check_grid(ranks, "place", calls)
 
 
 REAL_GRID = """
@@ -188,7 +182,7 @@ def test_train2d_gathers_in_columns_forward(ranks, rng):
     for rank, value in enumerate(result.values):
         train2d_cases.check_logits(value, rank, through.seen_in(result))
     allowed = [case.gathered(rank) + train2d_cases.FREE for rank in range(6)]
-    train2d_cases.assert_axis(result, through, 0, allowed, " in the forward pass")
+    train2d_cases.assert_axis(result, through, 0, allowed)
 
 
 @points(6, "communication", "train2d")
@@ -197,7 +191,7 @@ def test_train2d_scatters_sums_in_columns_backward(ranks, rng):
     result = trained(ranks, case)
     allowed = [case.gathered(rank) + case.scattered(rank) + 1024 for rank in range(6)]
     ranks.record(case, result, {"sent_bytes": allowed})
-    train2d_cases.assert_axis(result, case, 0, allowed, " in a step")
+    train2d_cases.assert_axis(result, case, 0, allowed)
 
 
 @points(8, "communication", "train2d")
@@ -205,7 +199,7 @@ def test_train2d_sums_gradients_in_rows(ranks, rng):
     case = train2d_case((2, 3), (30, 24, 12), 1, rng)
     result = trained(ranks, case)
     allowed = [2 * (case.summed(rank) + train2d_cases.FREE) for rank in range(6)]
-    train2d_cases.assert_axis(result, case, 1, allowed, " in two steps")
+    train2d_cases.assert_axis(result, case, 1, allowed)
 
 
 @points(4, "communication", "train2d")

@@ -368,7 +368,7 @@ def assert_scheme(result, case):
                 )
 
 
-def assert_axis(result, case, axis, allowed, about=""):
+def assert_axis(result, case, axis, allowed):
     """In its column (``axis`` 0) or its row (1) each rank moved at most ``allowed`` bytes."""
     found = sent_on_axes(result, case)[axis]
     name = ("column", "row")[axis]
@@ -379,7 +379,7 @@ def assert_axis(result, case, axis, allowed, about=""):
                 case.seen_in(result)
                 .asking(f"{name}={case.numbers}:{words}")
                 .fail(
-                    f"rank {rank} sent or received {nbytes:.0f} bytes in its {name}{about}; at "
+                    f"rank {rank} sent or received {nbytes:.0f} bytes in its {name}; at "
                     f"most {bound:.0f} are allowed."
                 )
             )

@@ -104,7 +104,7 @@ def forward_bytes(ranks, rng):
         for rank, value in enumerate(result.values):
             cases.check_logits(value, rank, through.seen_in(result))
         allowed = [case.gathered(rank) + cases.FREE for rank in range(case.world_size)]
-        cases.assert_axis(result, through, 0, allowed, " in the forward pass")
+        cases.assert_axis(result, through, 0, allowed)
 
 
 def backward_bytes(ranks, rng):
@@ -126,7 +126,7 @@ def backward_bytes(ranks, rng):
             for rank in range(case.world_size)
         ]
         ranks.record(case, step, {"sent_bytes": allowed})
-        cases.assert_axis(step, case, 0, allowed, " in a step")
+        cases.assert_axis(step, case, 0, allowed)
 
 
 @points(13, "communication")
@@ -151,7 +151,7 @@ def test_bytes_of_a_row(ranks, rng):
         case = train2d_case(grid, widths, n, rng)
         result = trained(ranks, case)
         allowed = [2 * (case.summed(rank) + cases.FREE) for rank in range(case.world_size)]
-        cases.assert_axis(result, case, 1, allowed, " in two steps")
+        cases.assert_axis(result, case, 1, allowed)
 
 
 @points(4, "communication")
