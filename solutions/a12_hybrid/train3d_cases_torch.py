@@ -4,6 +4,7 @@
 In a test of order it plays all ranks' factors.
 """
 
+import functools
 from dataclasses import dataclass, replace
 
 import gpt_torch
@@ -154,6 +155,22 @@ def arguments_of(case, whole, steps, rank):
 # -- on one process --------------------------------------------------------------------------------
 
 
+def on_one_thread(function):
+    """Tensors are tiny here, and threads that wait for one another cost more than they save."""
+
+    @functools.wraps(function)
+    def called(*arguments):
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return function(*arguments)
+        finally:
+            torch.set_num_threads(before)
+
+    return called
+
+
+@on_one_thread
 def serial(case, whole, steps, factors=None):
     """The same steps on one process.
 
@@ -333,6 +350,7 @@ def layer_sample(rng, case):
     return whole, rng.standard_normal(shape), rng.standard_normal(shape)
 
 
+@on_one_thread
 def serial_layer(case, whole, x, dy, factors=None):
     """Output, gradient of x, and whole gradients by name."""
     config, found = case.config(), {}
@@ -451,6 +469,7 @@ def assert_passes(result, case, call):
             for kind, _i in case.actions(stage):
                 phases = [f"{kind} {what} {n}" for n in numbers for what in ("attention", "mlp")]
                 wanted += phases if kind == "forward" else phases[::-1]
+        # A layer that is computed again counts once.
         done = [phase for _, phase, _ in announced(result.trace.ops[member])]
         if done != wanted:
             pairs = zip(done, wanted, strict=False)

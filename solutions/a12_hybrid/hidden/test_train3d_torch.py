@@ -8,12 +8,11 @@ from ringside.checking import (
     rendezvous,
 )
 from ringside.checking.points import points_of
-from solutions.a12_hybrid import train3d_cases_torch as cases
 from solutions.a12_hybrid.hidden import train3d_runs_torch as runs
-from solutions.a12_hybrid.hidden.train3d_runs_torch import ALL
-from solutions.a12_hybrid.train3d_cases_torch import Training
+from solutions.a12_hybrid.hidden.train3d_runs_torch import ALL, cases
 
 points = points_of("train3d_torch")
+Training = cases.Training
 
 # What a test of its own is about isn't looked at elsewhere.
 PLAIN = {"words": False, "loss": False}

@@ -5,11 +5,16 @@ factors that a rank is told when it begins a pass of its own layers, so a progra
 model and computes it on every rank has other values.
 """
 
+from pathlib import Path
+
 from ringside.checking import Verdict, assert_ran
+from ringside.checking.examples import beside
 from ringside.errors import RunError, TraceError
 from ringside.factors import Factors
 from ringside.scale import agreement
-from solutions.a12_hybrid import train3d_cases_torch as cases
+
+SOLUTION = Path(__file__).resolve().parents[1]
+cases = beside(SOLUTION / "train3d_torch.py").train3d
 
 ALL = cases.Training((1, 1), dp=2, tp=2)  # 2 x 2 x 2
 
