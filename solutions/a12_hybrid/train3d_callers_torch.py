@@ -39,14 +39,18 @@ def trained(group, case, parts, tokens, targets):
     """
     student, case = import_module("train3d_torch"), training(case)
     grid = student.make_grid(group, case.pp, case.dp, case.tp)
-    stage = Stage(case.config(), grid, {n: torch.as_tensor(each) for n, each in parts.items()})
+    device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
+
+    def there(array):
+        return torch.as_tensor(array, device=device)
+
+    stage = Stage(case.config(), grid, {name: there(each) for name, each in parts.items()})
     optimizer = torch.optim.SGD(stage.parameters(), lr=RATE, momentum=MOMENTUM, foreach=False)
     actions = case.actions(grid.pp.rank)
     losses = []
     for step in range(case.steps):
         own = [
-            None if each is None else [torch.as_tensor(x) for x in each[step]]
-            for each in (tokens, targets)
+            None if each is None else [there(x) for x in each[step]] for each in (tokens, targets)
         ]
         batch = Batch(tuple(case.sizes), *own)
         loss = student.train_step(grid, stage, batch, actions, optimizer)

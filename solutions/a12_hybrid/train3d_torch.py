@@ -16,7 +16,7 @@ share the table of words: its gradient is the sum of both (``ends``).
 ``gpt_torch.py`` has what you need: the pieces of the model, ``copy_to_axis`` (f),
 ``reduce_from_axis`` (g), ``split`` and ``Messages``. The step is also traced on fake tensors, so
 nothing may depend on the elements' values, and rows are made with Python or NumPy. The file runs
-unchanged under ``torchrun``.
+unchanged under ``torchrun`` with gloo.
 """
 
 import numpy as np

@@ -3,13 +3,12 @@
 from ringside.checking import (
     LATENCY_SEEDS,
     assert_requests_complete,
-    members_of_world,
-    on_members,
+    on_three_members,
     rendezvous,
 )
 from ringside.checking.points import points_of
 from solutions.a12_hybrid.hidden import train3d_runs_torch as runs
-from solutions.a12_hybrid.hidden.train3d_runs_torch import ALL, cases
+from solutions.a12_hybrid.hidden.train3d_runs_torch import cases
 
 points = points_of("train3d_torch")
 Training = cases.Training
@@ -57,52 +56,57 @@ def test_tied_words_of_both_ends(ranks, rng):
 
 @points(4, "values")
 def test_loss_of_the_whole_batch_on_every_rank(ranks, rng):
-    for case in (stages(1, 1, 1), Training(dp=2), ALL):
+    for case in (stages(1, 1, 1), Training(dp=2)):
         runs.trained(ranks, rng, case, words=False)
 
 
 @points(4, "values")
 def test_smaller_last_microbatch(ranks, rng):
-    for case in (Training((1, 1), sizes=(3, 3, 1)), Training(dp=2, sizes=(2, 1))):
-        runs.trained(ranks, rng, case, **PLAIN)
+    for sizes in ((3, 3, 1), (2, 1)):
+        runs.trained(ranks, rng, Training((1, 1), sizes=sizes), **PLAIN)
 
 
-@points(4, "values")
-def test_all_axes_and_other_grids(ranks, rng):
-    for case in (ALL, Training((2, 1, 1), 2, 2), Training((1, 1, 1), 3, 2, sizes=(1, 1, 1))):
-        runs.trained(ranks, rng, case, **PLAIN)
-
-
-@points(4, "values")
-def test_equal_to_serial_over_three_steps(ranks, rng):
-    runs.trained(ranks, rng, Training((1, 1), dp=2, tp=2, sizes=(2, 2), steps=3))
+@points(8, "values")
+def test_all_axes_equal_serial_over_steps(ranks, rng):
+    for layers, dp, sizes, steps in (
+        ((1, 1), 2, (2, 2), 3),
+        ((2, 1, 1), 2, (1, 1, 1), 1),
+        ((1, 1, 1), 3, (1, 1), 1),
+    ):
+        runs.trained(ranks, rng, Training(layers, dp, 2, sizes, steps))
 
 
 @points(3, "reality")
 def test_real_gloo(gloo, rng):
-    case = Training((1, 1), dp=2, sizes=(1, 1))
+    case = Training(dp=2, sizes=(1, 1))
     runs.on_gloo(lambda: runs.trained(gloo, rng, case, observed=False, **PLAIN))
 
 
 # -- communication and schedule --------------------------------------------------------------------
 
 
-@points(9, "communication")
-def test_bytes_of_each_axis_alone(ranks, rng):
-    for case, axis in (
-        (Training(tp=2), "tensor"),
-        (Training(tp=3), "tensor"),
-        (stages(1, 1, 1), "pipeline"),
-        (Training(dp=2), "data"),
-        (Training(dp=5, sizes=(1, 1)), "data"),
-    ):
+@points(4, "communication")
+def test_bytes_of_the_tensor_axis_alone(ranks, rng):
+    for case in (Training(tp=2), Training(tp=3)):
         call, result = runs.trained(ranks, rng, case, **PLAIN)
-        cases.assert_bytes_by_axis(result, case, call, (axis,))
+        cases.assert_bytes_by_axis(result, case, call, ("tensor",))
+
+
+@points(5, "communication")
+def test_bytes_of_the_data_axis_alone(ranks, rng):
+    for case in (Training(dp=2), Training(dp=5, sizes=(1, 1))):
+        call, result = runs.trained(ranks, rng, case, **PLAIN)
+        cases.assert_bytes_by_axis(result, case, call, ("data",))
 
 
 @points(9, "communication")
 def test_bytes_by_axis_of_all_together(ranks, rng):
-    for case in (ALL, Training((1, 1, 1), 2, 2), Training((1, 1, 1), 3, 2, sizes=(1, 1, 1))):
+    for layers, dp, sizes in (
+        ((1, 1), 2, (2, 2, 2, 2)),
+        ((1, 1, 1), 2, (1, 1, 1)),
+        ((1, 1, 1), 3, (1, 1)),
+    ):
+        case = Training(layers, dp, 2, sizes)
         call, result = runs.trained(ranks, rng, case, **PLAIN)
         cases.assert_bytes_by_axis(result, case, call)
         sent = [sum(cases.bytes_by_axis(case, r).values()) for r in range(case.world_size)]
@@ -111,22 +115,15 @@ def test_bytes_by_axis_of_all_together(ranks, rng):
 
 @points(4, "communication")
 def test_given_group_is_used(ranks, rng):
-    case = Training((1, 1), dp=2, sizes=(1, 1))
-    members, world_size = members_of_world(rng, case.world_size)
+    def call(**where):
+        return runs.trained(ranks, rng, Training(tp=3), **PLAIN, **where)
 
-    def run(**there):
-        return runs.trained(ranks, rng, case, **PLAIN, **there)
-
-    here = run()
-    on_members(
-        lambda **there: (run(**there) if there else here)[1],
-        members, world_size, here[0], "", "the group",
-    )  # fmt: skip
+    on_three_members(rng, call, comm="the group")
 
 
 @points(7, "schedule")
 def test_passes_follow_the_actions(ranks, rng):
-    for case in (stages(1, 2, 1), cases.given(stages(1, 1), schedule="gpipe"), ALL):
+    for case in (stages(1, 2, 1), cases.given(stages(1, 1), schedule="gpipe")):
         call, result = runs.trained(ranks, rng, case, **PLAIN)
         cases.assert_passes(result, case, call)
 
@@ -144,7 +141,7 @@ def test_any_order_and_everything_waited_for(ranks, rng):
 
 @points(9, "speed")
 def test_time_on_512_ranks(ranks, rng):
-    call, _ = runs.trained(ranks, rng, ALL, **PLAIN)
+    call, _ = runs.trained(ranks, rng, Training(tp=2), **PLAIN)
     # A trace is believed that agrees with what the network counts, operation by operation.
     runs.assert_trace_agrees(ranks)
     cases.assert_time(ranks.trace, call, 512)
