@@ -105,7 +105,7 @@ for tp in (2, 4, 8):
     dp = 8 // tp
     layout = {"layers": [2, 2], "dp": dp, "tp": tp, "sizes": [1] * tp}
     traced = ringside.trace_torch(
-        "train3d_callers_torch.py:large_step", 16, ({**train3d.LARGE[64], **layout},),
+        "train3d_callers_torch.py:large_step", 16, ({**train3d.LARGE[8], **layout},),
         grid={"pp": 2, "dp": dp, "tp": tp}, alike=("dp", "tp"),
     )  # fmt: skip
     times_s[str(tp)] = ringside.replay(traced.trace, "zaratan").makespan_s

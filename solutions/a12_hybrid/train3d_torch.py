@@ -137,7 +137,7 @@ def train_step(grid, stage, batch, actions, optimizer):
 
     Schedule: each stage begins the passes of its layers in the order of ``actions``.
     Time: on 512 GPUs (8 x 8 x 8) of the machine "zaratan", traced on fake tensors, at most 1.05
-    times our solution's 862 ms; half the points up to 1.5 times. On 64 (4 x 4 x 4) it takes 795 ms.
+    times our solution's 862 ms; half the points up to 1.5 times. On 8 (2 x 2 x 2) it takes 824 ms.
 
     Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
     Megatron-LM, 2021, sections 2 and 3.
