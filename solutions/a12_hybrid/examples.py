@@ -16,10 +16,10 @@ import ringside
 TRAIN3D_INSTEAD = {
     f"train3d_torch.py:{name}": f"train3d_callers_torch.py:{instead}"
     for name, instead in {
-        "make_grid": "try_grid",
-        "run_layer": "try_layer",
-        "run_pipeline": "try_training",
-        "train_step": "try_training",
+        "make_grid": "try_grid -- --pp 2",
+        "run_layer": "try_layer -- --n 2",
+        "run_pipeline": "try_training -- --steps 1",
+        "train_step": "try_training -- --steps 1",
     }.items()
 }
 

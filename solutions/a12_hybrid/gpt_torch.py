@@ -44,6 +44,16 @@ class Axis:
         """Members of the row."""
         return len(self.ranks)
 
+    @property
+    def is_first(self):
+        """Is this rank the row's first?"""
+        return self.rank == 0
+
+    @property
+    def is_last(self):
+        """Is this rank the row's last?"""
+        return self.rank == self.size - 1
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -78,6 +88,15 @@ def split(group, rows):
     return mine
 
 
+def ends_of(rows):
+    """Of each row the first and the last rank; one rank where there is no other.
+
+    >>> ends_of([[0, 2, 4], [1, 3, 5]]), ends_of([[7]])
+    ([[0, 4], [1, 5]], [[7]])
+    """
+    return [sorted({row[0], row[-1]}) for row in rows]
+
+
 class Messages:
     """Point-to-point messages along an axis."""
 
@@ -110,8 +129,8 @@ class _SumOver(torch.autograd.Function):
         return _summed(x, axis) if in_forward else x.view_as(x)
 
     @staticmethod
-    def backward(ctx, dy):
-        return dy if ctx.in_forward else _summed(dy, ctx.axis), None, None
+    def backward(ctx, gradient):
+        return gradient if ctx.in_forward else _summed(gradient, ctx.axis), None, None
 
 
 def _summed(x, axis):
@@ -235,9 +254,10 @@ class _Announced(torch.autograd.Function):
         return layer.begin(f"forward {phase}", x).view_as(x) if in_forward else x.view_as(x)
 
     @staticmethod
-    def backward(ctx, dy):
-        dy = dy if ctx.in_forward else ctx.layer.begin(f"backward {ctx.phase}", dy)
-        return dy, None, None, None
+    def backward(ctx, gradient):
+        if not ctx.in_forward:
+            gradient = ctx.layer.begin(f"backward {ctx.phase}", gradient)
+        return gradient, None, None, None
 
 
 class Layer(nn.Module):
@@ -316,6 +336,10 @@ class Stage(nn.Module):
         """A tensor for activations of so many sequences: (sequences, T, hidden)."""
         some = next(self.parameters())
         return some.new_empty(sequences, self.config.sequence, self.config.hidden)
+
+    def zero(self):
+        """A zero of shape (), to which losses can be added."""
+        return self.empty(0).sum()
 
     def _local(self, tokens):
         """Tokens counted from this rank's first word, and which of them are not its own."""

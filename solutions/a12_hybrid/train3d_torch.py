@@ -14,15 +14,15 @@ on each of them if operator f stands where a cut piece takes its input. The firs
 share the table of words: its gradient is the sum of both (``ends``).
 
 ``gpt_torch.py`` has what you need: the pieces of the model, ``copy_to_axis`` (f),
-``reduce_from_axis`` (g), ``split`` and ``Messages``. The step is also traced on fake tensors, so
-nothing may depend on the elements' values, and rows are made with Python or NumPy. The file runs
-unchanged under ``torchrun`` with gloo.
+``reduce_from_axis`` (g), ``split``, ``ends_of`` and ``Messages``. The step is also traced on fake
+tensors, so nothing may depend on the elements' values, and rows are made with Python or NumPy. The
+file runs unchanged under ``torchrun`` with gloo.
 """
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from gpt_torch import Grid, Messages, copy_to_axis, reduce_from_axis, split
+from gpt_torch import Grid, Messages, copy_to_axis, ends_of, reduce_from_axis, split
 
 
 def make_grid(group, pp_size, dp_size, tp_size):
@@ -47,8 +47,7 @@ def make_grid(group, pp_size, dp_size, tp_size):
     ### BEGIN SOLUTION
     grid = np.arange(world_size).reshape(pp_size, dp_size, tp_size)
     rows = [np.moveaxis(grid, k, -1).reshape(-1, grid.shape[k]).tolist() for k in range(3)]
-    ends = [row[:1] + row[1:][-1:] for row in rows[0]]
-    return Grid(*(split(group, each) for each in (*rows, ends)))
+    return Grid(*(split(group, each) for each in (*rows, ends_of(rows[0]))))
     ### END SOLUTION
 
 
@@ -84,20 +83,17 @@ def run_pipeline(grid, stage, batch, actions):
         This replica's share of the loss, a tensor without gradient; 0 on all stages but the last.
     """
     ### BEGIN SOLUTION
-    pp, messages, held = grid.pp, Messages(grid.pp), {}
-    first, last = pp.rank == 0, pp.rank == pp.size - 1
+    pp, messages, held, share = grid.pp, Messages(grid.pp), {}, stage.zero()
     num_tokens = grid.dp.size * sum(batch.sizes) * stage.config.sequence
-    share = stage.empty(1).new_zeros(())
     for kind, i in actions:
         if kind == "forward":
-            if first:
-                x = stage.embed(batch.tokens[i])
+            if pp.is_first:
+                y = x = stage.embed(batch.tokens[i])
             else:
-                x = messages.receive(pp.rank - 1, stage.empty(batch.sizes[i])).requires_grad_()
-            y = x
+                y = x = messages.receive(pp.rank - 1, stage.empty(batch.sizes[i])).requires_grad_()
             for layer in stage.layers:
                 y = run_layer(grid.tp, layer, y)
-            if last:
+            if pp.is_last:
                 y = stage.loss(y, batch.targets[i]) / num_tokens
                 share += y.detach()
             else:
@@ -105,8 +101,8 @@ def run_pipeline(grid, stage, batch, actions):
             held[i] = x, y
         else:
             x, y = held.pop(i)
-            y.backward(None if last else messages.receive(pp.rank + 1, torch.empty_like(y)))
-            if not first:
+            y.backward(None if pp.is_last else messages.receive(pp.rank + 1, torch.empty_like(y)))
+            if not pp.is_first:
                 messages.send(x.grad, pp.rank - 1)
     messages.wait()
     return share
