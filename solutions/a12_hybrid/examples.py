@@ -32,7 +32,8 @@ def train3d_check(case, function, rank, value, options):
         wanted = train3d.serial(training, *train3d.sample(rng, training), case.factors)
         train3d.check_training(value, wanted, training, case, rank)
     elif function == "try_grid":
-        sizes = [others.get(name, 1) for name in ("pp", "dp", "tp")]
+        dp, tp = (others.get(name, 1) for name in ("dp", "tp"))
+        sizes = others.get("pp", case.world_size // (dp * tp)), dp, tp
         train3d.check_grid(value, sizes, case, rank)
     elif function == "try_layer":
         layer = train3d.layer_case(case.world_size)
@@ -47,7 +48,8 @@ def train3d_training(case):
     """The training that a line describes."""
     names = ("layers", "dp", "tp", "sizes", "steps", "schedule", "hidden", "heads", "vocabulary")
     given = {name: case.options[name] for name in names if name in case.options}
-    given.setdefault("layers", (1, 1))
+    stages = case.world_size // (given.get("dp", 1) * given.get("tp", 1))
+    given.setdefault("layers", (1,) * stages)
     return train3d.training(given)
 
 

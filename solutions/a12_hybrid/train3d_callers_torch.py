@@ -116,19 +116,24 @@ def large_step(group, settings):
 
 
 def try_training(
-    group, layers=(1, 1), dp=1, tp=1, sizes=(2, 2, 2, 2), steps=1, schedule="one_f_one_b",
+    group, layers=None, dp=1, tp=1, sizes=(2, 2, 2, 2), steps=1, schedule="one_f_one_b",
     hidden=12, heads=6, vocabulary=24,
 ):  # fmt: skip
-    """Steps of a sample model; a verdict compares losses and parameters."""
+    """Steps of a sample model; a verdict compares losses and parameters.
+
+    Args:
+        layers: of each stage; None: one layer on each of as many stages as there are ranks for.
+    """
+    layers = layers or (1,) * (dist.get_world_size(group) // (dp * tp))
     case = Training(tuple(layers), dp, tp, tuple(sizes), steps, schedule, hidden, heads, vocabulary)
     whole, data = sample(np.random.default_rng(0), case)
     _, parts, tokens, targets = arguments_of(case, whole, data, dist.get_rank(group))
     return trained(group, vars(case), parts, tokens, targets)
 
 
-def try_grid(group, pp=1, dp=1, tp=1):
-    """``make_grid``; a verdict compares the rows."""
-    return grid_made(group, pp, dp, tp)
+def try_grid(group, pp=None, dp=1, tp=1):
+    """``make_grid``; a verdict compares the rows. None: as many stages as there are ranks for."""
+    return grid_made(group, pp or dist.get_world_size(group) // (dp * tp), dp, tp)
 
 
 def try_layer(group, n=2):

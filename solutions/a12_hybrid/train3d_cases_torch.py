@@ -273,8 +273,13 @@ def check_training(value, wanted, case, call, rank, *, words=True, loss=True):
     pp, dp, tp = case.place(rank)
     where = f"rank {rank} (stage {pp}, replica {dp}, tensor rank {tp})"
     shapes = shapes_of(case.config())
-    for name in names_of(case.config(), pp):
-        if name == "words" and not words:
+    # What tests of their own are about comes last, so that a line shows what its test showed.
+    names = [name for name in names_of(case.config(), pp) if name != "words"]
+    ends = ["words"] if words and pp in (0, case.pp - 1) else []
+    for name in [*names, "loss", *ends]:
+        if name == "loss":
+            if loss:
+                check_loss(value, losses, call, where)
             continue
         right = part_of(params[name], shapes[name][1], case.tp, tp)
         found = value["params"].get(name) if isinstance(value, dict) else None
@@ -286,8 +291,6 @@ def check_training(value, wanted, case, call, rank, *, words=True, loss=True):
                 f"{where}: after {case.steps} step{'s' * (case.steps > 1)} {name} differs by "
                 f"{off:.3g} from what one rank with the whole batch has."
             )
-    if loss:
-        check_loss(value, losses, call, where)
 
 
 def check_loss(value, losses, call, where):
