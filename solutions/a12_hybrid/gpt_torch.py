@@ -27,12 +27,12 @@ import ringside
 
 @dataclass(frozen=True)
 class Axis:
-    """A row of the grid that this rank is in.
+    """The group of an axis that this rank is in.
 
     Attributes:
-        ranks: the row's members, in its order, as ``torch.distributed`` numbers them (world ranks).
-        rank: this rank's place in the row, 0 to size - 1.
-        group: their process group, for collectives. Its own numbering may differ.
+        ranks: its members, in their order, as ``torch.distributed`` numbers them (world ranks).
+        rank: this rank's place among them, 0 to size - 1.
+        group: their process group, for collectives. It may number them otherwise.
     """
 
     ranks: tuple[int, ...]
@@ -41,17 +41,17 @@ class Axis:
 
     @property
     def size(self):
-        """Members of the row."""
+        """How many members it has."""
         return len(self.ranks)
 
     @property
     def is_first(self):
-        """Is this rank the row's first?"""
+        """Is this rank the first member?"""
         return self.rank == 0
 
     @property
     def is_last(self):
-        """Is this rank the row's last?"""
+        """Is this rank the last member?"""
         return self.rank == self.size - 1
 
 
@@ -69,32 +69,32 @@ class Grid:
     ends: Axis | None
 
 
-def split(group, rows):
-    """Make a process group of each row, on all ranks in the same order; return this rank's.
+def split(group, lists):
+    """Make a process group of each list, on all ranks in the same order; return this rank's.
 
     Args:
-        group: the ranks of the grid. Each of them calls this, with the same rows.
-        rows: lists of places in ``group``, as Python integers. A rank is in one row at most.
+        group: the ranks of the grid. Each of them calls this, with the same lists.
+        lists: lists of places in ``group``, as Python integers. A rank is in one list at most.
 
     Returns:
-        An ``Axis``, or None where this rank is in no row.
+        An ``Axis``, or None where this rank is in no list.
     """
     own, mine = dist.get_rank(), None
-    for row in rows:
-        ranks = tuple(dist.get_global_rank(group, place) for place in row)
+    for places in lists:
+        ranks = tuple(dist.get_global_rank(group, place) for place in places)
         made = dist.new_group(list(ranks))
         if own in ranks:
             mine = Axis(ranks, ranks.index(own), made)
     return mine
 
 
-def ends_of(rows):
-    """Of each row the first and the last rank; one rank where there is no other.
+def ends_of(lists):
+    """Of each list the first and the last rank; one rank where there is no other.
 
     >>> ends_of([[0, 2, 4], [1, 3, 5]]), ends_of([[7]])
     ([[0, 4], [1, 5]], [[7]])
     """
-    return [sorted({row[0], row[-1]}) for row in rows]
+    return [sorted({each[0], each[-1]}) for each in lists]
 
 
 class Messages:

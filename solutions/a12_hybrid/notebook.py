@@ -39,14 +39,14 @@ from ringside.lectures import guess, reveal
 # `gpt_torch.py` has the model in pieces and everything that you wrote before. So little is left to
 # write. But it must be right on all axes at once, and each of these questions has to be answered:
 #
-# - Which ranks are in a row of an axis? The tensor axis is the fastest: its ranks are neighbours.
+# - Which ranks form a group of an axis? The tensor axis is the fastest: its ranks are neighbours.
 # - A norm is whole on each tensor rank. Is its gradient the same on all of them, or a part?
 # - By what is the loss divided, and how often?
 # - The first and the last stage use the same table of words. Which of them has its gradient?
 #
 # **Think** before you write: a bias that is added after the sum over tensor ranks is on every one
 # of them. What happens if it is added before? And what if its gradient is summed over the tensor
-# row like a weight's over the data row?
+# group, like a weight's over the data group?
 #
 # Begin with `make_grid` and `run_layer`, which have tests of their own. `run_pipeline` comes next,
 # on one replica, and `train_step` last. On two ranks of an axis you find most mistakes; the tests
@@ -67,7 +67,7 @@ guess(
 # {{check train3d_torch}}
 
 # %% [markdown]
-# **Run.** One step on eight ranks. Each message is counted in the row that it stays in.
+# **Run.** One step on eight ranks. Each message is counted in the group that it stays in.
 
 # %%
 small = train3d.Training((1, 1), dp=2, tp=2)

@@ -37,7 +37,7 @@ def train3d_run(ranks, rng, case, *, words=True, loss=True, **where):
 
 
 @points(10, "values", "train3d_torch")
-def test_train3d_rows_of_the_grid(ranks):
+def test_train3d_groups_of_the_grid(ranks):
     for sizes in ((2, 2, 2), (2, 3, 1), (1, 3, 2)):
         call = train3d.grid_call(sizes)
         result = ranks.call("train3d_callers_torch:grid_made", call.world_size, sizes)

@@ -63,7 +63,7 @@ def grid_made(group, pp, dp, tp):
     """``make_grid`` alone.
 
     Returns:
-        A dict: per axis ``(ranks of the group in its row, own place)``, or None.
+        A dict: per axis ``(its group, as ranks of the grid; own place in it)``, or None.
     """
     grid = import_module("train3d_torch").make_grid(group, pp, dp, tp)
     places = {dist.get_global_rank(group, k): k for k in range(dist.get_world_size(group))}
@@ -132,7 +132,7 @@ def try_training(
 
 
 def try_grid(group, pp=None, dp=1, tp=1):
-    """``make_grid``; a verdict compares the rows. None: as many stages as there are ranks for."""
+    """``make_grid``; a verdict compares the groups. None: as many stages as there are ranks for."""
     return grid_made(group, pp or dist.get_world_size(group) // (dp * tp), dp, tp)
 
 

@@ -84,7 +84,7 @@ class Training:
         return (pp * self.dp + dp) * self.tp + tp
 
     def rows(self, rank):
-        """Per axis the ranks of this rank's row."""
+        """Per axis the ranks of this rank's group."""
         pp, dp, tp = self.place(rank)
         return (
             [self.rank(k, dp, tp) for k in range(self.pp)],
@@ -306,7 +306,7 @@ def check_loss(value, losses, call, where):
 
 
 def check_grid(value, sizes, call, rank):
-    """What ``make_grid`` gave on a rank: rows as ranks of the group."""
+    """What ``make_grid`` gave on a rank: its groups, as ranks of the grid."""
     case = Training((1,) * sizes[0], sizes[1], sizes[2])
     rows = dict(zip(AXES, case.rows(rank), strict=True))
     pipeline = rows["pipeline"]
@@ -315,9 +315,9 @@ def check_grid(value, sizes, call, rank):
     for name, right in rows.items():
         found, place = value[name] if value[name] is not None else (None, None)
         if found != right:
-            raise call.fail(f"rank {rank}'s {name} row is {found}; it must be {right}.")
+            raise call.fail(f"rank {rank}'s {name} group is {found}; it must be {right}.")
         if right is not None and place != right.index(rank):
-            raise call.fail(f"rank {rank} is at place {place} of its {name} row {right}.")
+            raise call.fail(f"rank {rank} is at place {place} of its {name} group {right}.")
 
 
 def grid_call(sizes):
@@ -428,7 +428,7 @@ def bytes_by_axis(case, rank):
 
 
 def sent_by_axis(result, case, rank):
-    """What a rank did send, by the row to which it belongs; "other" crosses rows."""
+    """What a rank did send, by the axis to which it belongs; "other" fits none."""
     rows = dict(zip(AXES, map(set, case.rows(rank)), strict=True))
     sent = dict.fromkeys((*AXES, "other"), 0.0)
 
@@ -454,7 +454,7 @@ def assert_bytes_by_axis(result, case, call, axes=(*AXES, "other")):
         for name in axes:
             most = case.steps * allowed.get(name, 0)
             if sent[name] > most + case.steps * FREE_BYTES:
-                what = f"its {name} row" if name != "other" else "groups that cross its rows"
+                what = f"its {name} group" if name != "other" else "groups that cross the grid's"
                 raise call.fail(
                     f"rank {rank} sent {sent[name]:.0f} bytes in {what}; {most:.0f} are allowed in "
                     f"{case.steps} step{'s' * (case.steps > 1)}, and {FREE_BYTES} a step for the "

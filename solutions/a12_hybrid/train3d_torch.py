@@ -3,19 +3,19 @@
     rank = (pp * dp_size + dp) * tp_size + tp          2 x 2 x 2: the tensor axis is the fastest,
                                                        then the data axis, then the pipeline
               replica 0        replica 1
-    stage 0   [ 0   1 ]        [ 2   3 ]               tensor rows    01  23  45  67
-    stage 1   [ 4   5 ]        [ 6   7 ]               data rows      02  13  46  57
-                                                       pipeline rows  04  15  26  37
+    stage 0   [ 0   1 ]        [ 2   3 ]               tensor groups    01  23  45  67
+    stage 1   [ 4   5 ]        [ 6   7 ]               data groups      02  13  46  57
+                                                       pipeline groups  04  15  26  37
 
-An axis has its own messages, and a rank takes part in one row of each. Layers sum over the tensor
-row, microbatches travel along the pipeline row, and gradients are summed over the data row, once a
-step. What is whole on all ranks of the tensor row (norms, biases, positions) has the same gradient
-on each of them if operator f stands where a cut piece takes its input. The first and the last stage
-share the table of words: its gradient is the sum of both (``ends``).
+An axis has its own messages, and a rank is in one group of each. Layers sum over the tensor group,
+microbatches travel along the pipeline group, and gradients are summed over the data group, once a
+step. What is whole on all ranks of the tensor group (norms, biases, positions) has the same
+gradient on each of them if operator f stands where a cut piece takes its input. The first and the
+last stage share the table of words: its gradient is the sum of both (``ends``).
 
 ``gpt_torch.py`` has what you need: the pieces of the model, ``copy_to_axis`` (f),
 ``reduce_from_axis`` (g), ``split``, ``ends_of`` and ``Messages``. The step is also traced on fake
-tensors, so nothing may depend on the elements' values, and rows are made with Python or NumPy. The
+tensors, so nothing may depend on the elements' values, and groups are lists made with Python or NumPy. The
 file runs unchanged under ``torchrun`` with gloo.
 """
 
@@ -32,8 +32,8 @@ def make_grid(group, pp_size, dp_size, tp_size):
         group: the ranks, ``pp_size * dp_size * tp_size`` of them, in the order drawn above.
 
     Returns:
-        A ``Grid``. Each row is ordered by its axis. ``ends`` is the row of the first and the last
-        rank of a pipeline row; of one rank alone where ``pp_size`` is 1; None between the ends.
+        A ``Grid``. Each group is ordered by its axis. ``ends`` holds the first and the last rank of
+        a pipeline group; of one rank alone where ``pp_size`` is 1; None between the ends.
 
     Raises:
         ValueError: the sizes don't make up the group.
@@ -46,8 +46,8 @@ def make_grid(group, pp_size, dp_size, tp_size):
         )
     ### BEGIN SOLUTION
     grid = np.arange(world_size).reshape(pp_size, dp_size, tp_size)
-    rows = [np.moveaxis(grid, k, -1).reshape(-1, grid.shape[k]).tolist() for k in range(3)]
-    return Grid(*(split(group, each) for each in (*rows, ends_of(rows[0]))))
+    lists = [np.moveaxis(grid, k, -1).reshape(-1, grid.shape[k]).tolist() for k in range(3)]
+    return Grid(*(split(group, each) for each in (*lists, ends_of(lists[0]))))
     ### END SOLUTION
 
 

@@ -25,7 +25,7 @@ def stages(*layers):
 
 
 @points(9, "values")
-def test_rows_of_the_grid(ranks, rng):
+def test_groups_of_the_grid(ranks, rng):
     for sizes in ((2, 2, 2), (2, 3, 4), (3, 1, 2), (1, 2, 3), (4, 3, 1), (1, 1, 1)):
         runs.grid(ranks, sizes)
 
