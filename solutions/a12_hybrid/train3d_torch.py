@@ -15,8 +15,8 @@ last stage share the table of words: its gradient is the sum of both (``ends``).
 
 ``gpt_torch.py`` has what you need: the pieces of the model, ``copy_to_axis`` (f),
 ``reduce_from_axis`` (g), ``split``, ``ends_of`` and ``Messages``. The step is also traced on fake
-tensors, so nothing may depend on the elements' values, and groups are lists made with Python or NumPy. The
-file runs unchanged under ``torchrun`` with gloo.
+tensors, so nothing may depend on the elements' values, and groups are lists made with Python or
+NumPy. The file runs unchanged under ``torchrun`` with gloo.
 """
 
 import numpy as np
