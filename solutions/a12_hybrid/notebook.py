@@ -22,7 +22,7 @@
 import train3d_cases_torch as train3d
 
 import ringside
-from ringside.lectures import guess, reveal
+from ringside import guess, reveal
 
 # %% [markdown]
 # ## Three axes: a training step of a GPT
