@@ -47,7 +47,7 @@ HELD = [
     (WIDE, 16, 1, (1, 2, 1)),
     (DEEP, 16, 2, (1, 8, 1)),
     (DEEP, 16, 2, (1, 1, 2)),
-    (DEEP, 32, 2, (1, 1, 8)),
+    (DEEP, 32, 2, (1, 1, 4)),
     (WIDE, 32, 2, (2, 1, 8)),
     (DEEP, 64, 2, (2, 2, 4)),
     (WIDE, 64, 2, (4, 4, 2)),
@@ -140,7 +140,7 @@ def tables(rows):
         print(times[-1], flush=True)
     names = ", ".join(f'"{name}"' for name in COLUMNS)
     lines = ["[times]", f'columns = [{names}, "flop_per_s", "step_s"]', "rows = [", *times, "]", ""]
-    lines += ["[bytes]", f'columns = [{names}, "tensor", "pipeline", "data"]']
+    lines += ["[bytes]", f'columns = [{names}, "tensor_bytes", "pipeline_bytes", "data_bytes"]']
     return "\n".join([*lines, "rows = [", *bytes_, "]", ""])
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 from types import SimpleNamespace
 
+from planner_cases import PLANNER_COSTS
+
 from ringside import Machine
 from ringside.checking import find
 from ringside.scale import hybrid_cost
@@ -32,26 +34,6 @@ def try_predict(function, *call):
 
 
 # -- planner ---------------------------------------------------------------------------------------
-
-
-def planner_plain(model, config, machine):
-    """The kit's cost model."""
-    return hybrid_cost.cost(model, config, machine)
-
-
-def planner_heavy(model, config, machine):
-    """Another cost model: messages between stages take longer, and 20 bytes more a parameter."""
-    cost = hybrid_cost.cost(model, config, machine)
-    parameters = model.num_parameters() / (config.tensor * config.pipeline)
-    return dataclasses.replace(
-        cost,
-        step_s=cost.step_s + 9 * cost.hops_s,
-        hops_s=10 * cost.hops_s,
-        memory_bytes=cost.memory_bytes + round(20 * parameters),
-    )
-
-
-PLANNER_COSTS = {"plain": planner_plain, "heavy": planner_heavy}
 
 
 def planner_answer(plan, model, machine, num_gpus, memory_bytes, cost_name):

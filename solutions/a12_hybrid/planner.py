@@ -3,9 +3,10 @@
     GPT of 7.5 billion parameters, a batch of 512, on 8 GPUs of dgx_a100 with 80 GB each
 
     data x tensor x pipeline   microbatch   zero   recompute      step       memory
-         8 x      1 x        1          1      0          no    20.3 s     157.2 GB    too much
-         1 x      8 x        1          1      0          no    26.7 s      20.9 GB
-         8 x      1 x        1          1      1          no    20.3 s      78.9 GB    the plan
+         8 x      1 x        1          1      0          no    20.3 s     154.3 GB    too much
+         1 x      8 x        1          1      0          no    28.2 s      21.9 GB
+         2 x      2 x        2          1      0          no    22.0 s      49.5 GB
+         8 x      1 x        1          1      1          no    20.3 s      75.9 GB    the plan
 
 A mixture is a ``Config`` of ``ringside.scale.hybrid_cost``, a frozen dataclass with eight fields:
 ``data``, ``tensor``, ``pipeline``, ``microbatch_size``, ``interleave``, ``zero``, ``recompute`` and

@@ -1,0 +1,148 @@
+"""Cost models for planner.py, and how its plans are judged: supplied for its tests.
+
+call = [MODELS["7.5B"], "dgx_a100", 8, 80 * 10**9, "plain"]
+planner_check(ranks, [call])
+"""
+
+import dataclasses
+
+from ringside import Machine
+from ringside.checking import Verdict, award, one_line
+from ringside.checking.formulas import evaluated
+from ringside.scale.hybrid_cost import Config, Model, configs, cost, why_illegal
+
+MOST_ASKED = 20_000  # evaluations of the cost model in one plan
+GB = 10**9
+
+
+def sizes(num_layers, hidden, num_heads, batch, vocabulary=51200, sequence=2048):
+    """A model as tests write it down."""
+    model = Model(num_layers, hidden, num_heads, batch, vocabulary, sequence)
+    return dataclasses.asdict(model)
+
+
+MODELS = {  # of Megatron-LM's table 1, with its batches
+    "7.5B": sizes(36, 4096, 32, 512),
+    "18B": sizes(40, 6144, 48, 1024),
+    "39B": sizes(48, 8192, 64, 1536),
+    "76B": sizes(60, 10240, 80, 1792),
+    "146B": sizes(80, 12288, 96, 2304),
+    "1T": sizes(128, 25600, 160, 3072),
+}
+
+
+def planner_heavy(model, config, machine):
+    """A cost model whose messages between stages take ten times as long.
+
+    And a GPU keeps 20 bytes more for each of its parameters.
+    """
+    kits = cost(model, config, machine)
+    parameters = model.num_parameters() / (config.tensor * config.pipeline)
+    return dataclasses.replace(
+        kits,
+        step_s=kits.step_s + 9 * kits.hops_s,
+        hops_s=10 * kits.hops_s,
+        memory_bytes=kits.memory_bytes + round(20 * parameters),
+    )
+
+
+PLANNER_COSTS = {"plain": cost, "heavy": planner_heavy}
+
+
+def planner_shown(call):
+    """How a sentence names a call, and the line that makes it."""
+    model, machine, num_gpus, memory_bytes, name = call
+    parameters = Model(**model).num_parameters()
+    size = (
+        f"{parameters / 1e9:.3g} billion" if parameters > 1e9 else f"{parameters / 1e6:.3g} million"
+    )
+    where = (
+        f"plan for {size} parameters on {num_gpus} GPUs of {machine} with "
+        f"{memory_bytes / GB:.6g} GB"
+    )
+    where += "" if name == "plain" else f", with the cost model {name!r}"
+    typed = ", ".join(repr(each) for each in call)
+    return where, f'python -c "from callers import try_planner; try_planner({typed})"'
+
+
+def planner_asked(ranks, calls):
+    """Per call what ``callers.planner_answer`` gave, how the call is named, and its line."""
+    answers = evaluated(ranks, "callers:planner_answers", "planner:plan", calls, planner_shown)
+    for call, answer in zip(calls, answers, strict=True):
+        yield (call, *answer, *planner_shown(call))
+
+
+def planner_plans(ranks, calls):
+    """The plans, all of which can run and fit: ``(call, config, cost, asked, where, line)``."""
+    for call, fields, error, message, asked, where, line in planner_asked(ranks, calls):
+        model, machine, num_gpus, memory_bytes, name = call
+        if error:
+            said = f"raised {error}: {one_line(message, 150)}"
+            raise Verdict(f"{where} {said}; it must return a Config.", reproduce=line)
+        if isinstance(fields, str):
+            raise Verdict(f"{where} is {fields}; it must be a Config.", reproduce=line)
+        config, given = Config(**{**fields, "order": tuple(fields["order"])}), Model(**model)
+        wrong = why_illegal(given, config)
+        if not wrong and config.num_gpus != num_gpus:
+            wrong = f"it uses {config.num_gpus} GPUs"
+        if wrong:
+            raise Verdict(f"{where} is {config}, which can't run: {wrong}.", reproduce=line)
+        costs = PLANNER_COSTS[name](given, config, Machine.load(machine))
+        if costs.memory_bytes > memory_bytes:
+            raise Verdict(
+                f"{where} is {config}, which takes {costs.memory_bytes} bytes of {memory_bytes}.",
+                reproduce=line,
+            )
+        yield call, config, costs, asked, where, line
+
+
+def planner_all(call):
+    """Pairs ``(step_s, memory_bytes)`` of all mixtures that can run."""
+    model, machine, num_gpus, _, name = call
+    given, on = Model(**model), Machine.load(machine)
+    for config in configs(given, num_gpus):
+        costs = PLANNER_COSTS[name](given, config, on)
+        yield costs.step_s, costs.memory_bytes
+
+
+def planner_check(ranks, calls, full=1 + 1e-9, half=None):
+    """No plan is slower than ``full`` times the fastest one that fits; half marks to ``half``."""
+    worst = 0.0
+    for call, config, costs, asked, where, line in planner_plans(ranks, calls):
+        if asked > MOST_ASKED:
+            raise Verdict(
+                f"{where} asked the cost model {asked} times; {MOST_ASKED} are allowed.",
+                reproduce=line,
+            )
+        best_s = min(step_s for step_s, needed in planner_all(call) if needed <= call[3])
+        ratio = costs.step_s / best_s
+        said = (
+            f"{where} is {config}, which takes {costs.step_s:.9g} s; the fastest that fits takes "
+            f"{best_s:.9g} s"
+        )
+        if ratio > (half or full):
+            raise Verdict(f"{said}.", reproduce=line)
+        if ratio > max(full, worst):
+            worst, kept, kept_line = ratio, said, line
+    if worst > full:
+        award(0.5, f"{kept}: {worst:.3f} times. {full} times gets all points.", reproduce=kept_line)
+
+
+def planner_refused(ranks, calls, named):
+    """Nothing fits: ValueError; ``named``: its message has both values."""
+    for call, fields, error, message, _, where, line in planner_asked(ranks, calls):
+        if error != "ValueError":
+            said = f"raised {error}" if error else f"is {fields}"
+            raise Verdict(
+                f"{where} {said}; nothing fits, so it must raise ValueError.", reproduce=line
+            )
+        if not named:
+            continue
+        least = min(needed for _, needed in planner_all(call))
+        digits = message.replace(",", "").replace("_", "").replace("'", "")
+        for value, what in ((call[3], "what there is"), (least, "what the nearest mixture takes")):
+            if str(value) not in digits:
+                raise Verdict(
+                    f'{where} raised "{one_line(message, 200)}", without {what}: {value} bytes.',
+                    reproduce=line,
+                )
