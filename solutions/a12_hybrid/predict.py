@@ -73,7 +73,7 @@ def state_bytes(parameters, data, zero):
     """
     ### BEGIN SOLUTION
     shard = -(-parameters // data)
-    kept = (2, 12, 14, 16)[zero] if zero else 0  # bytes of a parameter that are cut
+    kept = (0, 12, 14, 16)[zero]  # bytes of a parameter that are cut
     return (16 - kept) * parameters + kept * shard
     ### END SOLUTION
 

@@ -188,7 +188,11 @@ def test_step_of_uneven_and_of_interleaved_stages(ranks, rng):
         for n, p, machine in zip((5, 9, 19), (4, 8, 8), MACHINES, strict=True)
     ]
     interleaved = [
-        [drawn(rng, num_layers=16, vocabulary=5000), config(2, 2, 4, 3, interleave=v), machine]
+        [
+            drawn(rng, num_layers=16, vocabulary=5000, batch=24),
+            config(2, 2, 4, 3, interleave=v),
+            machine,
+        ]
         for v, machine in zip((2, 4, 2), MACHINES, strict=True)
     ]
     check(ranks, "step_s", uneven + interleaved, 0.05, beside=" s, as the formula says")
