@@ -74,7 +74,7 @@ CASES = {"order", "interleaved", "uneven"}
 
 
 def drawn(rng, counts, case=None, **given):
-    """Calls whose fastest mixture is usual, or special in the way of ``case`` alone: a few tries."""
+    """Calls whose fastest mixture is usual, or special in the way of ``case`` alone."""
     calls = []
     for count in counts:
         for _ in range(200):
