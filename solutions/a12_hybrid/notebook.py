@@ -96,7 +96,7 @@ published = Config(data=6, tensor=8, pipeline=64, microbatch_size=1)
 sent = predict.sent_bytes(trillion, published)
 fig, axes = plt.subplots(figsize=(6, 2.4))
 axes.barh(list(sent), [each / 1e9 for each in sent.values()], color="tab:blue")
-axes.set(xscale="log", xlabel="GB that a GPU sends in a step")
+axes.set(xscale="log", xlim=(1, 3000), xlabel="GB that a GPU sends in a step")
 axes.set_title("A trillion parameters on 6 x 8 x 64 GPUs")
 plt.show()
 for axis, nbytes in sent.items():

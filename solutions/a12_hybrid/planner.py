@@ -46,7 +46,8 @@ def plan(model, machine, num_gpus, memory_bytes, cost):
     Args:
         model: a ``hybrid_cost.Model``, with its batch.
         machine: a ``ringside.Machine``; handed on to ``cost``.
-        num_gpus: from 1. All of them are used: ``data * tensor * pipeline`` equals it.
+        num_gpus: from 1. All of them are used: ``data * tensor * pipeline`` equals it. In the tests
+            some mixture can always run.
         memory_bytes: what a GPU has. A mixture fits if its cost's ``memory_bytes`` is at most that.
         cost: as above. Tests have other cost models than the kit's, too; ask no other.
 

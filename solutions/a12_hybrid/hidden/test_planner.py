@@ -81,6 +81,8 @@ def drawn(rng, counts, case=None, **given):
             call = [small(rng, **given), str(rng.choice(MACHINES)), count, AMPLE, "plain"]
             best_s = fastest(call) * (1 + 1e-7)
             others = CASES - {case}
+            if best_s == float("inf"):  # no heads, layers or samples divide so
+                continue
             if fastest(call, others) > best_s or (case and fastest(call, {case}) <= best_s):
                 continue
             calls.append(call)
@@ -102,7 +104,7 @@ def test_up_to_eight_gpus(ranks, rng):
 
 @points(10, "values")
 def test_nine_to_sixteen_gpus(ranks, rng):
-    planner_check(ranks, drawn(rng, (10, 12, 12, 16, 16)))
+    planner_check(ranks, drawn(rng, (9, 12, 12, 16, 16)))
 
 
 @points(5, "values")
