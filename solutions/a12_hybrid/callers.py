@@ -1,12 +1,20 @@
 """Functions that call yours inside a rank, for the tests: supplied, nothing to write."""
 
 import dataclasses
+import sys
 from types import SimpleNamespace
 
-from planner_cases import PLANNER_COSTS
+from planner_cases import (
+    PLANNER_COSTS,
+    planner_all,
+    planner_frugal,
+    planner_planned,
+    planner_ratio,
+    planner_refusal,
+)
 
 from ringside import Machine
-from ringside.checking import find
+from ringside.checking import Verdict, find
 from ringside.scale import hybrid_cost
 
 # -- predict ---------------------------------------------------------------------------------------
@@ -65,17 +73,19 @@ def planner_answers(comm, target, calls):
 
 
 def try_planner(*call):
-    """Make a plan as the tests do, and print it, with what it costs."""
+    """Make a plan as the tests do, and say what they say of it."""
     import planner
 
-    fields, error, message, asked = planner_answer(planner.plan, *call)
-    print(f"{asked} evaluations of the cost model")
-    if error:
-        print(f"{error}: {message}")
-    elif isinstance(fields, str):
-        print(f"not a Config: {fields}")
-    else:
-        config = hybrid_cost.Config(**{**fields, "order": tuple(fields["order"])})
-        model, machine = hybrid_cost.Model(**call[0]), Machine.load(call[1])
-        cost = PLANNER_COSTS[call[4]](model, config, machine)
-        print(f"{config}\n{cost.step_s:.6g} s a step, {cost.memory_bytes} bytes of {call[3]}")
+    answer = planner_answer(planner.plan, *call)
+    print(f"{answer[3]} evaluations of the cost model")
+    try:
+        if all(needed > call[3] for _, needed in planner_all(call)):
+            planner_refusal(call, answer, named=True)
+            print(f"ValueError: {answer[2]}")
+            return
+        config, costs = planner_planned(call, answer)
+        planner_frugal(call, answer)
+        print(planner_ratio(call, config, costs)[1])
+    except Verdict as verdict:
+        print(verdict.sentence)
+        sys.exit(1)

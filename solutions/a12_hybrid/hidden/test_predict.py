@@ -208,15 +208,16 @@ def test_more_bandwidth_is_never_slower(ranks, rng):
     times = [number(*each) for each in found]
     for k in range(0, len(times), 4):
         first, *others = times[k : k + 4]
+        slower = calls[k][2]
         for faster, (_, where, line) in zip(others, found[k + 1 : k + 4], strict=True):
             if not 0 < faster <= first * (1 + 1e-9):
                 raise Verdict(
-                    f"{where} is {faster:.6g} s; with the slower machine it is {first:.6g} s.",
+                    f"{where} is {faster:.6g} s; the slower machine, {slower}, takes {first:.6g} s.",
                     reproduce=line,
                 )
         if not first > times[k + 3]:
             _, where, line = found[k]
             raise Verdict(
-                f"{where} is {first:.6g} s, and the same with twice the bandwidth and FLOP/s.",
+                f"{where} is {first:.6g} s; the same with twice the bandwidth and FLOP/s.",
                 reproduce=line,
             )
