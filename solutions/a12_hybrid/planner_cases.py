@@ -143,7 +143,7 @@ def planner_check(ranks, calls, full=1 + 1e-9, half=None):
 
 def planner_refusal(call, answer, named):
     """A verdict where a plan that can't fit isn't refused; ``named``: with both values."""
-    fields, error, message, _ = answer
+    _, error, message, _ = answer
     where, line = planner_shown(call)
     if error != "ValueError":
         said = f"raised {error}" if error else "returned a Config"

@@ -212,7 +212,7 @@ def test_more_bandwidth_is_never_slower(ranks, rng):
         for faster, (_, where, line) in zip(others, found[k + 1 : k + 4], strict=True):
             if not 0 < faster <= first * (1 + 1e-9):
                 raise Verdict(
-                    f"{where} is {faster:.6g} s; the slower machine, {slower}, takes {first:.6g} s.",
+                    f"{where} is {faster:.6g} s; the slower {slower} takes {first:.6g} s.",
                     reproduce=line,
                 )
         if not first > times[k + 3]:
