@@ -42,7 +42,7 @@ def forward(comm, tokens, cache, part, sizes):
 
 def greedy(comm, hidden, part, sizes):
     lo, hi = shard_bounds(sizes.vocabulary, comm.size, comm.rank)
-    own = np.zeros(len(hidden), [("value", "f8"), ("place", "i4")])
+    own = np.zeros(len(hidden), np.dtype([("value", "f8"), ("place", "i4")], align=True))
     own["value"], own["place"] = -np.inf, sizes.vocabulary
     if hi > lo:
         logits = matmul(hidden, part["head"].T)
