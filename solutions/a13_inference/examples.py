@@ -78,13 +78,19 @@ def assert_twice(value, mine, case, rank):
         raise case.fail(f"rank {rank} changed a prompt; it must stay as it was.")
 
 
-def assert_part(value, mine, case, rank):
-    """What ``callers.decode_shards`` gave back on a rank."""
+def assert_part(value, mine, case, rank, only=()):
+    """What ``callers.decode_shards`` gave back on a rank.
+
+    Args:
+        only: short names of weights that are compared; all if none is given.
+    """
     part, shared = value
     right = decode_cases.decode_part(mine.weights(), mine.sizes, case.world_size, rank)
     if set(part) != set(right):
         raise case.fail(f"rank {rank}'s part has other names than the weights.")
     for name, wanted in right.items():
+        if only and name.rpartition(".")[2] not in only:
+            continue
         got = part[name]
         if got.shape != wanted.shape or not np.array_equal(got, wanted):
             raise case.fail(
