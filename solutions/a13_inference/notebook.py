@@ -31,10 +31,10 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
-# and computed, and the rest for memory, safety and speed in virtual time. All that the hidden suite
-# asks stands in the module's docstring and in `docs/contract.md`, and the public tests in
-# `test_public.py` ask for the same kinds of things. Read `model.py` first: it is the whole model on
-# one rank, and you use its parts.
+# and computed, and the rest for memory, safety and speed in virtual time. All that the hidden
+# suite asks stands in the module's docstring and in `docs/contract.md`, and the public tests in
+# `test_public.py` ask for the same kinds of things. Read `model.py` first: it is the whole model
+# on one rank, and you use its parts.
 #
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
@@ -42,9 +42,9 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
+from model import Sizes, make_weights, serial_generate
 
 import ringside
-from model import Sizes, make_weights, serial_generate
 from ringside import Machine, guess, reveal
 
 # %load_ext ringside
@@ -64,8 +64,8 @@ guess(
 )
 
 # %% [markdown]
-# The module is `kv_cache.py`. Positions of a sequence are dealt out in pages, and a table says which
-# page of the pool holds which positions, as an operating system does with memory.
+# The module is `kv_cache.py`. Positions of a sequence are dealt out in pages, and a table says
+# which page of the pool holds which positions, as an operating system does with memory.
 #
 # **Think.** Two answers share a prompt of 6 positions, in pages of 4. One of them gets a position.
 # Which page may it write to, and what must happen first? What is different if the prompt has 8
@@ -86,8 +86,8 @@ print(f"{llama_8b / 2**10:.0f} KiB for a position")
 reveal("a13/cache-gib", 64 * 4096 * llama_8b / 2**30)
 
 # %% [markdown]
-# Nobody knows how long an answer will be. A server without pages reserves room for the longest one.
-# Here are 64 answers of 50 to 2,048 positions, short ones more often.
+# Nobody knows how long an answer will be. A server without pages reserves room for the longest
+# one. Here are 64 answers of 50 to 2,048 positions, short ones more often.
 
 # %% tags=["predict"]
 guess(
@@ -152,11 +152,11 @@ reveal("a13/forks", cache.used_pages)
 # %% [markdown]
 # ## 2. One model on many ranks
 #
-# Before you cut the model, look at what one GPU does. `token_time.py` declares the work of the model
-# and sends what must be sent, without computing anything. So the model can be large: this one has
-# the width, heads, layers and words of Llama 3 8B. Its MLP is the plain one of `model.py`, so it has
-# 6.7 billion weights. The machine is an A100 that computes in bfloat16, at its peak. Starting an
-# operator takes 5 µs.
+# Before you cut the model, look at what one GPU does. `token_time.py` declares the work of the
+# model and sends what must be sent, without computing anything. So the model can be large: this
+# one has the width, heads, layers and words of Llama 3 8B. Its MLP is the plain one of `model.py`,
+# so it has 6.7 billion weights. The machine is an A100 that computes in bfloat16, at its peak.
+# Starting an operator takes 5 µs.
 
 # %%
 large = Sizes(vocabulary=128_256, d=4096, heads=32, kv_heads=8, layers=32, longest=8192)
@@ -191,8 +191,9 @@ reveal("a13/prefill", prefill_s / token_s)
 # *Your answer:*
 
 # %% [markdown]
-# The module is `decode.py`. `shard` gives each rank its heads, hidden units and words. `forward` sums
-# twice in each layer. `greedy` finds the best word, and `generate` does one step after another.
+# The module is `decode.py`. `shard` gives each rank its heads, hidden units and words. `forward`
+# sums twice in each layer. `greedy` finds the best word, and `generate` does one step after
+# another.
 #
 # **Think.** Which arrays does every rank need whole, and why? `bo` is added to a sum over ranks:
 # before or after? A rank knows the largest logit of its own words. What must it tell the others so
@@ -239,10 +240,10 @@ axes.legend()
 plt.show()
 
 # %% [markdown]
-# **Explain.** A sum of 4,096 numbers has 8 kB. The library's ring takes 2 (p - 1) latencies of 2.7 µs
-# for each of the 64 sums across nodes. How much of the time on 8 GPUs is latency there, how much is
-# the starting of operators, and how much is reading? From how many GPUs on does one more make a
-# token slower?
+# **Explain.** A sum of 4,096 numbers has 8 kB. The library's ring takes 2 (p - 1) latencies of 2.7
+# µs for each of the 64 sums across nodes. How much of the time on 8 GPUs is latency there, how
+# much is the starting of operators, and how much is reading? From how many GPUs on does one more
+# make a token slower?
 
 # %% [markdown]
 # *Your answer:*
@@ -250,8 +251,8 @@ plt.show()
 # %% [markdown]
 # ## 3. On a cluster
 #
-# The same `decode.py`, unchanged, on real ranks: `measured_tokens` generates 16 tokens of each of two
-# sequences with a model of width n. In a terminal, in this folder, on one rank and on several:
+# The same `decode.py`, unchanged, on real ranks: `measured_tokens` generates 16 tokens of each of
+# two sequences with a model of width n. In a terminal, in this folder, on one rank and on several:
 #
 # ```
 # ringside launch decode.py:measured_tokens --site zaratan --nodes 2 -- --n 256 --n 512 --tokens 16
