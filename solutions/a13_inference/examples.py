@@ -29,7 +29,7 @@ def decode_of_line(function, world_size, options):
     others = options.others
     sizes = {name: int(others[name]) for name in DECODE_SIZES if name in others}
     if function == "measured_tokens":  # n is the model's width
-        sizes = {"d": options.n, "heads": 8, "vocabulary": 8 * options.n, "longest": 32, **sizes}
+        sizes = {"d": options.n, "heads": 8, "kv_heads": 8, "vocabulary": 8 * options.n, **sizes}
     usual = Sizes()
     sizes = {name: getattr(usual, name) for name in DECODE_SIZES} | sizes
     lengths = others.get("lengths", [3, 3])
