@@ -27,9 +27,9 @@ def kv_numbers(comm, target, calls):
 def decode_steps(comm, sizes, part, prompts, later):
     """What ``decode.forward`` returns for the prompts, then for each list of new tokens."""
     sizes, forward = Sizes(*sizes), find("decode:forward")
-    kv_heads = part["0.Wk"].shape[1] // sizes.head_dim
-    cache = Cache(sizes, len(prompts), kv_heads, part["head"].dtype)
-    return [forward(comm, tokens, cache, part, sizes) for tokens in [prompts, *later]]
+    of_rank = part["0.bk"].size // sizes.head_dim
+    room = Cache(sizes, len(prompts), of_rank, part["positions"].dtype)
+    return [forward(comm, tokens, room, part, sizes) for tokens in [prompts, *later]]
 
 
 def decode_greedy(comm, sizes, part, hidden):

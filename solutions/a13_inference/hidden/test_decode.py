@@ -2,6 +2,7 @@
 
 from ringside.checking import (
     LATENCY_SEEDS,
+    Verdict,
     assert_inputs_kept,
     assert_makespan,
     assert_moved,
@@ -121,9 +122,16 @@ def test_real_mpi(mpi, ranks, rng):
         decoded(ranks, case)
     jobs = [(case.target, case.world_size, case.arguments_of_ranks()) for case in asked]
     for case, result in zip(asked, mpi.call_all(jobs), strict=True):
-        assert_ran(result, case)
-        for rank, value in enumerate(result.values):
-            cases.assert_decoded(value, case.seen_in(result), rank, right=case.right())
+        try:
+            assert_ran(result, case)
+            for rank, value in enumerate(result.values):
+                cases.assert_decoded(value, case, rank, right=case.right())
+        except Verdict as verdict:
+            raise Verdict(
+                f"under mpiexec: {verdict.sentence}",
+                reproduce=case.real_line,
+                detail=verdict.detail,
+            ) from None
 
 
 # -- communication and work ------------------------------------------------------------------------

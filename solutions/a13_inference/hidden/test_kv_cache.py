@@ -195,5 +195,5 @@ def test_bytes(ranks, rng):
             raise Verdict(
                 f"used_bytes after the steps '{steps}' is {used}; it must be "
                 f"{[0, page, 2 * page, 2 * page, 2 * page, 3 * page]}: a shared page counts once.",
-                reproduce=script.line.replace("show(", "bytes_after("),
+                reproduce=script.line.replace("show", "bytes_after"),
             )
