@@ -48,20 +48,20 @@ def check_parts(ranks, case, only=()):
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(5, "values")
+@points(4, "values")
 def test_parts_of_the_weights(ranks, rng):
     for p in (2, 4):
         check_parts(ranks, plain("decode_shards", p, rng))
 
 
-@points(12, "values")
+@points(13, "values")
 def test_forward(ranks, rng):
     for p, layers in ((2, 3), (3, 2), (4, 1), (5, 2)):
         lengths = [int(rng.integers(1, 5))] * int(rng.integers(1, 4))
         decoded(ranks, plain("decode_steps", p, rng, lengths=lengths, layers=layers))
 
 
-@points(8, "values")
+@points(9, "values")
 def test_generate(ranks, rng):
     for p in (2, 3, 4):
         decoded(ranks, plain("decode_generate", p, rng, heads=4, lengths=(2, 2), tokens=3))
@@ -91,7 +91,7 @@ def test_fewer_key_heads(ranks, rng):
         decoded(ranks, cases.decode_case("decode_steps", p, rng, **sizes))
 
 
-@points(6, "values")
+@points(5, "values")
 def test_equal_logits_give_the_lowest_word(ranks, rng):
     for p in (2, 3, 4):
         sizes = {"heads": p, "vocabulary": 8 * p * p, "kind": "ties"}  # twice on each rank
