@@ -83,7 +83,7 @@ def test_bytes_of_keys_and_values(ranks):
         raise Verdict("token_bytes(32, 8, 128) must be 131072.", reproduce=line)
     script = Script("new a, append a 5")
     result = ranks.call("callers:kv_scripts", 1, [("kv_cache:PagedCache", [astuple(script)])])
-    if result.error is not None or result.values[0][0][1][2]["bytes"] != 2 * 4 * 96 // 2 * 2:
+    if result.error is not None or result.values[0][0][1][2]["bytes"] != 2 * 4 * 96:
         raise Verdict(
             "5 positions in pages of 4, of 96 bytes each: used_bytes must be 768.",
             reproduce=script.line.replace("show", "bytes_after"),
