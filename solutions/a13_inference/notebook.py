@@ -11,20 +11,22 @@
 # ---
 
 # %% [markdown]
-# # Inference: a cache in pages, and one model that decodes on many GPUs
+# # Inference: a paged cache, tensor-parallel decoding and batches that never empty
 #
 # A trained model answers questions. It reads the question at once: this is **prefill**. Then it
 # writes one token after another: this is **decoding**. For each new token it reads all of its
 # weights, and the keys and values of all tokens before. It computes little with them. So the time
-# of a token is the time to read memory, and two questions decide how fast and how many answers
-# come:
+# of a token is the time to read memory, and two questions decide how fast answers come, and how
+# many:
 #
 # - Where do the keys and values of many answers of unknown length lie? In **pages**, which are
 #   taken when they are needed and shared where answers begin alike.
 # - How do several GPUs share the reading? By **heads**, hidden units and words. Then each token
 #   waits for many small messages, and latency counts more than bandwidth.
 #
-# You write both, for a small GPT whose tokens you can compare with those of one rank.
+# You write both in NumPy, and the second in torch too, for a small GPT whose tokens you can compare
+# with those of one rank. An extra module decides which answers share a decoding step, so that the
+# weights that are read serve as many of them as possible.
 
 # %%
 # {{plan}}
@@ -249,7 +251,7 @@ plt.show()
 # *Your answer:*
 
 # %% [markdown]
-# ## 3. On a cluster
+# ## 5. On a cluster
 #
 # The same `decode.py`, unchanged, on real ranks: `measured_tokens` generates 16 tokens of each of
 # two sequences with a model of width n. In a terminal, in this folder, on one rank and on several:
