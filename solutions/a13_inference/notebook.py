@@ -1,0 +1,282 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Inference: a paged cache, tensor-parallel decoding and batches that never empty
+#
+# A trained model answers questions. It reads the question at once: this is **prefill**. Then it
+# writes one token after another: this is **decoding**. For each new token it reads all of its
+# weights, and the keys and values of all tokens before. It computes little with them. So the time
+# of a token is the time to read memory, and two questions decide how fast answers come, and how
+# many:
+#
+# - Where do the keys and values of many answers of unknown length lie? In **pages**, which are
+#   taken when they are needed and shared where answers begin alike.
+# - How do several GPUs share the reading? By **heads**, hidden units and words. Then each token
+#   waits for many small messages, and latency counts more than bandwidth.
+#
+# You write both in NumPy, and the second in torch too, for a small GPT whose tokens you can compare
+# with those of one rank. An extra module decides which answers share a decoding step, so that the
+# weights that are read serve as many of them as possible.
+
+# %%
+# {{plan}}
+
+# %% [markdown]
+# Each module is graded by a hidden suite of 100 points: about 45 for values, 30 for what is sent
+# and computed, and the rest for memory, safety and speed in virtual time. All that the hidden
+# suite asks stands in the module's docstring and in `docs/contract.md`, and the public tests in
+# `test_public.py` ask for the same kinds of things. Read `model.py` first: it is the whole model
+# on one rank, and you use its parts.
+#
+# You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
+# check` and `ringside handin` compare the two and offer to bring them together.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+from model import Sizes, make_weights, serial_generate
+
+import ringside
+from ringside import Machine, guess, reveal
+
+# %load_ext ringside
+
+# %% [markdown]
+# ## 1. A cache in pages
+#
+# Without a cache the model would compute the keys and values of all earlier positions again for
+# each token. With one it reads them. Llama 3 8B has 32 layers, 8 heads of keys and values of width
+# 128, and two bytes an element.
+
+# %% tags=["predict"]
+guess(
+    "a13/cache-gib",
+    "How much memory do the keys and values of 64 answers take, with 4,096 positions each?",
+    unit="GiB",
+)
+
+# %% [markdown]
+# The module is `kv_cache.py`. Positions of a sequence are dealt out in pages, and a table says
+# which page of the pool holds which positions, as an operating system does with memory.
+#
+# **Think.** Two answers share a prompt of 6 positions, in pages of 4. One of them gets a position.
+# Which page may it write to, and what must happen first? What is different if the prompt has 8
+# positions? And when the first answer is freed, how does the cache know which pages the second one
+# still needs?
+
+# %%
+# {{module kv_cache}}
+
+# %%
+# {{check kv_cache}}
+
+# %%
+from kv_cache import PagedCache, token_bytes
+
+llama_8b = token_bytes(32, 8, 128)
+print(f"{llama_8b / 2**10:.0f} KiB for a position")
+reveal("a13/cache-gib", 64 * 4096 * llama_8b / 2**30)
+
+# %% [markdown]
+# Nobody knows how long an answer will be. A server without pages reserves room for the longest
+# one. Here are 64 answers of 50 to 2,048 positions, short ones more often.
+
+# %% tags=["predict"]
+guess(
+    "a13/reserved",
+    "What share of the reserved memory do they use, if each reserves 2,048 positions?",
+    unit="%",
+)
+
+# %%
+rng = np.random.default_rng(4)
+lengths = np.clip(rng.exponential(400, size=64), 50, 2048).astype(int)
+
+
+def share_used(page_size):
+    """Positions over what their pages have room for, in percent."""
+    cache = PagedCache(64 * 2048 // page_size, page_size, 1, 1, 1)
+    for length in lengths:
+        cache.append(cache.new(), np.zeros((length, 1, 1, 1)), np.zeros((length, 1, 1, 1)))
+    return 100 * lengths.sum() / (cache.used_pages * page_size)
+
+
+page_sizes = [1, 4, 16, 64, 256, 1024, 2048]
+shares = [share_used(size) for size in page_sizes]
+reveal("a13/reserved", shares[-1])
+fig, axes = plt.subplots(figsize=(6.5, 3.5))
+axes.plot(page_sizes, shares, "o-")
+axes.set(xscale="log", xlabel="positions in a page", ylabel="memory in use, %", ylim=(0, 105))
+axes.set_title("64 answers of 50 to 2,048 positions")
+plt.show()
+
+# %% [markdown]
+# **Explain.** Pages of one position waste nothing. Why do servers use pages of 16 all the same?
+# What does a page of 16 cost a sequence on average, in positions?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# Eight answers to the same question are forks of one prompt of 1,000 positions. Each gets 20
+# positions of its own. Pages have 16 positions.
+
+# %% tags=["predict"]
+guess("a13/forks", "How many pages are in use at the end?", unit="pages")
+
+# %%
+cache = PagedCache(700, 16, 1, 1, 1)
+prompt = cache.new()
+cache.append(prompt, np.zeros((1000, 1, 1, 1)), np.zeros((1000, 1, 1, 1)))
+answers = [prompt] + [cache.fork(prompt) for _ in range(7)]
+for name in answers:
+    cache.append(name, np.ones((20, 1, 1, 1)), np.ones((20, 1, 1, 1)))
+print(f"without sharing: {8 * -(-1020 // 16)} pages")
+reveal("a13/forks", cache.used_pages)
+
+# %% [markdown]
+# **Explain.** Count the pages by hand: which are shared, which were copied, which are new? One
+# answer copies nothing. Which one, and why?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 2. One model on many ranks
+#
+# Before you cut the model, look at what one GPU does. `token_time.py` declares the work of the
+# model and sends what must be sent, without computing anything. So the model can be large: this
+# one has the width, heads, layers and words of Llama 3 8B. Its MLP is the plain one of `model.py`,
+# so it has 6.7 billion weights. The machine is an A100 that computes in bfloat16, at its peak.
+# Starting an operator takes 5 µs.
+
+# %%
+large = Sizes(vocabulary=128_256, d=4096, heads=32, kv_heads=8, layers=32, longest=8192)
+a100 = Machine.load("zaratan").with_(flop_per_s=3.12e14)
+
+
+def time_s(p, new, before, ranks_per_node):
+    """One step of the large model: new positions of each sequence, after those in the cache."""
+    machine = a100.with_(ranks_per_node=ranks_per_node)
+    given = tuple(vars(large).values()), new, before, 1, 2
+    run = ringside.run("token_time.py:steps", p, given, machine=machine)
+    return run.raise_for_error().makespan_s
+
+
+# %% tags=["predict"]
+guess(
+    "a13/prefill",
+    "How many times longer does the prefill of 512 tokens take than one decoding step?",
+    unit="times",
+)
+
+# %%
+prefill_s, token_s = time_s(1, [512], [0], 1), time_s(1, [1], [512], 1)
+print(f"prefill {prefill_s * 1e3:.1f} ms, a token {token_s * 1e3:.1f} ms")
+reveal("a13/prefill", prefill_s / token_s)
+
+# %% [markdown]
+# **Explain.** A token of prefill is many times cheaper than one of decoding. What does the GPU do
+# in both cases for all of the time? What does this say about decoding 32 answers at once?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# The module is `decode.py`. `shard` gives each rank its heads, hidden units and words. `forward`
+# sums twice in each layer. `greedy` finds the best word, and `generate` does one step after
+# another.
+#
+# **Think.** Which arrays does every rank need whole, and why? `bo` is added to a sum over ranks:
+# before or after? A rank knows the largest logit of its own words. What must it tell the others so
+# that all choose the same word, also when two logits are equal?
+
+# %%
+# {{module decode}}
+
+# %%
+# {{check decode}}
+
+# %%
+from decode_cases import decode_case
+
+case = decode_case("decode_generate", 4, np.random.default_rng(1), heads=8, lengths=(4, 2))
+run = ringside.run("callers.py:decode_generate", 4, case.arguments_of_ranks()).raise_for_error()
+print(run.values[0])
+print(serial_generate(case.prompts(), make_weights(case.sizes, case.seed), case.sizes, 4))
+run.timeline
+
+# %% [markdown]
+# Now the large model again: one token of one answer on 1 to 8 GPUs. First all of them are in one
+# node, then each is in a node of its own.
+
+# %% tags=["predict"]
+guess("a13/inside", "How many times faster are 8 GPUs than one, inside a node?", unit="times")
+
+# %% tags=["predict"]
+guess("a13/across", "And if each GPU is in a node of its own?", unit="times")
+
+# %%
+worlds = [1, 2, 4, 8]
+inside = [time_s(p, [1], [512], 8) for p in worlds]
+across = [time_s(p, [1], [512], 1) for p in worlds]
+reveal("a13/inside", inside[0] / inside[-1])
+reveal("a13/across", across[0] / across[-1])
+fig, axes = plt.subplots(figsize=(6.5, 3.5))
+for times, label in ((inside, "in one node"), (across, "a node for each GPU")):
+    axes.plot(worlds, [1e3 * each for each in times], "o-", label=label)
+axes.plot(worlds, [1e3 * inside[0] / p for p in worlds], "--", color="0.5", label="a p-th")
+axes.set(xlabel="GPUs", ylabel="time of a token, ms", ylim=(0, None), xticks=worlds)
+axes.set_title("One answer of the large model on modelled A100s")
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# **Explain.** A sum of 4,096 numbers has 8 kB. The library's ring takes 2 (p - 1) latencies of 2.7
+# µs for each of the 64 sums across nodes. How much of the time on 8 GPUs is latency there, how
+# much is the starting of operators, and how much is reading? From how many GPUs on does one more
+# make a token slower?
+
+# %% [markdown]
+# *Your answer:*
+
+# %% [markdown]
+# ## 5. On a cluster
+#
+# The same `decode.py`, unchanged, on real ranks: `measured_tokens` generates 16 tokens of each of
+# two sequences with a model of width n. In a terminal, in this folder, on one rank and on several:
+#
+# ```
+# ringside launch decode.py:measured_tokens --site zaratan --nodes 2 -- --n 256 --n 512 --tokens 16
+# ```
+#
+# (`--site local` runs it on this machine, `--dry-run` prints the job.) It leaves `run.json` and a
+# trace here, which are handed in with the notebook. The run counts if it is complete and was made
+# with the `decode.py` that you hand in.
+
+# %%
+# {{run decode_cluster points=5}}
+
+# %% [markdown]
+# **Your paragraph.** Compare the measured time of a token for both widths, on one rank and on
+# several, with the model. Take the time of one rank divided by the number of ranks for the
+# reading, and alpha and beta from your runs of `a01_first_ranks` for the sums. Which share of a
+# token's time is latency? For which width does another rank no longer help? (About 150 words.)
+
+# %%
+# {{paragraph decode_report points=5}}
+
+# %% [markdown]
+# ## Hand in
+#
+# `ringside handin` checks that notebook and files agree, and submits. Run `ringside check` first.
