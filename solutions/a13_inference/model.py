@@ -10,8 +10,8 @@
     logits = layer_norm(x; gamma, beta) head^T                      (rows, V)
 
 A row is one position of one sequence. **Prefill** sends all positions of a prompt through the
-layers at once, **decoding** sends one new position of each sequence. Both are ``forward``: sequences
-of different lengths stand one after another in the rows.
+layers at once, **decoding** sends one new position of each sequence. Both are one function:
+sequences of different lengths stand one after another in the rows.
 
     tokens  [[5, 2, 7], [4]]     rows   5 2 7 4       counts [3, 1]
 
@@ -86,9 +86,9 @@ def make_weights(sizes, seed, dtype="float64"):
         if last.startswith("gamma"):
             drawn = 1 + 0.2 * drawn
         elif len(shape) == 1:
-            drawn = 0.4 * drawn
+            drawn *= 0.1 if last == "beta" else 0.4
         elif last.startswith("W"):
-            drawn *= 1.5 / math.sqrt(shape[0])
+            drawn *= 2 / math.sqrt(shape[0])
         found[name] = drawn.astype(dtype)
     return found
 
