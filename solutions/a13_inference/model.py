@@ -104,6 +104,38 @@ def shard_bounds(n, world_size, rank):
     return lo, lo + length + (1 if rank < longer else 0)
 
 
+def of_layer(weights, layer):
+    """The weights of one layer, by their short names: ``Wq`` stands for ``0.Wq`` in layer 0."""
+    prefix = f"{layer}."
+    return {
+        name.removeprefix(prefix): array
+        for name, array in weights.items()
+        if name.startswith(prefix)
+    }
+
+
+def cut(weights, last, first):
+    """The weights in new, contiguous arrays, some of them cut.
+
+    Args:
+        last: slices of the last dimension, by short name: ``{"Wq": slice(0, 8)}`` cuts the columns
+            of Wq in every layer.
+        first: slices of the first dimension.
+
+    Returns:
+        A dict with the same names. What has no slice is whole.
+    """
+    found = {}
+    for name, array in weights.items():
+        short = name.rpartition(".")[2]
+        if short in last:
+            array = array[..., last[short]]
+        if short in first:
+            array = array[first[short]]
+        found[name] = np.array(array, order="C")
+    return found
+
+
 # -- layers ----------------------------------------------------------------------------------------
 
 
@@ -238,17 +270,19 @@ def serial_forward(tokens, cache, weights, sizes):
     Returns:
         Shape ``(B, d)``.
     """
-    w, counts = weights, [len(each) for each in tokens]
-    x = w["words"][np.concatenate(tokens)] + w["positions"][positions_of(tokens, cache)]
+    counts = [len(each) for each in tokens]
+    x = weights["words"][np.concatenate(tokens)]
+    x = x + weights["positions"][positions_of(tokens, cache)]
     for i in range(sizes.layers):
-        normal = layer_norm(x, w[f"{i}.gamma1"], w[f"{i}.beta1"])
-        qkv = (matmul(normal, w[f"{i}.W{name}"], name) + w[f"{i}.b{name}"] for name in "qkv")
-        x = x + matmul(cache.attend(i, *qkv, counts), w[f"{i}.Wo"], "o") + w[f"{i}.bo"]
-        normal = layer_norm(x, w[f"{i}.gamma2"], w[f"{i}.beta2"])
-        inner = gelu(matmul(normal, w[f"{i}.W1"], "up") + w[f"{i}.b1"])
-        x = x + matmul(inner, w[f"{i}.W2"], "down") + w[f"{i}.b2"]
+        w = of_layer(weights, i)
+        normal = layer_norm(x, w["gamma1"], w["beta1"])
+        qkv = (matmul(normal, w[f"W{name}"], name) + w[f"b{name}"] for name in "qkv")
+        x = x + matmul(cache.attend(i, *qkv, counts), w["Wo"], "o") + w["bo"]
+        normal = layer_norm(x, w["gamma2"], w["beta2"])
+        inner = gelu(matmul(normal, w["W1"], "up") + w["b1"])
+        x = x + matmul(inner, w["W2"], "down") + w["b2"]
     cache.advance(counts)
-    return layer_norm(x[last_rows(counts)], w["gamma"], w["beta"])
+    return layer_norm(x[last_rows(counts)], weights["gamma"], weights["beta"])
 
 
 def serial_generate(prompts, weights, sizes, num_tokens):

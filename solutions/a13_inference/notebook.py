@@ -13,6 +13,12 @@
 # {{plan}}
 
 # %%
+# {{module decode_torch}}
+
+# %%
+# {{check decode_torch}}
+
+# %%
 # {{module batching}}
 
 # %%
