@@ -78,8 +78,8 @@ def test_fewer_key_heads(ranks, rng):
 @points(6, "values")
 def test_equal_logits_give_the_lowest_word(ranks, rng):
     for p in (2, 3, 4):
-        sizes = {"heads": p, "vocabulary": 12 * p, "kind": "ties"}  # each logit three times
-        decoded(ranks, torch_case("torch_greedy", p, rng, lengths=[1] * 5, **sizes))
+        sizes = {"heads": p, "vocabulary": 16 * p, "kind": "ties"}  # each logit four times
+        decoded(ranks, torch_case("torch_greedy", p, rng, lengths=[1] * 20, **sizes))
 
 
 @points(2, "values")
