@@ -70,7 +70,7 @@ class Server:
             caches: tokens in the cache of each request that decodes, before the step.
 
         >>> server = Server(16_000)
-        >>> round(server.step_s([], [1000]) * 1e3, 3)  # one request: ms, of which 10.289 for weights
+        >>> round(server.step_s([], [1000]) * 1e3, 3)  # ms of one request; the weights alone 10.289
         10.425
         >>> round(server.step_s([300], [1000] * 30) * 1e3, 3)  # with 30 others, and a new prompt
         29.741

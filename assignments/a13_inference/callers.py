@@ -64,13 +64,22 @@ def try_batching(told, capacity):
     from batching import serve
 
     requests, server = batching_requests(told), BatchingServer(capacity)
-    steps = [batching_server.Step(*step) for step in batching_steps(serve(requests, server))]
-    plain = batching_server.Server(capacity)
+    told = [batching_steps(serve(requests, server)) for _ in range(2)]
+    steps, plain = (
+        [batching_server.Step(*step) for step in told[0]],
+        batching_server.Server(capacity),
+    )
     log = batching_server.replay(requests, steps, plain)
-    static = batching_server.replay(requests, batching_server.static(requests, plain), plain)
-    print(f"{len(steps)} steps, {log.num_tokens} tokens in {log.end_s:.6f} s")
-    print(f"tokens per second: {log.tokens_per_s:.1f}; static batching {static.tokens_per_s:.1f}")
-    print(f"95 % of the requests wait at most {log.slow_first_token_s:.6f} s for their first token")
+    print(f"{len(steps)} steps, {log.num_tokens} tokens, the last one at {log.end_s:.3f} s")
+    print(f"{log.tokens_per_s:.0f} tokens per second", end="; ")
+    if all(each.prompt_tokens + each.output_tokens <= capacity for each in requests):
+        static = batching_server.replay(requests, batching_server.static(requests, plain), plain)
+        print(f"static batching's {static.tokens_per_s:.0f}")
+    else:
+        print("a request never fits, and serve must raise ValueError.")
+    print(f"95 % of the requests wait at most {log.slow_first_token_s:.3f} s for their first token")
     print(f"{log.joined} requests joined others after one had ended")
+    if told[0] != told[1]:
+        print("serve returned another plan when it was called again.")
     for sentence in log.wrong.values():
         print(f"wrong: {sentence}")

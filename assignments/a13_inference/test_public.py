@@ -5,11 +5,107 @@ machines and data.
 """
 
 import batching_server
+import decode_cases_torch
 import pytest
 from callers import batching_requests
+from decode_cases_torch import check_decode_torch, decode_torch_case, decode_torch_even
 
-from ringside.checking import Verdict, award
+import ringside
+from ringside.checking import (
+    LATENCY_SEEDS,
+    Verdict,
+    assert_ran,
+    assert_requests_complete,
+    award,
+    on_three_members,
+    rendezvous,
+)
 from ringside.checking.points import points
+
+# -- decode_torch ----------------------------------------------------------------------------------
+
+
+def decoded_torch(ranks, case, **options):
+    """A call of ``decode_torch.py`` on all ranks, with values checked."""
+    world_size = options.pop("world_size", case.world_size)
+    result = ranks.call(case.target, world_size, case.arguments_of_ranks(), **options)
+    check_decode_torch(result, case)
+    return result
+
+
+@points(15, "values", "decode_torch")
+def test_decode_torch_forward(ranks, rng):
+    for p in (2, 3):
+        decoded_torch(ranks, decode_torch_even("torch_steps", p, rng, lengths=(3, 3)))
+    decoded_torch(ranks, decode_torch_even("torch_steps", 2, rng, dtype="float32"))
+
+
+@points(12, "values", "decode_torch")
+def test_decode_torch_generate(ranks, rng):
+    for p in (1, 2, 9):
+        decoded_torch(ranks, decode_torch_even("torch_generate", p, rng, heads=1, tokens=3))
+
+
+@points(8, "values", "decode_torch")
+def test_decode_torch_prompts_of_different_lengths_and_fewer_key_heads(ranks, rng):
+    decoded_torch(ranks, decode_torch_even("torch_generate", 2, rng, lengths=(4, 1, 3)))
+    decoded_torch(ranks, decode_torch_even("torch_steps", 2, rng, heads=4, kv_heads=2))
+
+
+@points(8, "values", "decode_torch")
+def test_decode_torch_parts_that_differ_or_are_empty(ranks, rng):
+    for p, heads, words in ((3, 4, 10), (4, 3, 3)):
+        case = decode_torch_case("torch_generate", p, rng, heads=heads, vocabulary=words, tokens=3)
+        decoded_torch(ranks, case)
+
+
+@points(7, "values", "decode_torch")
+def test_decode_torch_equal_logits_give_the_lowest_word(ranks, rng):
+    for p in (2, 3):
+        sizes = {"heads": p, "vocabulary": 16 * p, "kind": "ties"}
+        decoded_torch(ranks, decode_torch_case("torch_greedy", p, rng, lengths=[1] * 20, **sizes))
+
+
+@points(20, "communication", "decode_torch")
+def test_decode_torch_bytes(ranks, rng):
+    for p in (2, 4):
+        steps = decode_torch_even("torch_steps", p, rng, lengths=(3, 2))
+        greedy = decode_torch_even("torch_greedy", p, rng, lengths=[1] * 3, vocabulary=40 * p)
+        for case in (steps, greedy):
+            decode_cases_torch.assert_decode_torch_bytes(decoded_torch(ranks, case), case)
+
+
+@points(5, "communication", "decode_torch")
+def test_decode_torch_given_group_is_used(ranks, rng):
+    case = decode_torch_even("torch_generate", 3, rng, heads=1, tokens=2)
+
+    def call(**where):
+        return case, decoded_torch(ranks, case, **where)
+
+    on_three_members(rng, call, comm="the group")
+
+
+@points(10, "safety", "decode_torch")
+def test_decode_torch_any_order_second_call_and_no_gradients(ranks, rng):
+    case = decode_torch_even("torch_generate", 3, rng, heads=1, tokens=2)
+    result = decoded_torch(ranks, case, machine=rendezvous(), seed=LATENCY_SEEDS[0])
+    assert_requests_complete(result, case)
+    for function in ("torch_twice", "torch_graph"):
+        case = decode_torch_even(function, 2, rng)
+        result = ranks.call(case.target, 2, case.arguments_of_ranks())
+        assert_ran(result, case)
+        for rank, value in enumerate(result.values):
+            decode_cases_torch.assert_decode_torch(value, case, case.seen_in(result), rank)
+
+
+@points(15, "speed", "decode_torch")
+def test_decode_torch_time_of_a_step(ranks, rng):
+    case = decode_torch_even("torch_generate", 4, rng, heads=1, tokens=2)
+    decoded_torch(ranks, case)
+    decode_cases_torch.assert_decode_torch_agreement(ranks, case)
+    for num_gpus in (4, 8):
+        decode_cases_torch.assert_decode_torch_time(ringside.trace_torch, case, num_gpus)
+
 
 # -- batching --------------------------------------------------------------------------------------
 BATCHING_AMPLE = 100_000
@@ -59,7 +155,7 @@ def test_batching_answers_of_one_token_and_full_cache(ranks):
 @points(20, "memory", "batching")
 def test_batching_never_over_memory_and_in_order(ranks):
     batching_log(ranks, (3, 40, 40.0, 200, 80), 2500, "memory", "order", joined=10)
-    batching_log(ranks, [(0.0, 100, 100 + k) for k in range(8)], 700, "memory", "order")
+    batching_log(ranks, [(0.0, 100, 60)] * 8, 639, "memory", "order")
 
 
 @points(15, "schedule", "batching")

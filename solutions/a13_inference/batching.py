@@ -39,11 +39,12 @@ def serve(requests, server):
           because a later one is shorter or fits.
         - Time: no step starts before the step before it has ended, and no request before it has
           arrived. Time begins at 0.
-        - Memory: a request holds its prompt and each token that it has got, the newest one too,
-          from the step in which it starts to the one that gives its last token, and not in the next
-          one. All requests together never hold more than ``server.capacity_tokens``. There is no
-          way to take a request back. So one that starts needs room for all tokens that it and the
-          others are still to get.
+        - Joining: requests start while others are under way. The batch isn't emptied first.
+        - Memory: a request holds its prompt and each token that it has got, the newest one too. It
+          holds them from the step in which it starts to the step that gives its last token, and
+          they are free in the next step. All requests together never hold more than
+          ``server.capacity_tokens``. No request can be taken back, so one that starts needs room
+          for all tokens that it and the others are still to get.
         - Throughput, on three streams that keep the server busy, taken together: at least 1.5 times
           the tokens per second of static batching, ``batching_server.static``; half the points from
           1.2 times.
