@@ -159,20 +159,20 @@ class Log:
 
 def replay(requests, steps, server):
     """Carry out a plan and say what comes of it; the first mistake of each kind is told."""
-    wrong, first, made = {}, {}, {}
+    wrong, first, got = {}, {}, {}
     clock_s, peak, held, joined, youngest, left = 0.0, 0, 0, 0, -1, False
     for at, step in enumerate(steps):
         seen = set()
         for k in (*step.prefill, *step.decode):
-            going = k in made and made[k] < requests[k].output_tokens
+            going = k in got and got[k] < requests[k].output_tokens
             if not 0 <= k < len(requests):
                 wrong.setdefault("tokens", f"step {at} names request {k}, which isn't there")
             elif k in seen:
                 wrong.setdefault("tokens", f"step {at} names request {k} twice")
-            elif k in step.prefill and k in made:
+            elif k in step.prefill and k in got:
                 wrong.setdefault("tokens", f"request {k} starts again in step {at}")
             elif k in step.decode and not going:
-                told = "has ended" if k in made else "has not started"
+                told = "has ended" if k in got else "has not started"
                 wrong.setdefault("tokens", f"step {at} decodes request {k}, which {told}")
             seen.add(k)
         if "tokens" in wrong:
@@ -197,7 +197,7 @@ def replay(requests, steps, server):
                     "order", f"request {k} starts in step {at}, before request {youngest + 1}"
                 )
             youngest = max(youngest, k)
-        caches = [requests[k].prompt_tokens + made[k] for k in step.decode]
+        caches = [requests[k].prompt_tokens + got[k] for k in step.decode]
         prompts = [requests[k].prompt_tokens for k in step.prefill]
         clock_s += server.step_s(prompts, caches)
         held += sum(prompts) + len(prompts) + len(caches)
@@ -208,17 +208,17 @@ def replay(requests, steps, server):
                 f"the cache holds {held} tokens in step {at}, and {server.capacity_tokens} fit",
             )
         for k in step.prefill:
-            first[k], made[k] = clock_s - requests[k].arrival_s, 0
+            first[k], got[k] = clock_s - requests[k].arrival_s, 0
         for k in seen:
-            made[k] += 1
-            if made[k] == requests[k].output_tokens:
-                held -= requests[k].prompt_tokens + made[k]
+            got[k] += 1
+            if got[k] == requests[k].output_tokens:
+                held -= requests[k].prompt_tokens + got[k]
                 left = True
         left = left and held > 0
     for k, request in enumerate(requests):
-        if made.get(k, 0) != request.output_tokens:
+        if got.get(k, 0) != request.output_tokens:
             wrong.setdefault(
-                "tokens", f"request {k} gets {made.get(k, 0)} of {request.output_tokens} tokens"
+                "tokens", f"request {k} gets {got.get(k, 0)} of {request.output_tokens} tokens"
             )
     waits = tuple(first[k] for k in sorted(first))
-    return Log(waits, clock_s, sum(made.values()), peak, joined, wrong)
+    return Log(waits, clock_s, sum(got.values()), peak, joined, wrong)
