@@ -177,7 +177,7 @@ def replay(requests, steps, server):
             seen.add(k)
         if "tokens" in wrong:
             break
-        if step.start_s < clock_s * (1 - 1e-9):
+        if not step.start_s >= clock_s * (1 - 1e-9):  # a NaN is wrong too
             wrong.setdefault(
                 "time",
                 f"step {at} starts at {step.start_s:.6f} s, and the step before it ends at "
@@ -186,7 +186,7 @@ def replay(requests, steps, server):
         clock_s = max(clock_s, step.start_s)
         joined += len(step.prefill) if held and left else 0
         for k in step.prefill:
-            if requests[k].arrival_s > step.start_s + 1e-9 * clock_s:
+            if not requests[k].arrival_s <= step.start_s + 1e-9 * clock_s:
                 wrong.setdefault(
                     "arrival",
                     f"request {k} starts at {step.start_s:.6f} s and arrives at "
