@@ -8,6 +8,11 @@
 Two all-reduces a block, each of B x width numbers, and no weights on the way. With the keys and
 values of earlier tokens kept, a new token costs one pass of one token. All ranks draw the same
 next byte, since they have the same logits and the same seed.
+
+    ringside launch generate.py ... -- --own ~/a13_inference      # your own decode_torch.py
+    ringside launch generate.py ... -- --temperature 0            # the same bytes by torch's layers
+
+With `--own` your module of assignment 13 writes. It takes the likeliest byte each time.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import argparse
 import time
 from pathlib import Path
 
+import own
 import torch
 import torch.distributed as dist
 from gpt import GPT, SIZES
@@ -38,7 +44,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--prompt", default="The ring ")
     parser.add_argument("--tokens", type=int, help="bytes to write; as many as the context holds")
     parser.add_argument("--samples", type=int, default=4, help="texts at a time")
-    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--temperature", type=float, default=0.7, help="0: the likeliest byte")
+    parser.add_argument("--own", type=Path, help="folder of your decode_torch.py, which writes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("generated.txt"))
     return parser.parse_args()
@@ -56,6 +63,8 @@ def cut(model: GPT, device: torch.device) -> None:
 
 def draw(logits: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
     """One next byte for each text, (B, 1), from logits (B, 256)."""
+    if temperature == 0:
+        return logits.argmax(dim=-1, keepdim=True).cpu()
     chances = torch.softmax(logits.float().cpu() / temperature, dim=-1)
     return torch.multinomial(chances, 1, generator=generator)
 
@@ -72,7 +81,11 @@ def main() -> None:
         raise ValueError(f"{size.num_heads} heads can't be shared evenly by {world_size} ranks.")
     model = GPT(size)
     model.load_state_dict(found["model"])
-    cut(model.to(device), device)
+    if asked.own is None:
+        cut(model.to(device), device)
+        num_bytes = state_bytes(model)
+    else:
+        next_byte, num_bytes = own.writer(asked.own, model, size, asked.samples, device)
 
     prompt = list(asked.prompt.encode())
     tokens = torch.tensor([prompt] * asked.samples)  # (B, T), on the CPU
@@ -82,8 +95,11 @@ def main() -> None:
     for _ in range(asked.tokens or size.context - len(prompt)):
         with ringside.recorded():  # the last byte's timeline is what stays
             start = time.perf_counter()
-            logits = model(new.to(device), past)[:, -1]
-            new = draw(logits, asked.temperature, generator)
+            if asked.own is None:
+                logits = model(new.to(device), past)[:, -1]
+                new = draw(logits, asked.temperature, generator)
+            else:
+                new = next_byte(new.to(device)).cpu()
             wait(device)
             seconds.append(time.perf_counter() - start)
         tokens = torch.cat([tokens, new], dim=1)
@@ -94,8 +110,8 @@ def main() -> None:
         print(texts[0], flush=True)
     passes = 2 * 2 * size.num_layers  # two all-reduces a block; the next layer waits for each
     facts = {"passes": passes, "bytes": passes * 4 * asked.samples * size.width, "can_hide": False}
-    facts |= {"texts": texts, "state_bytes": state_bytes(model)}
-    leave("generate", seconds, device, **facts)
+    facts |= {"texts": texts, "state_bytes": num_bytes}
+    leave("generate" if asked.own is None else "generate-own", seconds, device, **facts)
     finish(device)
 
 

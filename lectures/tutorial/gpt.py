@@ -74,7 +74,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, past: list[Tensor] | None = None) -> Tensor:
         x = x + self.attention(self.norm1(x), past)
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
 class GPT(nn.Module):

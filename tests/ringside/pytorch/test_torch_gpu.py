@@ -46,6 +46,7 @@ MODULES = {
     "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", "--causal True"),
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
     "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", "--layers [1]"),
+    "decode_torch": ("a13_inference/callers_torch.py:torch_generate", "--heads 8"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -58,6 +59,7 @@ NOT_COMPARED = {
     "ring_attention_torch",
     "zigzag_torch",
     "train3d_torch",
+    "decode_torch",
 }
 
 SCRIPT = """

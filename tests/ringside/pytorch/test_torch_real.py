@@ -51,6 +51,7 @@ REFERENCES = {
     "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", 4, "--causal True"),
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", 4, "--heads 4"),
     "train3d_torch": ("a12_hybrid/train3d_callers_torch.py:try_training", 4, "--steps 2"),
+    "decode_torch": ("a13_inference/callers_torch.py:torch_generate", 4, "--tokens 3"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -63,6 +64,7 @@ NOT_COMPARED = {
     "ring_attention_torch",
     "zigzag_torch",
     "train3d_torch",
+    "decode_torch",
 }
 
 RAISES = """
