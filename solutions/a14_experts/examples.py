@@ -7,6 +7,7 @@ The functions of ``route.py`` need no ranks: call them in Python.
 """
 
 import exchange_cases
+import moe_cases
 import route_cases  # noqa: F401  the hidden suite takes it from here
 
 # -- exchange --------------------------------------------------------------------------------------
@@ -47,14 +48,52 @@ def exchange_check(case, function, rank, value, options):
     return True
 
 
-OPTIONS = {*EXCHANGE_OPTIONS}
-INSTEAD = {}
-CHECKS = {}
+# -- moe_torch -------------------------------------------------------------------------------------
+MOE_OPTIONS = {"hidden", "how"}
+MOE_INSTEAD = {"moe_torch.py:Experts": "callers_torch.py:moe_called"}
+
+
+def moe_case_of(world_size, options):
+    """The case that the options describe."""
+    others = options.others
+    numbers = {key: int(others[key]) for key in ("d", "k", "hidden") if key in others}
+    return moe_cases.moe_case(
+        others.get("tokens", (6,) * world_size), int(others.get("experts", 4)),
+        others.get("kind", "usual"), how=others.get("how", "plain"), **numbers,
+        seed=options.seed, dtype=options.dtype,
+    )  # fmt: skip
+
+
+def moe_arguments(function, world_size, rank, options):
+    """What ``moe_called`` of ``callers_torch.py`` gets after ``group``."""
+    if function != "moe_called":
+        return None
+    return moe_case_of(world_size, options).arguments_of_ranks()[rank]
+
+
+def moe_check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if function != "moe_called":
+        return False
+    moe_case_of(case.world_size, options).check(rank, value)
+    return True
+
+
+OPTIONS = {*EXCHANGE_OPTIONS, *MOE_OPTIONS}
+INSTEAD = {**MOE_INSTEAD}
+CHECKS = {
+    "sent": exchange_cases.assert_sent_at_most,
+    "exchanges": lambda result, case, _: exchange_cases.assert_exchanges(result, case),
+}
 
 
 def arguments(function, world_size, rank, options):
     """What a function gets after ``comm`` on a rank; None: it isn't known here."""
-    return exchange_arguments(function, world_size, rank, options)
+    for known in (exchange_arguments, moe_arguments):
+        given = known(function, world_size, rank, options)
+        if given is not None:
+            return given
+    return None
 
 
 def expected(function, world_size, rank, options):
@@ -64,4 +103,4 @@ def expected(function, world_size, rank, options):
 
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
-    return exchange_check(case, function, rank, value, options)
+    return any(known(case, function, rank, value, options) for known in (exchange_check, moe_check))

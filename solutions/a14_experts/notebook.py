@@ -27,3 +27,9 @@
 
 # %%
 # {{check exchange}}
+
+# %%
+# {{module moe_torch}}
+
+# %%
+# {{check moe_torch}}

@@ -6,10 +6,21 @@ and communicators.
 
 import numpy as np
 from exchange_cases import assert_exchanges, assert_sent, dispatched, exchange_case, exchanged
+from moe_cases import moe_case, moe_ran
 from route_cases import route_check
 
-from ringside.checking import assert_ran, buffered, on_three_members, with_waiting_sends
+from ringside import Machine
+from ringside.checking import (
+    assert_makespan,
+    assert_ran,
+    assert_requests_complete,
+    buffered,
+    on_three_members,
+    rendezvous,
+    with_waiting_sends,
+)
 from ringside.checking.points import points
+from ringside.trace import Kind
 
 # -- route -----------------------------------------------------------------------------------------
 ROUTE_SCORES = np.array([[2.0, 1.0, 0.0], [2.0, 1.0, 3.0], [5.0, 4.0, 4.0]])  # the docstring's
@@ -127,3 +138,61 @@ def test_exchange_inputs_and_a_second_call(ranks):
     for rank, values in enumerate(result.values):
         for value in values:
             looked.check(rank, value)
+
+
+# -- moe_torch -------------------------------------------------------------------------------------
+
+
+@points(15, "values", "moe_torch")
+def test_moe_forward(ranks):
+    moe_ran(ranks, moe_case((6, 4), 2, how="forward", k=1))
+    moe_ran(ranks, moe_case((4, 7, 3), 3, how="forward"))
+
+
+@points(20, "values", "moe_torch")
+def test_moe_gradients(ranks):
+    moe_ran(ranks, moe_case((6, 4), 2))
+    moe_ran(ranks, moe_case((4, 7, 3), 6, dtype="float32"))
+
+
+@points(10, "values", "moe_torch")
+def test_moe_where_nothing_comes(ranks):
+    moe_ran(ranks, moe_case((4, 0, 3), 3, "one", k=1))
+
+
+@points(5, "values", "moe_torch")
+def test_moe_two_passes_in_one_graph(ranks):
+    moe_ran(ranks, moe_case((6, 4), 2, how="together"))
+
+
+@points(15, "communication", "moe_torch")
+def test_moe_no_row_too_many(ranks):
+    case = moe_case((6, 5), 4, d=40)
+    result = moe_ran(ranks, case)
+    assert_sent(result, case)
+    assert_exchanges(result, case)
+
+
+@points(5, "communication", "moe_torch")
+def test_moe_on_members(ranks, rng):
+    case = moe_case((5, 4, 6), 3)
+    on_three_members(rng, lambda **there: (case, moe_ran(ranks, case, **there)))
+
+
+@points(10, "safety", "moe_torch")
+def test_moe_everything_is_waited_for(ranks):
+    case = moe_case((4, 5, 3), 3)
+    result = moe_ran(ranks, case, machine=rendezvous())
+    assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
+
+
+@points(20, "speed", "moe_torch")
+def test_moe_exchange_is_hidden(ranks):
+    machine = Machine(
+        "slow links", alpha_s=1e-6, beta_s_per_byte=1e-8, flop_per_s=1e9, memory_bytes_per_s=1e15
+    )
+    case = moe_case((16,) * 4, 4, "even", d=16, k=1, hidden=32)
+    result = moe_ran(ranks, case, machine=machine)
+    exchange_s = 3 * (1e-6 + 4 * 16 * 8 * 1e-8)
+    work_s = 3 * 16 * (2 * 4 * 16 * 32 + 2 * 16 * 4) / 1e9
+    assert_makespan(result, work_s + 3 * (1e-6 + 8e-8) + 2 * exchange_s, case, half=1.2)
