@@ -18,6 +18,7 @@ Rules, beside those on ``docs/contract.md``:
 
 - ``group`` is a process group of p ranks. Expert e lives on rank ``owners(num_experts, p)[e]``
   (``experts.py``).
+- ``by_expert`` and ``by_rank`` of ``experts_torch.py`` sort what has come, and what goes back.
 - ``all_to_all_single`` is the only collective. All that is started is waited for.
 - Experts and shared expert may be any modules from (n, d) to (n, d).
 
@@ -27,6 +28,7 @@ Source: Rajbhandari et al. 2022, "DeepSpeed-MoE"; DeepSeek-AI 2024, "DeepSeek-V3
 import torch
 import torch.distributed as dist
 from experts import owners
+from experts_torch import by_expert, by_rank
 from torch import nn
 
 
@@ -51,7 +53,6 @@ class Experts(nn.Module):
       the backward pass. Example: 100 rows of 64 elements in float32, 75 of them for experts of
       other ranks: 19,200 bytes, four times, and the counts.
     - Every rank takes part in every exchange, even with no row to send or to receive.
-    - Two forward passes may come before their backward passes.
     - Time of both passes: at most 1.05 times the work, the counts, and two of the four exchanges
       of rows, if the shared expert takes longer than one; half the points up to 1.2 times.
     """
@@ -83,13 +84,10 @@ class Experts(nn.Module):
         rows = _Start.apply(x[token], sent, came, way)
         shared = self.shared(x)
         rows = _Finish.apply(rows, way)
-        pieces = rows.split(coming.flatten().tolist())  # by rank, then by expert
-        answers = [expert(torch.cat([rows[:0], *pieces[e::mine]]))
-                   for e, expert in enumerate(self.experts)]  # fmt: skip
-        parts = [answer.split(coming[:, e].tolist()) for e, answer in enumerate(answers)]
-        there = [part for one in zip(*parts, strict=True) for part in one]
+        each = zip(self.experts, by_expert(rows, coming), strict=True)
+        there = by_rank([expert(part) for expert, part in each], coming, rows)
         back = _Way(self.group)
-        answers = _Finish.apply(_Start.apply(torch.cat([rows[:0], *there]), came, sent, back), back)
+        answers = _Finish.apply(_Start.apply(there, came, sent, back), back)
         return shared.index_add(0, token, weights[token, choice][:, None] * answers)
 
 
