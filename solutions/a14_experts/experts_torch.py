@@ -52,6 +52,6 @@ def by_expert(rows, coming):
 
 
 def by_rank(answers, coming, like):
-    """The inverse of ``by_expert``: one tensor, of the dtype of ``like``, rank 0's answers first."""
+    """The inverse of ``by_expert``: one tensor, of the dtype of ``like``, rank 0 first."""
     parts = [own.split(coming[:, e].tolist()) for e, own in enumerate(answers)]
     return torch.cat([like[:0], *(part for one in zip(*parts, strict=True) for part in one)])

@@ -33,3 +33,9 @@
 
 # %%
 # {{check moe_torch}}
+
+# %%
+# {{module node_limited}}
+
+# %%
+# {{check node_limited}}
