@@ -58,3 +58,23 @@ def exchange_dispatched(comm, num_experts, rows, numbers):
     received = [np.array(each) for each in received]
     back = find("exchange:send_back")(comm, [2 * each for each in received], way)
     return received, back, find("exchange:send_again")(comm, 3 * rows, way)
+
+
+# -- node_limited ----------------------------------------------------------------------------------
+
+
+def node_layer(
+    comm, num_experts, d, hidden, seed, dtype, x, experts, weights, kept, ranks_per_node
+):
+    """``node_limited.forward`` of this rank's tokens: y."""
+    lo, hi = shard_bounds(num_experts, comm.Get_size(), comm.Get_rank())
+    own = drawn_experts(num_experts, d, hidden, seed, dtype)[lo:hi]
+    routing = Routing(experts, weights, kept)
+    return find("node_limited:forward")(comm, own, x, routing, num_experts, ranks_per_node)
+
+
+def node_twice(comm, *words):
+    """Two calls with arrays that can't be written to; both results, after the second."""
+    for array in words[5:9]:
+        array.flags.writeable = False
+    return [node_layer(comm, *words) for _ in range(2)]

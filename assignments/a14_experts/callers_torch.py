@@ -25,8 +25,7 @@ def moe_called(
     """``moe_torch.Experts`` and its gradients on this rank's tokens.
 
     Args:
-        how: "plain"; "forward" (no backward pass); "together" (two forward passes of one layer, then
-            their backward passes: all gradients double).
+        how: "plain", or "forward" (no backward pass).
 
     Returns:
         A dict: ``y``, ``dx``, ``dgate``, ``dshared`` and ``dexperts`` (lists of dw1, dw2), and
@@ -38,11 +37,8 @@ def moe_called(
     x.requires_grad_(how != "forward")
     with torch.set_grad_enabled(how != "forward"):
         y = layer(x)
-        other = layer(x) if how == "together" else None
     if how != "forward":
         y.backward(dy)
-    if other is not None:
-        other.backward(dy)
 
     def gradients(module):
         return [None if each.grad is None else each.grad for each in module.parameters()]

@@ -14,10 +14,8 @@ from experts import (
 )
 
 from ringside.checking import Call, assert_array, assert_ran, buffered
+from ringside.checking.ring_bytes import bytes_of
 from ringside.trace import Kind
-
-HIDDEN = 6
-RINGS = ("allgather", "allreduce", "bcast", "gather", "reduce", "reduce_scatter", "scatter")
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,12 @@ class ExchangeCase(Call):
     k: int = 2
     kind: str = "usual"
     seed: int = 0
+    hidden: int = 6
 
     def via(self, function, about=""):
         """The same by way of another function of ``callers.py``."""
-        line = self.line.replace("callers.py:exchange_layer", f"callers.py:{function}", 1)
+        called = self.line.split()[2]
+        line = self.line.replace(called, f"{called.partition(':')[0]}:{function}", 1)
         return replace(self, line=line, about=self.about + about)
 
     @property
@@ -70,7 +70,7 @@ class ExchangeCase(Call):
     def arguments_of_ranks(self):
         """What ``exchange_layer`` of ``callers.py`` gets on each rank after ``comm``."""
         return [
-            (self.num_experts, self.d, HIDDEN, self.seed, self.dtype, x, *routing, dy)
+            (self.num_experts, self.d, self.hidden, self.seed, self.dtype, x, *routing, dy)
             for x, routing, dy in self.given
         ]
 
@@ -79,10 +79,22 @@ class ExchangeCase(Call):
         """Per rank its tokens' ``Routing``."""
         return [routing for _, routing, _ in self.given]
 
+    def measured_arguments(self):
+        """What ``exchange.measured_layer`` gets on each rank after ``comm``."""
+        every = drawn_experts(self.num_experts, self.d, self.hidden, self.seed, self.dtype)
+        found = []
+        for rank, (x, routing, dy) in enumerate(self.given):
+            lo, hi = shard_bounds(self.num_experts, self.world_size, rank)
+            weights = [
+                np.stack([getattr(one, name) for one in every[lo:hi]]) for name in ("w1", "w2")
+            ]
+            found.append((*weights, self.num_experts, x, *routing, dy))
+        return found
+
     @cached_property
     def rights(self):
         """Per rank ``(y, dx, dweights, gradients of its experts)``."""
-        experts = drawn_experts(self.num_experts, self.d, HIDDEN, self.seed, self.dtype)
+        experts = drawn_experts(self.num_experts, self.d, self.hidden, self.seed, self.dtype)
         x, dy = (np.concatenate([own[i] for own in self.given]) for i in (0, 2))
         routing = Routing(*(np.concatenate(part) for part in zip(*self.routings, strict=True)))
         y = serial_forward(experts, x, routing)
@@ -158,7 +170,9 @@ class ExchangeCase(Call):
                 assert_array(array, right, np.full(right.shape, 100.0), self, what)
 
 
-def exchange_case(tokens, num_experts, kind="usual", *, d=3, k=2, seed=1, dtype="float64"):
+def exchange_case(
+    tokens, num_experts, kind="usual", *, d=3, k=2, seed=1, dtype="float64", hidden=6
+):
     """A forward and a backward pass of a layer."""
     p = len(tokens)
     words = f"--tokens '{list(tokens)}' --experts {num_experts} --kind {kind} --d {d} --k {k}"
@@ -168,7 +182,8 @@ def exchange_case(tokens, num_experts, kind="usual", *, d=3, k=2, seed=1, dtype=
         f"{dtype}",
         line=f"ringside run callers.py:exchange_layer --ranks {p} -- {words} --seed {seed} "
         f"--dtype {dtype}",
-        tokens=tuple(tokens), num_experts=num_experts, d=d, k=k, kind=kind, seed=seed,
+        tokens=tuple(tokens), num_experts=num_experts, d=d, k=k, kind=kind,
+        seed=seed, hidden=hidden,
     )  # fmt: skip
 
 
@@ -201,19 +216,20 @@ def dispatched(ranks, case, **options):
 
 
 def sent_of_ranks(result):
-    """``[source, dest]``: bytes sent, the library's all-to-alls included, by world rank."""
+    """``[source, dest]``: bytes sent by world rank; another collective than the all-to-all counts
+    as a ring's messages to the next rank."""
     sent = np.array(result.bytes_matrix(), dtype=float)
     for rank, ops in enumerate(result.trace.ops):
         for op in ops:
-            if op.kind != Kind.COLLECTIVE:
-                continue
-            name, _, _, members, sizes = op.detail
-            p, me = len(members), members.index(rank)
-            if name == "alltoall":
+            if op.kind == Kind.COLLECTIVE and op.detail[0] == "alltoall":
+                _, _, _, members, sizes = op.detail
+                p, me = len(members), members.index(rank)
                 for other in set(range(p)) - {me}:
                     sent[rank, members[other]] += sizes[me * p + other]
-            elif name in RINGS and p > 1:  # everything goes round
-                sent[rank, members[(me + 1) % p]] += sum(sizes)
+    for record in result.collectives:
+        if record.name != "alltoall":
+            for rank, after in zip(record.members, np.roll(record.members, -1), strict=True):
+                sent[rank, after] += bytes_of(record)
     return sent
 
 

@@ -35,3 +35,23 @@ class Gate(nn.Module):
         """``(experts, weights, kept)``, each of shape (T, k); weights know their gradient."""
         scores = torch.sigmoid(x @ self.weight)
         return self.experts, scores.gather(1, self.experts) * self.kept, self.kept
+
+
+def by_expert(rows, coming):
+    """Rows that came from all ranks, sorted by expert.
+
+    Args:
+        rows: shape (n, d): rank 0's rows, sorted by expert, then rank 1's, ...
+        coming: shape (p, mine): how many rows of each rank are for each expert of this rank.
+
+    Returns:
+        For each expert its rows, those of rank 0 first.
+    """
+    pieces, mine = rows.split(coming.flatten().tolist()), coming.shape[1]
+    return [torch.cat([rows[:0], *pieces[e::mine]]) for e in range(mine)]
+
+
+def by_rank(answers, coming, like):
+    """The inverse of ``by_expert``: one tensor, of the dtype of ``like``, rank 0 first."""
+    parts = [own.split(coming[:, e].tolist()) for e, own in enumerate(answers)]
+    return torch.cat([like[:0], *(part for one in zip(*parts, strict=True) for part in one)])

@@ -1,4 +1,4 @@
-"""Calls of ``moe_torch.py`` as the tests make them, and their checks: supplied, nothing to write."""
+"""Calls of ``moe_torch.py`` as the tests make them, and their checks: supplied."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +39,6 @@ class MoeCase(ExchangeCase):
         *experts, shared = drawn_experts(
             self.num_experts + 1, self.d, self.hidden, self.seed, self.dtype
         )
-        times = 2 if self.how == "together" else 1
         x, dy = (np.concatenate([own[i] for own in self.given]) for i in (0, 2))
         chosen, _, kept = (np.concatenate(part) for part in zip(*self.routings, strict=True))
         scores = 1 / (1 + np.exp(-(x @ self.gate_weight)))
@@ -57,9 +56,9 @@ class MoeCase(ExchangeCase):
             lo, hi = shard_bounds(self.num_experts, self.world_size, rank)
             more, dshared = shared.backward(shared.forward(x)[1], dy)
             found.append({
-                "y": y, "dx": times * (dx + more), "dgate": times * (x.T @ into),
-                "dshared": [times * each for each in dshared],
-                "dexperts": [[times * each for each in own] for own in gradients[lo:hi]],
+                "y": y, "dx": (dx + more), "dgate": (x.T @ into),
+                "dshared": list(dshared),
+                "dexperts": [list(own) for own in gradients[lo:hi]],
             })  # fmt: skip
         return found
 
@@ -107,7 +106,7 @@ def moe_case(
     of = exchange_case(tokens, num_experts, kind, d=d, k=k, seed=seed, dtype=dtype)
     line = of.line.replace("callers.py:exchange_layer", "callers_torch.py:moe_called", 1)
     line += f" --hidden {hidden}" + (f" --how {how}" if how != "plain" else "")
-    shown = {"forward": ", forward only", "together": ", two forward passes first"}.get(how, "")
+    shown = ", forward only" if how == "forward" else ""
     return MoeCase(
         "moe_torch:Experts", of.world_size, of.n, dtype, about=of.about + shown, line=line,
         tokens=of.tokens, num_experts=num_experts, d=d, k=k, kind=kind, seed=seed, hidden=hidden,

@@ -155,14 +155,9 @@ def test_moe_gradients(ranks):
     moe_ran(ranks, moe_case((4, 7, 3), 6, dtype="float32"))
 
 
-@points(10, "values", "moe_torch")
+@points(15, "values", "moe_torch")
 def test_moe_where_nothing_comes(ranks):
     moe_ran(ranks, moe_case((4, 0, 3), 3, "one", k=1))
-
-
-@points(5, "values", "moe_torch")
-def test_moe_two_passes_in_one_graph(ranks):
-    moe_ran(ranks, moe_case((6, 4), 2, how="together"))
 
 
 @points(15, "communication", "moe_torch")

@@ -20,6 +20,8 @@ Rules, beside those on ``docs/contract.md``:
 - The library's ``Alltoall`` and ``Alltoallv`` may be used, and so may messages of your own. Of the
   lower-case forms that pickle, none.
 - Rows that stay on their rank aren't sent to anybody.
+- Time: with many rows on two nodes of ``zaratan``, both passes take at most 1.6 times what the rows
+  between the nodes take through the nodes' ports; half the points up to 2.2 times.
 
 Source: Lepikhin et al. 2020, "GShard"; Rajbhandari et al. 2022, "DeepSpeed-MoE".
 """

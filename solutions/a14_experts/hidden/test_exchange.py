@@ -142,10 +142,10 @@ def test_exchange_inputs_and_a_second_call(ranks, rng):
 def test_exchange_time_on_two_nodes(ranks, rng):
     machine = Machine.load("zaratan").with_(eager_threshold_bytes=0, flop_per_s=1e15)
     for kind, k in (("even", 2), ("usual", 2)):
-        case = exchange_case((24,) * 8, 8, kind, d=4096, k=k, seed=seed(rng))
+        case = exchange_case((24,) * 8, 8, kind, d=1024, k=k, seed=seed(rng))
         result = exchanged(ranks, case, machine=machine)
         rows = case.row_bytes()
         between = [rows[:4, 4:].sum(), rows[4:, :4].sum()]
         # What leaves a node goes through its one port: four times, twice each way.
         bound_s = 2 * sum(between) * machine.beta_s_per_byte
-        assert_makespan(result, bound_s, case, full=1.5, half=2.0)
+        assert_makespan(result, bound_s, case, full=1.6, half=2.2)
