@@ -50,6 +50,7 @@ REFERENCES = {
     "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", 3, "--kv-heads 2"),
     "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", 4, "--causal True"),
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", 4, "--heads 4"),
+    "moe_torch": ("a14_experts/callers_torch.py:moe_called", 4, "--d 5"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
@@ -61,6 +62,7 @@ NOT_COMPARED = {
     "ulysses_torch",
     "ring_attention_torch",
     "zigzag_torch",
+    "moe_torch",
 }
 
 RAISES = """
