@@ -45,7 +45,7 @@ MODULES = {
     "ulysses_torch": ("a11_spatial/callers_torch.py:ulysses_torch_called", "--kv-heads 2"),
     "ring_attention_torch": ("a11_spatial/ring_callers_torch.py:try_ring", "--causal True"),
     "zigzag_torch": ("a11_spatial/ring_callers_torch.py:try_zigzag", "--heads 4"),
-    "moe_torch": ("a14_experts/callers_torch.py:moe_called", "--tokens '[6, 4]'"),
+    "moe_torch": ("a14_experts/callers_torch.py:moe_called", "--d 5"),
 }
 # Nothing but the suites' checks knows what these return; their tests on gloo compare it.
 NOT_COMPARED = {
