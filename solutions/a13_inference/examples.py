@@ -6,8 +6,11 @@ ringside run callers.py:decode_greedy --ranks 3 -- --vocabulary 40 --lengths '[1
 """
 
 import decode_cases
+import decode_cases_torch
 import numpy as np
 from decode_cases import Sizes, decode_case
+
+import ringside
 
 # -- decode ----------------------------------------------------------------------------------------
 DECODE_SIZES = ("vocabulary", "d", "heads", "kv_heads", "layers", "longest")
@@ -131,19 +134,70 @@ def _work(result, case, value):
     assert_work(result, case, int(rank), float(right))
 
 
+# -- decode_torch ----------------------------------------------------------------------------------
+DECODE_TORCH_SIZES = ("vocabulary", "d", "heads", "kv_heads", "layers", "longest")
+DECODE_TORCH_OPTIONS = {*DECODE_TORCH_SIZES, "lengths", "tokens", "kind"}
+DECODE_TORCH_INSTEAD = {
+    "decode_torch.py:forward": "callers_torch.py:torch_steps -- --lengths '[4]'",
+    "decode_torch.py:greedy": "callers_torch.py:torch_greedy -- --lengths '[1]'",
+    "decode_torch.py:generate": "callers_torch.py:torch_generate -- --lengths '[4]'",
+}
+DECODE_TORCH_FUNCTIONS = (
+    "torch_steps", "torch_greedy", "torch_generate", "torch_twice", "torch_graph",
+)  # fmt: skip
+
+
+def decode_torch_of_line(function, world_size, options):
+    """The case that the options describe."""
+    others, usual = options.others, Sizes()
+    sizes = {name: int(others.get(name, getattr(usual, name))) for name in DECODE_TORCH_SIZES}
+    lengths = others.get("lengths", [3, 3])
+    lengths = (lengths,) if isinstance(lengths, int) else tuple(lengths)
+    return decode_cases_torch.decode_torch_case(
+        function, world_size, lengths=lengths, tokens=int(others.get("tokens", 4)),
+        kind=str(others.get("kind", "usual")), dtype=options.dtype, seed=options.seed, **sizes,
+    )  # fmt: skip
+
+
+def decode_torch_arguments(function, world_size, rank, options):
+    """What the functions of ``callers_torch.py`` get after ``group``."""
+    if function not in DECODE_TORCH_FUNCTIONS:
+        return None
+    return decode_torch_of_line(function, world_size, options).arguments(rank)
+
+
+def decode_torch_check(case, function, rank, value, options):
+    """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if function not in DECODE_TORCH_FUNCTIONS:
+        return False
+    mine = decode_torch_of_line(function, case.world_size, options)
+    decode_cases_torch.assert_decode_torch(value, mine, case, rank)
+    return True
+
+
+def decode_torch_time(result, case, value):
+    """``--check decode_torch_time=8``: trace generation on so many GPUs, and show its time."""
+    decode_cases_torch.assert_decode_torch_time(ringside.trace_torch, case, int(value))
+
+
 # -- all modules -----------------------------------------------------------------------------------
 
-OPTIONS = {*DECODE_OPTIONS}
-INSTEAD = {**DECODE_INSTEAD}
+OPTIONS = {*DECODE_OPTIONS, *DECODE_TORCH_OPTIONS}
+INSTEAD = {**DECODE_INSTEAD, **DECODE_TORCH_INSTEAD}
 CHECKS = {
     "memory": lambda result, case, value: assert_memory(result, case, float(value)),
     "work": _work,
+    "decode_torch_time": decode_torch_time,
 }
 
 
 def arguments(function, world_size, rank, options):
     """What rank ``rank`` gets after ``comm`` or ``group``; None for functions not known here."""
-    return decode_arguments(function, world_size, rank, options)
+    for known in (decode_arguments, decode_torch_arguments):
+        given = known(function, world_size, rank, options)
+        if given is not None:
+            return given
+    return None
 
 
 def expected(function, world_size, rank, options):
@@ -153,4 +207,5 @@ def expected(function, world_size, rank, options):
 
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
-    return decode_check(case, function, rank, value, options)
+    modules = decode_check, decode_torch_check
+    return any(known(case, function, rank, value, options) for known in modules)
