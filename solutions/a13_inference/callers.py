@@ -7,7 +7,6 @@ import numpy as np
 from kv_script import Script, perform
 from model import Cache, Sizes
 
-from ringside.checking import find
 from ringside.checking.callers import arrays_in, find
 
 # -- kv_cache --------------------------------------------------------------------------------------
