@@ -32,6 +32,7 @@ def moe_called(
         ``changed``: was x or dy changed?
     """
     layer = moe_layer(group, num_experts, hidden, seed, gate_weight, experts, kept, dtype)
+    layer = layer.to(x.device)
     x, dy = (each.to(getattr(torch, dtype)) for each in (x, dy))
     before = x.clone(), dy.clone()
     x.requires_grad_(how != "forward")

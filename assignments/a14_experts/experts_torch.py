@@ -27,7 +27,7 @@ class Gate(nn.Module):
 
     def __init__(self, weight, experts, kept):
         super().__init__()
-        self.weight = nn.Parameter(torch.tensor(weight))
+        self.weight = nn.Parameter(torch.as_tensor(weight).clone())
         self.register_buffer("experts", torch.as_tensor(experts))
         self.register_buffer("kept", torch.as_tensor(kept))
 
