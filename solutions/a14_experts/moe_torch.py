@@ -117,7 +117,7 @@ class _Start(torch.autograd.Function):
         return way.start(rows, sent, came)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad_rows):
         # What arrives by autograd is a stand-in: the gradient itself comes by the exchange.
         return ctx.way.finish(), None, None, None
 
@@ -130,9 +130,9 @@ class _Finish(torch.autograd.Function):
         return rows.view_as(rows)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad_rows):
         sent, came = ctx.way.counts
-        ctx.way.start(grad, came, sent)
-        return grad, None
+        ctx.way.start(grad_rows, came, sent)
+        return grad_rows, None
 
     ### END SOLUTION
