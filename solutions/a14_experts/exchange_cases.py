@@ -34,7 +34,8 @@ class ExchangeCase(Call):
         """The same by way of another function of ``callers.py``."""
         called = self.line.split()[2]
         line = self.line.replace(called, f"{called.partition(':')[0]}:{function}", 1)
-        return replace(self, line=line, about=self.about + about)
+        target = f"{called.partition('.')[0]}:{function}"
+        return replace(self, target=target, line=line, about=self.about + about)
 
     @property
     def real_line(self):
@@ -202,7 +203,7 @@ def exchanged(ranks, case, *, room=2.0, **options):
 
 def dispatched(ranks, case, **options):
     """``dispatch``, ``send_back`` and ``send_again`` of the rows that ``case`` routes."""
-    looked = case.via("exchange_dispatched", about=": dispatch, send_back, send_again")
+    looked = case.via("exchange_dispatched")
     options.setdefault("machine", buffered())
     result = ranks.call(
         "callers:exchange_dispatched", case.world_size, case.dispatched_arguments(), **options

@@ -44,7 +44,7 @@ def route_check(ranks, function, calls, rights):
             same = isinstance(value, float) and abs(value - right) <= 1e-6 * max(1.0, abs(right))
         if not same:
             wants = f"raise {right}" if isinstance(right, str) else f"be {right!r}"
-            raise Verdict(f"{what} gives {one_line(repr(value))}; it must {wants}.", reproduce=line)
+            raise Verdict(f"{what} is {one_line(repr(value))}; it must {wants}.", reproduce=line)
 
 
 def _check_routing(value, right, what, line):
