@@ -69,7 +69,10 @@ def test_route_equal_scores(ranks):
 
 @points(8, "values")
 def test_route_weights_of_large_scores(ranks, rng):
-    check(ranks, [(np.array([[1000.0, 1001.0, -1000.0]]), 2, 9), ((800 * drawn(rng, 5, 4)).round(), 2, 9)])
+    check(
+        ranks,
+        [(np.array([[1000.0, 1001.0, -1000.0]]), 2, 9), ((800 * drawn(rng, 5, 4)).round(), 2, 9)],
+    )
 
 
 @points(15, "values")
