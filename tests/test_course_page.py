@@ -1,0 +1,67 @@
+"""docs/course.md: every idea of the decks has two of lecture, module and published number."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "course.md"
+LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+def rows() -> list[tuple[str, list[str]]]:
+    """Each row's name and its three cells."""
+    found = []
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 4 and cells[0] and not cells[0].startswith("---"):
+            found.append((cells[0], cells[1:]))
+    return found
+
+
+def test_the_page_has_rows_of_every_unit() -> None:
+    assert len(rows()) >= 60
+    text = PAGE.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "solutions").glob("a[0-9][0-9]_*")):
+        assert f"[{path.name[:3]} " in text, f"{PAGE.name} names no module of {path.name}"
+
+
+@pytest.mark.parametrize(("name", "cells"), rows(), ids=lambda value: value if isinstance(value, str) else "")
+def test_a_row_has_two_of_three_and_its_links_lead_somewhere(name: str, cells: list[str]) -> None:
+    assert sum(bool(cell) for cell in cells) >= 2, f"{name}: {cells}"
+    for words, target in LINK.findall(" ".join(cells)):
+        path, _, anchor = target.partition("#")
+        there = (PAGE.parent / path).resolve()
+        assert there.exists(), f"{name}: {target}"
+        if there.suffix == ".ipynb":
+            check_section(name, words, there)
+        elif there.suffix == ".md":
+            assert anchor in anchors(there), f"{name}: {target}"
+        else:
+            check_module(name, words)
+
+
+def check_section(name: str, words: str, notebook: Path) -> None:
+    """The lecture has that section."""
+    unit, _, section = words.partition(".")
+    text = notebook.with_suffix(".py").read_text(encoding="utf-8")
+    assert notebook.name.startswith(unit), f"{name}: {words} is not in {notebook.name}"
+    assert re.search(rf"(?m)^# ## {section}\. ", text), f"{name}: {notebook.name} has no {words}"
+
+
+def check_module(name: str, words: str) -> None:
+    """The assignment has that module."""
+    unit, module = words.split()
+    (file,) = (ROOT / "solutions").glob(f"{unit}_*/assignment.toml")
+    plan = tomllib.loads(file.read_text(encoding="utf-8"))
+    assert module in [each["name"] for each in plan["module"]], f"{name}: {words}"
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    heads = re.findall(r"(?m)^#+ (.*)$", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
