@@ -195,7 +195,7 @@ guess(
 small, _ = train(1, 8)
 large, _ = train(1, 64)
 mixed, parts = train(8, 8, balance=0.03)
-print(f"8 units {small:.3f}, 64 units {large:.3f}, 8 experts of 8 units {mixed:.3f}")
+print(f"8 units {small:.2f}, 64 units {large:.2f}, 8 experts of 8 units {mixed:.2f}")
 reveal("14/learnt", mixed)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
@@ -501,25 +501,32 @@ for ranks in (4, 8, 16, 64):
 enough = m.f * way_over_work(64)
 reveal("14/width", enough)
 
+
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
+def draw_bars(axis):
+    counts = [4, 8, 16, 32, 64]
+    axis.bar([str(n) for n in counts], [work_ms * way_over_work(n) for n in counts], color=YELLOW)
+    axis.axhline(work_ms, color=BLUE)
+    axis.text(-0.4, 1.3 * work_ms, "experts work", color=BLUE)
+    axis.text(4, 1.02 * travel_ms, "rows travel", color="#a06c00", ha="center", va="bottom")
+    axis.set(xlabel="GPUs (4 in a node)", ylabel="ms", ylim=(0, 320))
+
+
+def draw_widths(axis, widths=np.geomspace(500, 200_000, 50)):
+    for ranks, colour, name in ((64, RED, "16 nodes"), (4, GREEN, "one node")):
+        axis.loglog(widths, [way_over_work(ranks, f) for f in widths], color=colour)
+        axis.text(550, 0.4 * way_over_work(ranks, 550), name, color=colour)
+
+
+# %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.3), layout="constrained")
-counts = [4, 8, 16, 32, 64]
-left.bar([str(n) for n in counts], [work_ms * way_over_work(n) for n in counts], color=YELLOW)
-left.axhline(work_ms, color=BLUE)
-left.text(-0.4, 1.15 * work_ms, "the experts work", color=BLUE)
-left.text(3.9, 1.05 * travel_ms, "rows travel", color=YELLOW, ha="center", va="bottom")
-left.set(xlabel="GPUs (4 in a node)", ylabel="ms", ylim=(0, 330))
-widths = np.geomspace(500, 200_000, 50)
-for ranks, colour, name in ((64, RED, "16 nodes"), (4, GREEN, "one node")):
-    right.loglog(widths, [way_over_work(ranks, f) for f in widths], color=colour)
-    right.text(550, way_over_work(ranks, 550) * 0.42, name, color=colour)
+draw_bars(left)
+draw_widths(right)
 right.axhline(1, color=GREY, linestyle=":")
 for name, f in (("DeepSeek-V3", 2048), ("Mixtral", 14_336)):
     right.axvline(f, color=GREY, linewidth=0.8)
     right.text(f * 1.08, 200, name, va="top", fontsize=9)
-right.set(xlabel="hidden units of an expert", ylabel="way over work", ylim=(0.01, 220));  # fmt: skip
-
-# %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
+right.set(xlabel="hidden units of an expert", ylabel="way over work", ylim=(0.01, 220))
 show(figure, "Left: bars of the time in which the rows of a layer travel, on 4 to 64 GPUs. On 4 GPUs, one node, they travel 7 ms, "
      "a little less than the 9 ms that the experts work. On 8 GPUs, two nodes, it is 150 ms, and on 64 GPUs 282 ms. Right: way "
      "over work against the hidden units of an expert, both axes logarithmic. The line for 16 nodes falls from 120 and is below "
@@ -534,8 +541,9 @@ show(figure, "Left: bars of the time in which the rows of a layer travel, on 4 t
 # node it takes 16 times as long, and with 16 nodes 30 times. An expert would need 62,400 hidden units to work as long
 # as its rows travel. Inside a node 1560 are enough.
 #
-# Mixtral [7] has 8 experts of 14,336 hidden units and 2 experts a token. Its layers fit into a node. Many small
-# experts learn better than few large ones, and it is the network that pays for them.
+# Mixtral [7] has 8 experts of 14,336 hidden units and 2 experts a token. Its layers fit into a node. DeepSeek-V3
+# divides its weights into many small experts, so that a token has more combinations to choose from. It is the network
+# that pays for them.
 #
 # Does the formula hold on the clock? Here 16 ranks in four nodes exchange rows as in section 1. They are shorter by a
 # factor of 1024, and fewer by 16, so a byte takes 16,384 times as long.
@@ -576,7 +584,7 @@ assert 1 < 1e3 * flat_run.makespan_s / formula_ms < 1.1
 assert round(way_over_work(4), 2) == 0.76 and round(way_over_work(8)) == 16
 assert round(way_over_work(64)) == 30 and round(enough, -2) == 62_400
 assert round(m.f * way_over_work(4)) == 1560 and np.isclose(work_ms * way_over_work(64), travel_ms)
-assert slow == 16_384 and round(work_ms * way_over_work(4)) == 7
+assert slow == 16_384 == 1024 * 16 and round(work_ms * way_over_work(4)) == 7
 assert round(work_ms * way_over_work(8)) == 150
 
 # %% [markdown] slideshow={"slide_type": "notes"}
@@ -654,7 +662,7 @@ def two_levels(comm, across, inside, numbers, g):
     exchange(same_place, *across[::-1], numbers, "from nodes")
 
 
-# %% slideshow={"slide_type": "fragment"}
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def counts_of(picked, g=4):
     """What two_levels needs on each rank."""
     P, N = len(picked), len(picked) // g
@@ -671,6 +679,7 @@ def counts_of(picked, g=4):
     ]  # fmt: skip
 
 
+# %% slideshow={"slide_type": "fragment"}
 def limited(tokens, M, N=4):
     """8 experts of each token, on M nodes at most, all equally likely."""
     nodes = rng.random((tokens, N)).argsort(axis=1)[:, :M]
@@ -719,7 +728,7 @@ assert 1.7 < flat_ms / level_ms[4] < 2.4 and level_ms[1] < level_ms[2] < 0.7 * l
 #
 # An exchange needs no arithmetic, so something can be computed meanwhile. Two things don't depend on it.
 #
-# **The shared expert** sees all tokens of its own rank, so it needs no message. It can work while tokens travel. In
+# **The shared expert** [6] sees all tokens of its own rank, so it needs no message. It can work while tokens travel. In
 # the program an exchange becomes two operations, a start and a wait, and the shared expert stands between them.
 
 
@@ -1144,7 +1153,9 @@ def arrived(comm, d=100):
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 solved = puzzle("solved1.py:arrived", 4, expected=right, at_most_bytes=24_100, draw=False)
 assert solved.solved and not attempt.solved
-assert max(solved.sent_bytes) == 24_024 == 60 * 400 + 24 and attempt.sent_bytes[0] == 48_000
+assert (
+    max(solved.sent_bytes) == 24_024 == 60 * 400 + 24 < 24_100 and attempt.sent_bytes[0] == 48_000
+)
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 2: answers on their way.** Each rank has four experts, which work 20 µs each. Then the answers go back,
@@ -1190,7 +1201,8 @@ text = text.replace("    for e in range(experts):\n        comm.Alltoall(answers
 Path("solved2.py").write_text(text)
 solved = puzzle("solved2.py:answered", 4, expected=40, at_most_us=115, draw=False)
 assert solved.solved and not attempt.solved
-assert (round(attempt.time_us), round(solved.time_us)) == (164, 104) and 3 * 7 == 21
+assert (round(attempt.time_us), round(solved.time_us)) == (164, 104) and 104 < 115
+assert 3 * (1 + 6) == 21
 
 # %% [markdown] slideshow={"slide_type": "slide"}
 # **Puzzle 3: a place for each expert.** Sixteen experts get 5 to 90 rows each, and the first ones are the hottest.
