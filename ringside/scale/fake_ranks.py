@@ -8,6 +8,7 @@ caller      from_logs()      checks every log, gives each rank its own, puts the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +26,8 @@ from ringside.timing.replay import Kinds
 from ringside.trace import Kind, Trace
 
 MAX_FAKE_RANKS = 4096
+MAX_PROCESSES = 4
+KINDS_PER_PROCESS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,18 +124,33 @@ def asked(
     }
 
 
-def from_logs(answer: Any, told: dict[str, Any]) -> TorchTrace:
-    """Put together what the tracing process answered; it ran student code, so nothing is believed.
+def num_processes(told: dict[str, Any], cores: int) -> int:
+    """How many processes share the tracing: one for each core, if each has kinds enough."""
+    grid = Grid(told["grid"])
+    fixed = [size for axis, size in grid.sizes.items() if axis not in (told["alike"] or ())]
+    return max(1, min(cores, MAX_PROCESSES, math.prod(fixed) // KINDS_PER_PROCESS))
+
+
+def from_logs(answers: Sequence[Any], told: dict[str, Any]) -> TorchTrace:
+    """Put together what the tracing processes answered; they ran student code, so nothing is
+    believed.
 
     Raises:
-        TraceError: the answer is malformed, or breaks a conservation law.
+        TraceError: an answer is malformed, or breaks a conservation law.
     """
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TraceError("the tracing process gave no logs.")
-    found, axes = answer
     world_size, grid = told["world_size"], Grid(told["grid"])
-    if not isinstance(found, dict) or len(found) > world_size or not isinstance(axes, list):
-        raise TraceError("the tracing process gave no logs.")
+    found: dict[Any, Any] = {}
+    axes: Any = None
+    for answer in answers:
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TraceError("the tracing process gave no logs.")
+        logs, its_axes = answer
+        if not isinstance(logs, dict) or len(logs) > world_size or not isinstance(its_axes, list):
+            raise TraceError("the tracing process gave no logs.")
+        if axes not in (None, its_axes):
+            raise TraceError(f"two tracing processes found ranks alike along {axes}, {its_axes}.")
+        found.update(logs)
+        axes = its_axes
     alike = tuple(axes)
     grid.check_axes(alike)
     if told["alike"] is not None and list(alike) != told["alike"]:

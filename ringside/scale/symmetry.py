@@ -106,7 +106,12 @@ TraceOne = Callable[[int], RankLog]
 
 
 def trace_kinds(
-    trace_one: TraceOne, grid: Grid, alike: Sequence[str] | None, *, witnesses: bool = True
+    trace_one: TraceOne,
+    grid: Grid,
+    alike: Sequence[str] | None,
+    *,
+    witnesses: bool = True,
+    share: tuple[int, int] = (0, 1),
 ) -> tuple[dict[int, RankLog], tuple[str, ...]]:
     """Trace one rank of every kind.
 
@@ -115,6 +120,7 @@ def trace_kinds(
         alike: axes along which ranks are alike; None: find out.
         witnesses: of every kind trace another rank too, the one farthest from the stand-in, and
             compare.
+        share: ``(i, n)``: of all kinds only i, i + n, i + 2n, ...; n processes share the work.
 
     Returns:
         The logs by rank, and the axes.
@@ -133,9 +139,8 @@ def trace_kinds(
         alike = [axis for axis in grid.sizes if _is_alike_along(axis, grid, log_of)]
     grid.check_axes(alike)
     kept = {}
-    for rank in range(grid.world_size):
-        if grid.stand_in(rank, alike) != rank:
-            continue
+    ranks = [rank for rank in range(grid.world_size) if grid.stand_in(rank, alike) == rank]
+    for rank in ranks[share[0] :: share[1]]:
         kept[rank] = log_of(rank)
         corner = {a: grid.sizes[a] - 1 if a in alike else at for a, at in grid.place(rank).items()}
         witness = grid.rank(corner)

@@ -14,7 +14,8 @@ too, if nothing else tells the ranks apart. What could is looked at, and what do
     a collective       its messages, moved, must be those of the moved members: unequal shares of a
                        ring, and trees, tell them apart
     order at a port    of two messages that come to a port at one instant, the lower rank's goes
-                       first: all moves must leave it the lower one
+                       first: all moves must leave it the lower one; and at an instant at which a
+                       message takes no time, what it sets off may come before or after others
 
 The first two are checked beforehand, the last whenever it happens. What then is left of the
 engine's order concerns different ports, and so no times (``tests/ringside/timing/test_fold.py``
@@ -214,12 +215,15 @@ class FoldedPorts(Ports):
             or source_before == source
             or self._fold.keeps_order(source_before, source)
         )
-        if not ordered or self.chained == now:
-            raise AsymmetryError(
-                f"messages of ranks {source_before} and {source} come to one port at the same "
-                f"instant, {now / PS:.9g} s, and which of them goes first isn't the same "
-                "for all the ranks that they stand for."
-            )
+        if ordered and self.chained != now:
+            return
+        told = f"two messages come to one port at the same instant, {now / PS:.9g} s, "
+        if ordered:
+            raise AsymmetryError(told + "at which another took no time at all.")
+        raise AsymmetryError(
+            f"{told}from ranks {source_before} and {source}, and which of them goes first isn't "
+            "the same for all the ranks that they stand for."
+        )
 
     # A message is known by its sender that stands for others. At a port of another rank, or of a
     # node, the sender is whoever is its like there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -160,7 +161,7 @@ def traced(program: Program, sizes: Mapping[str, int], alike: tuple[str, ...]) -
             writer = Writer(rank)
             program(writer, grid)
             logs[rank] = checked(writer.log(), world_size)
-    return from_logs((logs, list(alike)), asked(world_size, sizes, alike, False))
+    return from_logs([(logs, list(alike))], asked(world_size, sizes, alike, False))
 
 
 def same(folded: Timeline, every: Timeline) -> None:
@@ -212,18 +213,193 @@ MACHINES = {
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("sizes", GRIDS, ids=str)
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-def test_folded_times_are_those_of_all_ranks(
-    schedule: str, sizes: dict[str, int], machine: str
-) -> None:
-    trace = traced(pipeline(schedule), sizes, ALIKE)
+def test_folded_times_are_those_of_all_ranks(sizes: dict[str, int], machine: str) -> None:
+    schedule = ("1f1b", "gpipe")[len(machine) % 2]
+    trace = traced(pipeline(schedule, waits=machine == "eager"), sizes, ALIKE)
     same(replay(trace, MACHINES[machine]), replay(trace.trace, MACHINES[machine]))
 
 
-if __name__ == "__main__":
-    for name, machine in MACHINES.items():
-        for sizes in GRIDS:
-            for schedule in ("1f1b", "gpipe"):
-                trace = traced(pipeline(schedule), sizes, ALIKE)
-                line_ = replay(trace, machine)
-                print(name, sizes, schedule, line_.folded, line_.not_folded)
+@pytest.mark.parametrize(
+    ("machine", "sizes", "folded"),
+    [
+        ("textbook", GRIDS[0], ("dp", "tp")),
+        ("cluster", GRIDS[0], ("dp", "tp")),
+        ("cluster", GRIDS[4], ("dp", "tp")),
+        ("peer", GRIDS[0], ("dp", "tp")),
+        ("no latency", GRIDS[0], ("dp", "tp")),
+        ("shared", GRIDS[0], ("dp",)),
+        ("shared", GRIDS[4], ("dp", "tp")),
+        ("two a node", GRIDS[0], ("dp",)),
+        ("halving", GRIDS[0], ("dp",)),
+        ("cluster", GRIDS[1], ("tp",)),
+        ("tree", GRIDS[0], ()),
+        ("free", GRIDS[0], ()),
+    ],
+    ids=str,
+)
+def test_ranks_are_folded_along_as_many_axes_as_is_exact(
+    machine: str, sizes: dict[str, int], folded: tuple[str, ...]
+) -> None:
+    timeline = replay(traced(pipeline(), sizes, ALIKE), MACHINES[machine])
+    assert timeline.folded == folded
+    assert bool(timeline.not_folded) == (folded != ALIKE)
+
+
+# -- programs at random ----------------------------------------------------------------------------
+
+
+def at_random(seed: int, grid: dict[str, int]) -> Program:
+    """Shifts along axes, collectives and work in a drawn order, waited for sooner or later."""
+    rng = np.random.default_rng(seed)
+    axes = [axis for axis in grid if axis != "pp"]
+    steps = [
+        (
+            rng.choice(["compute", "shift", "pipe", "reduce", "gather", "split", "wait"]),
+            str(rng.choice(axes)),
+            int(rng.integers(1, 4)),
+            int(rng.choice([0, 8, 1200, 4096, 24000])),
+        )
+        for _ in range(25)
+    ]
+
+    def run(me: Writer, grid: Grid) -> None:
+        comms = {axis: me.group(line(grid, me.rank, axis)) for axis in axes}
+        place, open_ = grid.place(me.rank), []
+        for kind, axis, by, nbytes in steps:
+            size = grid.sizes[axis]
+            if kind == "compute":
+                me.compute(1e6 * by * (1 + place["pp"]))
+            elif kind == "shift" and size > 1:
+                to = grid.rank({**place, axis: (place[axis] + by) % size})
+                source = grid.rank({**place, axis: (place[axis] - by) % size})
+                open_ += [me.irecv(source, nbytes), me.isend(to, nbytes)]
+            elif kind == "pipe":
+                if place["pp"] > 0:
+                    open_.append(me.irecv(grid.rank({**place, "pp": place["pp"] - 1}), nbytes))
+                if place["pp"] < grid.sizes["pp"] - 1:
+                    open_.append(me.isend(grid.rank({**place, "pp": place["pp"] + 1}), nbytes))
+            elif kind in ("reduce", "gather", "split"):
+                sizes = (nbytes // size * size,)
+                if kind != "reduce":
+                    sizes = (nbytes,) * (1 if kind == "gather" else size)
+                name = {"reduce": "allreduce", "gather": "allgather", "split": "alltoall"}[kind]
+                open_.append(me.collective(comms[axis], Collective(name, name, 0, (), sizes, ())))
+            elif kind == "wait" and open_:
+                me.wait(*open_)
+                open_ = []
+        if open_:
+            me.wait(*open_)
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_programs_at_random_take_the_same_time(seed: int) -> None:
+    sizes = [
+        {"pp": 2, "dp": 2, "tp": 4}, {"dp": 3, "pp": 2, "tp": 2}, {"tp": 4, "pp": 2, "dp": 2},
+        {"pp": 3, "dp": 4, "tp": 1}, {"dp": 5, "tp": 2, "pp": 1},
+    ][seed % 5]  # fmt: skip
+    machine = list(MACHINES.values())[seed % len(MACHINES)]
+    trace = traced(at_random(seed, sizes), sizes, ALIKE)
+    same(replay(trace, machine), replay(trace.trace, machine))
+
+
+# -- what tells ranks apart ------------------------------------------------------------------------
+
+
+def crossing(me: Writer, grid: Grid) -> None:
+    """Stages 0 and 2 send to stage 1 at once, stage 0 to the next of its ranks.
+
+    To rank (tp, 1) come messages of (tp - 1, 0) and (tp, 2), so to the first one those of ranks 9
+    and 2, to the others the lower rank's is that of stage 0.
+    """
+    place, size = grid.place(me.rank), grid.sizes["tp"]
+    nearby = {at: grid.rank({**place, "pp": at}) for at in range(3)}
+    if place["pp"] == 1:
+        before = grid.rank({"tp": (place["tp"] - 1) % size, "pp": 0})
+        me.wait(me.irecv(before, 5000), me.irecv(nearby[2], 9000))
+    elif place["pp"] == 0:
+        me.wait(me.isend(grid.rank({"tp": (place["tp"] + 1) % size, "pp": 1}), 5000))
+    else:
+        me.wait(me.isend(nearby[1], 9000))
+
+
+def rooted(me: Writer, grid: Grid) -> None:
+    """A broadcast: the root sends, the others take."""
+    me.wait(me.collective(0, Collective("bcast", "broadcast", 0, (), (5000,), ())))
+
+
+@pytest.mark.parametrize(
+    ("program", "sizes", "machine", "axis", "why"),
+    [
+        (pipeline(), GRIDS[1], "cluster", "dp", "are on one node of cluster, and"),
+        (pipeline(), GRIDS[0], "shared", "tp", "alike and share a port of their node"),
+        (pipeline(), GRIDS[0], "halving", "tp", "'halving_doubling' gives them messages of"),
+        (
+            pipeline(gradient=4801), GRIDS[0], "textbook", "dp",
+            "allreduce of 4801 bytes over ranks 0, 4, ... tells its 2 members apart: 'ring'",
+        ),
+        (pipeline(tensor=4802), GRIDS[0], "textbook", "tp", "4802 bytes .* tells its 4 members"),
+        (crossing, {"tp": 4, "pp": 3}, "textbook", "tp", "which of them goes first isn't the same"),
+        (rooted, {"tp": 4}, "textbook", "tp", "broadcast|bcast of 5000 bytes"),
+        (pipeline(), GRIDS[0], "free", "dp, tp", "at the same instant"),
+    ],
+)  # fmt: skip
+def test_what_tells_ranks_apart_is_told_and_all_are_replayed(
+    program: Program, sizes: dict[str, int], machine: str, axis: str, why: str
+) -> None:
+    trace = traced(program, sizes, tuple(a for a in ALIKE if a in sizes))
+    timeline = replay(trace, MACHINES[machine])
+    same(timeline, replay(trace.trace, MACHINES[machine]))
+    (reason,) = [text for axes, text in timeline.not_folded.items() if ", ".join(axes) == axis]
+    assert re.search(why, reason)
+
+
+def test_drawn_latencies_tell_all_ranks_apart() -> None:
+    trace = traced(pipeline(), GRIDS[0], ALIKE)
+    timeline = replay(trace, CLUSTER, latency_seed=3)
+    assert timeline.folded == ()
+    assert "latency_seed" in timeline.not_folded[("tp",)]
+    assert timeline.makespan_ps == replay(trace.trace, CLUSTER, latency_seed=3).makespan_ps
+
+
+def test_ranks_that_must_all_be_replayed_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(pipeline(), GRIDS[0], ALIKE)
+    monkeypatch.setattr("ringside.scale.assembly.MAX_OPS", 2000)
+    assert replay(trace, CLUSTER).folded == ALIKE
+    with pytest.raises(TraceError, match=r"more than 2000 operations.*Not along tp: allreduce of"):
+        replay(trace, MACHINES["tree"])
+
+
+def test_a_folded_trace_that_cannot_end_is_refused() -> None:
+    def run(me: Writer, grid: Grid) -> None:
+        previous, following = ((me.rank + by) % 4 for by in (-1, 1))
+        me.wait(me.irecv(previous, 5000))
+        me.wait(me.isend(following, 5000))
+
+    with pytest.raises(TraceError, match="can't end: rank 0 waits"):
+        replay(traced(run, {"tp": 4}, ("tp",)), CLUSTER)
+
+
+def test_members_that_are_folded_must_agree() -> None:
+    def run(me: Writer, grid: Grid) -> None:
+        if me.rank < 4:
+            me.wait(me.all_reduce(0, 800))
+
+    with pytest.raises(TraceError, match="collective on world that not all members call"):
+        traced(run, {"pp": 2, "tp": 4}, ("tp",))
+
+
+def test_thousands_of_ranks_are_never_expanded() -> None:
+    sizes = {"pp": 8, "dp": 48, "tp": 8}
+    trace = traced(pipeline(microbatches=8, gradient=9600), sizes, ALIKE)
+    timeline = replay(trace, CLUSTER.with_(ranks_per_node=8))
+    assert timeline.folded == ALIKE
+    assert len(timeline.end_s) == len(timeline.spans) == timeline.world_size == 3072
+    assert "trace" not in vars(trace)
+    assert timeline.busy_s[0] == timeline.busy_s[383] > 0
+    assert timeline.spans[383][0].rank == 383
+    # Each rank's share of a ring, twice round but for one step; activations; and making groups.
+    rank = timeline.bytes_matrix.sum(axis=1)[1 * 384 + 9]
+    tensor, data = 8 * 4 * 4800 * 2 * 7 // 8, 2 * 9600 * 2 * 47 // 48
+    assert rank == tensor + data + 2 * 8 * 6000 + 8 * 7 + 8 * 47
