@@ -587,14 +587,15 @@ def trace_torch(
 ) -> TorchTrace:
     """Trace a torch function at a size that can't be run: on fake tensors, without data.
 
-    The function is run once for each rank, one after another in one process, by torch's
+    The function is run once for each rank, one after another in a process or a few, by torch's
     FakeTensorMode: shapes are worked out, FLOPs and bytes counted, calls of torch.distributed
     written down, and nothing is computed or sent. The trace is what the network would have
-    recorded of real ranks, and can be replayed on any machine::
+    recorded of real ranks, and can be replayed on any machine; ranks that are alike are then
+    timed once, where that is exact::
 
         traced = ringside.trace_torch("gpt.py:step", 512, (config,),
                                       grid={"pp": 8, "dp": 16, "tp": 4}, alike=("dp", "tp"))
-        ringside.replay(traced.trace, "zaratan").makespan_s
+        ringside.replay(traced, "zaratan").makespan_s
 
     Args:
         target: ``"gpt.py:step"``, or a function imported from a file.

@@ -18,7 +18,7 @@ too, if nothing else tells the ranks apart. What could is looked at, and what do
                        message takes no time, what it sets off may come before or after others
 
 The first two are checked beforehand, the last whenever it happens. What then is left of the
-engine's order concerns different ports, and so no times (``tests/ringside/timing/test_fold.py``
+engine's order concerns different ports, and so no times (``tests/ringside/scale/test_fold.py``
 compares with replaying all ranks).
 """
 
