@@ -51,7 +51,7 @@ class Shapes:
             return maker(args)
         result = func(*args, **kwargs)
         if key not in self._makers:
-            self._makers[key] = self._maker(func, args, result)
+            self._makers[key] = self._maker(func, args, kwargs, result)
         return result
 
     def _key(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -82,7 +82,7 @@ class Shapes:
         key += (kind, value)  # 1 and 1.0 are equal, and their results aren't
         return kind in _PLAIN
 
-    def _maker(self, func: Any, args: Any, result: Any) -> _Maker | None:
+    def _maker(self, func: Any, args: Any, kwargs: Any, result: Any) -> _Maker | None:
         """How to make such a result again; None if torch shall."""
         if type(result) is not FakeTensor or result.constant is not None:
             return None
@@ -102,11 +102,9 @@ class Shapes:
         def fresh() -> torch.Tensor:
             return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
-        sources = [
-            place
-            for place, arg in enumerate(args)
-            if type(arg) is FakeTensor and arg.untyped_storage()._cdata == stands_on
-        ]
+        sources = [place for place, arg in enumerate(args) if _stands_on(arg, stands_on)]
+        if any(_stands_on(arg, stands_on) for arg in (kwargs or {}).values()):
+            return None
         if sources:
             source = sources[0]
 
@@ -115,7 +113,7 @@ class Shapes:
                 with in_kernel_invocation_manager(mode):
                     return FakeTensor(mode, fresh().set_(storage, offset, shape, stride), device)
 
-            return view if func.is_view else None
+            return view if func.is_view and type(args[source]) is FakeTensor else None
         needed = result.untyped_storage().nbytes()
         with in_kernel_invocation_manager(mode):
             if offset or func.is_view or fresh().untyped_storage().nbytes() != needed:
@@ -126,3 +124,10 @@ class Shapes:
                 return FakeTensor(mode, fresh(), device)
 
         return new
+
+
+def _stands_on(value: Any, storage: int) -> bool:
+    """Whether a tensor, or one in a list, has this storage."""
+    if isinstance(value, (list, tuple)):
+        return any(_stands_on(item, storage) for item in value)
+    return isinstance(value, torch.Tensor) and value.untyped_storage()._cdata == storage
