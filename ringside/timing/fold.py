@@ -57,8 +57,7 @@ class Fold:
         self.moves = moves
         self.axes = tuple(axes)
         self.world_size = moves.shape[1]
-        orbits = np.sort(moves, axis=0)
-        self.stand_in: list[int] = orbits[0].tolist()
+        self.stand_in: list[int] = moves.min(axis=0).tolist()
         self._homes: dict[int, list[int]] = {}
         self._ordered: dict[tuple[int, int], bool] = {}
         self._comms: dict[tuple[str, int], str] = {}

@@ -72,12 +72,14 @@ def _replay_kinds(kinds: Kinds, machine: Machine, latency_seed: int | None) -> T
     """Fold along the axes with most ranks for which that is exact."""
     refused: dict[tuple[str, ...], str] = {}
     extents = {axis: extent for axis, extent in kinds.extents.items() if extent > 1}
-    most = kinds.fold(tuple(extents))
-    trace = kinds.folded(most)
+    if latency_seed is not None:
+        why = "latency_seed draws another latency for every pair of ranks."
+        refused, extents = {(axis,): why for axis in extents}, {}
+    if extents:
+        most = kinds.fold(tuple(extents))
+        trace = kinds.folded(most)
     for axis in extents:
         try:
-            if latency_seed is not None:
-                raise AsymmetryError("latency_seed draws another latency for every pair of ranks.")
             kinds.fold((axis,)).check(trace, machine)
         except AsymmetryError as error:
             refused[(axis,)] = str(error)
@@ -109,8 +111,6 @@ def _replayed(
     try:
         timeline = time_trace(trace, machine, latency_seed=latency_seed, fold=fold)
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        if isinstance(error, TraceError):
-            raise
         raise TraceError(
             f"the trace contradicts itself ({type(error).__name__}: {error})."
         ) from error
