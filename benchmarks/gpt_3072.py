@@ -14,9 +14,10 @@ One rank of each kind is traced, on fake tensors, and one is replayed for all th
 on GPU clusters using Megatron-LM"). Two numbers are fitted, on every other row: the rate that a GPU
 reaches in matrix products, and the share of the links' peak bandwidth that is reached. The other
 rows are predicted. What the table doesn't tell is assumed: one sequence a microbatch, 1F1B without
-interleaving (the paper interleaves), all layers recomputed. A row is traced with p and p + 2
-microbatches, p the number of stages but at least 4, and continued in a straight line, which
-`megatron` checks on one row with all its microbatches.
+interleaving (the paper interleaves), all layers recomputed. While there are at least as many
+microbatches as stages, a further microbatch adds always the same time to a step, and so does a
+further stage like the others. So a row is traced with 4 and 5 microbatches on at most 3 stages, and
+on one more, and continued in straight lines; `megatron` checks this on a row of 8 stages.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ SELENE = Machine(
     intra_beta_s_per_byte=1 / 300e9, ranks_per_node=8, eager_threshold_bytes=8192,
     flop_per_s=312e12, memory_bytes_per_s=2.039e12, kernel_overhead_s=5e-6,
 )  # fmt: skip
-FITTED = SELENE.with_(flop_per_s=200e12)
 MODELS = {
     "175B": Config(
         num_layers=96, hidden=12288, num_heads=96, pp_size=8, dp_size=16, tp_size=8,
@@ -178,34 +178,43 @@ def growth() -> None:
 
 @dataclasses.dataclass
 class Row:
-    """A row of the table, with traces of few microbatches."""
+    """A row of the table, with traces of few stages and microbatches."""
 
     config: Config
     published: float  # TFLOP/s a GPU
-    traces: list[TorchTrace] = dataclasses.field(default_factory=list)
+    traces: dict[tuple[int, int], TorchTrace] = dataclasses.field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
         """How many."""
         return self.config.pp_size * self.config.dp_size * self.config.tp_size
 
-    @property
-    def few(self) -> tuple[int, int]:
-        """Two numbers of microbatches."""
-        least = min(max(self.config.pp_size, 4), self.config.num_microbatches)
-        return least, least + 2
+    def sized(self, stages: int, microbatches: int) -> Config:
+        """The row's model with other numbers of these; layers a stage stay."""
+        layers = self.config.num_layers // self.config.pp_size * stages
+        return dataclasses.replace(
+            self.config, pp_size=stages, num_layers=layers, num_microbatches=microbatches
+        )
 
     def take(self) -> None:
-        """Trace the two."""
-        for number in self.few:
-            self.traces.append(trace(dataclasses.replace(self.config, num_microbatches=number)))
+        """Trace the few."""
+        few = min(self.config.pp_size, 3)
+        sizes = [(few, 4), (few, 5), *([(few + 1, 4)] if few < self.config.pp_size else [])]
+        self.traces = {size: trace(self.sized(*size)) for size in sizes}
 
-    def step_s(self, machine: Machine) -> float:
-        """A step with all microbatches."""
-        first, second = (ringside.replay(each, machine).makespan_s for each in self.traces)
-        low, high = self.few
-        each = (second - first) / (high - low)
-        return first + (self.config.num_microbatches - low) * each
+    def step_s(self, machine: Machine, stages: int = 0, microbatches: int = 0) -> float:
+        """A step with all stages and microbatches, or so many."""
+        stages = stages or self.config.pp_size
+        microbatches = microbatches or self.config.num_microbatches
+        times = {
+            size: ringside.replay(each, machine).makespan_ps for size, each in self.traces.items()
+        }
+        (few, _), *_ = times
+        first = times[few, 4]
+        total = first + (microbatches - 4) * (times[few, 5] - first)
+        if stages > few:
+            total += (stages - few) * (times[few + 1, 4] - first)
+        return total / 10**12
 
     def tflops(self, step_s: float) -> float:
         """By the paper's formula for the FLOPs of a step, with recomputation."""
@@ -269,12 +278,12 @@ def megatron(last: int) -> None:
         with Costs() as tracing:
             row.take()
         print(f"  row {number}: traced in {tracing}", flush=True)
-    checked = next((row for row in found if row.config.pp_size == 4), None)
+    checked = next((row for row in found if row.config.pp_size == 8), None)
     if checked is not None:
-        whole = ringside.replay(trace(checked.config), FITTED).makespan_s
+        whole = ringside.replay(trace(checked.sized(8, 10)), SELENE).makespan_s
         print(
-            f"  {checked.config.num_microbatches} microbatches on 4 stages: {whole:.9f} s; "
-            f"continued from {checked.few}: {checked.step_s(FITTED):.9f} s",
+            f"  10 microbatches on 8 stages: {whole:.12f} s; in straight lines: "
+            f"{checked.step_s(SELENE, 8, 10):.12f} s",
             flush=True,
         )
     rate, share = fit(found[::2])
