@@ -15,7 +15,7 @@ from typing import Any
 
 from ringside.errors import TraceError
 from ringside.network.gathering import TIMED_AS
-from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
+from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog, check_ascending
 from ringside.timing.fold import Fold
 from ringside.trace import CallSite, Kind, Op, Trace
 
@@ -141,6 +141,8 @@ class _Builder:
     def _path(self, log: RankLog, number: int) -> str:
         """The path of a group that was made on the world; all its members must mean the same."""
         count, members = log.comms[number]
+        if self._fold is not None and len(self._fold.moves) > 1:
+            check_ascending(members)
         ranks = tuple(members.tolist())
         path = f"world/{count}g{'-'.join(map(str, ranks))}"
         self._members.setdefault(path, ranks)

@@ -126,8 +126,8 @@ class Fold:
                 rank = int(np.flatnonzero(came != came[first])[0])
                 raise AsymmetryError(
                     f"ranks {int(first[rank])} and {rank} are on one node of {machine.name}, and "
-                    f"the ranks that they stand for ({int(move[first[rank]])} and "
-                    f"{int(move[rank])}) are on two."
+                    f"those that are like them, {int(move[first[rank]])} and {int(move[rank])}, "
+                    "are on two."
                 )
             if _shares_ports(machine) and (came == nodes).any():
                 rank = int(np.flatnonzero(came == nodes)[0])
@@ -150,9 +150,9 @@ class Fold:
         said = f"{name} of {max(sizes, default=0)} bytes over ranks {members[0]}, {members[1]}, ..."
         if len(set(sizes)) > 1:
             raise AsymmetryError(f"{said} has parts of different sizes.")
-        rounds = [lower(member, p, root, sizes) for member in range(p)]
-        if len(ways) * sum(map(len, rounds)) > MAX_LOWERED:
+        if len(ways) * p * len(lower(0, p, root, sizes)) > MAX_LOWERED:
             raise AsymmetryError(f"{said} has too many messages to compare them.")
+        rounds = [lower(member, p, root, sizes) for member in range(p)]
         for way in ways.tolist():
             for member in range(p):
                 if _renamed(rounds[member], way) != rounds[way[member]]:
@@ -209,10 +209,9 @@ class FoldedPorts(Ports):
         if before is None or before[0] != now:
             return
         _, posted_before, source_before = before
-        ordered = (
-            posted_before < posted
-            or source_before == source
-            or self._fold.keeps_order(source_before, source)
+        ordered = posted_before < posted or (
+            posted_before == posted
+            and (source_before == source or self._fold.keeps_order(source_before, source))
         )
         if ordered and self.chained != now:
             return

@@ -392,6 +392,20 @@ def test_members_that_are_folded_must_agree() -> None:
         traced(run, {"pp": 2, "tp": 4}, ("tp",))
 
 
+def test_a_group_in_another_order_cannot_be_moved() -> None:
+    def run(me: Writer, grid: Grid) -> None:
+        me.wait(me.all_reduce(me.group([3, 0, 1, 2]), 800))
+
+    with pytest.raises(TraceError, match=r"\[3, 0, 1, 2\] aren't in ascending order"):
+        traced(run, {"tp": 4}, ("tp",))
+
+
+def test_a_ring_of_very_many_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.timing.fold.MAX_LOWERED", 50)
+    timeline = replay(traced(pipeline(), GRIDS[0], ALIKE), CLUSTER)
+    assert "too many messages" in timeline.not_folded[("tp",)]
+
+
 def test_thousands_of_ranks_are_never_expanded() -> None:
     sizes = {"pp": 8, "dp": 48, "tp": 8}
     trace = traced(pipeline(microbatches=8, gradient=9600), sizes, ALIKE)
