@@ -264,9 +264,12 @@ def fit(known: list[Row]) -> tuple[float, float]:
         rest = base - for_rate / rate - for_share / share
         wanted = np.array([row.tflops(1.0) / row.published for row in known])  # seconds
         lines = np.stack([for_rate / wanted, for_share / wanted], axis=1)
-        inverse, *_ = np.linalg.lstsq(lines, 1 - rest / wanted, rcond=None)
-        rate = float(np.clip(1 / inverse[0], 50e12, 312e12)) if inverse[0] > 0 else 312e12
-        share = float(np.clip(1 / inverse[1], 0.05, 1.0)) if inverse[1] > 0 else 1.0
+        (per_rate, per_share), *_ = np.linalg.lstsq(lines, 1 - rest / wanted, rcond=None)
+        if per_share < 1:  # no more than the peak: then the rate alone
+            per_share = 1.0
+            left = 1 - rest / wanted - lines[:, 1]
+            per_rate = lines[:, 0] @ left / (lines[:, 0] @ lines[:, 0])
+        rate, share = 1 / float(per_rate), 1 / float(per_share)
         print(f"  fitted: {rate / 1e12:.1f} TFLOP/s, {share:.1%} of the links' peak", flush=True)
     return rate, share
 
