@@ -29,8 +29,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Config:
     learning_rate: float = 1e-3
     bucket_bytes: int = 100 << 20
     dtype: str = "float32"
+    recompute: bool = False  # a layer's forward once more before its backward, its input kept
 
     def num_parameters(self) -> int:
         """Of the whole model: embeddings, layers, the last norm."""
@@ -231,6 +233,7 @@ class Stage(nn.Module):
         super().__init__()
         self.is_first = layout.pp_rank == 0
         self.is_last = layout.pp_rank == config.pp_size - 1
+        self.recompute = config.recompute
         if config.num_layers % config.pp_size:
             raise ValueError(
                 f"num_layers ({config.num_layers}) must be a multiple of pp_size "
@@ -249,7 +252,10 @@ class Stage(nn.Module):
         if self.is_first:
             x = self.embedding(x)
         for layer in self.layers:
-            x = layer(x)
+            if self.recompute:
+                x = checkpoint(layer, x, use_reentrant=True, preserve_rng_state=False)
+            else:
+                x = layer(x)
         return self.embedding.loss(self.norm(x), targets) if self.is_last else x
 
 
@@ -344,10 +350,12 @@ def average_gradients(parameters, config: Config, layout: Layout):
         bucket.append(gradient)
         full = sum(g.nbytes for g in bucket) >= config.bucket_bytes
         if full or number == len(gradients) - 1:
-            flat = torch.cat([g.reshape(-1) for g in bucket])
+            sizes = [g.numel() for g in bucket]
+            padding = -sum(sizes) % config.dp_size  # every rank's share of a ring has one size
+            flat = torch.cat([*(g.reshape(-1) for g in bucket), bucket[0].new_zeros(padding)])
             dist.all_reduce(flat, group=layout.dp)
             flat /= config.dp_size
-            for g, values in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
+            for g, values in zip(bucket, flat.split([*sizes, padding]), strict=False):
                 g.copy_(values.view_as(g))
             bucket = []
 

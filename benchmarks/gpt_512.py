@@ -4,7 +4,7 @@
     python benchmarks/gpt_512.py --only big     the 512 ranks alone
 
     big      512 ranks (8 stages, 16 replicas, 4-way tensor parallel), one trace for each kind of
-             rank; time and memory of tracing and of replaying
+             rank; time and memory of tracing and of replaying; gpt_3072.py has larger ones
     every    every rank traced, at 8 to 64 ranks: time is linear in the number of ranks
     curve    the same training at 1 to 16 replicas: speedup against the number of ranks
 
@@ -28,7 +28,7 @@ from ringside.draw.figure import axes_or_new, restyle
 from ringside.draw.palette import scheme_styles
 from ringside.scale.agreement import num_flops
 from ringside.scale.fake_ranks import num_transfers
-from ringside.trace import Kind
+from ringside.timing.timeline import Timeline
 from ringside.units import format_bytes, format_time
 
 HERE = Path(__file__).resolve().parent
@@ -74,16 +74,9 @@ def trace(
         )  # fmt: skip
 
 
-def computing(traced: ringside.scale.fake_ranks.TorchTrace, makespan_s: float) -> float:
+def computing(timeline: Timeline) -> float:
     """Share of all ranks' time in which they compute."""
-    machine = Machine.load(MACHINE)
-    seconds = sum(
-        machine.compute_s(op.detail[0], op.detail[1], *op.detail[4:6])
-        for ops in traced.trace.ops
-        for op in ops
-        if op.kind == Kind.COMPUTE
-    )
-    return seconds / traced.trace.world_size / makespan_s
+    return sum(timeline.busy_s) / timeline.world_size / timeline.makespan_s
 
 
 def big() -> None:
@@ -94,15 +87,18 @@ def big() -> None:
         traced = trace(config)
     print(f"  traced in {tracing}: {traced}")
     with Clock() as replaying:
-        timeline = ringside.replay(traced.trace, MACHINE)
+        timeline = ringside.replay(traced, MACHINE)
     gib = peak_gib()
     transfers = num_transfers(traced.trace, Machine.load(MACHINE))
-    print(f"  replayed in {replaying}: {transfers} point-to-point messages")
+    print(
+        f"  replayed in {replaying}: {transfers} point-to-point messages; ranks alike along "
+        f"{', '.join(timeline.folded)} as one"
+    )
     print(f"  both: {tracing.wall + replaying.wall:.1f} s, at most {gib:.2f} GiB")
     peaks = [memory["peak"] for memory in traced.memory]
     print(
         f"  a step on {MACHINE}: {timeline.makespan_s:.3f} s; computing "
-        f"{computing(traced, timeline.makespan_s):.0%} of the time; "
+        f"{computing(timeline):.0%} of the time; "
         f"{sum(num_flops(traced.trace)):.3g} FLOPs; a rank's memory "
         f"{format_bytes(min(peaks))} to {format_bytes(max(peaks))}"
     )
@@ -115,7 +111,7 @@ def every() -> None:
         config = Config(pp_size=4, dp_size=dp_size, tp_size=2, num_layers=16, num_microbatches=2)
         with Clock() as tracing:
             traced = trace(config, kinds=False)
-        ranks = traced.trace.world_size
+        ranks = traced.world_size
         print(f"  {ranks:>3} ranks: {tracing}, {tracing.cpu / ranks:.2f} s of CPU a rank")
 
 
@@ -126,10 +122,10 @@ def curve(folder: Path) -> None:
     for dp_size in replicas:
         config = Config(pp_size=8, dp_size=dp_size, tp_size=4, num_microbatches=8)
         traced = trace(config, witnesses=False)
-        timeline = ringside.replay(traced.trace, MACHINE)
-        ranks.append(traced.trace.world_size)
+        timeline = ringside.replay(traced, MACHINE)
+        ranks.append(traced.world_size)
         steps_s.append(timeline.makespan_s)
-        shares.append(computing(traced, timeline.makespan_s))
+        shares.append(computing(timeline))
         print(
             f"  {ranks[-1]:>3} ranks, {dp_size:>2} replicas: {format_time(steps_s[-1])} a step, "
             f"computing {shares[-1]:.0%}"

@@ -316,9 +316,18 @@ def _moved_sites(
 
 
 def _moved_members(members: Array, places: Array) -> Array:
+    check_ascending(members)
+    return np.sort(places[members])
+
+
+def check_ascending(members: Array) -> None:
+    """Refuse a group that can't be moved.
+
+    Raises:
+        TraceError: its members aren't in the order of their ranks.
+    """
     if (np.diff(members) < 0).any():
         raise TraceError(
-            f"a group's members {list(members)[:8]} aren't in ascending order; ranks with such "
+            f"a group's members {members[:8].tolist()} aren't in ascending order; ranks with such "
             "groups can't stand for others."
         )
-    return np.sort(places[members])

@@ -70,10 +70,14 @@ class Meter(_Mode):  # type: ignore[misc]
     def __torch_dispatch__(
         self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None
     ) -> Any:
+        return self.count(func, types, args, kwargs)
+
+    def count(self, func: Any, types: Iterable[Any], args: Any, kwargs: Any) -> Any:
+        """Run an operator and count it."""
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # it becomes operators on local tensors, which come here again
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        result = self.run(func, args, kwargs)
         outputs = _tensors(result)
         if self._only_shapes(outputs):
             return result
@@ -86,6 +90,10 @@ class Meter(_Mode):  # type: ignore[misc]
             self._count(kind, flops_of, args, kwargs, result, outputs, phase)
         self.memory.made(outputs)
         return result
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operator's result."""
+        return func(*args, **kwargs)
 
     def _only_shapes(self, outputs: list[torch.Tensor]) -> bool:
         """Whether a library works out shapes on fake tensors now, and nothing is computed."""

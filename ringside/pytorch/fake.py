@@ -25,7 +25,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
 import ringside.network.link
 from ringside.network.gathering import TIMED_AS
@@ -35,6 +35,7 @@ from ringside.network.wire import ANY_SOURCE
 from ringside.pytorch import front, tensors
 from ringside.pytorch.counting import Meter
 from ringside.pytorch.group import NetworkGroup
+from ringside.pytorch.shapes import Shapes
 from ringside.pytorch.work import NetworkWork, WorkPart
 from ringside.scale.symmetry import Grid, trace_kinds
 from ringside.trace import Kind
@@ -46,6 +47,9 @@ _COMPUTE, _ISEND, _IRECV, _WAIT, _COLLECTIVE = (
     int(Kind.WAIT),
     int(Kind.COLLECTIVE),
 )
+
+
+_DEVICE = torch.ops.prim.device.default
 
 
 class FakeTensorError(RuntimeError):
@@ -289,13 +293,13 @@ def trace_rank(
     around = ringside.network.link.current()
     link = RecordingLink(rank, world_size, folder, around.libraries)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    meter = Meter(link, mode)
+    meter = _FakeMeter(link, mode)
     with _in_place_of(around, link), _refusals(), _mended():
         group = front.begin(link.world if comm else None)
         try:
             run_fakes = run(group, mode)
             meter.memory.given(tensors.tensors_in(run_fakes.given))
-            with mode, meter, _FunctionalCollectives():  # type: ignore[no-untyped-call]
+            with mode, meter:
                 run_fakes()
         except Exception as error:
             _explain(error, rank)
@@ -380,10 +384,26 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         setattr(owner, name, original)
 
 
-class _FunctionalCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Refuses collectives that torch would work out shapes for without asking the group."""
+class _FakeMeter(Meter):
+    """A meter that refuses collectives which torch would trace without asking the group.
+
+    Where a fake tensor pretends to be is asked twice for each operator, so it is answered at once.
+    """
+
+    def __init__(self, link: Link, fakes: FakeTensorMode) -> None:
+        super().__init__(link, fakes)
+        self._mode = fakes
+        self._shapes = Shapes(fakes)
+
+    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The operator's result, as torch or ``Shapes`` makes it."""
+        if len(self._mode.enter_stack) > 1:  # a library works out shapes by itself
+            return func(*args, **kwargs)
+        return self._shapes.call(func, args, kwargs)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is _DEVICE and not self._mode.in_kernel_invocation:
+            return args[0].fake_device
         if func.namespace in ("_c10d_functional", "_c10d_functional_autograd"):
             raise FakeTensorError(
                 f"{func.__name__} is a functional collective (DTensor, parallelize_module and "
@@ -391,7 +411,7 @@ class _FunctionalCollectives(TorchDispatchMode):  # type: ignore[no-untyped-call
                 "reaches the process group. Call dist.all_reduce and its kin, or run at up to "
                 "some tens of ranks with ringside.run."
             )
-        return func(*args, **(kwargs or {}))
+        return self.count(func, types, args, kwargs)
 
 
 _VALUES = (
@@ -448,7 +468,7 @@ def trace_call(
     """Trace a call of the run; ``call["fakes"]`` says at how many ranks, and which are alike.
 
     Returns:
-        Logs by rank, and the axes along which ranks are alike.
+        Logs by rank, this process's share of them, and the axes along which ranks are alike.
     """
     asked = call["fakes"]
 
@@ -464,7 +484,9 @@ def trace_call(
         return trace_rank(prepare, rank, asked["world_size"], folder, call["comm"])
 
     grid = Grid.of(asked["grid"], asked["world_size"])
-    logs, alike = trace_kinds(trace_one, grid, asked["alike"], witnesses=asked["witnesses"])
+    logs, alike = trace_kinds(
+        trace_one, grid, asked["alike"], witnesses=asked["witnesses"], share=asked["share"]
+    )
     return logs, list(alike)
 
 

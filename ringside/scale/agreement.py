@@ -17,6 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ringside.errors import TraceError
+from ringside.timing.fold import Fold
 from ringside.trace import CallSite, Kind, Op, Trace
 
 _SEND, _RECEIVE, _COLLECTIVE = int(Kind.ISEND), int(Kind.IRECV), int(Kind.COLLECTIVE)
@@ -29,20 +30,23 @@ class DisagreementError(TraceError):
 # -- conservation ----------------------------------------------------------------------------------
 
 
-def check_conservation(trace: Trace, *, serial_flops: float | None = None) -> None:
+def check_conservation(
+    trace: Trace, *, serial_flops: float | None = None, fold: Fold | None = None
+) -> None:
     """Check the laws in the module's docstring.
 
     Args:
+        fold: which ranks stand for others, if only they have operations.
         serial_flops: FLOPs of the serial program, at which the sum over ranks may not fall short.
 
     Raises:
         DisagreementError: a law is broken; names ranks, lines and both values.
     """
-    _check_messages(trace)
-    _check_collectives(trace)
+    _check_messages(trace, fold)
+    _check_collectives(trace, fold)
     _check_requests(trace)
     if serial_flops is not None:
-        total = sum(num_flops(trace))
+        total = sum(num_flops(trace)) * (1 if fold is None else len(fold.moves))
         if total < serial_flops:
             raise DisagreementError(
                 f"all ranks together do {total:.6g} FLOPs, the serial program {serial_flops:.6g}: "
@@ -55,7 +59,7 @@ def num_flops(trace: Trace) -> list[float]:
     return [sum(float(op.detail[0]) for op in ops if op.kind == Kind.COMPUTE) for ops in trace.ops]
 
 
-def _check_messages(trace: Trace) -> None:
+def _check_messages(trace: Trace, fold: Fold | None) -> None:
     sent: dict[int, tuple[int, Op]] = {}
     for rank, ops in enumerate(trace.ops):
         for op in ops:
@@ -74,7 +78,12 @@ def _check_messages(trace: Trace) -> None:
                     f"rank {rank} waits for a message from rank {op.peer} with tag {op.tag} that "
                     f"is never sent{where}."
                 )
-            if (send.peer, source, send.comm, send.tag) != (rank, op.peer, op.comm, op.tag):
+            if fold is None or fold.stand_in[op.peer] == op.peer:
+                asked = rank, op.peer, op.comm, op.tag
+            else:
+                home = fold.home(op.peer)
+                asked = home[rank], home[op.peer], fold.home_comm(op.comm, op.peer), op.tag
+            if (send.peer, source, send.comm, send.tag) != asked:
                 raise DisagreementError(
                     f"rank {rank} receives{where} a message that rank {source} sends to rank "
                     f"{send.peer}, with tag {send.tag}, on {send.comm}; it asked for one from "
@@ -94,7 +103,7 @@ def _check_messages(trace: Trace) -> None:
         )
 
 
-def _check_collectives(trace: Trace) -> None:
+def _check_collectives(trace: Trace, fold: Fold | None) -> None:
     open_: dict[tuple[Any, ...], tuple[Op, int, set[int]]] = {}
     for rank, ops in enumerate(trace.ops):
         for op in ops:
@@ -124,6 +133,8 @@ def _check_collectives(trace: Trace) -> None:
             came.add(rank)
     for (comm, sequence, *_), (op, _, came) in open_.items():
         missing = [member for member in op.detail[3] if member not in came]
+        if fold is not None:  # of the others the assembly has told
+            missing = [member for member in missing if fold.stand_in[member] == member]
         if missing:
             raise DisagreementError(
                 f"rank {missing[0]} never calls {op.detail[0]} number {sequence} on {comm}, which "

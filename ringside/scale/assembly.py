@@ -15,7 +15,8 @@ from typing import Any
 
 from ringside.errors import TraceError
 from ringside.network.gathering import TIMED_AS
-from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog
+from ringside.network.ranklog import MAKES_GROUP, Collective, RankLog, check_ascending
+from ringside.timing.fold import Fold
 from ringside.trace import CallSite, Kind, Op, Trace
 
 _MADE_BYTES = 8  # what a member contributes when a group is made
@@ -31,17 +32,20 @@ MAX_OPS = 4_000_000
 _Key = tuple[str, int, int, int]  # communicator, source, dest, tag
 
 
-def assemble(logs: Iterable[RankLog], world_size: int) -> Trace:
+def assemble(logs: Iterable[RankLog], world_size: int, fold: Fold | None = None) -> Trace:
     """Return the trace of all ranks.
 
     Args:
         logs: checked logs, of rank 0, 1, 2, ...
+        fold: which ranks stand for others; then logs are those of the ranks that do, in order, and
+            the others have no operations. A message has the number that it has when its sender
+            is one of them.
 
     Raises:
         TraceError: members disagree on a collective, a message isn't what its receiver expects, or
             it is too much; says which ranks, where, and both values.
     """
-    builder = _Builder(world_size)
+    builder = _Builder(world_size, fold)
     for log in logs:
         builder.add(log)
     return builder.trace()
@@ -60,9 +64,11 @@ class _Gathering:
 
 
 class _Builder:
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, fold: Fold | None) -> None:
         self.world_size = world_size
-        self.ops: list[list[Op]] = []
+        self._fold = fold
+        self._due = deque(range(world_size) if fold is None else fold.ranks)
+        self.ops: list[list[Op]] = [[] for _ in range(world_size)]
         self.sites: dict[CallSite, int] = {}
         self._world = tuple(range(world_size))
         self._members: dict[str, tuple[int, ...]] = {"world": self._world}
@@ -75,8 +81,8 @@ class _Builder:
 
     def add(self, log: RankLog) -> None:
         """Take the next rank's log."""
-        rank = len(self.ops)
-        if log.rank != rank or rank >= self.world_size:
+        rank = self._due.popleft() if self._due else self.world_size
+        if log.rank != rank:
             raise TraceError(f"the log of rank {log.rank} came where that of {rank} was due.")
         self._spend(len(log.rows) + sum(len(members) for _, members in log.comms))
         place = [
@@ -108,12 +114,20 @@ class _Builder:
                 self._sent[path, rank, peer, tag].append((number, nbytes))
                 ops.append(Op(kind, peer, tag, nbytes, path, requests, number, (0,), at))
             elif kind == _IRECV:
-                self._receives.append((rank, len(ops), (path, peer, rank, tag), nbytes))
+                self._receives.append((rank, len(ops), self._key(path, peer, rank, tag), nbytes))
                 ops.append(Op(kind, peer, tag, 0, path, requests, -1, (peer, tag), at))
             else:
                 self._join(rank, len(ops), path, log.shared[ref], counts)
                 ops.append(Op(kind, comm=path, request=requests, site=at))
-        self.ops.append(ops)
+        self.ops[rank] = ops
+
+    def _key(self, path: str, source: int, dest: int, tag: int) -> _Key:
+        """Of a message, when its sender is a rank that stands for others."""
+        fold = self._fold
+        if fold is None or fold.stand_in[source] == source:
+            return path, source, dest, tag
+        home = fold.home(source)
+        return fold.home_comm(path, source), home[source], home[dest], tag
 
     def _spend(self, count: int) -> None:
         """Refuse what is too much to hold; logs are written by student processes."""
@@ -127,6 +141,8 @@ class _Builder:
     def _path(self, log: RankLog, number: int) -> str:
         """The path of a group that was made on the world; all its members must mean the same."""
         count, members = log.comms[number]
+        if self._fold is not None and len(self._fold.moves) > 1:
+            check_ascending(members)
         ranks = tuple(members.tolist())
         path = f"world/{count}g{'-'.join(map(str, ranks))}"
         self._members.setdefault(path, ranks)
@@ -153,12 +169,35 @@ class _Builder:
         if gathering is None:
             gathering = self._gatherings[key, count] = _Gathering(members, side)
         elif side is not gathering.first and side != gathering.first:
-            self._agree(rank, side, gathering)
+            self._agree(rank, side, gathering, gathering.places[0][0])
         gathering.sides[rank] = side
         gathering.places.append((rank, index))
 
-    def _agree(self, rank: int, side: Collective, gathering: _Gathering) -> None:
-        first, other = gathering.first, gathering.places[0][0]
+    def _sides(self, key: Any, count: int, gathering: _Gathering) -> dict[int, Collective]:
+        """The sides of all members that came; of those that others stand for too."""
+        fold, sides = self._fold, gathering.sides
+        if fold is None:
+            return sides
+        path, made = key if isinstance(key, tuple) else (key, ())
+        first, found = gathering.places[0][0], {}
+        for member in gathering.members:
+            side = sides.get(member)
+            if side is None:
+                home = fold.home(member)
+                moved: Any = fold.home_comm(path, member)
+                if made:
+                    moved = moved, tuple(sorted(home[other] for other in made))
+                like = self._gatherings.get((moved, count))
+                side = like.sides.get(home[member]) if like is not None else None
+                if side is None:
+                    continue
+                self._agree(member, side, gathering, first)
+            found[member] = side
+        return found
+
+    @staticmethod
+    def _agree(rank: int, side: Collective, gathering: _Gathering, other: int) -> None:
+        first = gathering.first
         if side.name != first.name:
             raise TraceError(
                 f"rank {rank} calls {side.shown} where rank {other} calls {first.shown}; all "
@@ -183,8 +222,8 @@ class _Builder:
 
     def trace(self) -> Trace:
         """Match what the ranks have posted."""
-        if len(self.ops) != self.world_size:
-            raise TraceError(f"{len(self.ops)} logs came for {self.world_size} ranks.")
+        if self._due:
+            raise TraceError(f"the log of rank {self._due[0]} is missing.")
         for rank, index, key, expected in self._receives:
             waiting = self._sent.get(key)
             if not waiting:
@@ -197,16 +236,16 @@ class _Builder:
                     f"tensor of {expected}{self._at(op)}. Give both sides the same shape and dtype."
                 )
             self.ops[rank][index] = op._replace(nbytes=nbytes, message=number)
-        for (_, count), gathering in self._gatherings.items():
-            self._conclude(count, gathering)
+        for (key, count), gathering in self._gatherings.items():
+            self._conclude(count, gathering, self._sides(key, count, gathering))
         return Trace(self.world_size, self.ops, list(self.sites))
 
     def _at(self, op: Op) -> str:
         where = list(self.sites)[op.site].where if op.site >= 0 else ""
         return f" at {where}" if where else ""
 
-    def _conclude(self, count: int, gathering: _Gathering) -> None:
-        members, sides = gathering.members, gathering.sides
+    def _conclude(self, count: int, gathering: _Gathering, sides: dict[int, Collective]) -> None:
+        members = gathering.members
         if len(sides) < len(members):
             return  # somebody never comes: no replay of this trace comes to its end
         first = gathering.first

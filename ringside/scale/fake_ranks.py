@@ -8,47 +8,94 @@ caller      from_logs()      checks every log, gives each rank its own, puts the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ringside.errors import TargetError, TraceError
-from ringside.network.ranklog import checked
+from ringside.network.ranklog import RankLog, checked
 from ringside.scale import agreement
 from ringside.scale.assembly import assemble
 from ringside.scale.symmetry import Grid, expand
+from ringside.timing.fold import Fold
 from ringside.timing.lowering import ALGORITHMS
 from ringside.timing.machine import Machine
+from ringside.timing.replay import Kinds
 from ringside.trace import Kind, Trace
 
 MAX_FAKE_RANKS = 4096
+MAX_PROCESSES = 4
+KINDS_PER_PROCESS = 4
 
 
-@dataclass(frozen=True)
-class TorchTrace:
+@dataclass(frozen=True, eq=False)
+class TorchTrace(Kinds):
     """A trace made on fake tensors.
 
+    ``ringside.replay`` takes it as it is, and times one rank of each kind where that is exact.
+
     Attributes:
-        trace: all ranks' operations, as the network would have recorded them.
         stand_ins: per rank, the rank that was traced for it.
         alike: the grid's axes along which ranks are alike.
         memory: per rank, bytes of tensors, as ``Result.memory`` has them of a real run.
     """
 
-    trace: Trace
-    stand_ins: tuple[int, ...]
+    logs: Mapping[int, RankLog]
+    grid: Grid
     alike: tuple[str, ...] = ()
     memory: list[dict[str, Any]] = field(default_factory=list)
+
+    @cached_property
+    def stand_ins(self) -> tuple[int, ...]:
+        """Per rank, the rank that was traced for it."""
+        return tuple(self.grid.stand_in(rank, self.alike) for rank in range(self.world_size))
+
+    @cached_property
+    def trace(self) -> Trace:
+        """All ranks' operations, as the network would have recorded them; made when asked for.
+
+        Raises:
+            TraceError: they are too many.
+        """
+        ranks = expand(self.logs, self.grid, self.alike, range(self.world_size))
+        return assemble(ranks, self.world_size)
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.grid.world_size
 
     @property
     def num_kinds(self) -> int:
         """How many ranks were traced."""
-        return len(set(self.stand_ins))
+        return len(self.logs)
+
+    @property
+    def num_ops(self) -> int:
+        """Operations of all ranks together."""
+        each = self.world_size // self.num_kinds
+        return each * sum(len(log.rows) for log in self.logs.values())
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """See ``Kinds``."""
+        return {axis: self.grid.sizes[axis] for axis in self.alike}
+
+    def fold(self, axes: Sequence[str]) -> Fold:
+        """See ``Kinds``."""
+        return Fold(self.grid.moves(axes), axes)
+
+    def folded(self, fold: Fold) -> Trace:
+        """See ``Kinds``."""
+        ranks = expand(self.logs, self.grid, self.alike, fold.ranks)
+        return assemble(ranks, self.world_size, fold)
 
     def __repr__(self) -> str:
         return (
-            f"TorchTrace({self.trace.world_size} ranks, {self.num_kinds} traced, "
-            f"{self.trace.num_ops} operations)"
+            f"TorchTrace({self.world_size} ranks, {self.num_kinds} traced, "
+            f"{self.num_ops} operations)"
         )
 
 
@@ -77,18 +124,33 @@ def asked(
     }
 
 
-def from_logs(answer: Any, told: dict[str, Any]) -> TorchTrace:
-    """Put together what the tracing process answered; it ran student code, so nothing is believed.
+def num_processes(told: dict[str, Any], cores: int) -> int:
+    """How many processes share the tracing: one for each core, if each has kinds enough."""
+    grid = Grid(told["grid"])
+    fixed = [size for axis, size in grid.sizes.items() if axis not in (told["alike"] or ())]
+    return max(1, min(cores, MAX_PROCESSES, math.prod(fixed) // KINDS_PER_PROCESS))
+
+
+def from_logs(answers: Sequence[Any], told: dict[str, Any]) -> TorchTrace:
+    """Put together what the tracing processes answered; they ran student code, so nothing is
+    believed.
 
     Raises:
-        TraceError: the answer is malformed, or breaks a conservation law.
+        TraceError: an answer is malformed, or breaks a conservation law.
     """
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TraceError("the tracing process gave no logs.")
-    found, axes = answer
     world_size, grid = told["world_size"], Grid(told["grid"])
-    if not isinstance(found, dict) or len(found) > world_size or not isinstance(axes, list):
-        raise TraceError("the tracing process gave no logs.")
+    found: dict[Any, Any] = {}
+    axes: Any = None
+    for answer in answers:
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise TraceError("the tracing process gave no logs.")
+        logs, its_axes = answer
+        if not isinstance(logs, dict) or len(logs) > world_size or not isinstance(its_axes, list):
+            raise TraceError("the tracing process gave no logs.")
+        if axes not in (None, its_axes):
+            raise TraceError(f"two tracing processes found ranks alike along {axes}, {its_axes}.")
+        found.update(logs)
+        axes = its_axes
     alike = tuple(axes)
     grid.check_axes(alike)
     if told["alike"] is not None and list(alike) != told["alike"]:
@@ -96,11 +158,14 @@ def from_logs(answer: Any, told: dict[str, Any]) -> TorchTrace:
     logs = {rank: checked(log, world_size) for rank, log in found.items()}
     if any(rank != log.rank for rank, log in logs.items()):
         raise TraceError("the tracing process gave logs under wrong ranks.")
-    stand_ins = tuple(grid.stand_in(rank, alike) for rank in range(world_size))
-    trace = assemble(expand(logs, grid, alike, world_size), world_size)
-    agreement.check_conservation(trace)
-    memory = [logs[source].memory for source in stand_ins]
-    return TorchTrace(trace, stand_ins, alike, memory)
+    traced = TorchTrace(logs, grid, alike)
+    missing = [rank for rank in set(traced.stand_ins) if rank not in logs]
+    if missing:
+        raise TraceError(f"rank {min(missing)}, which stands for others, has no log.")
+    fold = traced.fold(alike)
+    agreement.check_conservation(traced.folded(fold), fold=fold)
+    memory = [logs[source].memory for source in traced.stand_ins]
+    return replace(traced, memory=memory)
 
 
 def num_transfers(trace: Trace, machine: Machine) -> int:

@@ -15,7 +15,8 @@ other axes is enough: if ranks are alike along dp and tp, rank 0 stands for 0 to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,11 @@ class Grid:
         return cls(dict(sizes))
 
     @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return int(np.prod(self._shape)) if self._shape else 1
+
+    @property
     def _shape(self) -> tuple[int, ...]:
         return tuple(self.sizes.values())
 
@@ -67,10 +73,15 @@ class Grid:
 
     def moved(self, by: Mapping[str, int]) -> Array:
         """Shape (world_size,): where every rank comes if all move, cyclically along each axis."""
-        ranks = np.arange(int(np.prod(self._shape)) if self._shape else 1).reshape(self._shape)
+        ranks = np.arange(self.world_size).reshape(self._shape)
         for number, axis in enumerate(self.sizes):
             ranks = np.roll(ranks, -by.get(axis, 0), axis=number)
         return ranks.reshape(-1)
+
+    def moves(self, axes: Sequence[str]) -> Array:
+        """Shape (number of moves, world_size): where every rank comes, for all moves along axes."""
+        ways = itertools.product(*(range(self.sizes[axis]) for axis in axes))
+        return np.array([self.moved(dict(zip(axes, way, strict=True))) for way in ways])
 
     def stand_in(self, rank: int, alike: Sequence[str]) -> int:
         """The rank that stands for ``rank``: first on every axis along which ranks are alike."""
@@ -95,7 +106,12 @@ TraceOne = Callable[[int], RankLog]
 
 
 def trace_kinds(
-    trace_one: TraceOne, grid: Grid, alike: Sequence[str] | None, *, witnesses: bool = True
+    trace_one: TraceOne,
+    grid: Grid,
+    alike: Sequence[str] | None,
+    *,
+    witnesses: bool = True,
+    share: tuple[int, int] = (0, 1),
 ) -> tuple[dict[int, RankLog], tuple[str, ...]]:
     """Trace one rank of every kind.
 
@@ -104,6 +120,7 @@ def trace_kinds(
         alike: axes along which ranks are alike; None: find out.
         witnesses: of every kind trace another rank too, the one farthest from the stand-in, and
             compare.
+        share: ``(i, n)``: of all kinds only i, i + n, i + 2n, ...; n processes share the work.
 
     Returns:
         The logs by rank, and the axes.
@@ -122,9 +139,8 @@ def trace_kinds(
         alike = [axis for axis in grid.sizes if _is_alike_along(axis, grid, log_of)]
     grid.check_axes(alike)
     kept = {}
-    for rank in range(int(np.prod(list(grid.sizes.values())))):
-        if grid.stand_in(rank, alike) != rank:
-            continue
+    ranks = [rank for rank in range(grid.world_size) if grid.stand_in(rank, alike) == rank]
+    for rank in ranks[share[0] :: share[1]]:
         kept[rank] = log_of(rank)
         corner = {a: grid.sizes[a] - 1 if a in alike else at for a, at in grid.place(rank).items()}
         witness = grid.rank(corner)
@@ -152,14 +168,14 @@ def _is_alike_along(axis: str, grid: Grid, log_of: TraceOne) -> bool:
 
 
 def expand(
-    logs: Mapping[int, RankLog], grid: Grid, alike: Sequence[str], world_size: int
+    logs: Mapping[int, RankLog], grid: Grid, alike: Sequence[str], ranks: Iterable[int]
 ) -> Iterator[RankLog]:
-    """Every rank's log in turn, from those of the stand-ins.
+    """The logs of ``ranks`` in turn, from those of the stand-ins.
 
     Raises:
         TraceError: a stand-in has no log.
     """
-    for rank in range(world_size):
+    for rank in ranks:
         source = grid.stand_in(rank, alike)
         if source not in logs:
             raise TraceError(f"rank {source}, which stands for rank {rank}, has no log.")

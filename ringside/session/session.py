@@ -30,7 +30,7 @@ from ringside.network.whereabouts import places
 from ringside.network.wire import split_result
 from ringside.ranks.bytecode import compiled
 from ringside.ranks.nursery import Launcher, Nursery, borrow, give_back
-from ringside.scale.fake_ranks import TorchTrace, asked, from_logs
+from ringside.scale.fake_ranks import TorchTrace, asked, from_logs, num_processes
 from ringside.timing.machine import Machine
 from ringside.timing.replay import time_trace
 from ringside.timing.timeline import Timeline
@@ -378,7 +378,7 @@ class Session:
     ) -> TorchTrace:
         """Trace a torch function on fake tensors; see ``ringside.trace_torch``.
 
-        The function runs in one rank of this session, confined as all its ranks are; what comes
+        The function runs in ranks of this session, confined as all its ranks are; what comes
         back is checked before it is used.
         """
         where = Target.parse(target, self.folder)
@@ -393,11 +393,14 @@ class Session:
             "kwargs": kwargs or {},
             "comm": comm,
             "code": {},
-            "fakes": fakes,
         }
-        bodies = {0: codec.encode_parts(call)}
-        result = self._carry("torch", bodies, 1, None, self.machine, None, timeout_s)
-        traced = from_logs(result.raise_for_error().values[0], fakes)
+        processes = num_processes(fakes, os.cpu_count() or 1)
+        bodies = {
+            number: codec.encode_parts({**call, "fakes": {**fakes, "share": (number, processes)}})
+            for number in range(processes)
+        }
+        result = self._carry("torch", bodies, processes, None, self.machine, None, timeout_s)
+        traced = from_logs(result.raise_for_error().values, fakes)
         return dataclasses.replace(traced, memory=[_memory(told) for told in traced.memory])
 
     def _carry(
@@ -584,14 +587,15 @@ def trace_torch(
 ) -> TorchTrace:
     """Trace a torch function at a size that can't be run: on fake tensors, without data.
 
-    The function is run once for each rank, one after another in one process, by torch's
+    The function is run once for each rank, one after another in a process or a few, by torch's
     FakeTensorMode: shapes are worked out, FLOPs and bytes counted, calls of torch.distributed
     written down, and nothing is computed or sent. The trace is what the network would have
-    recorded of real ranks, and can be replayed on any machine::
+    recorded of real ranks, and can be replayed on any machine; ranks that are alike are then
+    timed once, where that is exact::
 
         traced = ringside.trace_torch("gpt.py:step", 512, (config,),
                                       grid={"pp": 8, "dp": 16, "tp": 4}, alike=("dp", "tp"))
-        ringside.replay(traced.trace, "zaratan").makespan_s
+        ringside.replay(traced, "zaratan").makespan_s
 
     Args:
         target: ``"gpt.py:step"``, or a function imported from a file.

@@ -27,6 +27,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from ringside.timing.flight import Busy, Flight, Thread, TimedRequest, Wait
+from ringside.timing.fold import Fold, FoldedPorts
 from ringside.timing.machine import Machine
 from ringside.timing.ports import PS, Ports
 from ringside.timing.questions import Answer, Query, Questions
@@ -48,6 +49,7 @@ class Engine:
             at most one for each source.
         choose: which of several candidates of one instant is taken; the first by default.
         latency_seed: scale each pair's latency by a drawn factor between 1/2 and 2.
+        fold: which ranks stand for others; only theirs are timed.
     """
 
     def __init__(
@@ -58,17 +60,20 @@ class Engine:
         candidates: Callable[[Query], list[int]] | None = None,
         choose: Callable[[int], int] | None = None,
         latency_seed: int | None = None,
+        fold: Fold | None = None,
     ) -> None:
         self.machine = machine
+        self.fold = fold
         self.world_size = world_size
         self.threads = [Thread(rank, [], 0, -1, None) for rank in range(world_size)]
         self.messages: dict[Any, Flight] = {}
-        self.now = 0
+        self.now = 0 if fold is None else -1
         self.deadline: float | None = None  # of the monotonic clock, for ``advance``
         self._heap: list[tuple[int, int, int, int, int, Any]] = []
         self._ready: deque[Thread] = deque()
         self._threshold = machine.eager_threshold_bytes
-        self._ports = Ports(machine, world_size, latency_seed)
+        self._folded = FoldedPorts(machine, fold) if fold is not None else None
+        self._ports = self._folded or Ports(machine, world_size, latency_seed)
         self._live = candidates is not None
         self._questions = Questions(
             self.threads,
@@ -299,7 +304,7 @@ class Engine:
     def _start_collective(
         self, rank: int, index: int, op: Op, clock: int, request: TimedRequest
     ) -> None:
-        micro = collective_ops(self.machine, rank, op)
+        micro = collective_ops(self.machine, rank, op, self.fold)
         thread = request.collective = Thread(rank, micro, clock, index << _MICRO, request)
         self._ready.append(thread)
 
@@ -323,6 +328,8 @@ class Engine:
 
     def _complete(self, request: TimedRequest, time: int) -> None:
         request.done = time
+        if self._folded is not None and time == self.now:
+            self._folded.chained = time
         thread = request.waiter
         if thread is not None:
             if time > thread.until:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ringside.timing.fold import Fold
 from ringside.timing.lowering import ALGORITHMS, Round
 from ringside.timing.machine import Machine
 from ringside.trace import Kind, Mode, Op
@@ -26,14 +27,33 @@ def num_messages(name: str, p: int) -> int:
     return most.get(name, p - 1)
 
 
-def collective_ops(machine: Machine, rank: int, op: Op) -> list[Op]:
-    """The messages by which a machine times one rank's part in a library collective."""
+def collective_ops(machine: Machine, rank: int, op: Op, fold: Fold | None = None) -> list[Op]:
+    """The messages by which a machine times one rank's part in a library collective.
+
+    Args:
+        fold: which ranks stand for others; a message has the number that it has when its sender is
+            one of them.
+    """
     name, sequence, root, members, sizes = op.detail
     me = members.index(rank)
     rounds = ALGORITHMS[name][machine.algorithm(name)](me, len(members), root, sizes)
     # The making of a group is counted for its members alone.
     key = (op.comm, sequence) if sequence >= 0 else (op.comm, sequence, members)
-    return _as_ops(rounds, rank, members, key)
+    ops = _as_ops(rounds, rank, members, key)
+    return ops if fold is None else [_at_home(each, rank, key, fold) for each in ops]
+
+
+def _at_home(op: Op, rank: int, key: tuple[Any, ...], fold: Fold) -> Op:
+    """A receive under the number of the message that stands for its own."""
+    if op.kind != Kind.IRECV or fold.stand_in[op.peer] == op.peer:
+        return op
+    home = fold.home(op.peer)
+    moved: tuple[Any, ...] = (fold.home_comm(key[0], op.peer), key[1])
+    if len(key) > 2:
+        moved = (*moved, tuple(sorted(home[member] for member in key[2])))
+    count = op.message[3]  # type: ignore[index]
+    number: Any = (moved, home[op.peer], home[rank], count)
+    return op._replace(message=number)
 
 
 def _as_ops(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,10 @@ class Timeline:
 
     A rank that waits is *communicating* while a message it waits for is on its way, and *idle*
     otherwise (its partner hasn't got that far, or a port is taken).
+
+    Attributes:
+        folded: axes along which one rank was timed for all that are alike.
+        not_folded: axes -> why all ranks along them were timed, though they are alike.
     """
 
     def __init__(self, trace: Trace, machine_name: str, engine: Engine, makespan_ps: int) -> None:
@@ -27,20 +34,27 @@ class Timeline:
         self.machine_name = machine_name
         self.makespan_ps = makespan_ps
         self.makespan_s = makespan_ps / PS
-        self.end_s = [thread.clock / PS for thread in engine.threads]
+        fold = engine.fold
+        self._stand_in = range(trace.world_size) if fold is None else fold.stand_in
+        self.folded = () if fold is None else fold.axes
+        self.not_folded: dict[tuple[str, ...], str] = {}
+        self.end_s = [engine.threads[stands].clock / PS for stands in self._stand_in]
         self.unfinished = engine.unfinished()
         self._engine = engine
 
     @cached_property
-    def spans(self) -> list[list[Span]]:
+    def spans(self) -> Sequence[list[Span]]:
         """Per rank, its time from 0 to its end without gaps."""
+        if self._engine.fold is not None:
+            return _SpansOfAll(self._stand_in, self._spans_of)
         return [self._spans_of(rank) for rank in range(self.world_size)]
 
     def _spans_of(self, rank: int) -> list[Span]:
-        thread = self._engine.threads[rank]
+        thread = self._engine.threads[self._stand_in[rank]]
+        ops = self.trace.ops[self._stand_in[rank]]
         result: list[Span] = []
         for span in thread.spans:
-            op = self.trace.ops[rank][span.op]
+            op = ops[span.op]
             label, site, phase, item = self._describe(op.site)
             end = span.end if span.end >= 0 else max(self.makespan_ps, span.start)
             if op.kind == Kind.COMPUTE:
@@ -82,10 +96,21 @@ class Timeline:
             if m.done >= 0
             for _, site, _, item in [sites.get((m.source, m.index >> 20), ("", "", "", ""))]
         ]  # fmt: skip
+        fold = self._engine.fold
+        if fold is not None:
+            result = [
+                replace(m, source=int(source), dest=int(dest))
+                for m in result
+                for source, dest in zip(fold.moves[:, m.source], fold.moves[:, m.dest], strict=True)
+            ]
         return sorted(result, key=lambda m: (m.start_s, m.source, m.dest, m.end_s))
 
     def _total(self, kind: str) -> list[float]:
-        return [sum(s.end_s - s.start_s for s in spans if s.kind == kind) for spans in self.spans]
+        totals = {
+            rank: sum(s.end_s - s.start_s for s in self.spans[rank] if s.kind == kind)
+            for rank in sorted(set(self._stand_in))
+        }
+        return [totals[stands] for stands in self._stand_in]
 
     @cached_property
     def busy_s(self) -> list[float]:
@@ -115,15 +140,23 @@ class Timeline:
         for message in self._engine.messages.values():
             if message.started >= 0:
                 matrix[message.source, message.dest] += message.nbytes
-        return matrix
+        fold = self._engine.fold
+        if fold is None:
+            return matrix
+        moved = np.zeros_like(matrix)
+        sources, dests = np.nonzero(matrix)
+        for move in fold.moves:
+            moved[move[sources], move[dests]] += matrix[sources, dests]
+        return moved
 
     @cached_property
     def critical_path(self) -> list[Span]:
         """The chain of computing and messages that the makespan is made of, first to last.
 
-        A message counts as one span on its receiver, from leaving the port to completion.
+        A message counts as one span on its receiver, from leaving the port to completion. Where
+        one rank was timed for all that are alike, it is the one that is named.
         """
-        engine = self._engine
+        engine, stand_in = self._engine, self._stand_in
         if not engine.threads:
             return []
         rank = max(range(self.world_size), key=lambda r: (engine.threads[r].clock, -r))
@@ -149,7 +182,8 @@ class Timeline:
                 path.append(Span(rank, span.start / PS, time / PS, kind, name, site, phase, item))
                 time = span.start
                 continue
-            rank, time = self._back_over(message, time, path, rank)
+            there, time = self._back_over(message, time, path, rank)
+            rank = stand_in[there]
         return path[::-1]
 
     def _back_over(
@@ -170,9 +204,10 @@ class Timeline:
                 # It waited behind another message at the receiver's port.
                 start, held = message.arrived, ahead
             has_left = held is not message.held_at_source
-            path.append(Span(message.dest, start / PS, time / PS, "communication", label, ""))
+            dest = self._stand_in[message.dest]
+            path.append(Span(dest, start / PS, time / PS, "communication", label, ""))
             if held is None or held in seen:
-                if message.posted == message.received and here in (message.source, message.dest):
+                if message.posted == message.received and here in (message.source, dest):
                     return here, start
                 return message.source if message.posted > message.received else message.dest, start
             seen.add(held)
@@ -190,6 +225,28 @@ class Timeline:
             f"Timeline({format_count(self.world_size, 'rank')} on {self.machine_name}, "
             f"makespan {self.makespan_s * 1e6:.6g} µs)"
         )
+
+
+class _SpansOfAll(Sequence[list[Span]]):
+    """The spans of every rank, those of stand-ins made once and the others' when asked for."""
+
+    def __init__(self, stand_in: Sequence[int], spans_of: Callable[[int], list[Span]]) -> None:
+        self._stand_in = stand_in
+        self._spans_of = spans_of
+        self._known: dict[int, list[Span]] = {}
+
+    def __len__(self) -> int:
+        return len(self._stand_in)
+
+    def __getitem__(self, rank: Any) -> Any:
+        if isinstance(rank, slice):
+            return [self[each] for each in range(*rank.indices(len(self)))]
+        rank = range(len(self))[rank]
+        stands = self._stand_in[rank]
+        if stands not in self._known:
+            self._known[stands] = self._spans_of(stands)
+        known = self._known[stands]
+        return known if stands == rank else [replace(span, rank=rank) for span in known]
 
 
 def _message_intervals(span: Wait | Busy) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from ringside.scale.agreement import (
     compare,
     num_flops,
 )
-from ringside.scale.fake_ranks import TorchTrace
+from ringside.scale.fake_ranks import TorchTrace, asked, num_processes
 from ringside.trace import Kind
 
 SMALL = {
@@ -142,6 +142,19 @@ def test_one_trace_for_each_kind_gives_the_trace_of_all(
     assert kinds.num_kinds == pp
     assert kinds.stand_ins[-1] == (pp - 1) * (world_size // pp)
     assert tp == layout[2]
+    for machine in ("textbook", "textbook,flop_per_s=1e9,ranks_per_node=2,intra_alpha_s=1e-7"):
+        folded, whole = replay(kinds, machine), replay(every, machine)
+        assert folded.folded == (("dp", "tp") if world_size == 8 else folded.folded)
+        assert whole.folded == ()
+        assert folded.end_s == whole.end_s
+        np.testing.assert_array_equal(folded.bytes_matrix, whole.bytes_matrix)
+
+
+def test_many_kinds_are_traced_by_several_processes(session: Session) -> None:
+    assert num_processes(asked(8, None, (), False), cores=2) == 2
+    assert num_processes(asked(7, None, (), False), cores=2) == 1
+    assert num_processes(asked(64, {"pp": 8, "tp": 8}, ("tp",), False), cores=16) == 2
+    agree(session, "traced:everything", 8, (9,))
 
 
 def test_messages_round_a_ring_are_relabelled(session: Session) -> None:

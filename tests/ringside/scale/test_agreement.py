@@ -77,7 +77,7 @@ def test_one_log_moved_round_the_ring_is_everybodys() -> None:
         assert moved.sites == log_of(rank).sites
         np.testing.assert_array_equal(moved.rows, log_of(rank).rows)
     told = asked(WORLD, {"rank": WORLD}, ("rank",), True)
-    assert from_logs(({0: log_of(0)}, ["rank"]), told).trace == trace()
+    assert from_logs([({0: log_of(0)}, ["rank"])], told).trace == trace()
 
 
 def test_a_grid_runs_its_last_axis_fastest() -> None:
@@ -154,7 +154,7 @@ def test_a_malformed_log_is_refused(forge: Callable[[RankLog], RankLog], what: s
 @pytest.mark.parametrize("answer", [None, ({},), ({0: "log"}, []), ({0: log_of(1)}, [])])
 def test_an_answer_that_is_no_answer_is_refused(answer: Any) -> None:
     with pytest.raises(TraceError):
-        from_logs(answer, asked(1, None, (), True))
+        from_logs([answer], asked(1, None, (), True))
 
 
 def test_a_trace_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_a_trace_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_an_answer_may_not_choose_other_axes() -> None:
     told = asked(WORLD, {"rank": WORLD}, (), True)
     with pytest.raises(TraceError, match="were to be alike along"):
-        from_logs(({0: log_of(0)}, ["rank"]), told)
+        from_logs([({0: log_of(0)}, ["rank"])], told)
 
 
 # -- broken laws -----------------------------------------------------------------------------------

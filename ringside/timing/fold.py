@@ -1,0 +1,255 @@
+"""Ranks that are alike, timed once: which rank stands for which, and when that is exact.
+
+    every rank replayed    0 -> 1 -> 2 -> 3 -> 0      4 ranks that pass something round a ring
+    folded                 0 -+                       one stands for all; what it sends to rank 1
+                           ^  |                       it receives itself, as rank 3's message
+                           +--+
+
+All ranks can be moved along some axes of a grid, and the trace stays what it was. So its times stay
+too, if nothing else tells the ranks apart. What could is looked at, and what does is an
+``AsymmetryError``, in words:
+
+    the machine        nodes must come to lie on nodes; and where the ranks of a node share a port,
+                       no two of them may be alike, for one of them has to wait for the other
+    a collective       its messages, moved, must be those of the moved members: unequal shares of a
+                       ring, and trees, tell them apart
+    order at a port    of two messages that come to a port at one instant, the lower rank's goes
+                       first: all moves must leave it the lower one; and at an instant at which a
+                       message takes no time, what it sets off may come before or after others
+
+The first two are checked beforehand, the last whenever it happens. What then is left of the
+engine's order concerns different ports, and so no times (``tests/ringside/scale/test_fold.py``
+compares with replaying all ranks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ringside.arrays import Array
+from ringside.errors import TraceError
+from ringside.timing.flight import Flight
+from ringside.timing.lowering import ALGORITHMS, Round
+from ringside.timing.machine import Machine
+from ringside.timing.ports import PS, Ports
+from ringside.trace import Kind, Trace
+
+MAX_LOWERED = 4_000_000  # messages of one collective that are compared with their moved ones
+
+
+class AsymmetryError(TraceError):
+    """Something tells ranks apart that were to be timed as one."""
+
+
+class Fold:
+    """A group of moves, and the ranks that stand for all.
+
+    Args:
+        moves: shape (number of moves, world_size): where each rank comes; the first moves nobody,
+            and no other leaves any rank in its place.
+        axes: along which they go, for messages.
+    """
+
+    def __init__(self, moves: Array, axes: Sequence[str] = ()) -> None:
+        self.moves = moves
+        self.axes = tuple(axes)
+        self.world_size = moves.shape[1]
+        self.stand_in: list[int] = moves.min(axis=0).tolist()
+        self._homes: dict[int, list[int]] = {}
+        self._ordered: dict[tuple[int, int], bool] = {}
+        self._comms: dict[tuple[str, int], str] = {}
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that stand for others, in order."""
+        return [rank for rank, stands in enumerate(self.stand_in) if rank == stands]
+
+    def home(self, rank: int) -> list[int]:
+        """Where everybody comes by the move that brings ``rank`` to its stand-in."""
+        known = self._homes.get(rank)
+        if known is None:
+            number = int(np.flatnonzero(self.moves[:, rank] == self.stand_in[rank])[0])
+            known = self._homes[rank] = self.moves[number].tolist()
+        return known
+
+    def home_comm(self, comm: str, rank: int) -> str:
+        """The path of the communicator that is ``comm`` when ``rank`` has come to its stand-in."""
+        if comm == "world":
+            return comm
+        key = comm, rank
+        known = self._comms.get(key)
+        if known is None:
+            home, (count, members) = self.home(rank), comm.rsplit("g", 1)
+            moved = sorted(home[int(member)] for member in members.split("-"))
+            known = self._comms[key] = f"{count}g{'-'.join(map(str, moved))}"
+        return known
+
+    def keeps_order(self, first: int, second: int) -> bool:
+        """Whether wherever the two are moved, ``first`` is the lower rank."""
+        key = first, second
+        known = self._ordered.get(key)
+        if known is None:
+            known = bool((self.moves[:, first] < self.moves[:, second]).all())
+            self._ordered[key] = known
+        return known
+
+    # -- checks beforehand -------------------------------------------------------------------------
+
+    def check(self, trace: Trace, machine: Machine) -> None:
+        """Check the machine and the collectives of the ranks that stand for others.
+
+        Raises:
+            AsymmetryError: they tell ranks apart.
+        """
+        self._check_nodes(machine)
+        seen: set[Any] = set()
+        for rank in self.ranks:
+            for op in trace.ops[rank]:
+                if op.kind == Kind.COLLECTIVE and op.detail:
+                    name, _, root, members, sizes = op.detail
+                    key = name, root, members, sizes
+                    if key not in seen:
+                        seen.add(key)
+                        self._check_collective(machine, *key)
+
+    def _check_nodes(self, machine: Machine) -> None:
+        if machine.ranks_per_node == 1 or not _nodes_matter(machine):
+            return
+        nodes = np.arange(self.world_size) // machine.ranks_per_node
+        for move in self.moves[1:]:
+            came = nodes[move]
+            first = np.searchsorted(nodes, nodes)  # the first rank of each rank's node
+            if (came != came[first]).any():
+                rank = int(np.flatnonzero(came != came[first])[0])
+                raise AsymmetryError(
+                    f"ranks {int(first[rank])} and {rank} are on one node of {machine.name}, and "
+                    f"those that are like them, {int(move[first[rank]])} and {int(move[rank])}, "
+                    "are on two."
+                )
+            if _shares_ports(machine) and (came == nodes).any():
+                rank = int(np.flatnonzero(came == nodes)[0])
+                raise AsymmetryError(
+                    f"ranks {rank} and {int(move[rank])} are alike and share a port of their node "
+                    f"on {machine.name}: one waits for the other."
+                )
+
+    def _check_collective(
+        self, machine: Machine, name: str, root: int, members: tuple[int, ...], sizes: Any
+    ) -> None:
+        p = len(members)
+        where = np.array(members)
+        order = np.argsort(np.argsort(self.moves[:, where], axis=1), axis=1)
+        ways = np.unique(order, axis=0)
+        if len(ways) == 1:  # all moves leave the members in their order
+            return
+        algorithm = machine.algorithm(name)
+        lower = ALGORITHMS[name][algorithm]
+        said = f"{name} of {max(sizes, default=0)} bytes over ranks {members[0]}, {members[1]}, ..."
+        if len(set(sizes)) > 1:
+            raise AsymmetryError(f"{said} has parts of different sizes.")
+        if len(ways) * p * len(lower(0, p, root, sizes)) > MAX_LOWERED:
+            raise AsymmetryError(f"{said} has too many messages to compare them.")
+        rounds = [lower(member, p, root, sizes) for member in range(p)]
+        for way in ways.tolist():
+            for member in range(p):
+                if _renamed(rounds[member], way) != rounds[way[member]]:
+                    raise AsymmetryError(
+                        f"{said} tells its {p} members apart: {algorithm!r} gives them messages of "
+                        "different sizes or to other places."
+                    )
+
+
+def _shares_ports(machine: Machine) -> bool:
+    return machine.shared_nic and machine.ports == "rank"
+
+
+def _nodes_matter(machine: Machine) -> bool:
+    inside = machine.intra_alpha_s, machine.intra_beta_s_per_byte
+    between = machine.alpha_s, machine.beta_s_per_byte
+    same = all(i is None or i == b for i, b in zip(inside, between, strict=True))
+    return _shares_ports(machine) or not same
+
+
+def _renamed(rounds: list[Round], way: list[int]) -> list[Round]:
+    return [tuple((way[peer], sent, got) for peer, sent, got in each) for each in rounds]
+
+
+class FoldedPorts(Ports):
+    """The ports of the ranks that stand for others; the order of what comes at once is checked."""
+
+    def __init__(self, machine: Machine, fold: Fold) -> None:
+        super().__init__(machine, fold.world_size, None)
+        self._fold = fold
+        self._came: dict[int, tuple[int, int, int]] = {}  # port -> instant, post time, source
+        self._unit = machine.ranks_per_node if _shares_ports(machine) else 1
+        self._homes: dict[int, tuple[int, list[int]]] = {}
+        self.chained = -1  # an instant at which something took no time
+
+    def leave(self, message: Flight, now: int) -> tuple[int, int]:
+        """See ``Ports``."""
+        times = super().leave(message, now)
+        route = self._routes[message.source * self.world_size + message.dest]
+        self._look(route[2], now, message, self._at_source(message.source))
+        return times
+
+    def arrive(self, message: Flight, now: int) -> int:
+        """See ``Ports``."""
+        done = super().arrive(message, now)
+        route = self._routes[message.source * self.world_size + message.dest]
+        self._look(route[3], now, message, self._at_dest(message.source, message.dest))
+        return done
+
+    def _look(self, port: int, now: int, message: Flight, source: int) -> None:
+        before = self._came.get(port)
+        posted = message.posted
+        self._came[port] = now, posted, source
+        if before is None or before[0] != now:
+            return
+        _, posted_before, source_before = before
+        ordered = posted_before < posted or (
+            posted_before == posted
+            and (source_before == source or self._fold.keeps_order(source_before, source))
+        )
+        if ordered and self.chained != now:
+            return
+        told = f"two messages come to one port at the same instant, {now / PS:.9g} s, "
+        if ordered:
+            raise AsymmetryError(told + "at which another took no time at all.")
+        raise AsymmetryError(
+            f"{told}from ranks {source_before} and {source}, and which of them goes first isn't "
+            "the same for all the ranks that they stand for."
+        )
+
+    # A message is known by its sender that stands for others. At a port of another rank, or of a
+    # node, the sender is whoever is its like there.
+
+    def _at_source(self, source: int) -> int:
+        return self._home_of_unit(source)[1][source]
+
+    def _at_dest(self, source: int, dest: int) -> int:
+        return self._home_of_unit(dest)[1][source]
+
+    def _home_of_unit(self, rank: int) -> tuple[int, list[int]]:
+        """The like of a rank, or node, that stands for it, and the move that brings it there."""
+        known = self._homes.get(rank // self._unit)
+        if known is None:
+            came = self._fold.moves[:, rank // self._unit * self._unit] // self._unit
+            number = int(np.argmin(came))
+            known = int(came[number]), self._fold.moves[number].tolist()
+            self._homes[rank // self._unit] = known
+        return known
+
+    def _route(self, source: int, dest: int) -> tuple[int, int, int, int]:
+        alpha, beta, leaving, arriving = super()._route(source, dest)
+        if source != dest and self.machine.ports == "rank":
+            if leaving < 0:  # a node's
+                leaving = -2 * self._home_of_unit(source)[0] - 1
+                arriving = -2 * self._home_of_unit(dest)[0] - 2
+            else:
+                arriving = 2 * self._fold.stand_in[dest] + 1
+        route = (alpha, beta, leaving, arriving)
+        self._routes[source * self.world_size + dest] = route
+        return route
