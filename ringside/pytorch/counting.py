@@ -35,6 +35,16 @@ _FREE_NAMESPACES = {
     "prim",  # questions about a fake tensor
 }
 
+# torch's registry doesn't know attention on CPUs; its arguments are those of the other kinds.
+_ATTENTION = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: flop_registry[
+        torch.ops.aten._scaled_dot_product_efficient_attention
+    ],
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: flop_registry[
+        torch.ops.aten._scaled_dot_product_efficient_attention_backward
+    ],
+}
+
 FREE, PART, CALCULATES, MOVES = range(4)
 
 
@@ -151,7 +161,7 @@ def _classify(func: Any) -> tuple[int, Callable[..., Any] | None]:
         return FREE, None
     if getattr(func, "is_view", False):
         return FREE, None
-    flops_of = flop_registry.get(packet)
+    flops_of = flop_registry.get(packet) or _ATTENTION.get(packet)
     if flops_of is not None:
         return CALCULATES, flops_of
     return (PART if name in _READS_PART else MOVES), None

@@ -100,6 +100,13 @@ def test_flops_of_forward_and_backward_are_counted(session: Session) -> None:
     assert phases["forward"][1] == 2 * 4 * (2 * batch * width + width * width)
 
 
+def test_fused_attention_is_counted_on_cpus(session: Session) -> None:
+    result = session.call("training:attends", 1, (2, 3, 16, 8)).raise_for_error()
+    product = 2 * (2 * 3) * 16 * 16 * 8
+    # Scores and values forward; backward these again as gradients, and the scores once more.
+    assert result.num_flops() == [(2 + 5) * product]
+
+
 def test_time_is_the_roofline_with_an_overhead_for_every_operator(session: Session) -> None:
     machine = "textbook,flop_per_s=1e9,memory_bytes_per_s=1e9,kernel_overhead_s=1e-3"
     result = session.call("training:two_layers", 1, (64, 64), machine=machine).raise_for_error()

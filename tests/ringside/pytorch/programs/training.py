@@ -213,3 +213,9 @@ def fewer_steps(group):
     net = DistributedDataParallel(nn.Linear(4, 4), process_group=group)
     for _ in range(1 if group.rank() == 1 else 2):
         net(torch.ones(2, 4)).sum().backward()
+
+
+def attends(group, batch, heads, length, width):
+    """Torch's fused attention, forward and backward."""
+    q, k, v = (torch.ones(batch, heads, length, width, requires_grad=True) for _ in range(3))
+    torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
