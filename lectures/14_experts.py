@@ -518,7 +518,7 @@ def draw_widths(axis):
     widths = np.geomspace(500, 200_000, 50)
     for ranks, colour, name in ((64, RED, "16 nodes"), (4, GREEN, "one node")):
         axis.loglog(widths, [way_over_work(ranks, f) for f in widths], color=colour)
-        axis.text(2600, 1.25 * way_over_work(ranks, 2600), name, color=colour)
+        axis.text(18_000, 1.25 * way_over_work(ranks, 18_000), name, color=colour)
 
 
 # %% slideshow={"slide_type": "slide"} tags=["figure", "hide-input"]
