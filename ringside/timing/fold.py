@@ -106,6 +106,7 @@ class Fold:
         """
         self._check_nodes(machine)
         seen: set[Any] = set()
+        compared: set[Any] = set()
         for rank in self.ranks:
             for op in trace.ops[rank]:
                 if op.kind == Kind.COLLECTIVE and op.detail:
@@ -113,7 +114,7 @@ class Fold:
                     key = name, root, members, sizes
                     if key not in seen:
                         seen.add(key)
-                        self._check_collective(machine, *key)
+                        self._check_collective(machine, compared, *key)
 
     def _check_nodes(self, machine: Machine) -> None:
         if machine.ranks_per_node == 1 or not _nodes_matter(machine):
@@ -137,8 +138,15 @@ class Fold:
                 )
 
     def _check_collective(
-        self, machine: Machine, name: str, root: int, members: tuple[int, ...], sizes: Any
+        self,
+        machine: Machine,
+        compared: set[Any],
+        name: str,
+        root: int,
+        members: tuple[int, ...],
+        sizes: Any,
     ) -> None:
+        """Compare a collective with its moved ones, unless the like were ``compared`` before."""
         p = len(members)
         where = np.array(members)
         order = np.argsort(np.argsort(self.moves[:, where], axis=1), axis=1)
@@ -148,6 +156,10 @@ class Fold:
         algorithm = machine.algorithm(name)
         lower = ALGORITHMS[name][algorithm]
         said = f"{name} of {max(sizes, default=0)} bytes over ranks {members[0]}, {members[1]}, ..."
+        known = name, root, sizes, p, ways.tobytes()
+        if known in compared:
+            return
+        compared.add(known)
         if len(set(sizes)) > 1:
             raise AsymmetryError(f"{said} has parts of different sizes.")
         if len(ways) * p * len(lower(0, p, root, sizes)) > MAX_LOWERED:
