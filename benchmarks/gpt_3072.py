@@ -41,13 +41,7 @@ from ringside.units import format_bytes, format_time
 
 HERE = Path(__file__).resolve().parent
 VALIDATION = HERE.parent / "cluster" / "validation"
-# DGX A100 nodes as in Selene: 8 GPUs, each with 12 NVLinks of 25 GB/s and its own HDR port of 200
-# Gbit/s. Peaks of the makers; latencies as in cluster/machines/zaratan.toml.
-SELENE = Machine(
-    "selene", alpha_s=2.7e-6, beta_s_per_byte=1 / 25e9, intra_alpha_s=6e-7,
-    intra_beta_s_per_byte=1 / 300e9, ranks_per_node=8, eager_threshold_bytes=8192,
-    flop_per_s=312e12, memory_bytes_per_s=2.039e12, kernel_overhead_s=5e-6,
-)  # fmt: skip
+SELENE = Machine.load("dgx_a100")  # nodes as Megatron-LM ran on
 MODELS = {
     "175B": Config(
         num_layers=96, hidden=12288, num_heads=96, pp_size=8, dp_size=16, tp_size=8,
