@@ -223,4 +223,6 @@ def test_512_gpus_with_a_port_a_node(ranks):
 def test_a_trillion_parameters_on_3072_gpus(ranks):
     call = [MODELS["1T"], "dgx_a100", 3072, 80 * GB, "plain"]
     assert sum(1 for _ in configs(Model(**call[0]), 3072)) > 50_000  # too many to ask about all
-    planner_check(ranks, [call], 1.10)
+    # The second one's best is far from the first 20,000 that ``configs`` yields.
+    heavy = [*call[:3], 60 * GB, "heavy"]
+    planner_check(ranks, [call, heavy], 1.10)

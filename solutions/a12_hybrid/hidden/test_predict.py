@@ -212,12 +212,13 @@ def test_more_bandwidth_is_never_slower(ranks, rng):
         for faster, (_, where, line) in zip(others, found[k + 1 : k + 4], strict=True):
             if not 0 < faster <= first * (1 + 1e-9):
                 raise Verdict(
-                    f"{where} is {faster:.6g} s; the slower {slower} takes {first:.6g} s.",
+                    f"{where} is {faster:.6g} s; it must be at most the {first:.6g} s of "
+                    f"{slower}, which is slower.",
                     reproduce=line,
                 )
         if not first > times[k + 3]:
             _, where, line = found[k]
             raise Verdict(
-                f"{where} is {first:.6g} s; the same with twice the bandwidth and FLOP/s.",
+                f"{where} is {first:.6g} s; with more bandwidth and FLOP/s it must be less.",
                 reproduce=line,
             )
