@@ -65,7 +65,7 @@ def check_decode_torch(result, case):
         return
     # The scheme itself, and whole weights are more: one sum too many passes here.
     allowed = 2 * (case.forward_nbytes() + case.tokens * case.greedy_nbytes())
-    assert_moved(result, allowed, case, "twice the all-reduces of activations, no weights")
+    assert_moved(result, allowed, case, "twice the all-reduces of new positions, no weights")
 
 
 def assert_decode_torch(value, mine, case, rank, right=None):
