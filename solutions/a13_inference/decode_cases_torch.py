@@ -144,7 +144,7 @@ def assert_decode_torch_agreement(ranks, case, sizes=None):
             ranks.trace("callers_torch:torch_traced", 4, arguments).trace, result.trace
         )
     except (RunError, TraceError) as error:
-        raise case.fail(
+        raise case.asking("decode_torch_time=4").fail(
             f"a trace on fake tensors is not what the network counted ({type(error).__name__}): "
             "nothing may depend on the elements' values."
         ) from None
