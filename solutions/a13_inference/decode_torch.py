@@ -21,10 +21,11 @@ Rules:
   program on fake tensors. Numbers of tokens are Python numbers.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs.
 - Bytes of ``forward``, a rank: two all-reduces of ``rows * d`` elements in each layer, each counted
-  as ``2 (p - 1) / p`` of them, and ``64 (p - 1)`` bytes. Example: 2 layers, d = 24, 3 sequences
-  that decode, p = 4, float64: 4 * 72 * 8 * 1.5 = 3,456 bytes.
+  as ``2 (p - 1) / p`` of them; ``64 (p - 1)`` bytes more for each all-reduce are free. Example:
+  2 layers, d = 24, 3 sequences that decode, p = 4, float64: 4 * 72 * 8 * 1.5 = 3,456 bytes.
 - Bytes of ``greedy``, a rank: two numbers of 8 bytes a sequence to each other rank, which is
-  ``16 B (p - 1)``, and ``64 (p - 1)`` bytes. Example: 3 sequences, p = 4: 144 bytes, and 192.
+  ``16 B (p - 1)``; ``64 (p - 1)`` more are free. Example: 3 sequences, p = 4: 144 bytes, and 192
+  free.
 - Time of a decoding step on 1 to 8 GPUs: at most 1.05 times that of reading this rank's weights and
   its cache once, and of ``2 layers`` all-reduces of ``B d`` elements and one all-gather of 2 B
   numbers of 8 bytes; half the points up to 1.5 times. ``decode_time_torch.py`` computes it.

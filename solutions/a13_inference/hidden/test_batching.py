@@ -20,8 +20,11 @@ def shown(call):
 
 
 def drawn(rng, count, requests_per_s, prompt=200, output=80):
-    """A stream, told by its seed."""
-    return int(rng.integers(2**31)), count, requests_per_s, prompt, output
+    """A stream, told by its seed. Answers of one token have a test of their own."""
+    while True:
+        told = int(rng.integers(2**31)), count, requests_per_s, prompt, output
+        if all(request.output_tokens > 1 for request in oracle.requests_of(told)):
+            return told
 
 
 def served(ranks, calls, *kinds):
@@ -94,7 +97,7 @@ def test_request_that_fills_the_cache(ranks, rng):
     calls = []
     for capacity in (500, 731):
         output = int(rng.integers(2, 30))
-        full = [(0.0, capacity - output, output), (0.001, capacity - 1, 1)]
+        full = [(0.0, capacity - output, output), (0.001, capacity - 2, 2)]
         calls.append(([*full, *[(0.01, 30, 5 + 3 * k) for k in range(12)]], capacity))
     served(ranks, [*calls, (drawn(rng, 30, 20), AMPLE)])
 

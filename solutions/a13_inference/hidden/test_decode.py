@@ -64,7 +64,7 @@ def test_forward(ranks, rng):
 @points(9, "values")
 def test_generate(ranks, rng):
     for p in (2, 3, 4):
-        decoded(ranks, plain("decode_generate", p, rng, heads=4, lengths=(2, 2), tokens=3))
+        decoded(ranks, plain("decode_generate", p, rng, heads=4, lengths=(2, 2), tokens=6))
 
 
 @points(5, "values")
@@ -84,7 +84,7 @@ def test_parts_that_differ(ranks, rng):
 
 @points(4, "values")
 def test_fewer_key_heads(ranks, rng):
-    for p, heads, kv_heads in ((2, 8, 2), (3, 6, 3)):
+    for p, heads, kv_heads in ((2, 8, 2), (3, 6, 3), (2, 6, 3)):
         sizes = {"heads": heads, "kv_heads": kv_heads, "vocabulary": 6 * p}
         case = cases.decode_case("decode_shards", p, rng, **sizes)
         check_parts(ranks, case, ("Wq", "Wk", "Wo"))

@@ -38,7 +38,7 @@ def check(ranks, rng, *scripts, looks=CONTENT, **settings):
     return asked, found
 
 
-@points(11, "values")
+@points(10, "values")
 def test_positions_one_after_another(ranks, rng):
     size = int(rng.integers(3, 6))
     steps = ["new a", *["append a 1"] * (2 * size + 1)]
@@ -60,6 +60,14 @@ def test_several_sequences(ranks, rng):
     check(ranks, rng, f"{steps}, append c 1, append a 1, append b 3", num_pages=12)
 
 
+@points(2, "values")
+def test_sequences_without_positions(ranks, rng):
+    n = int(rng.integers(2, 9))
+    steps = f"new a, gather a, append a 0, fork a b, gather b, append b {n}, new c"
+    for dtype in ("float64", "float32"):
+        check(ranks, rng, steps, dtype=dtype, looks=(*CONTENT, "empty"))
+
+
 @points(4, "values")
 def test_pages_of_one_position_and_very_long_ones(ranks, rng):
     steps = "new a, append a 3, new b, append b 1, append a 2, append b 1"
@@ -76,7 +84,7 @@ def test_a_fork_shares_all_pages(ranks, rng):
     check(ranks, rng, "new a, fork a b, used 0, append b 3, used 1, append a 2", looks=looks)
 
 
-@points(11, "values")
+@points(10, "values")
 def test_copy_on_write(ranks, rng):
     n = 4 + int(rng.integers(1, 4))
     check(
