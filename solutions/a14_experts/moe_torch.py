@@ -12,7 +12,9 @@ needs no message, so it computes while the tokens travel:
 Autograd runs operations in the reverse of their order in the forward pass. Let an exchange be
 **two** operations: one starts it, the other waits for it, and the shared expert stands between
 them. Then the backward pass has the same shape by itself: the backward of the wait starts the
-exchange of gradients, and the backward of the start waits for it.
+exchange of gradients, and the backward of the start waits for it. A gradient must have the shape
+of what it belongs to: so the start may return a stand-in, as many rows as it sends, and the wait
+what came.
 
 Rules, beside those on ``docs/contract.md``:
 
@@ -54,7 +56,7 @@ class Experts(nn.Module):
       other ranks: 19,200 bytes, four times, and the counts.
     - Every rank takes part in every exchange, even with no row to send or to receive.
     - Time of both passes: at most 1.05 times the work, the counts, and two of the four exchanges
-      of rows, if the shared expert takes longer than one; half the points up to 1.2 times.
+      of rows, if the shared expert takes longer than one; half the points up to 1.1 times.
     """
 
     def __init__(self, group, gate, experts, shared, num_experts):

@@ -57,6 +57,7 @@ def test_node_choice_without_limit(ranks, rng):
 @points(5, "values")
 def test_node_choice_among_equals(ranks):
     check(ranks, [(np.ones((2, 8)), 2, 4, 2), (np.tile([1.0, 2.0, 2.0, 1.0], (3, 2)), 4, 4, 2)])
+    check(ranks, [(np.array([[0.0, 0.0, 0.0, 1.0]]), 2, 2, 1)])
 
 
 @points(5, "values")

@@ -75,13 +75,13 @@ def test_route_weights_of_large_scores(ranks, rng):
     )
 
 
-@points(15, "values")
+@points(13, "values")
 def test_route_full_experts_drop_later_tokens(ranks, rng):
     one = np.tile(np.array([3.0, 2.0, 1.0, 0.0]), (6, 1))
-    check(ranks, [(one, 1, 2), (one, 2, 3), (drawn(rng, 20, 4), 2, 7), (drawn(rng, 20, 4), 1, 3)])
+    check(ranks, [(one, 1, 2), (drawn(rng, 20, 4), 1, 3), (drawn(rng, 20, 5), 1, 2)])
 
 
-@points(8, "values")
+@points(10, "values")
 def test_route_order_is_that_of_tokens_not_of_choices(ranks):
     scores = np.array([[2.0, 1.0, 0.0], [2.0, 1.0, 3.0], [5.0, 4.0, 4.0], [0.0, 9.0, 1.0]])
     check(ranks, [(scores, 2, 2), (scores, 2, 1)])
@@ -100,7 +100,7 @@ def test_route_all_experts_no_room_and_no_tokens(ranks, rng):
 
 @points(5, "values")
 def test_route_dtype(ranks, rng):
-    check(ranks, [(drawn(rng, 8, 4, dtype="float32"), 2, 3)])
+    check(ranks, [(drawn(rng, 8, 4, dtype="float32"), 2, 8)])
 
 
 @points(15, "values")
