@@ -30,7 +30,7 @@ def seed(rng):
 @points(10, "values")
 def test_exchange_even_rows(ranks, rng):
     for p in (2, 3, 4):
-        dispatched(ranks, exchange_case((2 * p,) * p, p, "even", k=1, seed=seed(rng)))
+        dispatched(ranks, exchange_case((2 * p,) * p, p, "even", k=1, seed=seed(rng)), back=False)
 
 
 @points(10, "values")

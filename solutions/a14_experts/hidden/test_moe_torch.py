@@ -27,13 +27,13 @@ def seed(rng):
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(8, "values")
+@points(7, "values")
 def test_moe_forward(ranks, rng):
     for tokens, num_experts in (((6, 6), 2), ((4, 7, 3), 3), ((5, 5, 5, 5), 4)):
         moe_ran(ranks, moe_case(tokens, num_experts, how="forward", k=1, seed=seed(rng)))
 
 
-@points(16, "values")
+@points(14, "values")
 def test_moe_gradients(ranks, rng):
     for tokens, num_experts in (((6, 6), 2), ((4, 7, 3), 3), ((5, 5, 5, 5), 4)):
         moe_ran(ranks, moe_case(tokens, num_experts, seed=seed(rng)))
@@ -71,7 +71,7 @@ def test_moe_real_gloo(gloo, ranks, rng):
 # -- communication ---------------------------------------------------------------------------------
 
 
-@points(12, "communication")
+@points(10, "communication")
 def test_moe_no_row_too_many(ranks, rng):
     for tokens, num_experts, kind in (
         ((6, 6), 4, "usual"), ((5, 8, 3), 6, "usual"), ((4, 4, 4), 3, "one"),
@@ -98,7 +98,7 @@ def test_moe_given_group(ranks, rng):
 # -- safety and speed ------------------------------------------------------------------------------
 
 
-@points(10, "safety")
+@points(9, "safety")
 def test_moe_everything_is_waited_for(ranks, rng):
     for number in LATENCY_SEEDS:
         for machine in (buffered(), rendezvous()):
@@ -126,13 +126,13 @@ def timed(ranks, rng, p, how):
     assert_makespan(result, flops / machine.flop_per_s + exposed_s, case, half=1.1)
 
 
-@points(10, "speed")
+@points(13, "speed")
 def test_moe_exchange_is_hidden_forward(ranks, rng):
     for p in (4, 8):
         timed(ranks, rng, p, "forward")
 
 
-@points(10, "speed")
+@points(13, "speed")
 def test_moe_exchange_is_hidden_in_both_passes(ranks, rng):
     for p in (4, 8):
         timed(ranks, rng, p, "plain")
