@@ -55,8 +55,8 @@ def forward(graph, sizes, layout, mesh):
     """The forward pass's all-reduces, a list of ``AllReduce`` in the order of the steps.
 
     A rank multiplies its parts. Where a dimension that a step sums over is cut, the product is a
-    rank's share of the sum, and an all-reduce along the axes of all such dimensions completes it,
-    at once. An axis with one rank needs none.
+    rank's share of the sum. An all-reduce along the axes of all such dimensions, in the mesh's
+    order, completes it at once. An axis with one rank needs none.
 
     Example: ``MLP`` with ``MLP_SIZES`` on ``{"all": 4}``. ``{"hidden": "all"}`` gives
     ``[AllReduce("y", ("all",), 32)]``: y has 8 x 4 elements on each rank.

@@ -577,6 +577,9 @@ def test_layout_forward_over_two_axes(ranks):
 
 @points(20, "values", "layout")
 def test_layout_backward(ranks):
+    tensors = {"a": ["n", "i"], "b": ["i", "j"], "c": ["j", "k"], "u": ["n", "k"]}
+    three = [tensors, [["u", ["a", "b", "c"]]], [], {"n": 2, "i": 4, "j": 8, "k": 2}]
+    layout_check(ranks, "backward", [(three, {"j": "all"}, LAYOUT_ALL)], [[["a", ["all"], 8]]])
     calls = [("MLP", {dim: "all"}, LAYOUT_ALL) for dim in ("batch", "hidden", "out")]
     right = [[["w2", ["all"], 48], ["w1", ["all"], 48]], [], [["h", ["all"], 96]]]
     layout_check(ranks, "backward", calls, right)

@@ -20,6 +20,8 @@ TENSORS = {
 }  # fmt: skip
 STEPS = [["u", ["a", "b", "c"]], ["v", ["a", "b", "c"]], ["s", ["v", "d"]]]
 LONGER = [TENSORS, STEPS, ["a"], {"n": 6, "i": 4, "j": 12, "k": 6, "m": 4}]
+THREE = [{name: TENSORS[name] for name in "abcu"}, STEPS[:1], [], LONGER[3]]
+MORE = {"rows": 2, "columns": 4}
 APART = [{"a": ["i"], "b": ["j"], "s": []}, [["s", ["a", "b"]]], [], {"i": 4, "j": 4}]
 
 points = points_of("layout")
@@ -103,7 +105,8 @@ def test_layout_forward(ranks):
 def test_layout_forward_over_two_axes(ranks):
     told = {"i": "rows", "j": "columns"}, {"wide": "rows", "hidden": "columns"}
     calls = [(LONGER, told[0], GRID), ("MLP", told[1], {"rows": 2, "columns": 2})]
-    check_reductions(ranks, "forward", [*calls, (LONGER, {"j": "x"}, {"y": 3, "x": 2})])
+    turned = (LONGER, {"i": "columns", "j": "rows"}, {"rows": 3, "columns": 2})
+    check_reductions(ranks, "forward", [*calls, turned, (LONGER, {"j": "x"}, {"y": 3, "x": 2})])
 
 
 @points(3, "values")
@@ -115,11 +118,11 @@ def test_layout_axis_of_one_rank(ranks):
 
 @points(12, "values")
 def test_layout_backward(ranks):
-    axes = ({"batch": "all"}, {"hidden": "all"}, {"out": "all"})
-    check_reductions(ranks, "backward", [("MLP", each, ALL) for each in axes])
-    grid = {"batch": "rows", "hidden": "columns"}
-    check_reductions(ranks, "backward", [("MLP", grid, {"rows": 2, "columns": 4})])
-    check_reductions(ranks, "backward", [("ATTENTION", {"head": "all"}, ALL)])
+    check_reductions(ranks, "backward", [("MLP", {dim: "all"}, ALL) for dim in ("batch", "out")])
+    check_reductions(ranks, "backward", [("MLP", {"batch": "rows", "out": "columns"}, MORE)])
+    check_reductions(ranks, "backward", [("ATTENTION", {"batch": "all"}, ALL)])
+    # In a product of three, j is a dimension of the other inputs alone.
+    check_reductions(ranks, "backward", [(THREE, {dim: "all"}, {"all": 2}) for dim in "nijk"])
 
 
 @points(5, "values")
