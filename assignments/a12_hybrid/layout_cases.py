@@ -159,7 +159,7 @@ def layout_case(told, layout, mesh, seed=0, dtype="float64"):
     named = told if isinstance(told, str) else "a graph"
     return LayoutCase(
         "layout:execute", world_size, 0, dtype, line=line,
-        about=f"execute of {named}, layout {layout} on the mesh {mesh}",
+        about=f"{named}, layout {layout} on the mesh {mesh}",
         told=told, layout=layout, mesh=mesh, seed=seed,
     )  # fmt: skip
 
@@ -187,6 +187,6 @@ def assert_layout_bytes(result, case, nbytes):
     sent = sum(sent_as_ring(result))
     if round(sent) != round(nbytes):
         raise case.fail(
-            f"{case}: all ranks together send {sent:,.0f} bytes, where an all-reduce counts as a "
+            f"all ranks together send {sent:,.0f} bytes, where an all-reduce counts as a "
             f"ring's; the layout needs {nbytes:,.0f}."
         )

@@ -110,8 +110,9 @@ def predict_near(ranks, function, calls, rights, tolerance, beside="", key=None)
             answer, where = answer[key], f"{key} of {where}"
         answer = number(answer, where, line)
         if abs(answer - right) > tolerance * abs(right) + 1e-12 * (tolerance > 0):
-            apart = f", {answer / right - 1:+.1%}" if right else ""
-            allowed = f"; {tolerance:.3g} of it is allowed" if tolerance > 1e-6 else ""
+            exact = tolerance <= 1e-6
+            apart = f", {answer / right - 1:+.1%}" if right and not exact else ""
+            allowed = "" if exact else f"; {100 * tolerance:.3g} % more or less are allowed"
             raise Verdict(
                 f"{where} is {answer:.12g}; it must be {right:.12g}{beside}{apart}{allowed}.",
                 reproduce=line,

@@ -448,7 +448,7 @@ def test_predict_bytes(ranks):
         predict_near(ranks, "sent_bytes", calls, rights, 1e-9, ", as was traced", key=axis)
 
 
-@points(25, "speed", "predict")
+@points(20, "speed", "predict")
 def test_predict_seconds(ranks):
     for call, step_s in predict_cases.replays(PREDICT_REPLAYS, "times"):
         predict_near(ranks, "step_s", [call], [step_s], 0.05, " s, as replayed")
@@ -475,7 +475,7 @@ def test_predict_is_monotone(ranks):
     times = [predict_cases.number(*each) for each in answers]
     if not times[0] > times[1] > times[2] > 0:
         raise Verdict(
-            f"On machines of more and more bandwidth a step takes {times} s.",
+            f"On machines of more and more bandwidth a step takes {times} s; it must get shorter.",
             reproduce=answers[0][2],
         )
 
@@ -532,10 +532,11 @@ def test_planner_asks_the_cost_model_it_is_given(ranks):
 def test_planner_of_many_gpus(ranks):
     calls = [
         [planner_cases.MODELS["18B"], "dgx_a100", 512, 40 * GB, "plain"],
-        [planner_cases.MODELS["1T"], "dgx_a100", 3072, 80 * GB, "plain"],
+        [planner_cases.MODELS["1T"], "dgx_a100", 3072, 50 * GB, "heavy"],
     ]
     list(planner_plans(ranks, calls[:1]))
-    planner_check(ranks, calls, 1.05, 1.25)
+    planner_check(ranks, calls[1:], 1.10)
+    planner_check(ranks, calls[:1], 1.05, 1.25)
 
 
 # -- layout ----------------------------------------------------------------------------------------
@@ -576,6 +577,9 @@ def test_layout_forward_over_two_axes(ranks):
 
 @points(20, "values", "layout")
 def test_layout_backward(ranks):
+    tensors = {"a": ["n", "i"], "b": ["i", "j"], "c": ["j", "k"], "u": ["n", "k"]}
+    three = [tensors, [["u", ["a", "b", "c"]]], [], {"n": 2, "i": 4, "j": 8, "k": 2}]
+    layout_check(ranks, "backward", [(three, {"j": "all"}, LAYOUT_ALL)], [[["a", ["all"], 8]]])
     calls = [("MLP", {dim: "all"}, LAYOUT_ALL) for dim in ("batch", "hidden", "out")]
     right = [[["w2", ["all"], 48], ["w1", ["all"], 48]], [], [["h", ["all"], 96]]]
     layout_check(ranks, "backward", calls, right)

@@ -302,7 +302,7 @@ def check_decoded(result, case):
         return
     # The scheme itself, and whole weights or logits are more: one sum too many passes here.
     allowed = 3 * (case.forward_nbytes() + case.tokens * case.greedy_nbytes())
-    assert_moved(result, allowed, case, "three times the all-reduces of activations, no weights")
+    assert_moved(result, allowed, case, "three times the all-reduces of new positions, no weights")
 
 
 # -- machines --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def check_decode_torch(result, case):
         return
     # The scheme itself, and whole weights are more: one sum too many passes here.
     allowed = 2 * (case.forward_nbytes() + case.tokens * case.greedy_nbytes())
-    assert_moved(result, allowed, case, "twice the all-reduces of activations, no weights")
+    assert_moved(result, allowed, case, "twice the all-reduces of new positions, no weights")
 
 
 def assert_decode_torch(value, mine, case, rank, right=None):
@@ -144,7 +144,7 @@ def assert_decode_torch_agreement(ranks, case, sizes=None):
             ranks.trace("callers_torch:torch_traced", 4, arguments).trace, result.trace
         )
     except (RunError, TraceError) as error:
-        raise case.fail(
+        raise case.asking("decode_torch_time=4").fail(
             f"a trace on fake tensors is not what the network counted ({type(error).__name__}): "
             "nothing may depend on the elements' values."
         ) from None

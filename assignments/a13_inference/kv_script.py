@@ -10,7 +10,8 @@
     full: append a 9   a call that must raise RuntimeError, and change nothing
     unknown: free a    a call that must raise ValueError
 
-After each step every sequence is gathered and compared with a plain list of positions.
+After each step every sequence is gathered and compared with a plain list of positions; those
+without positions only where ``looks`` has "empty", as it has here.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from importlib import import_module
 import numpy as np
 
 ERRORS = {"full": "RuntimeError", "unknown": "ValueError"}
-LOOKS = ("gather", "pool", "pages", "used", "counts", "error")
+LOOKS = ("gather", "empty", "pool", "pages", "used", "counts", "error")
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,19 @@ def _look(cache, names, script):
     for word, name in names.items():
         if name not in cache.tables:
             continue
-        keys, values = cache.gather(name)
         table, length = [int(page) for page in cache.tables[name]], int(cache.lengths[name])
+        if length == 0 and "empty" not in script.looks:
+            keys, values = _nothing(script)
+        else:
+            keys, values = cache.gather(name)
         held = [_held(pool, table, length, script) for pool in (cache.keys, cache.values)]
         seen["sequences"][word] = (np.array(keys), np.array(values), *held, table)
     return seen
+
+
+def _nothing(script):
+    """Keys and values of no positions."""
+    return np.zeros((2, 0, script.layers, script.kv_heads, script.head_dim), script.dtype)
 
 
 def _held(pool, table, length, script):
@@ -151,8 +160,7 @@ def fault(script, found):
 def _follow(lists, script, step, verb, words):
     """The same with plain arrays: no pages, nothing shared."""
     if verb == "new":
-        shape = (2, 0, script.layers, script.kv_heads, script.head_dim)
-        lists[words[0]] = np.zeros(shape, script.dtype)
+        lists[words[0]] = _nothing(script)
     elif verb == "append":
         lists[words[0]] = np.concatenate([lists[words[0]], script.positions(step)], axis=1)
     elif verb == "fork":

@@ -54,7 +54,7 @@ def exchange_check(case, function, rank, value, options):
         return False
     asked = exchange_case_of(case.world_size, options)
     if function == "exchange_dispatched":
-        asked.check_dispatched(rank, value)
+        asked.via(function).check_dispatched(rank, value)
     for each in {"exchange_twice": value, "exchange_layer": [value]}.get(function, []):
         asked.check(rank, each)
     return True
@@ -129,6 +129,7 @@ CHECKS = {
     "sent": exchange_cases.assert_sent_at_most,
     "between": node_cases.assert_between_nodes,
     "places": node_cases.assert_same_place,
+    "all_to_all": lambda result, case, _: moe_cases.assert_all_to_all(result, case),
     "exchanges": lambda result, case, _: exchange_cases.assert_exchanges(result, case),
 }
 

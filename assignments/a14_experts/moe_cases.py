@@ -124,10 +124,19 @@ def moe_ran(ranks, case, *, room=2.0, **options):
     assert_moe_values(result.values, result, case)
     if case.how == "plain" and case.world_size > 1:
         assert_sent(result, case, room)
+    assert_all_to_all(result, case)
+    return result
+
+
+def assert_all_to_all(result, case):
+    """No other collective was called."""
     for record in result.collectives:
         if record.name != "alltoall":
-            raise case.fail(f"the library's {record.name} was called; only the all-to-all may be.")
-    return result
+            raise (
+                case.seen_in(result)
+                .asking("all_to_all")
+                .fail(f"the library's {record.name} was called; only the all-to-all may be.")
+            )
 
 
 def assert_moe_values(values, result, case):

@@ -26,7 +26,7 @@ def node_check(ranks, calls, rights):
     for call, value, right in zip(calls, values, rights, strict=True):
         what, line = node_words(call)
         if isinstance(right, str):
-            if value != right:
+            if not isinstance(value, str) or value != right:
                 raise Verdict(f"{what} must raise {right}.", reproduce=line)
             continue
         right = np.asarray(right)

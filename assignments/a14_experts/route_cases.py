@@ -12,11 +12,7 @@ def route_words(function):
     """How a sentence names a call, and the line that makes it."""
 
     def words_of(call):
-        given = [
-            f"np.array({each.tolist()}, '{each.dtype}')" if isinstance(each, np.ndarray)
-            else repr(each)
-            for each in call
-        ]  # fmt: skip
+        given = [_typed(each) if isinstance(each, np.ndarray) else repr(each) for each in call]
         words = f"{function}({', '.join(given)})"
         shown = [f"an array of shape {each.shape}" if getattr(each, "size", 0) > 12 else word
                  for each, word in zip(call, given, strict=True)]  # fmt: skip
@@ -24,6 +20,11 @@ def route_words(function):
         return f"{function}({', '.join(shown)})", f'python -c "{head}; print({words})"'
 
     return words_of
+
+
+def _typed(array):
+    """An array as one types it."""
+    return f"np.array({array.astype(float).round(6).tolist()}, '{array.dtype}')"
 
 
 def route_check(ranks, function, calls, rights):
@@ -44,7 +45,7 @@ def route_check(ranks, function, calls, rights):
             same = isinstance(value, float) and abs(value - right) <= 1e-6 * max(1.0, abs(right))
         if not same:
             wants = f"raise {right}" if isinstance(right, str) else f"be {right!r}"
-            raise Verdict(f"{what} gives {one_line(repr(value))}; it must {wants}.", reproduce=line)
+            raise Verdict(f"{what} is {one_line(repr(value))}; it must {wants}.", reproduce=line)
 
 
 def _check_routing(value, right, what, line):
