@@ -30,7 +30,9 @@ def test_the_page_has_rows_of_every_unit() -> None:
         assert f"[{path.name[:3]} " in text, f"{PAGE.name} names no module of {path.name}"
 
 
-@pytest.mark.parametrize(("name", "cells"), rows(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "cells"), rows(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_row_has_two_of_three_and_its_links_lead_somewhere(name: str, cells: list[str]) -> None:
     assert sum(bool(cell) for cell in cells) >= 2, f"{name}: {cells}"
     for words, target in LINK.findall(" ".join(cells)):

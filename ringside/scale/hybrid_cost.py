@@ -248,7 +248,7 @@ def memory_bytes(model: Model, config: Config) -> int:
     state = WORD_BYTES * (kept[0] + kept[1]) + STATE_BYTES * kept[2]
     b = c.microbatch_size
     inside = s * b * (10 * h + 24 * h / c.tensor + 5 * model.num_heads * s / c.tensor)
-    held = min(c.num_microbatches(model), c.pipeline) * layers  # layers' worth of activations
+    held: float = min(c.num_microbatches(model), c.pipeline) * layers  # layers' activations
     if c.interleave > 1:
         held += (c.pipeline - 1) * layers / c.interleave
     activations = held * 2 * s * b * h + inside if c.recompute else held * inside
