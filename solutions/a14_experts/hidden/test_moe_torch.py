@@ -134,5 +134,5 @@ def test_moe_exchange_is_hidden_forward(ranks, rng):
 
 @points(13, "speed")
 def test_moe_exchange_is_hidden_in_both_passes(ranks, rng):
-    for p in (4, 8):
+    for p in (4, 16):
         timed(ranks, rng, p, "plain")
