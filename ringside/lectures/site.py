@@ -43,6 +43,7 @@ TEXTS = {
     "docs/ways_to_run.md": "kit/ways_to_run.md",
     "docs/glossary.md": "kit/glossary.md",
     "docs/contract.md": "kit/contract.md",
+    "docs/course.md": "kit/course.md",
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
     "docs/instructor.md": "kit/instructor.md",
