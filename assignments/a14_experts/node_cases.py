@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from exchange_cases import ExchangeCase, exchange_case, sent_of_ranks
+from exchange_cases import ExchangeCase, exchange_case, sent_of_members
 from experts import drawn_experts, serial_forward
 
 from ringside.checking import Verdict, assert_array, assert_ran, buffered, one_line
@@ -124,9 +124,8 @@ def node_ran(ranks, case, **options):
 def assert_between_nodes(result, case, bound):
     """``"4:800"``: with 4 ranks a node, at most 800 bytes in all crossed from node to node."""
     ranks_per_node, most = map(int, bound.split(":"))
-    members = list(result.members or range(case.world_size))
-    sent = sent_of_ranks(result)[np.ix_(members, members)]
-    node = np.arange(len(members)) // ranks_per_node
+    sent = sent_of_members(result, case)
+    node = np.arange(len(sent)) // ranks_per_node
     crossed = sent[node[:, None] != node].sum()
     if crossed > most:
         raise (
@@ -141,9 +140,8 @@ def assert_between_nodes(result, case, bound):
 
 def assert_same_place(result, case, bound):
     """``"4"``: with 4 ranks a node, only ranks of the same place sent to another node."""
-    members = list(result.members or range(case.world_size))
-    sent = sent_of_ranks(result)[np.ix_(members, members)]
-    rank = np.arange(len(members))
+    sent = sent_of_members(result, case)
+    rank = np.arange(len(sent))
     node, place = np.divmod(rank, int(bound))
     wrong = (node[:, None] != node) & (place[:, None] != place) & (sent > 0)
     if wrong.any():

@@ -309,8 +309,8 @@ for most in (1, 2, 4):
     )
 
 # %% [markdown]
-# **Explain.** Why is the factor smaller than k over the number of other nodes? With M = 1 nothing
-# would ever leave... what? Why does nobody train that way?
+# **Explain.** Why is the factor smaller than 2, which is 6 rows on other nodes over 3 other nodes?
+# With M = 1, how many copies of a token cross between nodes? Why does nobody train that way?
 
 # %% [markdown]
 # *Your answer:*
