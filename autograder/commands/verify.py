@@ -39,6 +39,11 @@ def add_options(sub: argparse.ArgumentParser) -> None:
         help="type the line of each test's failure, and see whether it shows the same",
     )
     sub.add_argument(
+        "--points",
+        action="store_true",
+        help="grade each wrong submission whole, by public and hidden tests, and print its points",
+    )
+    sub.add_argument(
         "--show", metavar="NAME", help="print a wrong submission: what it does, and the difference"
     )
     sub.add_argument("--trust-submissions", action="store_true", help="run without a sandbox")
@@ -72,6 +77,7 @@ def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
             jobs=options.jobs,
             only=options.only,
             seed=options.share,
+            points=options.points,
             deadline_s=options.deadline,
             progress=progress,
         )

@@ -54,6 +54,7 @@ class TestRecord:
     reproduce: str = ""
     seconds: float = 0.0
     world_sizes: list[int] = field(default_factory=list)  # of its runs
+    essential: bool = False  # whether a module that fails it misses the point
 
 
 @dataclass

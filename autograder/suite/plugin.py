@@ -30,6 +30,7 @@ from autograder.suite.calls import Mpi, Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
+from ringside.checking.points import hold_to_the_essential
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
 from ringside.network.processes import of_tree
@@ -149,7 +150,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the job, and register the marker that carries points."""
-    config.addinivalue_line("markers", "points(number, kind, module): what a test is worth")
+    config.addinivalue_line(
+        "markers", "points(number, kind, module, essential): what a test is worth"
+    )
     path = config.getoption("--job")
     if path:
         job = SuiteJob(**json.loads(Path(path).read_text(encoding="utf-8")))
@@ -210,6 +213,7 @@ class Recorder:
             self.record.error = f"{item.name} has no points marker with a known kind"
             return
         test = TestRecord(item.name, kind, float(marker.args[0]))
+        test.essential = bool(marker.kwargs.get("essential"))
         test.seconds = round(call.duration, 3)
         test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
         if call.excinfo is None:
@@ -278,5 +282,7 @@ class Recorder:
             self.record.error = (
                 f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
             )
+        if not self.job.about:
+            hold_to_the_essential(self.record.tests)
         content = json.dumps(asdict(self.record), allow_nan=False)
         write_atomically(Path(self.job.record), content.encode())

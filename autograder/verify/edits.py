@@ -5,13 +5,19 @@
     === sends_one_step_too_few
     The loop ends one step early, so that every rank lacks one shard.
     fails: test_values
+    earns: 20 to 40
     @@ reduce_scatter
          for step in range(
     -        world_size - 1
     +        world_size - 2
          ):
 
-An edit has a name, a sentence, the test that must fail, and its changes. A change names the
+An edit has a name, a sentence, the test that must fail, and its changes. Where it says what it
+``earns``, of the module's 100 points, that is checked as well: an instructor would sign the number.
+``honest: no`` marks what nobody writes by mistake; all others are mistakes of students, so that
+public tests must warn of them before they cost much (``autograder.verify.verify``).
+
+A change names the
 function or class that it is in (or nothing: the whole file), then shows lines as ``diff`` does:
 kept, removed and added ones. ``@@ replace NAME`` gives a whole definition anew, ``@@ add`` adds
 lines at the end of the file.
@@ -20,8 +26,8 @@ An edit applies to the *bare* reference: without docstrings, comments and blank 
 said about the code can change, and no edit breaks. Where the code of a reference changes, an edit
 whose lines are not found, or are found twice, is an error that names it.
 
-What is wholly different stands as a file of its own, ``wrong/ring__NAME.py``, whose first two lines
-say the same: ``# fails: TEST``, then the sentence as a docstring.
+What is wholly different stands as a file of its own, ``wrong/ring__NAME.py``, whose first lines
+say the same: ``# fails: TEST`` and perhaps ``# earns: 0 to 10``, then the sentence as a docstring.
 """
 
 from __future__ import annotations
@@ -29,14 +35,16 @@ from __future__ import annotations
 import ast
 import difflib
 import io
+import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 from autograder.course.assignment import AssignmentError
 
+_FIELD = re.compile(r"(fails|earns|honest):(.*)")
 _DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -65,6 +73,8 @@ class Wrong:
     sentence: str
     fails: str  # the test that must fail
     source: str
+    earns: tuple[float, float] | None = None  # the points that it must earn, of 100
+    honest: bool = True
 
 
 def wrong_submissions(solution: Path, modules: Sequence[str]) -> list[Wrong]:
@@ -120,7 +130,9 @@ def shown(wrong: Wrong, reference: str) -> str:
     lines = difflib.unified_diff(
         bare(reference), bare(wrong.source), f"{wrong.module}.py", wrong.name, lineterm="", n=3
     )
-    return "\n".join([f"{wrong.name}: {wrong.sentence}", f"fails: {wrong.fails}", *lines])
+    head = [f"{wrong.name}: {wrong.sentence}", f"fails: {wrong.fails}"]
+    head += [f"earns: {wrong.earns[0]:g} to {wrong.earns[1]:g}"] if wrong.earns else []
+    return "\n".join([*head, *lines])
 
 
 # Reading
@@ -130,7 +142,7 @@ def _edited(path: Path, reference: Path) -> Iterator[Wrong]:
     lines = bare(reference.read_text(encoding="utf-8"))
     for number, name, text in _entries(path):
         place = f"{path}:{number}: {name}"
-        sentence, fails, changes = _parsed(place, text)
+        sentence, fields, changes = _parsed(place, text)
         source = lines
         for change in changes:
             source = applied(source, change, place)
@@ -142,7 +154,7 @@ def _edited(path: Path, reference: Path) -> Iterator[Wrong]:
             ) from None
         if source == lines:
             raise AssignmentError(f"{place}: the edit changes nothing.")
-        yield Wrong(path.stem, f"{path.stem}__{name}", sentence, fails, content)
+        yield _wrong(place, path.stem, f"{path.stem}__{name}", sentence, fields, content)
 
 
 def _entries(path: Path) -> Iterator[tuple[int, str, list[str]]]:
@@ -161,21 +173,42 @@ def _entries(path: Path) -> Iterator[tuple[int, str, list[str]]]:
         yield start, name, text
 
 
-def _parsed(place: str, text: Sequence[str]) -> tuple[str, str, list[Change]]:
-    """An edit's sentence, its test and its changes."""
+def _parsed(place: str, text: Sequence[str]) -> tuple[str, dict[str, str], list[Change]]:
+    """An edit's sentence, its fields (``fails``, ...) and its changes."""
     starts = [number for number, line in enumerate(text) if line.startswith("@@")]
     head = text[: starts[0]] if starts else text
-    sentence = " ".join(line.strip() for line in head if line.strip() and not _names_a_test(line))
-    fails = next((line.partition(":")[2].strip() for line in head if _names_a_test(line)), "")
+    sentence = " ".join(line.strip() for line in head if line.strip() and not _FIELD.match(line))
     changes = [_change(place, text[a:b]) for a, b in pairwise([*starts, len(text)])]
-    for what, there in (("sentence", sentence), ("'fails: TEST'", fails), ("change", changes)):
+    for what, there in (("sentence", sentence), ("change", changes)):
         if not there:
             raise AssignmentError(f"{place}: the edit has no {what}.")
-    return sentence, fails, changes
+    return sentence, _fields(head), changes
 
 
-def _names_a_test(line: str) -> bool:
-    return line.startswith("fails:")
+def _fields(head: Sequence[str]) -> dict[str, str]:
+    found = [match for line in head if (match := _FIELD.match(line))]
+    return {match[1]: match[2].strip() for match in found}
+
+
+def _wrong(
+    place: str, module: str, name: str, sentence: str, fields: Mapping[str, str], source: str
+) -> Wrong:
+    """A wrong submission, its fields read."""
+    if not fields.get("fails"):
+        raise AssignmentError(f"{place}: the edit has no 'fails: TEST'.")
+    band = None
+    if "earns" in fields:
+        found = re.fullmatch(r"(\d+) to (\d+)", fields["earns"])
+        if found is None or not 0 <= int(found[1]) <= int(found[2]) <= 100:
+            raise AssignmentError(
+                f"{place}: 'earns: {fields['earns']}' is no range of points like 'earns: 40 to 70'."
+            )
+        band = float(found[1]), float(found[2])
+    if fields.get("honest", "no") != "no":
+        raise AssignmentError(
+            f"{place}: 'honest: {fields['honest']}' must be 'honest: no', or not be there."
+        )
+    return Wrong(module, name, sentence, fields["fails"], source, band, "honest" not in fields)
 
 
 def _change(place: str, text: Sequence[str]) -> Change:
@@ -199,14 +232,16 @@ def _change(place: str, text: Sequence[str]) -> Change:
 def _whole(path: Path) -> Wrong:
     module = path.stem.partition("__")[0]
     source = path.read_text(encoding="utf-8")
-    first = source.partition("\n")[0]
-    if not first.startswith("# fails:"):
+    if not source.startswith("# fails:"):
         raise AssignmentError(f"{path}: its first line must be '# fails: TEST'.")
     try:
         sentence = ast.get_docstring(ast.parse(source)) or ""
     except SyntaxError:  # a submission may be that, too
         sentence = ""
-    return Wrong(module, path.stem, sentence, first.removeprefix("# fails:").strip(), source)
+    head = takewhile(lambda line: line.startswith("# "), source.splitlines())
+    return _wrong(
+        str(path), module, path.stem, sentence, _fields([line[2:] for line in head]), source
+    )
 
 
 # Applying

@@ -7,6 +7,10 @@
     right/*.py     each gets full marks, however unusual it is
     red team       attacks score nothing, do no harm and leave no process behind
 
+Where a wrong submission says what it ``earns``, it is graded whole, and its points must lie there.
+With ``--points`` all wrong ones are, by the public tests too: a table shows both, and an honest
+mistake that has all public points may lose at most 10 of 100 in the hidden suite.
+
 ``--lines`` types what each failed test offers to type, and compares what comes
 (``autograder.verify.reproduce``).
 
@@ -22,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +35,10 @@ from autograder.course.assignment import SUITE_POINTS, Assignment, AssignmentErr
 from autograder.course.course import Course
 from autograder.grade.grading import run_suite, staged
 from autograder.suite.plugin import VALUES_ONLY
-from autograder.verify import edits
+from autograder.verify import edits, public
 
 SECRET = "verify"
+NO_WARNING = 90.0  # an honest mistake with all public points earns that much
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Subject:
     name: str
     source: str
     fails: str = ""  # the test that a wrong one must fail
+    earns: tuple[float, float] | None = None  # the points that it must earn, of 100
+    honest: bool = True  # a mistake that students make
 
 
 @dataclass
@@ -59,6 +66,7 @@ class Finding:
     score: float = 0.0
     failed: list[str] = field(default_factory=list)
     killed_by_values: bool = False
+    public: float | None = None  # percent of the public points, where they were asked for
     seconds: float = 0.0
 
 
@@ -97,7 +105,8 @@ def subjects(plan: Assignment) -> list[Subject]:
     if strangers := edits.of_no_module(solution, modules):
         raise AssignmentError(f"{strangers[0]}: {plan.name} has no such module.")
     for wrong in edits.wrong_submissions(solution, modules):
-        found.append(Subject("wrong", wrong.module, wrong.name, wrong.source, wrong.fails))
+        about = wrong.fails, wrong.earns, wrong.honest
+        found.append(Subject("wrong", wrong.module, wrong.name, wrong.source, *about))
     for path in sorted((solution / "right").glob("*.py")):
         module = path.stem.partition("__")[0]
         plan.module(module)
@@ -110,14 +119,20 @@ def share(every: Sequence[Subject], seed: int) -> list[Subject]:
 
     It holds each reference and stub, one wrong submission for each hidden test, and one right form
     for each module. The seed decides which: it is a commit's number, and the next commit takes
-    others. Of a wrong submission only the test is run that it must fail.
+    others. Of a wrong submission only the test is run that it must fail; one of those that say what
+    they earn is graded whole.
     """
     groups: dict[tuple[str, str, str], list[Subject]] = {}
     for subject in every:
         if subject.kind in ("wrong", "right"):
             groups.setdefault((subject.kind, subject.module, subject.fails), []).append(subject)
+    banded = [each for each in every if each.earns]
+    whole = banded[seed % len(banded)] if banded else None
     chosen = [each for each in every if each.kind in ("reference", "stub")]
-    return chosen + [group[seed % len(group)] for group in groups.values()]
+    chosen += [replace(group[seed % len(group)], earns=None) for group in groups.values()]
+    return [each for each in chosen if whole is None or each.name != whole.name] + (
+        [whole] if whole else []
+    )
 
 
 def stub(source: str) -> str:
@@ -167,7 +182,9 @@ def _expected(
         silent = [test["name"] for test in tests if not test["message"].strip()]
         return score == 0 and not silent, f"earned {score:g}" if score else " ".join(silent)
     if subject.fails in failed:
-        return True, ""
+        low, high = subject.earns or (0.0, SUITE_POINTS)
+        sentence = f"earns {score:g} points, not {low:g} to {high:g}"
+        return (True, "") if low <= score <= high else (False, sentence)
     if subject.fails in {test["name"] for test in tests}:
         others = ", ".join(failed) or "no test of values"
         return False, f"passes {subject.fails}; fails {others}"
@@ -181,10 +198,15 @@ def verify(
     jobs: int = 2,
     only: str = "",
     seed: int | None = None,
+    points: bool = False,
     deadline_s: float = 1800.0,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> Report:
-    """Grade all subjects, or with a seed their share; what the deadline leaves out is not ok."""
+    """Grade all subjects, or with a seed their share; what the deadline leaves out is not ok.
+
+    Args:
+        points: grade wrong submissions whole, and by the public tests.
+    """
     started = time.monotonic()
     report = Report(plan.name, whole=seed is None)
     every = subjects(plan)
@@ -198,6 +220,7 @@ def verify(
             return Finding(
                 subject.kind, subject.module, subject.name, False, f"not run in {deadline_s:g} s"
             )
+        whole = points or subject.earns is not None
         with _folder_of(subject) as folder, staged(plan, folder) as stage:
             record = run_suite(
                 plan,
@@ -205,10 +228,13 @@ def verify(
                 stage,
                 secret=SECRET,
                 sandbox=sandbox,
-                about=subject.fails,
+                about="" if whole else subject.fails,
                 alone=seed is not None,
             )
         finding = judge(subject, record)
+        if points and subject.kind == "wrong":
+            finding.public = public.percent(plan, subject.module, subject.source)
+            _compare(subject, finding)
         if subject.kind == "reference" and finding.ok:
             names = [test["name"] for test in record["tests"]]
             idle = [name for name in names if (subject.module, name) not in caught]
@@ -223,6 +249,16 @@ def verify(
             progress(finding)
     report.seconds = round(time.monotonic() - started, 1)
     return report
+
+
+def _compare(subject: Subject, finding: Finding) -> None:
+    """An honest mistake that no public test warns of may cost little."""
+    if finding.ok and subject.honest and finding.public == 100 and finding.score < NO_WARNING:
+        finding.ok = False
+        finding.sentence = (
+            f"has all public points and earns {finding.score:g} of 100 hidden ones; where "
+            f"no public test fails, it must earn {NO_WARNING:g} or more"
+        )
 
 
 @contextmanager
@@ -258,9 +294,24 @@ def table(report: Report) -> str:
     for finding in report.findings:
         if not finding.ok:
             lines.append(f"  {finding.kind}/{finding.name}: {finding.sentence}")
+    lines += _points(report)
     if report.red_team:
         lines.append(report.red_team)
     return "\n".join(lines)
+
+
+def _points(report: Report) -> list[str]:
+    """What each wrong submission earned in public and in hidden, where both are known."""
+    known = [each for each in report.of("wrong") if each.public is not None]
+    if not known:
+        return []
+    wide = max(len(each.name) for each in known)
+    lines = [f"{'wrong submission':<{wide}}{'public %':>10}{'hidden':>8}  hidden tests that fail"]
+    for each in known:
+        lines.append(
+            f"{each.name:<{wide}}{each.public:>10.0f}{each.score:>8.1f}  {len(each.failed)}"
+        )
+    return lines
 
 
 def _share(findings: Sequence[Finding], attribute: str) -> str:

@@ -7,27 +7,73 @@
         ...
 
 A file whose tests are about several modules says it at each: ``@points(12, "values", "ring")``.
+
+One test of a module may be marked ``essential=True``: it asks whether the module is the scheme at
+all, on one plain case (does each rank send its own messages, is the work split?). Where it fails,
+the module earns at most a tenth of its points, however right its values are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import pytest
 
+ESSENTIAL_SHARE = 0.1  # of a module's points, where its essential test fails
+_NO_SCHEME = "This is the point of the exercise: without it a module earns at most a tenth."
+_HARDLY_COUNTS = (
+    "right, but it hardly counts while {test} fails: that is the point of the exercise."
+)
 
-def points(number: float, kind: str, module: str) -> pytest.MarkDecorator:
+
+class Marked(Protocol):
+    """A test's record, public or hidden."""
+
+    name: str
+    points: float
+    earned: float
+    message: str
+    essential: bool
+
+
+def points(
+    number: float, kind: str, module: str, *, essential: bool = False
+) -> pytest.MarkDecorator:
     """The mark of a test of ``module``.
 
     Args:
         number: what the test is worth, of 100 for a module.
         kind: what its points are for: "values", "communication", "schedule", "memory", "safety",
             "speed" or "reality".
+        essential: whether a module that fails it misses the point of the exercise.
     """
-    return pytest.mark.points(number, kind=kind, module=module)
+    return pytest.mark.points(number, kind=kind, module=module, essential=essential)
 
 
-def points_of(module: str) -> Callable[[float, str], pytest.MarkDecorator]:
+def points_of(module: str) -> Callable[..., pytest.MarkDecorator]:
     """``points`` for a file whose tests are all about one module."""
-    return partial(points, module=module)
+
+    def mark(number: float, kind: str, *, essential: bool = False) -> pytest.MarkDecorator:
+        return points(number, kind, module, essential=essential)
+
+    return mark
+
+
+def hold_to_the_essential(tests: Sequence[Marked]) -> None:
+    """Cut what a module's tests earned to a tenth, where an essential one earned nothing.
+
+    The tests keep their proportions, and say why they count so little.
+    """
+    missed = next((test for test in tests if test.essential and not test.earned), None)
+    if missed is None:
+        return
+    missed.message = f"{missed.message} {_NO_SCHEME}".strip()
+    most = ESSENTIAL_SHARE * sum(test.points for test in tests)
+    earned = sum(test.earned for test in tests)
+    if earned <= most:
+        return
+    for test in tests:
+        if test.earned:
+            test.earned = int(test.earned * most / earned * 1e4) / 1e4  # never above the limit
+            test.message = test.message or _HARDLY_COUNTS.format(test=missed.name)

@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 
 from ringside.checking.assertions import Case, Verdict, noted
+from ringside.checking.points import hold_to_the_essential
 from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
 from ringside.checking.ring_bytes import sent_as_ring
@@ -53,6 +54,7 @@ class TestRecord:
     reproduce: str = ""
     seconds: float = 0.0
     skipped: bool = False  # not run on this machine; its points don't count
+    essential: bool = False  # whether a module that fails it misses the point
 
 
 @dataclass
@@ -204,7 +206,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that carries points."""
-    config.addinivalue_line("markers", "points(number, kind, module): what a test is worth")
+    config.addinivalue_line(
+        "markers", "points(number, kind, module, essential): what a test is worth"
+    )
     config.stash[_RECORD] = Record()
     descriptor = config.getoption("--ringside-tell")
     listener = {} if descriptor is None else {"tell": Teller(descriptor).tell}
@@ -279,6 +283,7 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
         str(marker.kwargs.get("kind", "")),
         float(marker.args[0]),
         seconds=round(call.duration, 3),
+        essential=bool(marker.kwargs.get("essential")),
     )
     ranks = getattr(item, "funcargs", {}).get("ranks")
     results: list[Result] = []
@@ -314,4 +319,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the record where it was asked for."""
     path = session.config.getoption("--ringside-record")
     if path:
+        tests = session.config.stash[_RECORD].tests
+        for module in {test.module for test in tests}:
+            hold_to_the_essential([test for test in tests if test.module == module])
         write_atomically(path, json.dumps(asdict(session.config.stash[_RECORD])).encode())

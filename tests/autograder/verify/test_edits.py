@@ -177,3 +177,15 @@ def test_a_share_has_every_hidden_test_and_over_the_days_everything() -> None:
         assert len({(each.kind, each.name) for each in part}) == len(part) < len(every)
         seen |= {(each.kind, each.name) for each in part}
     assert seen == {(each.kind, each.name) for each in every}
+
+
+def test_an_edit_says_what_it_earns_and_whether_it_is_a_mistake(solution: Path) -> None:
+    told = EDIT.replace("fails: test_values", "fails: test_values\nearns: 20 to 40\nhonest: no")
+    [plain] = read(solution, EDIT)
+    [wrong] = read(solution, told)
+    assert (plain.earns, plain.honest) == (None, True)
+    assert (wrong.earns, wrong.honest, wrong.sentence) == ((20, 40), False, plain.sentence)
+    with pytest.raises(AssignmentError, match="'earns: 40' is no range of points"):
+        read(solution, told.replace("20 to 40", "40"))
+    with pytest.raises(AssignmentError, match="'honest: yes' must be 'honest: no'"):
+        read(solution, told.replace("honest: no", "honest: yes"))
