@@ -13,10 +13,8 @@ alpha and beta they are linear; no iteration is needed.
 Rules for all functions:
 
 - ``sizes`` and ``times_s`` are lists or one-dimensional arrays of the same length: bytes, whole
-  numbers >= 0, and seconds, > 0. They come in any order, a size may come several times, and they
-  are not modified.
-- Results are right to six digits. Nothing is cut off: measured badly, alpha may be negative.
-- No ranks and no files: numbers in, numbers out.
+  numbers >= 0, and seconds, > 0. They come in any order, and a size may come several times.
+- Results are right to six digits. Nothing is cut off: alpha and beta may be negative.
 """
 
 import numpy as np

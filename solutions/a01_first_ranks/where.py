@@ -23,7 +23,7 @@ def where(comm, visible):
     local rank 5 of three GPUs takes the third.
 
     Args:
-        comm: any mpi4py communicator of p >= 1 ranks in any order; it need not be COMM_WORLD.
+        comm: the ranks.
         visible: this rank's environment variable CUDA_VISIBLE_DEVICES: GPUs separated by commas
             without spaces, such as ``"0,1,2,3"`` or ``"GPU-8f2a,GPU-91c0"``; None or ``""`` where
             there is none. It may differ from rank to rank.
@@ -32,11 +32,17 @@ def where(comm, visible):
         On rank 0 a list with a tuple ``(rank, host, local_rank, gpu)`` for each rank of ``comm``,
         in order of ranks; ``gpu`` is a text, or None for none. None on all others.
 
-    Prints: rank 0 prints ``places.line(...)`` of each rank, in order of ranks. Other ranks print
-    nothing: what several ranks print arrives in any order, whatever they wait for.
-    Messages: any calls on ``comm`` or on communicators made from it (``Split_type``, ...), at most
-    four collectives, these included, and four point-to-point messages of each rank but 0; each
-    rank gives or sends at most 1000 bytes in all. A send may wait until its receive is posted.
+    Prints: rank 0 prints ``line(rank, host, local_rank, gpu)`` of each rank, in order of ranks
+    (``where_table.py``). Other ranks print nothing: what several ranks print arrives in any order,
+    whatever they wait for.
+
+    Messages, with any calls on ``comm`` or on communicators made from it:
+
+    - at most four collectives, and making a communicator (``Split_type``, ...) is one of them;
+    - at most four point-to-point messages from each rank but 0;
+    - each rank but 0 gives or sends at most 1000 bytes in all.
+
+    A rank may be in its next call already while another one is still in this one.
     """
     ### BEGIN SOLUTION
     host = MPI.Get_processor_name()

@@ -115,7 +115,8 @@ def where(case: Case, visible: Sequence[str | None], machine: Machine) -> Asked:
     def check(result: Result, case: Case) -> None:
         assert_none_elsewhere(result.values, case)
         nodes = [f"node{machine.node(rank)}" for rank in result.members]
-        examples.assert_places(result, case, places(nodes, visible))
+        rows = places(nodes, visible)
+        examples.assert_rows(result.values[0], rows, case.seen_in(result))
 
     return Asked(case, [(each,) for each in visible], check)
 

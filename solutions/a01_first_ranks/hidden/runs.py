@@ -127,6 +127,25 @@ def check_again(ranks: Any, asked: Sequence[Asked]) -> None:
     of_each(*(partial(check, each) for each in asked))
 
 
+def check_in_a_row(ranks: Any, asked: Sequence[Asked], machine: Machine = RENDEZVOUS) -> None:
+    """Right where a rank is in its next call already, while another one comes late to the first."""
+
+    def check(each: Asked) -> None:
+        arguments = [(each.case.target, *given) for given in each.arguments]
+        size = each.case.world_size
+        result = ranks.call("callers:in_a_row", size, arguments, machine=machine)
+        case = each.case.called_by("callers:in_a_row").seen_in(result)
+        try:
+            assert_ran(result, case)
+            each.check(result, case)
+        except Verdict as verdict:
+            run(ranks, each, machine=machine)  # wrong at once: that is another test's matter
+            said = verdict.sentence.removeprefix(f"{case}: ")
+            raise case.fail(f"{examples.IN_A_ROW}{said}", verdict.detail) from None
+
+    of_each(*(partial(check, each) for each in asked))
+
+
 def check_members(ranks: Any, rng: np.random.Generator, asked: Sequence[Asked]) -> None:
     """Only the ranks of ``comm`` take part, in the order that ``comm`` gives them."""
 

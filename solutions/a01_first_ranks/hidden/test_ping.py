@@ -1,7 +1,5 @@
 """ping.py: messages to and fro, and the time of one."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from ringside.checking import (
@@ -11,8 +9,8 @@ from ringside.checking import (
     assert_ran,
     assert_requests_complete,
     long_wire,
-    short_wire,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.timing.machine import Machine
 from solutions.a01_first_ranks.cases import bounce_call, ping_call
@@ -28,7 +26,7 @@ PAIRS = Machine.load("textbook").with_(
 )
 # world size, partner, elements or bytes, repetitions
 SHAPES = (
-    (2, 1, 33, 1), (3, 1, 8, 4), (3, 2, 0, 2), (5, 3, 1000, 3), (12, 11, 5, 2), (18, 7, 3000, 1),
+    (2, 1, 33, 1), (3, 1, 8, 4), (12, 1, 3000, 2), (3, 2, 0, 2), (5, 3, 1000, 3), (18, 7, 5, 1),
 )  # fmt: skip
 
 points = points_of("ping")
@@ -49,52 +47,80 @@ def pinged(ranks, shape):
     return case, runs.seen(ranks, case, lambda _, case: oracle.ping(case, repetitions, partner))
 
 
-def of_both(ranks, check, more=()):
+def by_partner(shape):
+    return "partner 1" if shape[1] == 1 else "other partners"
+
+
+def of_both(ranks, check):
     """``check(case, result, partner, round trips, bytes of a message)`` on runs of both functions.
 
-    Each of the two functions earns half; ``more`` are runs of ``bounce`` besides.
+    Each of the two functions earns half, and of it each kind of partner.
     """
 
-    def bounces():
-        for shape in SHAPES:
-            _, partner, _, trips = shape
+    def one(each):
+        function, shape = each
+        _, partner, nbytes, repetitions = shape
+        if function == "bounce":
             case, result = bounced(ranks, shape)
-            check(case, result, partner, trips, case.nbytes)
-        for run in more:
-            check(*run())
-
-    def pings():
-        for shape in SHAPES:
-            _, partner, nbytes, repetitions = shape
+            check(case, result, partner, repetitions, case.nbytes)
+        else:
             case, result = pinged(ranks, shape)
             check(case, result, partner, repetitions + 1, nbytes)
 
-    runs.of_each(bounces, pings)
+    cases = [(function, shape) for function in ("bounce", "ping") for shape in SHAPES]
+    check_kinds(cases, lambda each: f"{each[0]} with {by_partner(each[1])}", one)
 
 
-@points(9, "values")
+@points(4, "communication", essential=True)
+def test_two_ranks_exchange_messages(ranks, rng):
+    def exchanged(asked, nbytes):
+        case = asked.case
+        result = ranks.call(case.target, 2, asked.arguments, machine=EAGER)
+        assert_ran(result, case.seen_in(result))
+        examples.assert_exchange(result, case, nbytes)
+
+    bounce, ping = bounce_call(2, 100, 3), ping_call(2, 800, 3)
+    runs.of_each(
+        lambda: exchanged(oracle.bounce(rng, bounce, 3), bounce.nbytes),
+        lambda: exchanged(oracle.ping(ping, 3), 800),
+    )
+
+
+@points(12, "values")
 def test_what_was_sent_comes_back(ranks, rng):
-    for shape in SHAPES:
-        bounced(ranks, shape)
-    for dtype in ("float32", "int64", "int16", "complex64"):
-        bounced(ranks, (3, 2, 7, 3), dtype)
-    for p, n in ((2, 2003), (8, 1)):
-        case = bounce_call(p, n, 2, p - 1)
-        runs.run(ranks, oracle.bounce(rng, case, 2, p - 1), machine=EAGER)
-    named = oracle.bounce(rng, bounce_call(3, 4, 2), 2)
-    unnamed = replace(named, arguments=[given[:2] for given in named.arguments])
-    result = runs.run(ranks, unnamed)
-    for source, dest in ((0, 1), (1, 0)):  # partner is rank 1 where none is named
-        examples.assert_count(result, named.case, source, dest, 2)
+    def check(shape, dtype="float64"):
+        world_size, partner, n, repetitions = shape
+        case = bounce_call(world_size, n, repetitions, partner, dtype)
+        runs.run(ranks, oracle.bounce(rng, case, repetitions, partner), machine=EAGER)
+
+    def check_all(shape):
+        check(shape)
+        for dtype in ("float32", "int64", "int16", "complex64") if shape[0] == 3 else ():
+            check(shape, dtype)
+
+    shapes = [*SHAPES, (2, 1, 3001, 2), (4, 3, 2003, 1)]
+    check_kinds(shapes, by_partner, check_all)
 
 
-@points(10, "values")
-def test_time_of_a_message(ranks):
-    for shape in SHAPES:
-        pinged(ranks, shape)
-    for p, nbytes, repetitions in ((2, 0, 1), (2, 10**6, 2), (4, 8192, 5)):
-        call = oracle.ping(ping_call(p, nbytes, repetitions), repetitions)
-        runs.run(ranks, call, machine=EAGER)
+@points(14, "values")
+def test_time_of_a_message(ranks, rng):
+    drawn = Machine("drawn", float(10 ** rng.uniform(-6, -4)), float(10 ** rng.uniform(-10, -8)))
+    machines = [EAGER, long_wire().with_(poll_s=1e-10), drawn.with_(poll_s=1e-10), PAIRS]
+    calls = [(RENDEZVOUS, shape) for shape in SHAPES]
+    calls += [
+        (machine, (4, partner, nbytes, 3))
+        for machine, nbytes in zip(machines, (10**6, 0, 8192, 3000), strict=True)
+        for partner in (1, 3)
+    ]
+
+    def check(call):
+        machine, (world_size, partner, nbytes, repetitions) = call
+        asked = oracle.ping(
+            ping_call(world_size, nbytes, repetitions, partner), repetitions, partner
+        )
+        runs.run(ranks, asked, machine=machine)
+
+    check_kinds(calls, lambda call: by_partner(call[1]), check)
 
 
 @points(4, "values")
@@ -118,21 +144,10 @@ def test_mean_where_one_trip_takes_longer(ranks):
         ) from None
 
 
-@points(4, "values")
-def test_time_on_other_machines(ranks, rng):
-    drawn = Machine("drawn", float(10 ** rng.uniform(-6, -4)), float(10 ** rng.uniform(-10, -8)))
-    drawn = drawn.with_(poll_s=1e-10)
-    long = long_wire().with_(poll_s=1e-10)
-    for machine, p, partner in (
-        (long, 2, 1), (short_wire(), 3, 2), (drawn, 2, 1), (PAIRS, 4, 1), (PAIRS, 4, 3),
-    ):  # fmt: skip
-        call = oracle.ping(ping_call(p, 3000, 3, partner), 3, partner)
-        runs.run(ranks, call, machine=machine)
-
-
 @points(9, "values")
 def test_who_comes_late_is_waited_for_first(ranks):
-    for p, partner, who, nbytes in ((2, 1, 1, 100), (3, 2, 2, 0), (2, 1, 0, 100)):
+    def check(call):
+        p, partner, nbytes, who = call
         case = ping_call(p, nbytes, 2, partner)
         runs.run(ranks, oracle.ping(case, 2, partner))
         arguments = [("ping:ping", who, 1e-3, nbytes, 2, partner)] * p
@@ -147,6 +162,8 @@ def test_who_comes_late_is_waited_for_first(ranks):
                 reproduce=verdict.reproduce,
             ) from None
 
+    check_kinds([(2, 1, 100, 1), (2, 1, 100, 0), (3, 2, 0, 2)], by_partner, check)
+
 
 @points(4, "values")
 def test_inputs_stay_and_results_are_new(ranks, rng):
@@ -160,13 +177,13 @@ def test_inputs_stay_and_results_are_new(ranks, rng):
 @points(5, "reality")
 def test_real_mpi(mpi, rng):
     asked = [
-        oracle.bounce(rng, bounce_call(3, 50, 4, 2), 4, 2),
+        oracle.bounce(rng, bounce_call(3, 50, 4), 4),
         oracle.ping(ping_call(3, 1000, 10), 10),
     ]
     runs.check_real_mpi(mpi, asked)
 
 
-@points(11, "communication")
+@points(10, "communication")
 def test_messages_on_both_ways(ranks):
     def check(case, result, partner, trips, nbytes):
         allowed = np.zeros((case.world_size,) * 2, int)
@@ -189,37 +206,32 @@ def test_bytes_of_the_messages(ranks):
     of_both(ranks, check)
 
 
-@points(4, "communication")
+@points(6, "communication")
 def test_others_are_left_alone(ranks):
     def check(case, result, partner, trips, nbytes):
         runs.assert_only_messages(result, case)
         for rank in set(range(case.world_size)) - {0, partner}:
             examples.assert_left_alone(result, case, rank, partner)
 
-    of_both(ranks, check)
-
-
-@points(3, "communication")
-def test_one_rank_has_nobody_to_talk_to(ranks):
     def alone(case, ask):
         result = runs.seen(ranks, case, ask)
         runs.assert_only_messages(result, case)
         examples.assert_alone(result, case)
 
-    # What does nothing at all earns nothing here.
-    bounced(ranks, SHAPES[0])
-    pinged(ranks, SHAPES[0])
-    bounce, ping = bounce_call(1, 5, 2), ping_call(1, 5, 2)
-    runs.of_each(
-        lambda: alone(bounce, lambda rng, case: oracle.bounce(rng, case, 2)),
-        lambda: alone(ping, lambda _, case: oracle.ping(case, 2)),
-    )
+    def with_one_rank():
+        bounce, ping = bounce_call(1, 5, 2), ping_call(1, 5, 2)
+        bounced(ranks, SHAPES[0])  # what does nothing at all earns nothing here
+        alone(bounce, lambda rng, case: oracle.bounce(rng, case, 2))
+        pinged(ranks, SHAPES[0])
+        alone(ping, lambda _, case: oracle.ping(case, 2))
+
+    runs.of_each(lambda: of_both(ranks, check), with_one_rank)
 
 
 @points(5, "communication")
 def test_given_communicator_is_used(ranks, rng):
     asked = [
-        oracle.bounce(rng, bounce_call(3, 9, 2, 2), 2, 2),
+        oracle.bounce(rng, bounce_call(3, 9, 2), 2),
         oracle.ping(ping_call(2, 100, 2), 2),
         oracle.bounce(rng, bounce_call(1, 4, 2), 2),
         oracle.ping(ping_call(1, 100, 2), 2),
@@ -227,35 +239,26 @@ def test_given_communicator_is_used(ranks, rng):
     runs.check_members(ranks, rng, asked)
 
 
-@points(6, "safety")
+@points(7, "safety")
 def test_sends_may_wait_and_requests_end(ranks):
     of_both(ranks, lambda case, result, *_: assert_requests_complete(result, case))
 
 
-@points(4, "safety")
-def test_messages_may_be_slow(ranks, rng):
-    asked = [
-        oracle.bounce(rng, bounce_call(3, 9, 2, 2), 2, 2),
-        oracle.ping(ping_call(3, 100, 2, 2), 2, 2),
-    ]
-    runs.check_any_order(ranks, asked)
-
-
-@points(8, "schedule")
+@points(7, "schedule")
 def test_messages_follow_one_another(ranks, rng):
     def check(case, result, partner, trips, nbytes):
         examples.assert_one_after_the_other(result, case, trips, nbytes)
 
-    # Where sends don't wait, who sends ahead of time is faster.
-    def eager(p, partner, n, trips):
-        case = bounce_call(p, n, trips, partner).on(EAGER)
-        result = runs.run(ranks, oracle.bounce(rng, case, trips, partner), machine=EAGER)
-        return case, result, partner, trips, case.nbytes
+    def where_sends_do_not_wait():  # there, who sends ahead of time is faster
+        for n, trips in ((100, 4), (1000, 2)):
+            case = bounce_call(3, n, trips).on(EAGER)
+            result = runs.run(ranks, oracle.bounce(rng, case, trips), machine=EAGER)
+            check(case, result, 1, trips, case.nbytes)
 
-    of_both(ranks, check, [lambda: eager(2, 1, 100, 4), lambda: eager(3, 2, 1000, 2)])
+    runs.of_each(lambda: of_both(ranks, check), where_sends_do_not_wait)
 
 
-@points(7, "speed")
+@points(6, "speed")
 def test_nothing_is_waited_for_besides(ranks):
     def check(case, result, partner, trips, nbytes):
         assert_makespan(result, 2 * trips * oracle.trip_s(RENDEZVOUS, nbytes), case)

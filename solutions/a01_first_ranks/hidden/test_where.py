@@ -1,6 +1,7 @@
 """where.py: the place of every rank, on machines with nodes of several sizes."""
 
 from ringside.checking import LATENCY_SEEDS, Verdict, assert_requests_complete, buffered, rendezvous
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a01_first_ranks.cases import where_call
@@ -10,7 +11,7 @@ from solutions.a01_first_ranks.hidden.runs import examples
 UUIDS = "GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2b,GPU-8f2a0b4c-1d2e-3f40-5a6b-7c8d9e0f1a2c"
 LISTS = (None, "", "0,1,2,3", "3", "1,0", "GPU-8f2a,GPU-91c0,GPU-07", UUIDS, "0,1,2,3,4,5,6,7")
 # Ranks, ranks of a node, and what they see; in the last one a table of all is longer than a kB.
-SHAPES = ((4, 2), (8, 3), (3, 8), (6, 1), (17, 2, UUIDS))
+SHAPES = ((4, 2), (9, 3), (3, 3), (6, 1), (18, 2, UUIDS))
 CALLS, MESSAGES, NBYTES = 4, 4, 1000
 
 points = points_of("where")
@@ -42,10 +43,15 @@ def seen(ranks, world_size, ranks_per_node, visible="0,1,2,3"):
     return case, result
 
 
+def by_nodes(shape):
+    p, ranks_per_node = shape
+    return "nodes of as many ranks each" if p % ranks_per_node == 0 else "a node of fewer ranks"
+
+
 @points(20, "values")
 def test_host_and_local_rank(ranks):
-    for p, ranks_per_node in ((2, 1), (4, 2), (5, 2), (8, 3), (3, 8), (7, 4)):
-        seen(ranks, p, ranks_per_node)
+    shapes = ((2, 1), (4, 2), (6, 3), (5, 2), (8, 3), (3, 8), (7, 4), (11, 4))
+    check_kinds(shapes, by_nodes, lambda shape: seen(ranks, *shape))
     machine = nodes_of(2)
     runs.run(ranks, asked(1, machine), machine=machine)
 
@@ -73,7 +79,7 @@ def test_ranks_of_a_host_need_not_be_neighbours(ranks, rng):
 @points(15, "values")
 def test_gpu_of_each_rank(ranks, rng):
     for visible in LISTS:
-        seen(ranks, 5, 4, visible)
+        seen(ranks, 6, 3, visible)
     for _ in range(2):
         mixed = [LISTS[int(k)] for k in rng.integers(len(LISTS), size=6)]
         machine = nodes_of(3)
@@ -83,9 +89,10 @@ def test_gpu_of_each_rank(ranks, rng):
 @points(12, "values")
 def test_rank_0_alone_prints(ranks):
     for p, ranks_per_node, visible in (
-        (4, 2, "0,1,2,3"), (8, 3, "0,1,2,3"), (4, 3, None), (4, 3, "0"),
+        (4, 2, "0,1,2,3"), (9, 3, "0,1,2,3"), (3, 3, None), (4, 4, "0"),
     ):  # fmt: skip
         case, result = seen(ranks, p, ranks_per_node, visible)
+        examples.assert_printed(result, case, result.values[0])
         examples.assert_rank_0_prints(result, case)
 
 
@@ -114,12 +121,14 @@ def test_few_bytes(ranks):
 def test_messages_may_arrive_in_any_order(ranks):
     for seed in LATENCY_SEEDS:
         machine = nodes_of(2, buffered())
-        call = asked(5, machine, ["0,1", "2,3", None, "5", "6,7"])
+        call = asked(6, machine, ["0,1", "2,3", None, "5", "6,7", "8"])
         runs.run(ranks, call, machine=machine, seed=seed)
+    machine = runs.RENDEZVOUS.with_(ranks_per_node=2)
+    runs.check_in_a_row(ranks, [asked(4, machine, "0,1")], machine)
 
 
 @points(5, "safety")
 def test_what_is_started_ends(ranks):
-    for p, ranks_per_node in ((4, 2), (5, 2), (8, 3)):
+    for p, ranks_per_node in ((4, 2), (6, 3), (8, 4)):
         case, result = seen(ranks, p, ranks_per_node)
         assert_requests_complete(result, case, (Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE))

@@ -36,11 +36,9 @@ def collect(comm, rows):
         return None
     result = np.empty((p, *rows.shape))
     result[0] = rows**2
-    counts = [0] * p
     status = MPI.Status()
-    for _ in range((p - 1) * len(rows)):
-        comm.Recv(square, source=MPI.ANY_SOURCE, status=status)
-        source = status.Get_source()
-        result[source, counts[source]] = square
-        counts[source] += 1
+    for k in range(len(rows)):
+        for source in range(p - 1, 0, -1):
+            comm.Recv(square, source=source, status=status)
+            result[status.Get_source(), k] = square
     return result

@@ -37,10 +37,11 @@ def collect(comm, rows):
     result = np.empty((p, *rows.shape))
     result[0] = rows**2
     status = MPI.Status()
-    left = (p - 1) * len(rows)
-    while left:
-        if comm.Iprobe(source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG, status=status):
-            source, k = status.Get_source(), status.Get_tag()
-            comm.Recv(result[source, k], source=source, tag=k)
-            left -= 1
+    left = [0, *[len(rows)] * (p - 1)]  # of each rank: it may be in its next call already
+    while any(left):
+        for source in range(1, p):
+            if left[source] and comm.Iprobe(source=source, tag=MPI.ANY_TAG, status=status):
+                k = status.Get_tag()
+                comm.Recv(result[source, k], source=source, tag=k)
+                left[source] -= 1
     return result

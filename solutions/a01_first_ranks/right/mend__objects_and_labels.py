@@ -22,7 +22,8 @@ def collect(comm, rows):
         return None
     result = np.empty((comm.size, *rows.shape))
     result[0] = rows**2
-    for _ in range((comm.size - 1) * len(rows)):
-        source, k, square = comm.recv()
-        result[source, k] = square
+    for r in range(comm.size - 1, 0, -1):
+        for _ in rows:
+            source, k, square = comm.recv(source=r)
+            result[source, k] = square
     return result

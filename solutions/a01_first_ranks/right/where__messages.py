@@ -1,4 +1,4 @@
-"""Point to point, whoever comes first; lists for tuples."""
+"""Point to point, the last rank first; lists for tuples."""
 
 from mpi4py import MPI
 from where_table import line
@@ -10,8 +10,8 @@ def where(comm, visible):
         comm.send((comm.rank, host, visible), dest=0, tag=3)
         return None
     told = [(0, host, visible)]
-    while len(told) < comm.size:
-        told.append(comm.recv(source=MPI.ANY_SOURCE, tag=3))
+    for rank in range(comm.size - 1, 0, -1):
+        told.append(comm.recv(source=rank, tag=3))
     told.sort(key=lambda each: each[0])
     hosts = [host for _, host, _ in told]
     table = []
