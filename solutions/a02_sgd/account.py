@@ -11,15 +11,13 @@
 ``networks.py`` describes networks: ``Network``, and its layers ``Conv``, ``Pool`` and ``Linear``.
 Shapes are tuples, ``(channels, rows, columns)`` or ``(features,)``, without the batch.
 
-Rules for every function of this module:
+Rules for every function:
 
 - Shapes, parameters, bytes and FLOPs are exact whole numbers (Python's or NumPy's, at least 64
   bits), times are floats in seconds, right to 1e-9 relative.
-- Nothing of the size that is counted is made: a call allocates at most 1 MiB.
 - Bytes are bytes: no kB, no MiB. A parameter or an element of an activation takes ``itemsize``.
-- The layers given may be of any sizes, in any order that makes sense; ``doubled`` may be set on
-  any of them.
-- A call keeps nothing for the next one.
+- Nothing of the size that is counted is made: a call allocates at most 1 MiB.
+- ``doubled`` may be set on any layer.
 """
 
 from networks import Conv, Linear, Pool, size

@@ -6,14 +6,14 @@
     gradients                            p.grad, to which every backward pass *adds*
     sgd_step(params, velocity, ...)      optimizer.step(), which keeps the velocity
 
-Rules for every function of this module:
+Rules for every function:
 
 - Everything is computed in the dtype of the model's parameters, float64 or float32. ``x`` may be
   of another, integers too, and is taken in that one.
 - Values are those of ``sgd.py``: to 1e-10 in float64, 1e-4 in float32, relative to the largest
   element of an array or to 1, whichever is larger.
-- ``x`` and ``y`` are not modified, and get no gradient. A call keeps nothing for the next one (no
-  graph either), and leaves torch's default dtype as it is, and gradients on if they were.
+- ``x`` and ``y`` get no gradient. No graph is kept. Torch's default dtype stays as it is, and so
+  does whether gradients are on.
 """
 
 import torch
@@ -43,7 +43,7 @@ def from_numpy(params):
 
 
 def to_numpy(model):
-    """The way back: what ``from_numpy`` was given, or would be now, as a list of new arrays.
+    """The way back: the parameters as they are now, as a list of new arrays like ``params``.
 
     Later steps of the model don't change them, and writing to them doesn't change the model. It
     stays as it is, its mode and which of its parameters learn too.
@@ -63,7 +63,8 @@ def train_step(model, optimizer, x, y):
 
     Args:
         model: any ``nn.Module``: ``model(x)`` gives scores, shape ``(B, classes)``. It stays in
-            the mode in which it is. What its parameters' ``grad`` holds before counts for nothing.
+            the mode in which it is. Some of its parameters may not learn. What is in ``grad`` of
+            any parameter before the call counts for nothing.
         optimizer: any ``torch.optim.Optimizer`` of its parameters; its ``step()`` is called once.
         x, y: tensors of shapes ``(B, d0)`` and ``(B,)``, B at least 1.
 

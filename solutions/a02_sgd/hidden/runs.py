@@ -195,19 +195,24 @@ def check_second_call(ranks: Any, target: str, first: Call, second: Call, rights
     compare(target, second, late, rights[1], "the second call's result")
 
 
+def check_numpy(ranks: Any, *calls: tuple[str, Call]) -> None:
+    """NumPy does the work of the module's functions, and no other library."""
+    for target, call in calls:
+        for library in driven(ranks, "callers:helpers", target, target, call, call=call):
+            raise fail(target, call, f"{library} does work here; it is yours to do, with NumPy.")
+
+
 def check_lines(ranks: Any, target: str, call: Call, right: Any, allowed: int, rule: str) -> None:
-    """How many lines of the module's file a call executes, and whether NumPy alone helps it."""
-    got, lines, *_, foreign = driven(ranks, "callers:measured", target, target, call, call=call)
+    """How many lines of the module's file a call executes."""
+    got, lines, *_ = driven(ranks, "callers:measured", target, target, call, call=call)
     compare(target, call, got, right)
-    if foreign:
-        raise fail(target, call, f"your file imports {foreign[0]}; NumPy alone may do the work.")
     if lines > allowed:
         raise fail(target, call, f"{lines} lines of your file ran; at most {allowed} may: {rule}.")
 
 
 def check_peak(ranks: Any, target: str, call: Call, right: Any, times: int, nbytes: int) -> None:
     """The most memory in use during a call, the result included; nothing stays in use."""
-    got, _, peak, kept, _ = driven(ranks, "callers:measured", target, target, call, call=call)
+    got, _, peak, kept = driven(ranks, "callers:measured", target, target, call, call=call)
     compare(target, call, got, right)
     allowed = times * nbytes + SLACK_BYTES
     if peak > allowed:

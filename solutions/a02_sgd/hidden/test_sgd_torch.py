@@ -76,7 +76,7 @@ def test_the_model_is_the_network_of_sgd(ranks, rng):
             raise fail(f"the model of {widths} is {names}; it must be {right}, and learn.")
 
 
-@points(12, "safety")
+@points(8, "safety")
 def test_arrays_and_model_share_nothing(ranks, rng):
     for widths, dtype in ((SMALL, "float64"), (SQUARE, "float64"), (FLAT, "float32")):
         params, _, later, given, fresh, changed = there_and_back(ranks, rng, widths, dtype)
@@ -118,6 +118,16 @@ def _serial(params, velocity, batches, lr, momentum, frozen):
                 params[k] = params[k] - lr * velocity[k]
         losses += [loss]
     return params, velocity, losses
+
+
+@points(4, "values", essential=True)
+def test_the_model_goes_forward_and_autograd_backward(ranks, rng):
+    params = network(rng, SMALL)
+    (*_, told), _ = call(
+        ranks, "steps", STEP, params, [0 * p for p in params], [samples(rng, SMALL, 6)], 0.1, 0.0
+    )
+    if not any(grad for *_, grad in told["passes"]):
+        raise fail("train_step must call model(x) with gradients on; autograd goes backward.")
 
 
 @points(12, "values")
