@@ -100,6 +100,7 @@ def test_im2col(ranks, rng):
     calls += [
         (numbers(rng, (2, 2, 4, 3), dtype), (2, 2)) for dtype in ("uint8", "float32", "int64")
     ]
+    calls += [(numbers(rng, shape), (2, 2)) for shape in ((2, 2, 3, 4), (2, 2, 2, 6))]
     runs.check(ranks, IM2COL, calls, [oracle.im2col(*call) for call in calls])
 
 
