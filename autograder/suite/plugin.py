@@ -22,6 +22,7 @@ import pytest
 
 from autograder.course.course import Course
 from autograder.course.limits import Limits
+from autograder.real_ranks.hash_order import may_depend_on_hashes
 from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
@@ -106,7 +107,13 @@ def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
     nursery = _nursery(job, 1)
-    real = RealRanks(Path(job.folder), sandbox=job.sandbox, nursery=nursery, limits=job.bounds)
+    real = RealRanks(
+        Path(job.folder),
+        sandbox=job.sandbox,
+        nursery=nursery,
+        limits=job.bounds,
+        own_hashes=_own_hashes(job),
+    )
     return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
 
 
@@ -116,9 +123,20 @@ def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     job = pytestconfig.stash[_RECORDER].job
     nursery = _nursery(job, 1)
     real = RealRanks(
-        Path(job.folder), sandbox=job.sandbox, launcher="gloo", nursery=nursery, limits=job.bounds
+        Path(job.folder),
+        sandbox=job.sandbox,
+        launcher="gloo",
+        nursery=nursery,
+        limits=job.bounds,
+        own_hashes=_own_hashes(job),
     )
     return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
+
+
+def _own_hashes(job: SuiteJob) -> bool:
+    """Whether the ranks of this module must not share the seed of their hashes."""
+    source = (Path(job.folder) / f"{job.module}.py").read_text(encoding="utf-8", errors="replace")
+    return may_depend_on_hashes([source])
 
 
 def _reference(suite: Path) -> Path:
