@@ -180,8 +180,10 @@ def numpy_alone(ranks, target, call):
 
 
 @points(5, "values", "sgd", essential=True)
-def test_numpy_does_the_work(ranks, rng):
-    numpy_alone(ranks, "sgd:loss_and_gradients", gradient_call(rng))
+def test_gradients_without_autograd(ranks, rng):
+    target, call = "sgd:loss_and_gradients", gradient_call(rng)
+    if "torch" in called(ranks, "callers:helpers", target, target, call):
+        raise complain(target, call, "torch works here; go backward yourself.")
 
 
 @points(10, "values", "sgd")
@@ -261,6 +263,7 @@ def test_whole_numbers_and_float32(ranks):
 def test_samples_go_through_together(ranks, rng):
     call = gradient_call(rng, num_samples=500)
     lines, _ = measured(ranks, "sgd:loss_and_gradients", call, with_differences(call), 1e-6)
+    numpy_alone(ranks, "sgd:loss_and_gradients", call)
     if lines > 200:
         raise complain("sgd:loss_and_gradients", call, f"{lines} lines ran; at most 200 may.")
 
