@@ -110,7 +110,7 @@ def measured(comm, target, arguments):
 
 
 def helpers(comm, target, arguments):
-    """Call, and name the libraries whose functions run: SciPy's, torch's, ..., but not NumPy's."""
+    """Call twice, and name the libraries whose functions run: SciPy's, torch's, not NumPy's."""
     function, found = find(target), set()
 
     def note(frame, event, called):
@@ -120,6 +120,7 @@ def helpers(comm, target, arguments):
             names += [called.__module__, type(owner).__module__, getattr(owner, "__name__", "")]
         found.update(name.partition(".")[0] for name in names if isinstance(name, str))
 
+    function(*arguments)  # what it imports isn't looked at: that would take long
     sys.setprofile(note)
     try:
         function(*arguments)

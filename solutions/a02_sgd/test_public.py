@@ -170,6 +170,13 @@ def measured(ranks, target, call, right, tolerance=1e-10):
     return lines, peak
 
 
+def called_twice(ranks, target, call, other, right, tolerance=1e-10):
+    """A second call leaves the first one's result alone."""
+    _, now, _ = called(ranks, "callers:twice", target, target, call, other)
+    what = "the first result, looked at after a second call,"
+    same(target, call, now, right, tolerance, what)
+
+
 def numpy_alone(ranks, target, call):
     """No other library does the work."""
     for library in called(ranks, "callers:helpers", target, target, call):
@@ -282,7 +289,9 @@ def test_no_array_of_samples_times_weights(ranks, rng):
 @points(10, "safety", "sgd")
 def test_arguments_stay_as_they_are(ranks, rng):
     call = gradient_call(rng)
-    looked_at(ranks, "sgd:loss_and_gradients", call, with_differences(call), tolerance=1e-6)
+    right = with_differences(call)
+    looked_at(ranks, "sgd:loss_and_gradients", call, right, tolerance=1e-6)
+    called_twice(ranks, "sgd:loss_and_gradients", call, gradient_call(rng), right, 1e-6)
     one = [np.ones(2)]
     right = ([np.array([0.0, 0.0])], [np.array([2.0, 2.0])])
     looked_at(ranks, "sgd:sgd_step", (one, one, one, 0.5, 1.0), right)
@@ -394,6 +403,7 @@ def test_images_stay_as_they_are(ranks, rng):
     for strided in (False, True):
         call = conv_call(rng, stride=2)
         looked_at(ranks, "conv:conv_forward", call, convolution(*call), strided)
+        called_twice(ranks, "conv:conv_forward", call, conv_call(rng, stride=2), convolution(*call))
         call, right = back_call(rng)
         looked_at(ranks, "conv:conv_backward", call, right, strided, 1e-6)
 
