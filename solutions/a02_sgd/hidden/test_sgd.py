@@ -140,7 +140,8 @@ def test_gradients_of_a_network(ranks, rng):
 
     two = [((6, 5, 4), 7), ((6, 5, 4), 1), ((4, 4, 4), 9)]
     others = [((6, 4), 5), ((5, 9, 3, 8, 4), 6), ((3, 2), 1), ((4, 4, 4, 4), 9), ((1, 3, 1, 2), 4)]
-    check_kinds([*two, *others], by_layers, check)
+    weights = {"other numbers of layers": 3}
+    check_kinds([*two, *others], by_layers, check, weights=weights)
 
 
 @points(6, "values")
@@ -255,22 +256,24 @@ def test_one_update(ranks, rng):
 @points(6, "values")
 def test_training_on_real_data(ranks, rng):
     (x, y), _ = digits.load()
-    calls, rights = [], []
-    for sizes, widths, raw, dtype in (
-        ((40, 40, 13), (64, 12, 10), False, "float64"),
-        ((9, 1, 30), (64, 6, 10), True, "float64"),
-        ((8, 5), (64, 6, 10), False, "float32"),
-    ):
+
+    def check(case):
+        widths, sizes, raw, dtype = case
         chosen = rng.permutation(len(x))[: sum(sizes)]
         own = np.rint(16 * x[chosen]).astype("uint8") if raw else x[chosen]
         cuts = np.split(rng.permutation(sum(sizes)), np.cumsum(sizes)[:-1])
         batches, lr = [*cuts, cuts[0]], 0.001 if raw else 0.3
-        params = network(rng, widths, dtype)
-        call = (params, own, y[chosen], batches, lr, 0.8)
+        call = (network(rng, widths, dtype), own, y[chosen], batches, lr, 0.8)
         after, _, losses = oracle.training(*call)
-        calls.append(call)
-        rights.append((runs.as_dtype(after, dtype), losses))
-    runs.check(ranks, "sgd:train", calls, rights)
+        right = (runs.as_dtype(after, dtype), losses)
+        runs.check(ranks, "sgd:train", [call], [right])
+
+    cases = [
+        ((64, 12, 10), (40, 40, 13), False, "float64"),
+        ((64, 6, 10), (8, 5), False, "float32"),
+        ((64, 10), (9, 1, 30), True, "float64"),
+    ]
+    check_kinds(cases, by_layers, check)
 
 
 # -- work and memory -------------------------------------------------------------------------------
