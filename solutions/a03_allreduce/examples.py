@@ -247,6 +247,29 @@ def _recursive(seen, exchanged):
             )
 
 
+def _tree(seen, exchanged):
+    most = max(int((row >= seen.shard_nbytes).sum()) for row in exchanged)
+    if not 3 <= most <= 6:
+        raise seen.fail(
+            f"the rank with most partners exchanged data with {most} others; in two binary trees "
+            "some have 3, and none has more than 6."
+        )
+
+
+def _levels(seen, exchanged):
+    per_node = seen.options["ranks_per_node"]
+    for rank, row in enumerate(exchanged):
+        first = rank // per_node * per_node
+        inside = int(row[first : first + per_node].sum())
+        between = int(row.sum()) - inside
+        if not inside or not between:
+            where = "other nodes" if inside else "its own node"
+            raise seen.fail(
+                f"rank {rank} exchanged no data with ranks of {where}; each rank takes part in "
+                "the steps inside its node and in those between nodes."
+            )
+
+
 def _nobody_else(seen, exchanged, pairs):
     """Between other ranks goes nothing that is as long as a shard."""
     known = {tuple(sorted(pair)) for pair in pairs}
@@ -268,6 +291,8 @@ _SCHEMES = {
     "ring": _ring,
     "recursive": _recursive,
     "callers_torch": _ring,
+    "tree": _tree,
+    "hierarchical": _levels,
 }
 
 

@@ -135,8 +135,7 @@ def test_only_point_to_point_calls(ranks, rng):
     runs.check_each([Case(TARGET, 1, 10), Case(TARGET, 3, 0), *runs.sweep(TARGET)], check)
 
 
-test_sends_may_wait_for_their_receives = shared.rendezvous(4)
-test_messages_may_arrive_in_any_order = shared.any_order(4)
+test_sends_may_wait_for_their_receives = shared.rendezvous(8)
 
 
 @points(10, "speed")
