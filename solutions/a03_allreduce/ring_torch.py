@@ -14,8 +14,8 @@ Rules, beside those of every module, which stand in the notebook:
 - ``x`` is a one-dimensional tensor, float32, float64 or int64, of any length, contiguous or not.
   Length and dtype are the same on all ranks. Afterwards it holds the sum, on every rank, and
   nothing else has changed: of a longer tensor that ``x`` is a view of, only the elements of ``x``.
-- Use point-to-point calls only (``P2POp`` and ``batch_isend_irecv``, ``isend``, ``irecv``,
-  ``send``, ``recv``), with ``group``; no collective, not even ``barrier``, and no group of your own.
+- Use point-to-point calls with ``group`` only (``P2POp`` and ``batch_isend_irecv``, ``isend``,
+  ``irecv``, ``send``, ``recv``); no collective, not even ``barrier``, and no group of your own.
   No rank sends to itself. Call ``wait()`` for every send and receive that is started.
 - Place r talks to ``(r - 1) % p`` and ``(r + 1) % p`` only, in either direction or both. Shards are
   those of ``shard_bounds(n, p, place)``. Integers are exact; floats may be added in any order.
