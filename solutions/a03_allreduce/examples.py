@@ -128,10 +128,7 @@ def check_twice(case, rank, value, first, second):
         )
     if fixed:
         raise case.fail(f"rank {rank}'s result can't be written to by its caller.")
-    if np.dtype(case.dtype) != np.float32:
-        wanted, scale = second[0].astype(np.float32), second[1]
-        what = f"rank {rank}'s result for float32, after a call with {case.dtype},"
-        assert_array(single, wanted, scale, case, what)
+    _check_single(case, f"rank {rank}'s result", single, second)
 
 
 def check_torch_strided(case, rank, value, right):
@@ -148,7 +145,16 @@ def check_torch_strided(case, rank, value, right):
 
 def check_torch_twice(case, rank, value, first, second):
     """What ``callers_torch.twice`` gave back on a rank."""
-    _check_three(case, f"rank {rank}'s", ("x",) * 3, value, first, second)
+    *three, single = value
+    _check_three(case, f"rank {rank}'s", ("x",) * 3, three, first, second)
+    _check_single(case, f"rank {rank}'s x", single, second)
+
+
+def _check_single(case, what, single, second):
+    """What a call with the second vector as float32 gave, between the other two."""
+    if np.dtype(case.dtype) != np.float32:
+        what = f"{what} for float32, after a call with {case.dtype},"
+        assert_array(single, second[0].astype(np.float32), second[1], case, what)
 
 
 def _check_three(case, whose, names, values, first, second):
