@@ -251,6 +251,12 @@ def _recursive(seen, exchanged):
                 f"rank {rank} exchanged data with {partners} other ranks; in log2(p) steps it has "
                 f"{steps} partners."
             )
+        parts = sorted(int(nbytes) for nbytes in row)[-steps:]
+        if seen.function == "halving_doubling" and parts[-1] < 2 * parts[0]:
+            raise seen.fail(
+                f"rank {rank} exchanged {parts[0]} to {parts[-1]} bytes with its partners; in "
+                "halving, each exchange is half as long as the one before."
+            )
 
 
 def _tree(seen, exchanged):

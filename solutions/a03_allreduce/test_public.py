@@ -534,15 +534,15 @@ def test_tree_time_with_long_vectors(ranks, rng):
 
 # -- cost ------------------------------------------------------------------------------------------
 
-MESSAGE_S = 1e-6 + 8000 * 1e-9  # of 8000 bytes, on the textbook machine
+# function, ranks, messages one after another, and their bytes in all for a vector of 8000 bytes
 FORMULAS = (
-    ("star_s", 5, 8 * MESSAGE_S),
-    ("sharded_server_s", 5, 8 * (1e-6 + 1600 * 1e-9)),
-    ("ring_s", 5, 8 * (1e-6 + 1600 * 1e-9)),
-    ("recursive_doubling_s", 4, 2 * MESSAGE_S),
-    ("recursive_doubling_s", 5, 4 * MESSAGE_S),
-    ("halving_doubling_s", 4, 4e-6 + 2 * 6000 * 1e-9),
-    ("halving_doubling_s", 5, 4e-6 + 2 * 6000 * 1e-9 + 2 * MESSAGE_S),
+    ("star_s", 5, 8, 8 * 8000),
+    ("sharded_server_s", 5, 8, 8 * 1600),
+    ("ring_s", 5, 8, 8 * 1600),
+    ("recursive_doubling_s", 4, 2, 2 * 8000),
+    ("recursive_doubling_s", 5, 4, 4 * 8000),
+    ("halving_doubling_s", 4, 4, 2 * 6000),
+    ("halving_doubling_s", 5, 6, 2 * 6000 + 2 * 8000),
 )
 
 
@@ -557,18 +557,21 @@ def ask(ranks, function, calls):
 
 
 @pytest.mark.parametrize(
-    ("function", "world_size", "right_s"),
+    ("function", "world_size", "messages", "nbytes"),
     [pytest.param(*f, marks=points(10, "values", "cost"), id=f"{f[0]}-{f[1]}") for f in FORMULAS],
 )
-def test_cost_of_8000_bytes(ranks, function, world_size, right_s):
-    (value,) = ask(ranks, function, [(8000, world_size, 1e-6, 1e-9)])
-    call = f"{function}(8000, {world_size}, Machine.load('textbook'))"
-    right = isinstance(value, int | float) and np.isclose(value, right_s, rtol=1e-6)
-    if not right:
-        raise Verdict(f"{call} is {value}; it must be {right_s}.", reproduce=typed("cost", call))
+def test_cost_of_8000_bytes(ranks, function, world_size, messages, nbytes):
+    rights = {8000: messages * 1e-6 + nbytes * 1e-9, 0: messages * 1e-6}
+    values = ask(ranks, function, [(given, world_size, 1e-6, 1e-9) for given in rights])
+    for (given, right_s), value in zip(rights.items(), values, strict=True):
+        if not isinstance(value, int | float) or not np.isclose(value, right_s, rtol=1e-6):
+            call = f"{function}({given}, {world_size}, Machine.load('textbook'))"
+            raise Verdict(
+                f"{call} is {value}; it must be {right_s}.", reproduce=typed("cost", call)
+            )
 
 
-@points(30, "speed", "cost")
+@points(20, "speed", "cost")
 def test_choice_on_the_textbook_machine(ranks):
     machine = Machine.load("textbook")
     long = {4: {"halving_doubling", "ring", "sharded_server"}, 5: {"ring", "sharded_server"}}
@@ -579,4 +582,16 @@ def test_choice_on_the_textbook_machine(ranks):
             raise Verdict(
                 f"choose on {world_size} ranks: {short_choice!r} for 8 bytes and {long_choice!r} "
                 f"for 8 MB; recursive_doubling, and one of {sorted(good)}, are fastest."
+            )
+
+
+@points(10, "speed", "cost")
+def test_choice_where_messages_start_slowly(ranks):
+    for world_size in (4, 5):
+        (chosen,) = ask(ranks, "choose", [(80_000, world_size, 1e-3, 1e-8)])
+        if chosen != "recursive_doubling":
+            call = f"choose(80_000, {world_size}, Machine('slow start', 1e-3, 1e-8))"
+            raise Verdict(
+                f"{call} is {chosen!r}; recursive_doubling is fastest.",
+                reproduce=typed("cost", call),
             )

@@ -55,10 +55,17 @@ class SharedTests:
         each = (runs.everywhere(target, self._options) for target in self._targets)
         return [case for cases in each for case in cases]
 
-    def sums(self, number, world_sizes):
-        """The sum is right on every rank, for vectors of all lengths."""
+    def sums(self, number, world_sizes, scheme=None):
+        """The sum is right on every rank, for vectors of all lengths.
+
+        Args:
+            scheme: ranks and length on which each function must be its scheme, where a module
+                has several and one could stand for the other.
+        """
 
         def check(ranks, rng):
+            if scheme:
+                runs.check_scheme(ranks, rng, self._cases(scheme[:1], scheme[1:]))
             for target in self._targets:
                 runs.check_sums(ranks, rng, target, world_sizes, self._options)
 

@@ -14,6 +14,7 @@ from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 
 DOUBLING = "recursive:recursive_doubling"
 HALVING = "recursive:halving_doubling"
+PLAIN = (8, 400)  # ranks and length on which each function must be its scheme
 
 
 doubling = SharedTests("recursive", [DOUBLING])
@@ -21,15 +22,15 @@ halving = SharedTests("recursive", [HALVING])
 shared = SharedTests("recursive", [DOUBLING, HALVING])
 points = shared.points
 
-test_recursive_doubling_on_2_4_and_8_ranks = doubling.sums(7, runs.POWERS_OF_TWO)
-test_recursive_doubling_on_3_5_6_and_7_ranks = doubling.sums(6, runs.OTHER_SIZES)
-test_halving_doubling_on_2_4_and_8_ranks = halving.sums(7, runs.POWERS_OF_TWO)
-test_halving_doubling_on_3_5_6_and_7_ranks = halving.sums(6, runs.OTHER_SIZES)
+test_recursive_doubling_on_2_4_and_8_ranks = doubling.sums(7, runs.POWERS_OF_TWO, PLAIN)
+test_recursive_doubling_on_3_5_6_and_7_ranks = doubling.sums(6, runs.OTHER_SIZES, PLAIN)
+test_halving_doubling_on_2_4_and_8_ranks = halving.sums(7, runs.POWERS_OF_TWO, PLAIN)
+test_halving_doubling_on_3_5_6_and_7_ranks = halving.sums(6, runs.OTHER_SIZES, PLAIN)
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(4)
 test_inputs_may_have_gaps_and_stay_as_they_were = shared.inputs(5)
 test_second_call_is_independent = shared.second_call(4)
 test_real_mpi = shared.real_mpi(4)
-test_each_rank_has_log2_p_partners = shared.scheme(6, 8, 400)
+test_each_rank_has_log2_p_partners = shared.scheme(6, *PLAIN)
 
 
 @points(11, "communication")
