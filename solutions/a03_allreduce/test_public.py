@@ -563,12 +563,20 @@ def ask(ranks, function, calls):
 def test_cost_of_8000_bytes(ranks, function, world_size, messages, nbytes):
     rights = {8000: messages * 1e-6 + nbytes * 1e-9, 0: messages * 1e-6}
     values = ask(ranks, function, [(given, world_size, 1e-6, 1e-9) for given in rights])
-    for (given, right_s), value in zip(rights.items(), values, strict=True):
+
+    def check(answer):
+        (given, right_s), value = answer
         if not isinstance(value, int | float) or not np.isclose(value, right_s, rtol=1e-6):
             call = f"{function}({given}, {world_size}, Machine.load('textbook'))"
             raise Verdict(
                 f"{call} is {value}; it must be {right_s}.", reproduce=typed("cost", call)
             )
+
+    def kind(answer):
+        return "8000 bytes" if answer[0][0] else "no bytes"
+
+    answers = zip(rights.items(), values, strict=True)
+    check_kinds(answers, kind, check, weights={"8000 bytes": 3.0})
 
 
 @points(20, "speed", "cost")
