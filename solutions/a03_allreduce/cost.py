@@ -1,7 +1,8 @@
 """What each all-reduce costs, in closed form, and which one to take.
 
 A message of b bytes between two ranks takes ``alpha_s + b * beta_s_per_byte``; a rank sends
-one and receives one message at a time, both at once if need be; additions cost nothing.
+one and receives one message at a time, both at once if need be; additions cost nothing. A message
+of no bytes takes ``alpha_s``.
 That is the port model of ``ringside.Machine``.
 
 Each formula is the makespan of the program that its docstring describes, from the moment when

@@ -11,10 +11,7 @@ g = 3 ranks each. Ranks are numbered node by node: rank r is on node r // g, at 
 Only a g-th of the vector leaves a rank's node, and ring steps between nodes are N - 1 twice
 instead of p - 1 twice.
 
-Rules, beside those of every function of this assignment (see ``ring.py``):
-
-- ``comm`` has p = N g ranks, in the order above. Use point-to-point calls only, on ``comm`` or on
-  communicators that you make from it (at most ``4 + 2 ceil(log2(p))`` in a call).
+The rules of this assignment stand in ``ring.py``, and those of every module in the notebook.
 
 Source: Jia et al. 2018, "Highly scalable deep learning training system with mixed-precision";
 Thakur, Rabenseifner, Gropp 2005, for the two halves.
@@ -29,7 +26,7 @@ def all_reduce(comm, x, ranks_per_node):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
         ranks_per_node: g, at least 1; p is a multiple of it. It may be 1 or p.
 
     Returns:
@@ -38,17 +35,17 @@ def all_reduce(comm, x, ranks_per_node):
     Raises:
         ValueError: p is no multiple of g. All ranks raise it, and none sends anything.
 
-    Bytes, with ``shard = ceil(n / g)``:
+    What is bounded, with ``shard = ceil(n / g)``:
 
     1. Between nodes each rank sends at most ``2 (N - 1) ceil(shard / N)`` elements.
     2. In all it sends at most ``2 (g - 1) shard`` elements more.
+    3. With long vectors, on a machine with such nodes, the time is at most 1.05 times
+       ``2 (g - 1) (alpha_in + shard * itemsize * beta_in) + 2 (N - 1) (alpha + S beta)``. Up to 1.5
+       times earns half the points. ``S = g ceil(shard / N) * itemsize`` is what a node sends in a
+       step, since its ranks share one port.
 
     For n = 1200 on N = 2 nodes of g = 3 ranks a shard has 400 elements: 400 between nodes, and
     1600 inside. A flat ring sends 2000 from the last rank of a node to the first of the next.
-    Time: with long vectors, on a machine with such nodes, at most 1.05 times
-    ``2 (g - 1) (alpha_in + shard * itemsize * beta_in) + 2 (N - 1) (alpha + S beta)``, half the
-    points up to 1.5 times. ``S = g ceil(shard / N) * itemsize`` is what a node sends in a step: its
-    ranks share one port.
     """
     ### BEGIN SOLUTION
     rank, world_size = comm.Get_rank(), comm.Get_size()

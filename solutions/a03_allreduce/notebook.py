@@ -35,6 +35,18 @@
 # module's docstring, and the public tests in `test_public.py` ask for the same kinds of things.
 # `shards.py` is supplied: `shard_bounds(n, p, rank)` says where a rank's shard begins and ends.
 #
+# Some rules hold in every module, and no docstring repeats them:
+#
+# - Inputs stay as they were, and results are new arrays that you can write to.
+# - A function keeps nothing from one call to the next.
+# - It uses the communicator that it is given, which may be a part of the world: `COMM_WORLD` is
+#   wrong.
+# - Each send and receive that it starts is completed before it returns.
+# - A send may wait until its receive is posted, however short the message is.
+# - Where floats are summed, NaN and infinities arrive in the result.
+#
+# In `ring_torch`, which overwrites its tensor, the first rule holds for everything else.
+#
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
 

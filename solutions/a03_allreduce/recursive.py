@@ -11,23 +11,13 @@ it hand their vectors to partners inside before, and get the result after (the f
 
     p = 6:   4 -> 0, 5 -> 1    then 0 1 2 3 as above,    then 0 -> 4, 1 -> 5
 
-Rules for every function of this assignment:
+Rules of this assignment, beside those of every module, which stand in the notebook:
 
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Use point-to-point calls only, on ``comm`` or on communicators that you make
-  from it (``Dup``, ``Split``, ``Create_cart``, ...; at most ``4 + 2 ceil(log2(p))`` in a call,
-  which count as no time); no other collective, not even ``Barrier``. A rank sends nothing to
-  itself.
-- ``x`` is one-dimensional, float32, float64 or int64, of any length n >= 0, contiguous or not;
-  length and dtype are the same on all ranks. It is never written to, not even for a moment:
-  it may be read-only.
-- The result is a new array of x's dtype, writable, that shares memory with nothing. Integers are
-  exact, floats may be added in any order. A call keeps nothing for the next one, and completes
-  (``Wait``, ``Test``, ...) every send and receive that it starts.
-- A send may wait until its receive is posted (rendezvous), whatever its size, and messages of
-  different ranks may arrive in any order.
-- A transfer may be split into several messages, at most 64 in place of one, except in
-  recursive doubling.
+- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
+  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
+  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
+- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
+  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
 
 In the bounds below ``steps`` is ``floor(log2(p))`` and ``fold`` is 0 if p is a power of two,
 else 1. Which ranks fold, and how, is free within the bounds.
@@ -42,16 +32,19 @@ def recursive_doubling(comm, x):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
 
     Returns:
         A new array, shape ``(n,)``: on every rank the sum of all ranks' ``x``.
 
-    Bytes: each rank sends and receives at most ``(steps + fold) * x.nbytes``.
-    Messages: each rank sends at most ``steps + fold``; vectors are not split, however long.
-    Time: at most 1.05 times ``(steps + 2 fold) (alpha + x.nbytes * beta)`` with long vectors
-    (one takes 100 alpha or more on the wire), half the points up to 1.5 times; with short
-    ones (less than alpha) at most 2.5 times that, half up to 4 times.
+    What is bounded, where ``doubling_s = (steps + 2 fold) (alpha + x.nbytes * beta)``:
+
+    1. Each rank sends at most ``steps + fold`` messages, and sends and receives at most
+       ``(steps + fold) * x.nbytes`` bytes. For p = 5 that is 3 messages, of whole vectors.
+    2. With long vectors (one takes 100 alpha or more on the wire) the time is at most 1.05 times
+       ``doubling_s``. Up to 1.5 times earns half the points.
+    3. With short vectors (one takes less than alpha) it is at most 2.5 times ``doubling_s``. Up
+       to 4 times earns half the points.
     """
     ### BEGIN SOLUTION
     rank, world_size = comm.Get_rank(), comm.Get_size()
@@ -76,17 +69,20 @@ def halving_doubling(comm, x):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
 
     Returns:
         A new array, shape ``(n,)``: on every rank the sum of all ranks' ``x``.
 
-    Bytes: with core = ``2 ** steps``, each rank sends and receives at most
-    ``2 (core - 1) * ceil(n / core) + fold * n`` elements.
-    Time: with long vectors (1 / p of one takes 100 alpha or more on the wire) at most 1.05
-    times ``2 steps alpha + 2 (core - 1) * ceil(n / core) * x.itemsize * beta
-    + 2 fold (alpha + x.nbytes * beta)``, half the points up to 1.5 times; where p is a power
-    of two, with short vectors (less than alpha) at most 2.5 times that, half up to 4 times.
+    What is bounded, with ``core = 2 ** steps``, ``elements = 2 (core - 1) * ceil(n / core)`` and
+    ``halving_s = 2 steps alpha + elements * x.itemsize * beta + 2 fold (alpha + x.nbytes * beta)``:
+
+    1. Each rank sends and receives at most ``elements + fold * n`` elements: for n = 12 that is
+       18 on 4 ranks, and 30 on 5.
+    2. With long vectors (1 / p of one takes 100 alpha or more on the wire) the time is at most
+       1.05 times ``halving_s``. Up to 1.5 times earns half the points.
+    3. With short vectors (one takes less than alpha), where p is a power of two, it is at most
+       2.5 times ``halving_s``. Up to 4 times earns half the points.
 
     Source: Thakur, Rabenseifner, Gropp 2005, section 4 (Rabenseifner's algorithm).
     """

@@ -11,22 +11,14 @@
     step 2    1 (+2)    2 (+2)    3 (+2)    0 (+2)
     at last   0 (all)   1 (all)   2 (all)   3 (all)    rank r holds the sum of shard r
 
-Rules for every function of this assignment:
+Rules of this assignment, beside those of every module, which stand in the notebook:
 
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Use point-to-point calls only, on ``comm`` or on communicators that you make
-  from it (``Dup``, ``Split``, ``Create_cart``, ...; at most ``4 + 2 ceil(log2(p))`` in a call,
-  which count as no time); no other collective, not even ``Barrier``. A rank sends nothing to
-  itself.
-- ``x`` is one-dimensional, float32, float64 or int64, of any length n >= 0, contiguous or not;
-  length and dtype are the same on all ranks. It is never written to, not even for a moment:
-  it may be read-only.
-- The result is a new array of x's dtype, writable, that shares memory with nothing. Integers are
-  exact, floats may be added in any order. A call keeps nothing for the next one, and completes
-  (``Wait``, ``Test``, ...) every send and receive that it starts.
-- A send may wait until its receive is posted (rendezvous), whatever its size, and messages of
-  different ranks may arrive in any order.
-- A transfer may be split into several messages, at most 64 in place of one.
+- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
+  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
+  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
+- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
+  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
+- A transfer may be split into several messages, at most 64 instead of one.
 
 Messages go to and come from neighbours only: rank r talks to ``(r - 1) % p`` and ``(r + 1) % p``.
 Either direction, or both, is right. Shards are those of ``shard_bounds(n, p, rank)``.
@@ -41,7 +33,7 @@ def reduce_scatter(comm, x):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
 
     Returns:
         A new array: shard ``comm.Get_rank()`` of the sum of all ranks' ``x``.
@@ -100,16 +92,19 @@ def all_reduce(comm, x):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
 
     Returns:
         A new array, shape ``(n,)``: on every rank the sum of all ranks' ``x``.
 
-    Bytes: each rank sends and receives at most ``2 (p - 1) * ceil(n / p)`` elements.
-    Time: with long vectors (a shard takes 100 alpha or more on the wire) at most 1.05 times
-    ``2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)``, half the points up to 1.5 times;
-    with short ones (a shard takes less than alpha) at most 2.5 times that, half up to 4 times:
-    the ranks do not wait for each other more than the ring asks.
+    What is bounded, where ``ring_s = 2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)``:
+
+    1. Each rank sends and receives at most ``2 (p - 1) * ceil(n / p)`` elements: for p = 4 and
+       n = 10 that is 18.
+    2. With long vectors (a shard takes 100 alpha or more on the wire) the time is at most 1.05
+       times ``ring_s``. Up to 1.5 times earns half the points.
+    3. With short vectors (a shard takes less than alpha) it is at most 2.5 times ``ring_s``. Up
+       to 4 times earns half the points.
     """
     ### BEGIN SOLUTION
     return all_gather(comm, reduce_scatter(comm, x), len(x))

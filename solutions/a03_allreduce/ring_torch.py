@@ -9,21 +9,16 @@ What differs from ``ring.py``:
   returns what to ``wait()`` for. Started one by one, a ring of sends can block NCCL for ever.
 - ``x`` is overwritten.
 
-Rules:
+Rules, beside those of every module, which stand in the notebook:
 
-- ``x`` is a one-dimensional tensor, float32, float64 or int64, of any length n >= 0, contiguous
-  or not; length and dtype are the same on all ranks. Afterwards it holds the sum, on every rank,
-  and nothing else has changed: of a tensor that ``x`` is a view of, only the elements of ``x``.
-  Integers are exact, floats may be added in any order.
-- Point-to-point calls only (``P2POp`` and ``batch_isend_irecv``, ``isend``, ``irecv``, ``send``,
-  ``recv``), with ``group``; no collective, not even ``barrier``, and no group of your own. A
-  rank sends nothing to itself. Every send and receive that is started is waited for, by
-  ``wait()``: on gloo, ``is_completed()`` of one stays False until then.
-- Messages go to and come from neighbours only: place r talks to ``(r - 1) % p`` and
-  ``(r + 1) % p``, in either direction or both. Shards are those of ``shard_bounds(n, p, place)``.
-- A send may wait until its receive is posted, whatever its size, and messages of different ranks
-  may arrive in any order. A transfer may be split into several messages, at most 64 in place of
-  one. A call keeps nothing for the next one.
+- ``x`` is a one-dimensional tensor, float32, float64 or int64, of any length, contiguous or not.
+  Length and dtype are the same on all ranks. Afterwards it holds the sum, on every rank, and
+  nothing else has changed: of a longer tensor that ``x`` is a view of, only the elements of ``x``.
+- Use point-to-point calls with ``group`` only (``P2POp`` and ``batch_isend_irecv``, ``isend``,
+  ``irecv``, ``send``, ``recv``); no collective, not even ``barrier``, and no group of your own.
+  No rank sends to itself. Call ``wait()`` for every send and receive that is started.
+- Place r talks to ``(r - 1) % p`` and ``(r + 1) % p`` only, in either direction or both. Shards are
+  those of ``shard_bounds(n, p, place)``. Integers are exact; floats may be added in any order.
 
 The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs: create what
 you need with ``empty_like``, and it lies where ``x`` lies.
@@ -41,10 +36,13 @@ def all_reduce(group, x):
         group: the ranks that take part; p of them.
         x: shape ``(n,)``; overwritten.
 
-    Bytes: each rank sends and receives at most ``2 (p - 1) * ceil(n / p)`` elements.
-    Time: with long vectors (a shard takes 100 alpha or more on the wire) at most 1.05 times
-    ``2 (p - 1) (alpha + ceil(n / p) * x.element_size() * beta)``, half the points up to 1.5 times;
-    with short ones (a shard takes less than alpha) at most 2.5 times that, half up to 4 times.
+    What is bounded:
+
+    1. Each rank sends and receives at most ``2 (p - 1) * ceil(n / p)`` elements: for p = 4 and
+       n = 10 that is 18.
+    2. With long vectors (a shard takes 100 alpha or more on the wire) the time is at most 1.05
+       times ``2 (p - 1) (alpha + ceil(n / p) * x.element_size() * beta)``. Up to 1.5 times earns
+       half the points.
     """
     ### BEGIN SOLUTION
     place, world_size = dist.get_rank(group), dist.get_world_size(group)

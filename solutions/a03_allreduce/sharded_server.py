@@ -7,22 +7,13 @@
 Each step is a permutation: every rank sends to one and receives from one, so nobody queues.
 If all ranks served rank 0 first, then rank 1, ..., they would queue at one port after another.
 
-Rules for every function of this assignment:
+Rules of this assignment, beside those of every module, which stand in the notebook:
 
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Use point-to-point calls only, on ``comm`` or on communicators that you make
-  from it (``Dup``, ``Split``, ``Create_cart``, ...; at most ``4 + 2 ceil(log2(p))`` in a call,
-  which count as no time); no other collective, not even ``Barrier``. A rank sends nothing to
-  itself.
-- ``x`` is one-dimensional, float32, float64 or int64, of any length n >= 0, contiguous or not;
-  length and dtype are the same on all ranks. It is never written to, not even for a moment:
-  it may be read-only.
-- The result is a new array of x's dtype, writable, that shares memory with nothing. Integers are
-  exact, floats may be added in any order. A call keeps nothing for the next one, and completes
-  (``Wait``, ``Test``, ...) every send and receive that it starts.
-- A send may wait until its receive is posted (rendezvous), whatever its size, and messages of
-  different ranks may arrive in any order.
-- A transfer may be split into several messages, at most 64 in place of one.
+- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
+  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
+  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
+- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
+  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
 """
 
 import numpy as np
@@ -34,16 +25,18 @@ def all_reduce(comm, x):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
 
     Returns:
         A new array, shape ``(n,)``: on every rank the sum of all ranks' ``x``.
 
-    Structure: rank i sends to rank j at most shard j (of its own ``x``) and shard i (summed),
-    so at most ``len(shard i) + len(shard j)`` elements.
-    Time: with long vectors (a shard takes 100 alpha or more on the wire) at most 1.05 times
-    ``2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)`` (half the points up to 1.5 times).
-    The order of the sends decides: see the picture above.
+    What is bounded, with an example of p = 3 ranks and n = 4, so shards of 2, 1 and 1 elements:
+
+    1. Rank i sends rank j at most shard j (of its own ``x``) and shard i (summed). So rank 0
+       sends rank 1 at most 1 + 2 elements, and rank 1 sends rank 2 at most 1 + 1.
+    2. With long vectors (a shard takes 100 alpha or more on the wire) the time is at most 1.05
+       times ``2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)``. Up to 1.5 times earns half
+       the points. The order of the sends decides: see the picture above.
     """
     ### BEGIN SOLUTION
     rank, world_size = comm.Get_rank(), comm.Get_size()

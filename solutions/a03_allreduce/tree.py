@@ -12,21 +12,13 @@ In one tree half of the ranks, the leaves, would send but never pass on: half of
 ports stay idle. Rank r is a leaf in one tree and has children in the other, so all are busy.
 Cut into chunks, the halves flow: up to the root, adding, then down again.
 
-Rules for every function of this assignment:
+Rules of this assignment, beside those of every module, which stand in the notebook:
 
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Use point-to-point calls only, on ``comm`` or on communicators that you make
-  from it (``Dup``, ``Split``, ``Create_cart``, ...; at most ``4 + 2 ceil(log2(p))`` in a call,
-  which count as no time); no other collective, not even ``Barrier``. A rank sends nothing to
-  itself.
-- ``x`` is one-dimensional, float32, float64 or int64, of any length n >= 0, contiguous or not;
-  length and dtype are the same on all ranks. It is never written to, not even for a moment:
-  it may be read-only.
-- The result is a new array of x's dtype, writable, that shares memory with nothing. Integers are
-  exact, floats may be added in any order. A call keeps nothing for the next one, and completes
-  (``Wait``, ``Test``, ...) every send and receive that it starts.
-- A send may wait until its receive is posted (rendezvous), whatever its size, and messages of
-  different ranks may arrive in any order.
+- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
+  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
+  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
+- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
+  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
 
 Source: Sanders, Speck, Traeff 2009, "Two-tree algorithms for full bandwidth broadcast,
 reduction and scan".
@@ -84,19 +76,22 @@ def all_reduce(comm, x, num_chunks):
 
     Args:
         comm: the ranks that take part; p of them.
-        x: shape ``(n,)``; not modified.
+        x: shape ``(n,)``.
         num_chunks: pieces into which each half is cut, at least 1; may exceed its length.
 
     Returns:
         A new array, shape ``(n,)``: on every rank the sum of all ranks' ``x``.
 
-    Structure: messages go along the edges of this module's ``double_tree(p)`` only.
-    Bytes: each rank sends and receives at most ``2 n + 2`` elements, all of them together at
-    most ``2 (p - 1) n``. Messages: at most ``2 num_chunks`` an edge and direction.
-    Time: with long vectors (a chunk takes 100 alpha or more on the wire) at most 1.05 times
-    ``2 x.nbytes * beta + 4 ceil(log2(p)) (alpha + chunk * beta)``, half the points up to 1.5
-    times, where ``chunk = ceil(ceil(n / 2) / num_chunks) * x.itemsize``. So both trees must flow
-    at once: while a rank waits in one of them, it must not hold up the other.
+    What is bounded, where ``chunk = ceil(ceil(n / 2) / num_chunks) * x.itemsize`` bytes:
+
+    1. Messages go along the edges of this module's ``double_tree(p)`` only, at most
+       ``2 num_chunks`` over an edge in each direction.
+    2. Each rank sends and receives at most ``2 n + 2`` elements, and all of them together at most
+       ``2 (p - 1) n``: for p = 5 and n = 20 that is 42, and 160 together.
+    3. With long vectors (a chunk takes 100 alpha or more on the wire) the time is at most 1.05
+       times ``2 x.nbytes * beta + 4 ceil(log2(p)) (alpha + chunk * beta)``. Up to 1.5 times earns
+       half the points. Both trees must flow at once: while a rank waits in one of them, it must
+       not hold up the other.
     """
     ### BEGIN SOLUTION
     rank, world_size = comm.Get_rank(), comm.Get_size()

@@ -55,10 +55,17 @@ class SharedTests:
         each = (runs.everywhere(target, self._options) for target in self._targets)
         return [case for cases in each for case in cases]
 
-    def sums(self, number, world_sizes):
-        """The sum is right on every rank, for vectors of all lengths."""
+    def sums(self, number, world_sizes, scheme=None):
+        """The sum is right on every rank, for vectors of all lengths.
+
+        Args:
+            scheme: ranks and length on which each function must be its scheme, where a module
+                has several and one could stand for the other.
+        """
 
         def check(ranks, rng):
+            if scheme:
+                runs.check_scheme(ranks, rng, self._cases(scheme[:1], scheme[1:]))
             for target in self._targets:
                 runs.check_sums(ranks, rng, target, world_sizes, self._options)
 
@@ -71,20 +78,21 @@ class SharedTests:
 
         return self._test(number, "values", check)
 
-    def strided(self, number):
-        cases = self._assorted((1, 2, 5), (11,))
-        return self._test(number, "values", runs.check_strided, cases, runs.summed)
+    def inputs(self, number):
+        """Inputs may have gaps and be read-only, and they stay as they were."""
 
-    def inputs_kept(self, number):
-        cases = self._assorted((1, 2, 4, 5), (13,))
-        return self._test(number, "values", runs.check_inputs_kept, cases)
+        def check(ranks, rng):
+            runs.check_strided(ranks, rng, self._assorted((1, 2, 3), (11,)), runs.summed)
+            runs.check_inputs_kept(ranks, rng, self._assorted((1, 2, 4, 3), (13,)))
+
+        return self._test(number, "values", check)
 
     def second_call(self, number):
-        cases = self._assorted((1, 2, 4, 5), (9, 0))
+        cases = self._assorted((1, 2, 4, 3), (9, 0))
         return self._test(number, "values", runs.check_second_call, cases)
 
     def real_mpi(self, number):
-        cases = self._cases((4, 3), (1, 11, runs.LARGE))
+        cases = self._cases((4, 3), (12, 11, runs.LARGE))
 
         @self.points(number, "reality")
         def test(mpi, rng):
@@ -99,6 +107,16 @@ class SharedTests:
                 runs.check_given_communicator(ranks, rng, cases)
 
         return self._test(number, "communication", check)
+
+    def scheme(self, number, world_size=4, n=40):
+        """The module is its scheme at all: without this test, little else counts."""
+        cases = self._cases((world_size,), (n,))
+
+        @self.points(number, "communication", essential=True)
+        def test(ranks, rng):
+            runs.check_scheme(ranks, rng, cases)
+
+        return test
 
     def point_to_point(self, number):
         cases = [*self._cases((1,), (10,)), *self._cases((3,), (0,)), *self._sweep()]

@@ -6,6 +6,7 @@ from ringside import Machine
 from ringside.checking import (
     Case,
     assert_bytes,
+    assert_own_messages,
     assert_ran,
     members_of_world,
     on_members,
@@ -24,50 +25,41 @@ def case(world_size, ranks_per_node, n, dtype="float64"):
     return Case(TARGET, world_size, n, dtype, {"ranks_per_node": ranks_per_node})
 
 
-def run(ranks, rng, asked, **options):
-    """A run whose sum is right, and in which messages went on two levels."""
-    result = runs.reduced(ranks, rng, asked, **options)
-    assert_two_levels(result, asked)
-    return result
+def check_values(ranks, rng, cases):
+    for asked in cases:
+        runs.reduced(ranks, rng, asked, values_only=True)
 
 
-@points(15, "values")
+@points(13, "values")
 def test_sums_where_everything_divides(ranks, rng):
-    for p, g in GRIDS:
-        for n in (p, 6 * p):
-            run(ranks, rng, case(p, g, n))
+    check_values(ranks, rng, [case(p, g, n) for p, g in GRIDS for n in (p, 6 * p)])
 
 
 @points(10, "values")
 def test_sums_of_other_lengths(ranks, rng):
-    for p, g in GRIDS[:4]:
-        for n in (0, 1, p - 1, p + 1, 203):
-            run(ranks, rng, case(p, g, n))
+    lengths = {p: (0, 1, p - 1, p + 1, 203) for p, _ in GRIDS}
+    check_values(ranks, rng, [case(p, g, n) for p, g in GRIDS[:4] for n in lengths[p]])
 
 
 @points(6, "values")
 def test_one_node_and_nodes_of_one_rank(ranks, rng):
-    for p, g in ((2, 2), (4, 4), (3, 1), (4, 1)):
-        run(ranks, rng, case(p, g, 4 * p))
-    runs.reduced(ranks, rng, case(1, 1, 5), values_only=True)
+    grids = ((2, 2), (4, 4), (3, 1), (4, 1), (1, 1))
+    check_values(ranks, rng, [case(p, g, 4 * p) for p, g in grids])
 
 
 @points(4, "values")
 def test_dtype_is_kept_and_integers_are_exact(ranks, rng):
-    for dtype in ("float32", "int64"):
-        run(ranks, rng, case(4, 2, 16, dtype))
+    check_values(ranks, rng, [case(4, 2, 16, dtype) for dtype in ("float32", "int64")])
 
 
 @points(5, "values")
-def test_input_may_be_strided_and_stays_as_it_was(ranks, rng):
-    run(ranks, rng, case(4, 2, 12))
+def test_inputs_may_have_gaps_and_stay_as_they_were(ranks, rng):
     runs.check_strided(ranks, rng, [case(4, 2, 12)], runs.summed)
     runs.check_inputs_kept(ranks, rng, [case(4, 2, 12), case(6, 3, 12)])
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
-    run(ranks, rng, case(4, 2, 12))
     runs.check_second_call(ranks, rng, [case(4, 2, 12), case(6, 2, 12)])
 
 
@@ -83,27 +75,32 @@ def check_refused(ranks, rng, asked):
 
 @points(3, "values")
 def test_other_worlds_are_refused(ranks, rng):
-    run(ranks, rng, case(4, 2, 12))
+    check_values(ranks, rng, [case(4, 2, 12)])
     for p, g in ((5, 2), (6, 4)):
         check_refused(ranks, rng, case(p, g, 8))
 
 
 @points(4, "reality")
-def test_real_mpi(ranks, mpi, rng):
-    run(ranks, rng, case(4, 2, 12))
+def test_real_mpi(mpi, rng):
     runs.check_real_mpi(mpi, rng, [case(4, 2, 12), case(4, 2, runs.LARGE)])
 
 
-@points(14, "communication")
+@points(6, "communication", essential=True)
+def test_every_rank_sends_inside_its_node_and_between_nodes(ranks, rng):
+    runs.check_scheme(ranks, rng, [case(6, 3, 36)])
+
+
+@points(10, "communication")
 def test_bytes_between_nodes(ranks, rng):
     for asked in (case(4, 2, 64), case(12, 4, 1200), case(15, 5, 3000), case(20, 4, 800)):
-        run(ranks, rng, asked)
+        assert_two_levels(runs.reduced(ranks, rng, asked), asked)
 
 
 @points(6, "communication")
 def test_bytes_in_all(ranks, rng):
     for asked in (case(4, 2, 64), case(6, 3, 6000), case(12, 4, 1200), case(20, 4, 800)):
-        result = run(ranks, rng, asked)
+        result = runs.reduced(ranks, rng, asked)
+        assert_own_messages(result, asked)
         allowed = [sum(oracle.two_level_bytes(asked))] * asked.world_size
         ranks.record(asked, result, {"sent_bytes": allowed})
         assert_bytes(result, allowed, asked)
@@ -120,20 +117,17 @@ def test_given_communicator_is_used(ranks, rng):
 
 @points(6, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    run(ranks, rng, case(4, 2, 16))
     runs.check_rendezvous(ranks, rng, [case(4, 2, 16), case(6, 3, 600)])
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
     runs.check_any_order(ranks, rng, [case(6, 3, 24)])
-    run(ranks, rng, case(4, 2, 16))
 
 
 @points(12, "speed")
 def test_time_on_two_and_four_nodes(ranks, rng):
     machine = Machine.load("zaratan")
-    run(ranks, rng, case(4, 2, 16))
     for p in (8, 16):
         asked = case(p, 4, p * 10_000, "float64")
         runs.check_makespans(ranks, rng, [asked], machine, oracle.two_level_s)

@@ -86,7 +86,7 @@ def depth(tree, p, which):
 ALL_SIZES = (*range(1, 18), 31, 32, 33, 64, 100)
 
 
-@points(8, "schedule")
+@points(7, "schedule")
 def test_both_are_binary_trees_of_small_depth(ranks, rng):
     for p, trees in double_trees(ranks, ALL_SIZES).items():
         for which, tree in enumerate(trees):
@@ -108,7 +108,7 @@ def test_both_are_binary_trees_of_small_depth(ranks, rng):
                 )
 
 
-@points(8, "schedule")
+@points(7, "schedule")
 def test_no_rank_has_children_in_both_trees(ranks, rng):
     for p, (first, second) in double_trees(ranks, ALL_SIZES).items():
         depth(first, p, 0)
@@ -121,28 +121,28 @@ def test_no_rank_has_children_in_both_trees(ranks, rng):
             )
 
 
-test_sum_on_2_4_and_8_ranks = shared.sums(9, runs.POWERS_OF_TWO)
-test_sum_on_3_5_6_and_7_ranks = shared.sums(9, runs.OTHER_SIZES)
+test_sum_on_2_4_and_8_ranks = shared.sums(8, runs.POWERS_OF_TWO)
+test_sum_on_3_5_6_and_7_ranks = shared.sums(8, runs.OTHER_SIZES)
 
 
-@points(7, "values")
+@points(6, "values")
 def test_any_number_of_chunks(ranks, rng):
-    for p in (2, 6):
-        for num_chunks in (1, 2, 7, 17):
-            for n in (0, 1, 24):
-                runs.reduced(ranks, rng, case(p, n, num_chunks), values_only=True)
+    cases = [
+        case(p, n, num_chunks) for p in (2, 6) for num_chunks in (1, 2, 7, 17) for n in (0, 1, 24)
+    ]
+    runs.check_each(cases, lambda each: runs.reduced(ranks, rng, each, values_only=True))
 
 
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(5)
-test_strided_and_read_only_input = shared.strided(3)
-test_input_stays_as_it_was = shared.inputs_kept(4)
+test_inputs_may_have_gaps_and_stay_as_they_were = shared.inputs(5)
 test_second_call_is_independent = shared.second_call(4)
 test_real_mpi = shared.real_mpi(4)
+test_data_goes_over_binary_trees = shared.scheme(6, 8, 48)
 
 
-@points(6, "communication")
+@points(7, "communication")
 def test_bytes_per_rank(ranks, rng):
-    for each in (case(4, 64), case(7, 203), case(6, 5003), *runs.everywhere(TARGET, CHUNKS)):
+    def check(each):
         result = runs.seen(ranks, each)
         allowed = [(2 * each.n + 2) * oracle.itemsize(each)] * each.world_size
         ranks.record(each, result, {"sent_bytes": allowed})
@@ -151,12 +151,13 @@ def test_bytes_per_rank(ranks, rng):
         if moved > most:
             raise each.fail(f"all ranks sent {moved} bytes together; at most {most} are allowed.")
 
+    cases = [case(4, 64), case(7, 203), case(6, 5003), *runs.everywhere(TARGET, CHUNKS)]
+    runs.check_each(cases, check)
+
 
 @points(6, "communication")
 def test_messages_go_along_the_trees(ranks, rng):
-    rule = "messages go along the edges of double_tree only"
-    more = [case(4, 64, 4), case(7, 203, 2), case(8, 30, 1), case(2, 30, 1), case(6, 5003)]
-    for each in (*more, *runs.everywhere(TARGET, CHUNKS)):
+    def check(each):
         p = each.world_size
         neighbours = [set() for _ in range(p)]
         edges = [0] * p
@@ -168,9 +169,12 @@ def test_messages_go_along_the_trees(ranks, rng):
                     edges[rank] += 1
                     edges[parent] += 1
         result = runs.seen(ranks, each)
-        assert_peers(result, neighbours, each, rule)
+        assert_peers(result, neighbours, each, "messages go along the edges of double_tree only")
         limit = 2 * each.options["num_chunks"]
         assert_messages(result, [limit * count for count in edges], each)
+
+    more = [case(4, 64, 4), case(7, 203, 2), case(8, 30, 1), case(2, 30, 1), case(6, 5003)]
+    runs.check_each([*more, *runs.everywhere(TARGET, CHUNKS)], check)
 
 
 test_given_communicator_is_used = shared.given_communicator(4)
