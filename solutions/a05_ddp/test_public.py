@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import average_call, ddp_call, drawn, fusion_call, greedy, ring_s, step_call
-from examples import mean, training
+from examples import assert_overlaps, mean, training
 from model import Model, loss_gradient, random_parameters
 
 from ringside import Machine
@@ -333,7 +333,19 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
     return call, result, params
 
 
-@points(15, "values", "overlap")
+@points(5, "schedule", "overlap", essential=True)
+def test_an_all_reduce_is_under_way_in_the_backward_pass(ranks, rng):
+    widths, buckets = (16,) * 5, [[7, 6], [5, 4], [3, 2], [1, 0]]
+    params, call = random_parameters(widths, rng), step_call(4, widths, buckets)
+    arguments = [
+        (params, [tuple(rng.standard_normal((2, 3, 16)))], buckets, None) for _ in range(4)
+    ]
+    result = ranks.call("callers:overlapped", 4, arguments)
+    assert_ran(result, call)
+    assert_overlaps(result, call)
+
+
+@points(10, "values", "overlap")
 def test_gradients_are_the_mean(ranks, rng):
     for p in (2, 3):
         for buckets in (BUCKETS, [[5, 4, 3, 2, 1, 0]]):
@@ -523,7 +535,18 @@ def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
     return call, result
 
 
-@points(20, "values", "ddp_torch")
+@points(5, "schedule", "ddp_torch", essential=True)
+def test_an_all_reduce_begins_in_the_backward_pass(ranks, rng):
+    call = ddp_call(4, "plain", 336)
+    params = [rng.standard_normal(shape) / np.sqrt(6) for shape in shapes_of(SPEC)]
+    steps = [[(*rng.standard_normal((2, 3, 6)), ALL)]]
+    arguments = [(SPEC, params, [], steps, NUMBERS | {"bucket_bytes": 336})] * 4
+    result = ranks.call("callers_torch:train", 4, arguments)
+    assert_ran(result, call)
+    assert_overlaps(result, call, waited=False)
+
+
+@points(15, "values", "ddp_torch")
 def test_training_equals_serial_training(ranks, rng):
     for p in (2, 3):
         trained(ranks, rng, p)
@@ -560,7 +583,8 @@ def test_buffers_are_rank_0s_in_each_forward(ranks, rng):
         params = [rng.standard_normal(shape) for shape in shapes_of(spec)]
         steps = [[(x, x, [0])] for x in batches[rank]]
         own = [np.full(6, float(rank)), np.array(5 * rank)]
-        arguments.append((spec, params, own, steps, NUMBERS | {"bucket_bytes": 400}))
+        numbers = NUMBERS | {"bucket_bytes": 400, "between": True}
+        arguments.append((spec, params, own, steps, numbers))
     result = ranks.call("callers_torch:train", 2, arguments)
     assert_ran(result, call)
     after_first = 0.1 * batches[0][0].mean(axis=0)  # of rank 0, on both ranks
