@@ -317,7 +317,7 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
         for _ in range(p)
     ]
     world_size = options.pop("world_size", p)
-    arguments = [(params, own, buckets, lr, work) for own in batches]
+    arguments = [(params, own, buckets, lr, work, steps > 1) for own in batches]
     result = ranks.call("callers:overlapped", world_size, arguments, **options)
     assert_ran(result, call)
     seen = call.seen_in(result)

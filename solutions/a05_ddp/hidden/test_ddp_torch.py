@@ -145,7 +145,7 @@ def compare_gradients(values, expected, case, what):
 
 
 @points(12, "values")
-def test_training_equals_serial_training(ranks, rng):
+def test_training_equals_serial_training_on_2_to_5_ranks(ranks, rng):
     def steps():
         for p in (2, 3, 4, 5):
             trained(ranks, rng, p, paths=straight(p, 4, 3))
