@@ -365,11 +365,11 @@ def test_real_gloo(ranks, rng):
 
 @each(15, 15, 15, "communication")
 def test_bytes_per_rank(ranks, rng, module):
-    for sizes in ([2] * 4, [4] * 3):
-        problem = Problem(rng, module, sizes, widths=(20, 30, 10))
+    for sizes, dtype in (([2] * 4, "float64"), ([4] * 3, "float32")):
+        problem = Problem(rng, module, sizes, widths=(20, 30, 10), dtype=dtype)
         result, p, case = run(ranks, problem), len(sizes), problem.case
         elements = sum(math.ceil(each.size / p) for each in problem.params)
-        allowed = 2 * (p - 1) * elements * 8 + 64 * (p - 1)
+        allowed = 2 * (p - 1) * elements * problem.params[0].itemsize + 64 * (p - 1)
         ranks.record(case, result, {"sent_bytes": [allowed] * p})
         moved = max(sent_as_ring(result) + received_as_ring(result))
         if moved > allowed:

@@ -169,10 +169,10 @@ def test_pack_and_unpack_are_opposites(ranks, rng):
             raise Verdict("pack makes a new array; unpack refuses buffers of another length.")
 
 
-def averaged(ranks, rng, p, buckets, shapes=SHAPES, **options):
+def averaged(ranks, rng, p, buckets, shapes=SHAPES, dtype="float64", **options):
     """Run ``average``, and check the means."""
-    contributions = [drawn(shapes, rng) for _ in range(p)]
-    call = average_call(p, [int(np.prod(shape)) for shape in shapes], buckets)
+    contributions = [drawn(shapes, rng, dtype) for _ in range(p)]
+    call = average_call(p, [int(np.prod(shape)) for shape in shapes], buckets, dtype)
     world_size = options.pop("world_size", p)
     arguments = [("average", own, (buckets,), False) for own in contributions]
     result = ranks.call("callers:averaged", world_size, arguments, **options)
@@ -245,9 +245,13 @@ def test_average_under_mpiexec(ranks, rng, mpiexec):
 
 @points(10, "communication", "buckets")
 def test_average_calls_one_all_reduce_a_bucket(ranks, rng):
-    for buckets in ([[5, 4, 3, 2, 1, 0]], [[5, 4], [3, 2], [1], [0]]):
-        call, result = averaged(ranks, rng, 3, buckets)
-        wanted = [8 * sum(int(np.prod(SHAPES[i])) for i in bucket) for bucket in buckets]
+    for buckets, dtype in (
+        ([[5, 4, 3, 2, 1, 0]], "float64"),
+        ([[5, 4], [3, 2], [1], [0]], "float32"),
+    ):
+        call, result = averaged(ranks, rng, 3, buckets, dtype=dtype)
+        unit = np.dtype(dtype).itemsize
+        wanted = [unit * sum(int(np.prod(SHAPES[i])) for i in bucket) for bucket in buckets]
         ranks.record(call, result, {"all_reduce_bytes": wanted})
         only_all_reduces(result, wanted, call)
 
@@ -328,6 +332,9 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
     for rank, value in enumerate(result.values):
         all_near(value["gradients"], gradients, seen, f"rank {rank}'s gradient")
         all_near(value["params"], updated, seen, f"rank {rank}'s parameter")
+        inputs = [each.astype(dtype) for each in right["inputs"][rank]]
+        what = f"rank {rank}'s gradient with respect to the input, step"
+        all_near(value["inputs"], inputs, seen, what)
     if result.factors is not None:
         assert_declared_at_once(result, call)
     return call, result, params
@@ -428,7 +435,7 @@ def test_communicator_of_some_ranks(ranks, rng):
 
 @points(5, "schedule", "overlap")
 def test_launches_follow_the_order_of_buckets(ranks, rng):
-    buckets = [[1, 0], [5, 4], [3, 2]]  # the first one is full last
+    buckets = [[1, 4], [5, 0], [3, 2]]  # the first two are full last
     call, result, params = stepped(ranks, rng, 2, buckets, observed=True)
     only_all_reduces(result, [sum(params[i].nbytes for i in b) for b in buckets], call)
 
@@ -499,10 +506,11 @@ def shapes_of(spec):
     ]
 
 
-def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
+def trained(ranks, rng, p, paths=None, cap=400, name="plain", set_to_none=True, **options):
     """Train with ``DDP``, and compare with the same training without a group.
 
-    ``paths``: per rank, step and microbatch, the layers that are used.
+    ``paths``: per rank, step and microbatch, the layers that are used. ``set_to_none``: what
+    becomes of gradients between the steps, else they are zeros.
     """
     spec = SPEC | options.pop("spec", {})
     paths = [[[ALL]] * 2] * p if paths is None else paths
@@ -513,7 +521,7 @@ def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
         [[(*rng.standard_normal((2, 3, d)), path) for path in step] for step in own]
         for own in paths
     ]
-    numbers = NUMBERS | {"bucket_bytes": cap}
+    numbers = NUMBERS | {"bucket_bytes": cap, "set_to_none": set_to_none}
     world_size = options.pop("world_size", p)
     arguments = [(spec, params[rank], [], steps[rank], numbers) for rank in range(p)]
     result = ranks.call("callers_torch:train", world_size, arguments, **options)
@@ -549,7 +557,7 @@ def test_an_all_reduce_begins_in_the_backward_pass(ranks, rng):
 @points(15, "values", "ddp_torch")
 def test_training_equals_serial_training(ranks, rng):
     for p in (2, 3):
-        trained(ranks, rng, p)
+        trained(ranks, rng, p, set_to_none=p == 2)
 
 
 @points(10, "values", "ddp_torch")
