@@ -15,7 +15,8 @@ from ringside.trace import Kind
 WIDTHS = (64, 128, 64, 10)
 LR, MOMENTUM = 0.1, 0.9
 STEPS = ("train_step", "accumulated_step")
-CALLERS = ("steps", "looked_at", "twice")  # functions of callers.py, and of callers_torch.py
+# Functions of callers.py, and of callers_torch.py.
+CALLERS = ("steps", "steps_of_another", "looked_at", "twice")
 OPTIONS = {
     "sizes", "widths", "microbatches", "target", "shares", "frozen", "stale", "second_shares",
     "second_widths", "inside",
@@ -80,9 +81,11 @@ def _starts(world_size, options):
 
 def _arguments_of_caller(function, target, rank, options):
     training = _drawn(target, options)
-    if function == "steps":
+    if function in ("steps", "steps_of_another"):
         batches = [training.batch(step, rank) for step in range(len(training.lrs))]
         given = (training.params, training.velocity, batches, training.lrs, training.momentum)
+        if function == "steps_of_another":
+            return given
         if "_torch:" in target:  # callers_torch.py calls no other module
             return (*given, training.frozen, bool(options.others.get("stale")))
         return (target, *given)
@@ -220,7 +223,7 @@ def check(case, function, rank, value, options):
     if function not in CALLERS:
         return False
     training = _drawn(target, options)
-    if function == "steps":
+    if function in ("steps", "steps_of_another"):
         assert_steps(case, rank, value, training.serial())
         assert_losses(value[2], training.serial()[2], case, rank)
         assert_frozen(case, rank, value, training)

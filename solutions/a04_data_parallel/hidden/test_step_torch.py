@@ -136,6 +136,8 @@ def test_any_network_and_dtype(ranks, rng):
     other = step(rng, [3, 3], [2, 2])
     arguments = [other.arguments(rank)[:5] for rank in range(2)]
     result = ranks.call("callers_torch:steps_of_another", 2, arguments, machine=buffered())
+    shares = str(other.shares).replace(" ", "")
+    other.case = other.case.called_by(f"callers_torch:steps_of_another --shares '{shares}'")
     assert_ran(result, other.case)
     calls = [value[3] for value in result.values]
     values = [value[:3] for value in result.values]
