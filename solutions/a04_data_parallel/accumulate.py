@@ -6,19 +6,9 @@
 
 The step is that of all samples of all microbatches of all ranks at once.
 
-Rules:
-
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. The library's collectives are allowed.
-- Parameters and velocity are lists of arrays (any number of layers, any shapes), of one dtype,
-  float64 or float32, that ``x`` has too. What is given, lists as well as arrays, is not
-  modified, not even for a moment, and arrays may be read-only.
-- Results are new lists of new arrays of that dtype, writable, that share memory with nothing
-  that was given. A call keeps nothing for the next one.
-- A send may wait until its receive is posted (rendezvous), messages of different ranks may
-  arrive in any order, and every request that is started is completed.
-- Bytes count as ``step.py`` says: point-to-point calls as they are, library collectives as a
-  ring would send them.
+- Parameters and velocity are lists of arrays: any number of layers, any shapes, all float64 or all
+  float32, like ``x``. Results are lists of arrays of the same dtype.
+- The library's collectives are allowed, and bytes count as ``step.py`` says.
 """
 
 import numpy as np
@@ -41,14 +31,13 @@ def accumulated_step(comm, params, velocity, microbatches, lr, momentum):
         samples of all ranks' microbatches, before the update.
 
     - Values: those of ``loss_and_gradients`` on all samples at once, to 1e-12 in float64 (1e-5 in
-      float32), with ``v <- momentum v + g`` and ``w <- w - lr v``; parameters and velocity are
+      float32), with ``v <- momentum v + g`` and ``w <- w - lr v``. Parameters and velocity are
       equal on all ranks, bit for bit.
     - Work: each sample goes through ``model.loss_and_gradients`` once, on the rank that has it.
     - Memory: never more samples at a time than the rank's longest microbatch has.
-    - Bytes: each rank sends and receives at most ``2 (p - 1) ceil(m / p)`` elements for each array
-      of m elements, and ``64 (p - 1)`` bytes more, however many microbatches there are.
-    - Time: where the machine's latency hardly counts, at most 1.05 times ``longest work of a rank
-      + one all-reduce of the gradient and 8 numbers``, half the points up to 1.5 times.
+    - Bytes: those of one step in ``step.py``, however many microbatches there are.
+    - Time, where latency hardly counts: at most 1.05 times the longest work of a rank and one
+      all-reduce of the gradient and 8 numbers. Half the points up to 1.5 times.
     """
     ### BEGIN SOLUTION
     sums = [np.zeros_like(p) for p in params]  # of gradients over samples, not means

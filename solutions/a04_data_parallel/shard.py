@@ -12,13 +12,9 @@
 Cut like this, four ranks take together in each step what one rank alone would take in a step
 of four samples. So the number of ranks does not change what is learned.
 
-Rules:
-
-- A rank knows ``n``, the number of ranks, its own rank, epoch and seed, and nothing else: it
-  sends and receives nothing. NumPy or plain Python is enough.
-- The result depends on the arguments alone. It is the same in any process (Python's ``hash`` of a
-  string is not), whatever was called before, and NumPy's and Python's global random generators
-  stay as they are.
+A rank knows the arguments and nothing else: it sends and receives nothing. The result is the same
+in any process (Python's ``hash`` of a string is not), whatever was called before. NumPy's and
+Python's global random generators stay as they are.
 """
 
 import numpy as np

@@ -9,23 +9,14 @@
 
 What differs from ``step.py``:
 
-- ``group`` is a process group of p >= 1 ranks, in any order; it need not have all ranks of the
-  job. Its first rank, place 0, is ``dist.get_global_rank(group, 0)`` in the whole job, and that is
-  how a broadcast names its source.
+- ``group`` is a process group. Its first rank, place 0, is ``dist.get_global_rank(group, 0)`` in
+  the whole job, and that is how a broadcast names its source. Make no group of your own.
 - Parameters are changed in place. The velocity lives in the optimizer.
-
-Rules for every function of this module:
-
-- ``model`` is any ``nn.Module`` whose parameters are dense and contiguous, of one dtype, float64
-  or float32. Those that learn (``requires_grad`` is True) are all used by the forward pass; the
+- ``model`` is any ``nn.Module`` whose parameters are dense and contiguous, all float64 or all
+  float32. Those that learn (``requires_grad`` is True) are all used by the forward pass. The
   others are frozen: a step leaves them as they are, bit for bit, and does not send them.
-- All collectives and point-to-point calls of torch.distributed are allowed, with ``group``; make
-  no group of your own. What is started is waited for. A send may wait until its receive is
-  posted, and messages of different ranks may arrive in any order. A call keeps nothing for the
-  next one.
-- Bytes count as for ``step.py``: ``all_reduce`` of m bytes as ``2 m (p - 1) / p`` for each rank;
-  ``reduce_scatter`` and ``all_gather`` of m bytes in all ``m (p - 1) / p`` each; ``broadcast`` and
-  ``reduce`` m; point-to-point calls as what they send.
+- Bytes count as in ``step.py``: collectives as their namesakes there, point-to-point calls as what
+  they send.
 
 The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs: create what
 you need with ``x.new_tensor`` and the like, and it lies where ``x`` lies.
@@ -67,15 +58,13 @@ def train_step(group, model, optimizer, x, y):
             may be 0, but not on all ranks.
 
     - Values: those of the same step on one rank that has all samples, to 1e-12 in float64
-      (1e-5 in float32); parameters and the optimizer's state are equal on all ranks, bit for bit.
+      (1e-5 in float32). Parameters and the optimizer's state are equal on all ranks, bit for bit.
     - Work: each sample goes through the network once, forward and backward, on the rank that
       has it.
-    - Bytes: each rank sends and receives at most ``2 (p - 1) ceil(m / p)`` elements for each
-      learning parameter of m elements, and ``64 (p - 1)`` bytes more: an all-reduce of the
-      gradient, in any number of calls, and of up to 8 numbers beside it.
-    - Time: where the machine's latency hardly counts, at most 1.05 times
-      ``work / p + one all-reduce of the gradient and 8 numbers``, half the points up to 1.5
-      times. A call for each parameter is right, a call for each row or number is too slow.
+    - Bytes: one all-reduce of the gradient, in any number of calls, and of up to 8 numbers more.
+      For each learning parameter of m elements a rank sends and receives at most
+      ``2 (p - 1) ceil(m / p)`` elements, and ``64 (p - 1)`` bytes in all beside them.
+    - Time: as in ``step.py``.
     """
     ### BEGIN SOLUTION
     model.zero_grad()

@@ -7,16 +7,14 @@ after another are put together, in a flat buffer, until it is worth the latency:
     bytes          400    40    4000   40    80       ready in the order 4, 3, 2, 1, 0
     cap 1000       [1, 0]       [2]    [4, 3]         buckets, launched from right to left
 
-Rules for the functions that take ``comm``:
+For the functions that take ``comm``:
 
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Only ``comm``'s own all-reduces may be called (``Allreduce`` or ``Iallreduce``,
-  with any operation), no other collective and no point-to-point call, and no communicator is made.
+- Only ``comm``'s own all-reduces may be called (``Allreduce`` or ``Iallreduce``, with any
+  operation): no other collective, no point-to-point call, and no communicator is made.
 - ``gradients`` is a list of arrays, all float32 or all float64, of any shape (``()`` and no
   elements included), contiguous or not. Shapes and dtype are the same on all ranks. The arrays
-  themselves are written to; the list stays as it was.
+  themselves are written to, unlike in other modules; the list stays as it was.
 - Beside the gradients there is at any time one flat buffer of the longest bucket, or two.
-- A call keeps nothing for the next one.
 """
 
 import numpy as np
@@ -27,8 +25,7 @@ def assign_buckets(sizes, bucket_bytes, first_bucket_bytes=None):
     """Divide parameters into buckets, in the order in which their gradients become ready.
 
     Args:
-        sizes: bytes of each parameter, in the order of the forward pass; zeros are allowed. Not
-            modified.
+        sizes: bytes of each parameter, in the order of the forward pass; zeros are allowed.
         bucket_bytes: a bucket has at most so many bytes, unless it holds one parameter only.
         first_bucket_bytes: the cap of the first bucket; None: ``bucket_bytes`` too. A small first
             bucket is launched early.
@@ -66,7 +63,7 @@ def pack(arrays):
     """Copy arrays one behind another into one flat buffer.
 
     Args:
-        arrays: at least one; of one dtype and any shapes, contiguous or not; not modified.
+        arrays: at least one; of one dtype and any shapes, contiguous or not.
 
     Returns:
         A new one-dimensional array: the elements of the first array in row-major order, then
@@ -81,7 +78,7 @@ def unpack(flat, arrays):
     """Copy a flat buffer back into arrays, in place: the opposite of ``pack``.
 
     Args:
-        flat: shape ``(n,)``, n elements in all arrays together; not modified.
+        flat: shape ``(n,)``, n elements in all arrays together.
         arrays: are written to; contiguous or not.
 
     Raises:

@@ -10,16 +10,13 @@
     ready on rank 0:  5 4 3 2 1 0            launches on every rank: [5, 4], then [3, 2], then
     ready on rank 1:  3 5 2 4 0 1            [1, 0]; rank 1's [3, 2] waits until [5, 4] is full
 
-Rules:
-
-- ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. "Rank 0" is
-  the group's first rank. Only broadcasts and all-reduces on ``group`` may be called: broadcasts
-  in the constructor and in ``forward``, all-reduces in the backward pass and in ``finish``.
+- "Rank 0" is the group's first rank. Only broadcasts and all-reduces on ``group`` may be called:
+  broadcasts in the constructor and in ``forward``, all-reduces in the backward pass and ``finish``.
 - The module's parameters are dense, of one dtype. Some may not require a gradient (frozen): they
   are broadcast once and never reduced. One may be used in several places (tied): it is one
   parameter. Which ones require a gradient does not change after the constructor.
 - Between two ``finish`` there is one backward pass outside ``no_sync``.
-- Gradients exist once, for instance as parts of flat buffers: at the end of the backward pass
+- Gradients exist once, for instance as parts of flat buffers. At the end of the backward pass
   tensors beside parameters and buffers hold at most 1.25 times the gradients' bytes and 64 KiB.
 - The file runs unchanged under ``torchrun``, with gloo or NCCL.
 """
@@ -39,15 +36,15 @@ class DDP(nn.Module):
         group: the ranks that take part; p of them.
         bucket_bytes: a bucket has at most so many bytes, unless it holds one parameter only.
 
-    Communication: the constructor broadcasts each parameter and each buffer of the module at most
-    once. Per step there is exactly one all-reduce a bucket, of its elements. Buckets hold the
-    parameters that require a gradient, in the reverse of ``module.parameters()``; there are as few
-    as the cap allows. All ranks launch them in this order, whatever is ready first.
-    Schedule: an all-reduce is launched in the backward pass, as soon as all gradients of its
-    bucket and of those before it are ready.
-    Time: backward pass and ``finish`` take at most 1.05 times what they take if all-reduces follow
-    one another, each of ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)``; half the points up
-    to 1.3 times.
+    - Communication: the constructor broadcasts each parameter and each buffer of the module at most
+      once. Per step there is exactly one all-reduce a bucket, of its elements. Buckets hold the
+      parameters that require a gradient, in the reverse of ``module.parameters()``; there are as
+      few as the cap allows. All ranks launch them in this order, whatever is ready first.
+    - Schedule: an all-reduce is launched in the backward pass, as soon as all gradients of its
+      bucket and of those before it are ready.
+    - Time: backward pass and ``finish`` take at most 1.05 times what they take if all-reduces
+      follow one another, each of ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)`` seconds for
+      n elements. Half the points up to 1.3 times.
 
     Source: Li et al., PyTorch Distributed, VLDB 2020, sections 3 and 4.
     """

@@ -11,10 +11,7 @@ equal length. ``buckets`` are lists of indices of the model's parameters: each p
 exactly one of them, no bucket is empty, and all ranks have the same ones. Parameters are float32
 or float64, all alike.
 
-Rules:
-
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Only ``Iallreduce`` on ``comm`` may be called, and what completes it.
+- Only ``Iallreduce`` on ``comm`` may be called, and what completes it.
 - Every gradient array of the model is a part of one flat buffer of its bucket, so nothing is
   copied: ``backward`` allocates, beside what the layers need, less than a quarter of the
   gradients' bytes.
@@ -70,11 +67,12 @@ def backward(comm, model, grad_output, buckets, flats):
         This rank's gradient with respect to the model's input. The model's gradients hold the
         mean over all ranks.
 
-    Communication: exactly one all-reduce a bucket, of its elements, in the order of ``buckets``.
-    Schedule: a bucket's all-reduce begins once all gradients of this bucket and of those before
-    it are there, before the backward pass of the next layer that has parameters.
-    Time: at most 1.05 times ``finish_s`` of a model in which all-reduces follow one another, each
-    of ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)``; half the points up to 1.3 times.
+    - Communication: exactly one all-reduce a bucket, of its elements, in the order of ``buckets``.
+    - Schedule: a bucket's all-reduce begins once all gradients of this bucket and of those before
+      it are there, before the backward pass of the next layer that has parameters.
+    - Time: at most 1.05 times ``finish_s`` of a model in which all-reduces follow one another,
+      each of ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)`` seconds for n elements. Half
+      the points up to 1.3 times.
     """
     ### BEGIN SOLUTION
     owners = model.owners()

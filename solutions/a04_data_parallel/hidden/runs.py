@@ -26,9 +26,9 @@ from ringside.checking import (
     assert_requests_complete,
     buffered,
     on_members,
-    rendezvous,
     with_waiting_sends,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.errors import TraceError
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
@@ -39,7 +39,9 @@ from solutions.a04_data_parallel.model import num_flops
 
 STEP, ACCUMULATE = "step:train_step", "accumulate:accumulated_step"
 MOST_MESSAGES = 60_000  # in one replay
+MOST_CALLS = 100  # of a rank in one step, for the gradients of four arrays
 SMALL, DEEP, FLAT, WIDE = (12, 9, 5), (7, 11, 6, 8, 4), (10, 3), (250, 240, 10)
+AS_SMALL = (21, 6, 5)  # as many elements as ``SMALL``, in other shapes
 
 # What a rank has in one step: a number of samples, or the sizes of its microbatches.
 Share = int | Sequence[int]
@@ -175,14 +177,30 @@ def assert_trained(result: Any, asked: Training, *, loss: bool = False) -> None:
 
 def check_values(ranks: Any, asked: Iterable[Training], *, loss: bool = False) -> None:
     """Each of several trainings gives what one rank would."""
-    for each in asked:
-        trained(ranks, each, loss=loss)
+    check_kinds(asked, by_samples, functools.partial(trained, ranks, loss=loss))
+
+
+def check_each(checks: dict[str, Callable], **weights: float) -> None:
+    """Several checks, each of which earns its share of a test's points."""
+    check_kinds(checks, str, lambda name: checks[name](), weights=weights)
 
 
 def check_equal_replicas(ranks: Any, asked: Iterable[Training]) -> None:
     """Parameters and velocity have the same bits on every rank."""
     for each in asked:
         oracle.examples.assert_equal_replicas(trained(ranks, each), each.case)
+
+
+def check_kept(
+    ranks: Any, asked: Iterable[Training], pairs: Iterable[tuple[Training, Training]]
+) -> None:
+    """Inputs stay as they were, and nothing is kept for a second call."""
+    check_each(
+        {
+            "arguments that stay": functools.partial(check_inputs_kept, ranks, asked),
+            "a second call": functools.partial(check_second_call, ranks, pairs),
+        }
+    )
 
 
 def check_inputs_kept(ranks: Any, asked: Iterable[Training]) -> None:
@@ -241,28 +259,45 @@ def check_given_communicator(
         on_members(run_it, members, world_size, each.case, comm=comm)
 
 
-def check_rendezvous(ranks: Any, asked: Iterable[Training], run: Callable = trained) -> None:
-    """Nothing hangs where every send waits for its receive."""
+def check_split(ranks: Any, asked: Training) -> None:
+    """One plain step: each rank has its share of the work, and gradients travel."""
+    size = asked.case.world_size
+    arguments = [asked.arguments(rank) for rank in range(size)]
+    result = ranks.call(asked.driver, size, arguments, machine=buffered())
+    assert_ran(result, asked.case)
+    own, nbytes = samples_of(asked.shares[0][0]), sum(p.nbytes for p in asked.params)
+    right = num_flops(asked.params, own)
+    oracle.examples.assert_split(result, asked.case, own, right, nbytes)
+
+
+def check_safety(ranks: Any, asked: Iterable[Training], run: Callable = trained) -> None:
+    """Right where sends wait for their receives, and whichever messages are slow."""
     for each in asked:
         result = with_waiting_sends(functools.partial(run, ranks, each), each.case)
-        assert_requests_complete(result, each.case)
-
-
-def check_any_order(ranks: Any, asked: Iterable[Training], run: Callable = trained) -> None:
-    """Right whichever messages are slow, and whichever a wildcard takes."""
-    for each in asked:
+        assert_requests_complete(result, each.case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
         for seed in LATENCY_SEEDS:
-            for machine in (buffered(), rendezvous()):
-                run(ranks, each, machine=machine, seed=seed)
+            run(ranks, each, machine=buffered(), seed=seed)
 
 
-def check_work(ranks: Any, asked: Iterable[Training]) -> None:
-    """Each sample goes through the network once, on the rank that has it."""
-    for each in asked:
-        result = trained(ranks, each)
-        for rank in range(each.case.world_size):
-            own = sum(samples_of(shares[rank]) for shares in each.shares)
-            oracle.examples.assert_work(result, each.case, rank, own, num_flops(each.params, own))
+def check_both(
+    check: Callable, ranks: Any, steps: Sequence[Training], starts: Sequence[Any], run: Callable
+) -> None:
+    """A check of both functions: a broadcast that fails it costs a quarter of the points."""
+    check_each(
+        {
+            "train_step": functools.partial(check, ranks, steps),
+            "broadcast_parameters": functools.partial(check, ranks, starts, run),
+        },
+        train_step=3,
+    )
+
+
+def by_samples(asked: Training) -> str:
+    """The kind of a training by how many samples its ranks have."""
+    counts = {samples_of(share) for shares in asked.shares for share in shares}
+    if 0 in counts:
+        return "steps in which a rank has no samples"
+    return "equal numbers of samples" if len(counts) == 1 else "unequal numbers of samples"
 
 
 def cluster() -> Machine:
@@ -288,24 +323,20 @@ def _num_messages(result: Any, world_size: int) -> int:
     return world_size * sum(rounds)
 
 
-def check_makespan(ranks: Any, asked: Training) -> None:
-    """The longest work of a rank and one all-reduce, on a cluster."""
-    result = _worked(ranks, asked)
-    if _num_messages(result, asked.case.world_size) > MOST_MESSAGES:
-        calls = sum(op.kind != Kind.COMPUTE for op in result.trace.ops[0])
-        raise _shown(asked, asked.case.world_size).fail(
-            f"a rank made {calls} calls in one step: a call for each row or number takes too long."
-        )
-    _award(result, asked, asked.case.world_size, result)
-
-
 def check_stretched_makespan(ranks: Any, asked: Training, world_size: int) -> None:
-    """The same on many more ranks, each with as many samples: the few ranks' trace is stretched.
+    """The longest work of a rank and one all-reduce, on a cluster of many more ranks.
+
+    Each has as many samples as the few that are run: their trace is stretched.
 
     A program whose messages name their partners can't be, nor one that gathers shards, which
     become smaller with more ranks: it is timed on fewer ranks.
     """
     result = _worked(ranks, asked)
+    calls = sum(op.kind in (Kind.COLLECTIVE, Kind.ISEND) for op in result.trace.ops[0])
+    if calls > MOST_CALLS:
+        raise _shown(asked, asked.case.world_size).fail(
+            f"a rank made {calls} calls in one step: a call for each row or number takes too long."
+        )
     names = {op.detail[0] for op in result.trace.ops[0] if op.kind == Kind.COLLECTIVE}
     if {"reduce_scatter", "allgather"} <= names:
         _award(result, asked, asked.case.world_size, result)

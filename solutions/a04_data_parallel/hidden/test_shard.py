@@ -7,7 +7,8 @@ from ringside.checking.formulas import Asked, one_of
 from ringside.checking.points import points_of
 
 TARGET = "shard:shard"
-SIZES = (0, 1, 2, 3, 7, 8, 9, 64, 101)
+SIZES = (1, 2, 3, 7, 9, 64, 101)
+WORLDS = (2, 4, 8, 3, 5, 6, 7)
 LARGE, MEDIUM = 1000, 50
 FACTORS = (*range(1, 300), *(10**k for k in range(3, 8)), *(2**k for k in range(9, 21)), 997, 1009)
 
@@ -74,26 +75,29 @@ def draw(rng, count=1):
     return [int(seed) for seed in rng.integers(1, 2**31, size=count)]
 
 
-@points(12, "values")
-def test_every_sample_once_on_2_4_and_8_ranks(ranks, rng):
+@points(14, "values")
+def test_every_sample_once(ranks, rng):
     seed = draw(rng)[0]
-    for world_size in (2, 4, 8):
-        covered(ranks, world_size, [(n, epoch, seed) for n in SIZES for epoch in (0, 3)])
+    for world_size in WORLDS:
+        sizes = [world_size * each for each in (0, 1, 2, 9)]
+        covered(ranks, world_size, [(n, epoch, seed) for n in sizes for epoch in (0, 3)])
 
 
-@points(12, "values")
-def test_every_sample_once_on_3_5_6_and_7_ranks(ranks, rng):
+@points(20, "values")
+def test_every_sample_once_where_p_does_not_divide_n(ranks, rng):
     seed = draw(rng)[0]
-    for world_size in (3, 5, 6, 7):
-        covered(ranks, world_size, [(n, epoch, seed) for n in SIZES for epoch in (0, 3)])
+    for world_size in WORLDS:
+        sizes = [n for n in SIZES if n % world_size]
+        covered(ranks, world_size, [(n, epoch, seed) for n in sizes for epoch in (0, 3)])
 
 
-@points(8, "values")
+@points(7, "values")
 def test_lengths_differ_by_one_at_most(ranks, rng):
     seed = draw(rng)[0]
     for world_size in (2, 3, 5, 8):
+        covered(ranks, world_size, [(2 * world_size, 1, seed)])
         calls = [(n, 1, seed) for n in SIZES]
-        for (n, epoch, _), parts in zip(calls, covered(ranks, world_size, calls)[1], strict=True):
+        for (n, epoch, _), parts in zip(calls, shards(ranks, world_size, calls)[1], strict=True):
             for rank, part in enumerate(parts):
                 short = n // world_size
                 if len(part) not in (short, short + bool(n % world_size)):
@@ -108,7 +112,6 @@ def test_lengths_differ_by_one_at_most(ranks, rng):
 def test_each_epoch_and_seed_has_its_own_order(ranks, rng):
     seed = draw(rng)[0]
     calls = [(LARGE, epoch, seed + k) for k in range(4) for epoch in range(4)]
-    calls += [(LARGE, 0, 2**40), (LARGE, 1, 2**40)]
     calls += [(LARGE, e, s) for e in (0, 1, 2, 3, 10, 11) for s in (0, 1, 2, 3, 10, 11)]
     # Where one number is made of both, as 100 seed + epoch, late epochs meet the next seed's.
     calls += [(MEDIUM, many, 0) for many in FACTORS]
@@ -125,7 +128,7 @@ def test_each_epoch_and_seed_has_its_own_order(ranks, rng):
             )  # fmt: skip
 
 
-@points(8, "values")
+@points(6, "values")
 def test_orders_are_random_permutations(ranks, rng):
     seed = draw(rng)[0]
     covered(ranks, 2, [(LARGE, 0, seed)])  # one rank alone earns nothing
@@ -161,10 +164,10 @@ def _likeness(a, b):
     return max(shared, same_move)
 
 
-@points(17, "schedule")
+@points(20, "schedule")
 def test_steps_do_not_depend_on_the_number_of_ranks(ranks, rng):
     seed = draw(rng)[0]
-    calls = [(n, epoch, seed) for n in (8, 9, 64, 101) for epoch in (0, 2)]
+    calls = [(n, epoch, seed) for n in (168, 336) for epoch in (0, 2)]  # all of p divide them
     wholes = orders(ranks, calls)
     for world_size in (2, 3, 4, 7, 8):
         found = covered(ranks, world_size, calls)[1]
@@ -179,11 +182,11 @@ def test_steps_do_not_depend_on_the_number_of_ranks(ranks, rng):
                     )  # fmt: skip
 
 
-@points(10, "communication")
+@points(6, "communication")
 def test_nothing_is_sent(ranks, rng):
     seed = draw(rng)[0]
-    for world_size in (2, 5):
-        result, _ = covered(ranks, world_size, [(64, 0, seed), (64, 1, seed), (3, 0, seed)])
+    for world_size in (2, 4):
+        result, _ = covered(ranks, world_size, [(64, 0, seed), (64, 1, seed)])
         used = [record.name for record in result.collectives] + list(result.comm_calls)
         if any(result.sent_messages()) or used:
             what = used[0] if used else "a message"
@@ -193,10 +196,10 @@ def test_nothing_is_sent(ranks, rng):
             )  # fmt: skip
 
 
-@points(7, "safety")
+@points(5, "safety")
 def test_same_result_whatever_was_called_before(ranks, rng):
     seed = draw(rng)[0]
-    calls = [(101, 0, seed), (64, 2, seed), (101, 1, seed), (101, 0, seed), (64, 2, seed)]
+    calls = [(96, 0, seed), (66, 2, seed), (96, 1, seed), (96, 0, seed), (66, 2, seed)]
     for world_size in (2, 3):
         found = covered(ranks, world_size, calls)[1]
         for early, late in ((0, 3), (1, 4)):
@@ -209,29 +212,29 @@ def test_same_result_whatever_was_called_before(ranks, rng):
                     )  # fmt: skip
 
 
-@points(6, "safety")
+@points(4, "safety")
 def test_result_belongs_to_the_caller(ranks, rng):
     seed = draw(rng)[0]
     for world_size in (2, 3):
-        covered(ranks, world_size, [(64, 1, seed)])
-        result = ranks.call("callers:shards_again", world_size, [(64, 1, seed)] * world_size)
-        assert_ran(result, Case(TARGET, world_size, 64))
+        covered(ranks, world_size, [(66, 1, seed)])
+        result = ranks.call("callers:shards_again", world_size, [(66, 1, seed)] * world_size)
+        assert_ran(result, Case(TARGET, world_size, 66))
         for rank, (then, again) in enumerate(result.values):
             if not np.array_equal(then, again):
                 raise fail(
                     "after the caller wrote into the result, a second call gives another one.",
-                    64, world_size, rank, 1, seed,
+                    66, world_size, rank, 1, seed,
                 )  # fmt: skip
 
 
-@points(7, "safety")
+@points(5, "safety")
 def test_global_generators_are_left_alone(ranks, rng):
     seed = draw(rng)[0]
     for world_size in (2, 3):
-        result, _ = covered(ranks, world_size, [(64, 0, seed), (64, 1, seed)])
+        result, _ = covered(ranks, world_size, [(66, 0, seed), (66, 1, seed)])
         for rank, (_, moved) in enumerate(result.values):
             if moved:
                 raise fail(
                     "it drew from a global random generator, or seeded one; make one of your own.",
-                    64, world_size, rank, 0, seed,
+                    66, world_size, rank, 0, seed,
                 )  # fmt: skip

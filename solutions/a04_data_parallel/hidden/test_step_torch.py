@@ -1,19 +1,18 @@
 """step_torch.py: the same step with autograd and an optimizer, on torch.distributed."""
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 from ringside.checking import (
     Case,
     Verdict,
     assert_ran,
-    assert_requests_complete,
     buffered,
     rendezvous,
 )
 from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
-from ringside.trace import Kind
 from solutions.a04_data_parallel import digits
 from solutions.a04_data_parallel.hidden import oracle, runs
 
@@ -75,44 +74,49 @@ def test_parameters_of_place_0_on_every_rank(ranks, rng):
         broadcast(ranks, start(rng, world_size, widths, dtype))
 
 
-@points(8, "values")
+@points(6, "values")
 def test_one_step_on_2_4_and_8_ranks(ranks, rng):
-    runs.check_values(ranks, [step(rng, [b] * p) for p, b in ((2, 6), (4, 3), (8, 1))])
+    runs.check_values(ranks, [step(rng, [b] * p) for p, b in ((2, 6), (4, 3), (8, 1), (3, 5))])
+
+
+@points(16, "values")
+def test_unequal_numbers_of_samples(ranks, rng):
+    shares = ([5, 2], [1, 9, 4], [7, 1, 1, 2, 3], [1, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3, 2])
+    shares += ([0, 4], [3, 0, 1], [0, 5, 0, 0, 1])
+    runs.check_values(ranks, [step(rng, each) for each in shares])
 
 
 @points(6, "values")
-def test_unequal_numbers_of_samples(ranks, rng):
-    shares = ([5, 2], [1, 9, 4], [7, 1, 1, 2, 3], [1, 2, 3, 4, 5, 6], [3, 3, 3, 3, 3, 3, 2])
-    runs.check_values(ranks, [step(rng, each) for each in shares])
-
-
-@points(5, "values")
-def test_ranks_without_samples(ranks, rng):
-    shares = ([0, 4], [3, 0, 1], [0, 5, 0, 0, 1])
-    runs.check_values(ranks, [step(rng, each) for each in shares])
-
-
-@points(5, "values")
-def test_velocity_over_several_steps(ranks, rng):
-    asked = [
-        step(rng, [4, 3], [1, 6], [2, 2]),
-        step(rng, [5, 0, 2, 1, 1], [1, 2, 3, 0, 4], [2, 2, 2, 2, 1], [1, 0, 0, 0, 0]),
-        step(rng, [6], [3]),
-    ]
+def test_copies_stay_equal_over_several_steps(ranks, rng):
+    asked = [step(rng, [4, 4], [3, 3], [2, 2]), step(rng, *[[2] * 5] * 4), step(rng, [6], [3])]
     runs.check_equal_replicas(ranks, asked)
 
 
 @points(4, "values")
 def test_loss_is_the_mean_over_all_samples(ranks, rng):
-    asked = [step(rng, [1, 6, 2], [4, 0, 1]), step(rng, [5, 2])]
+    asked = [step(rng, [3, 3, 3], [2, 2, 2]), step(rng, [5, 2]), step(rng, [1, 6, 2])]
     runs.check_values(ranks, asked, loss=True)
 
 
-@points(4, "values")
-def test_frozen_parameters_stay(ranks, rng):
+@points(6, "values")
+def test_frozen_parameters_and_old_gradients(ranks, rng):
+    runs.check_each(
+        {
+            "frozen parameters": functools.partial(check_frozen, ranks, rng),
+            "old gradients": functools.partial(
+                runs.check_values,
+                ranks,
+                [step(rng, [3, 3], stale=True), step(rng, [2] * 3, stale=True, frozen=(0, 1))],
+            ),
+        }
+    )
+
+
+def check_frozen(ranks, rng):
+    """What doesn't learn stays as it is, and so does its velocity."""
     for asked in (
-        step(rng, [3, 1], [2, 2], frozen=(0, 1)),
-        step(rng, [2, 0, 4], [1, 1, 1], widths=runs.DEEP, frozen=(3, 4)),
+        step(rng, [2, 2], [3, 3], frozen=(0, 1)),
+        step(rng, [2] * 3, [1] * 3, widths=runs.DEEP, frozen=(3, 4)),
     ):
         result = runs.trained(ranks, asked)
         case = asked.case.seen_in(result)
@@ -120,28 +124,20 @@ def test_frozen_parameters_stay(ranks, rng):
             oracle.examples.assert_frozen(case, rank, value, asked.drawn)
 
 
-@points(2, "values")
-def test_old_gradients_count_for_nothing(ranks, rng):
+@points(4, "values")
+def test_any_network_and_dtype(ranks, rng):
     runs.check_values(
         ranks,
         [
-            step(rng, [3, 2], stale=True),
-            step(rng, [0, 1, 4], stale=True),
-            step(rng, [2, 4], stale=True, frozen=(0, 1)),
+            step(rng, [3] * 3, widths=runs.DEEP, dtype="float32"),
+            step(rng, [2, 2], widths=runs.FLAT),
         ],
     )
-
-
-@points(2, "values")
-def test_any_network_and_dtype(ranks, rng):
-    asked = [
-        step(rng, [3, 5, 2], widths=runs.DEEP, dtype="float32"),
-        step(rng, [2, 1], widths=runs.FLAT),
-    ]
-    runs.check_values(ranks, asked)
-    other = step(rng, [2, 3], [1, 2])
+    other = step(rng, [3, 3], [2, 2])
     arguments = [other.arguments(rank)[:5] for rank in range(2)]
     result = ranks.call("callers_torch:steps_of_another", 2, arguments, machine=buffered())
+    shares = str(other.shares).replace(" ", "")
+    other.case = other.case.called_by(f"callers_torch:steps_of_another --shares '{shares}'")
     assert_ran(result, other.case)
     calls = [value[3] for value in result.values]
     values = [value[:3] for value in result.values]
@@ -149,13 +145,13 @@ def test_any_network_and_dtype(ranks, rng):
     if calls != [2, 2]:
         raise other.case.fail(
             f"2 steps called optimizer.step() {calls[0]} times on rank 0, {calls[1]} times on "
-            "rank 1; each must call it once."
+            "rank 1; each step must call it once."
         )
 
 
-@points(5, "reality")
+@points(4, "reality")
 def test_digits_on_gloo(ranks, gloo, rng):
-    asked = step(rng, [20, 9, 0], [11, 30, 7], widths=(64, 16, 10))
+    asked = step(rng, [10] * 3, [16] * 3, widths=(64, 16, 10))
     x, y = digits.load()[0]
     chosen = iter(rng.permutation(len(x)))
     for shares, batches in zip(asked.shares, asked.drawn.batches, strict=True):
@@ -171,19 +167,21 @@ def test_digits_on_gloo(ranks, gloo, rng):
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 
 
-# -- communication ---------------------------------------------------------------------------------
+# -- communication and work ------------------------------------------------------------------------
 
 
-@points(12, "communication")
+@points(11, "schedule", essential=True)
+def test_each_rank_works_on_its_own_samples(ranks, rng):
+    runs.check_split(ranks, step(rng, [8] * 4))
+
+
+@points(11, "communication")
 def test_bytes_per_rank(ranks, rng):
     asked = [
-        step(rng, [4, 3, 1, 2], [2, 2, 2, 2], widths=(20, 30, 10)),
-        step(rng, [40, 60, 5], widths=runs.DEEP, dtype="float32"),
-        step(rng, [9, 2], widths=(30, 40, 5), dtype="float32", frozen=(0,)),
-        *(step(rng, list(range(p)), widths=(16, 25, 6)) for p in (2, 5, 8)),
-        step(rng, [1, 2, 0] * 4, widths=(16, 25, 6)),
-        step(rng, [1, 2, 0] * 6, widths=(16, 25, 6)),
-        step(rng, [5, 2, 3], widths=runs.WIDE),
+        step(rng, [3] * 4, [2] * 4, widths=(20, 30, 10)),
+        step(rng, [9, 9], [2, 2], widths=(30, 40, 5), dtype="float32", frozen=(0,)),
+        *(step(rng, [2] * p, widths=(16, 25, 6)) for p in (5, 12, 18)),
+        step(rng, [2] * 3, widths=runs.WIDE),
     ]
     runs.check_bytes(ranks, asked)
 
@@ -210,44 +208,24 @@ def test_bytes_of_the_broadcast(ranks, rng):
             )
 
 
-@points(7, "communication")
+@points(6, "communication")
 def test_given_group_is_used(ranks, rng):
-    runs.check_given_communicator(ranks, [step(rng, [4, 1, 2]), step(rng, [2, 3])])
-    runs.check_given_communicator(ranks, [start(rng, 3), start(rng, 2)], broadcast)
+    steps, starts = [step(rng, [2] * 3), step(rng, [3, 3])], [start(rng, 3), start(rng, 2)]
+    runs.check_both(runs.check_given_communicator, ranks, steps, starts, broadcast)
 
 
-@points(8, "schedule")
-def test_each_rank_works_on_its_own_samples(ranks, rng):
-    asked = [step(rng, [3, 5], [6, 1]), step(rng, [4, 0, 2, 1], widths=runs.DEEP)]
-    runs.check_work(ranks, asked)
+# -- safety and speed ------------------------------------------------------------------------------
 
 
-# -- safety ----------------------------------------------------------------------------------------
+@points(9, "safety")
+def test_sends_may_wait_and_everything_is_waited_for(ranks, rng):
+    steps = [step(rng, [2] * p, [1] * p) for p in (2, 3, 4, 7)]
+    starts = [start(rng, p) for p in (2, 5)]
+    runs.check_both(runs.check_safety, ranks, steps, starts, broadcast)
 
 
-@points(5, "safety")
-def test_sends_may_wait_for_their_receives(ranks, rng):
-    runs.check_rendezvous(ranks, [step(rng, [2] * p) for p in (2, 3, 4, 7)])
-    runs.check_rendezvous(ranks, [start(rng, p) for p in (2, 5)], broadcast)
-
-
-@points(5, "safety")
-def test_any_order_and_everything_waited_for(ranks, rng):
-    asked = step(rng, [2, 1, 3, 1], [1, 1, 0, 2])
-    runs.check_any_order(ranks, [asked])
-    runs.check_any_order(ranks, [start(rng, 3)], broadcast)
-    assert_requests_complete(runs.trained(ranks, asked), asked.case, [Kind.COLLECTIVE])
-
-
-# -- speed -----------------------------------------------------------------------------------------
-
-
-@points(7, "speed")
-def test_time_on_8_ranks(ranks, rng):
-    runs.check_makespan(ranks, step(rng, [32] * 8, widths=(64, 128, 10)))
-
-
-@points(8, "speed")
+@points(10, "speed")
 def test_time_on_512_ranks(ranks, rng):
-    asked = step(rng, [32] * 8, widths=(64, 128, 10))
+    runs.trained(ranks, step(rng, [4] * 3))
+    asked = step(rng, [48] * 8, widths=(64, 128, 10))
     runs.check_stretched_makespan(ranks, asked, 512)

@@ -128,15 +128,15 @@ def test_milestones(ranks, rng):
     for lr, k in rates(rng, 2):
         for decay in (0.1, 0.5):
             for places in ((20,), (20, 30, 35), (35, 20), (3, 20), (20, 20), (0, 20)):
-                calls += [(s, lr, k, 5, places, decay) for s in (0, 3, 4, 19, 20, 21, 30, 34, 40)]
-    calls += [(s, 0.2, 3.0, 5, (4, 9)) for s in (3, 4, 8, 9)]
+                calls += [(s, lr, k, 5, places, decay) for s in (5, 6, 19, 20, 21, 30, 34, 40)]
+    calls += [(s, 0.2, 3.0, 5, (4, 9)) for s in (5, 8, 9)]
     check_numbers(ranks, "lr_at", right_lr, calls)
 
 
 @points(12, "schedule")
 def test_schedule_has_a_rate_for_each_step(ranks, rng):
     calls = [
-        (n, 3, b, p, 0.1, 32, 1) for n in (96, 100, 1437, 5) for b, p in ((8, 4), (4, 1), (3, 7))
+        (n, 3, b, p, 0.1, b * p, 1) for n in (96, 100, 1437, 5) for b, p in ((8, 4), (4, 1), (3, 7))
     ]
     check_schedules(ranks, calls)
 
@@ -154,10 +154,10 @@ def test_schedule_is_scaled_by_the_global_batch(ranks, rng):
 def test_schedule_decays_at_the_start_of_epochs(ranks, rng):
     lr = float(rng.uniform(0.01, 0.5))
     calls = [
-        (100, 6, 8, 4, lr, 16, 2, (3, 5)),
-        (100, 6, 8, 4, lr, 16, 0, (1,), 0.5),
-        (99, 4, 5, 2, lr, 16, 1, (2, 3), 0.2),
-        (60, 5, 5, 2, lr, 4, 3, (1, 4), 0.3),
-        (60, 4, 5, 2, lr, 4, 1, (0, 2), 0.3),
+        (100, 6, 8, 4, lr, 32, 2, (3, 5)),
+        (100, 6, 8, 4, lr, 32, 0, (1,), 0.5),
+        (99, 4, 5, 2, lr, 10, 1, (2, 3), 0.2),
+        (60, 5, 5, 2, lr, 10, 3, (1, 4), 0.3),
+        (60, 4, 5, 2, lr, 10, 1, (0, 2), 0.3),
     ]
     check_schedules(ranks, calls)

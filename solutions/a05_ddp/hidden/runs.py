@@ -10,6 +10,7 @@ from ringside.checking import (
     assert_requests_complete,
 )
 from ringside.checking.formulas import evaluated
+from ringside.checking.kinds import check_kinds
 from ringside.trace import Kind
 from solutions.a05_ddp.hidden.oracle import examples
 
@@ -56,6 +57,11 @@ def typed(target, arguments):
 def check_all_reduces(result, wanted, case, free=()):
     """``examples.assert_all_reduces``."""
     examples.assert_all_reduces(result, wanted, case, free)
+
+
+def check_each(checks, **weights):
+    """Several checks, each of which earns its share of a test's points."""
+    check_kinds(checks, str, lambda name: checks[name](), weights=weights)
 
 
 def check_requests(result, case):

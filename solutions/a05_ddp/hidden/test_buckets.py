@@ -101,39 +101,35 @@ def test_every_parameter_once_in_reverse_order(ranks, rng):
     assigned(ranks, sizes_and_caps(rng), kept=True)
 
 
-@points(5, "values")
-def test_caps_are_kept_except_by_single_parameters(ranks, rng):
+@points(14, "communication")
+def test_as_few_buckets_as_the_caps_allow(ranks, rng):
     calls = sizes_and_caps(rng)
-    for call, buckets in zip(calls, assigned(ranks, calls), strict=True):
-        check_caps(call, buckets)
+    two = [([100] * 6, 300, 100), ([100] * 6, 200, 400), ([5, 500, 5, 5], 20, 10)]
+    two += [(*call, int(rng.integers(1, 700))) for call in sizes_and_caps(rng)]
+
+    def check(calls):
+        for call, buckets in zip(calls, assigned(ranks, calls), strict=True):
+            check_caps(call, buckets)
+            check_count(call, buckets)
+
+    runs.check_each(
+        {
+            "one cap": functools.partial(check, calls),
+            "a first bucket with a cap of its own": functools.partial(check, two),
+        },
+        **{"one cap": 2},
+    )
 
 
-@points(4, "values")
-def test_first_bucket_has_a_cap_of_its_own(ranks, rng):
-    calls = [([100] * 6, 300, 100), ([100] * 6, 200, 400), ([5, 500, 5, 5], 20, 10)]
-    calls += [(*call, int(rng.integers(1, 700))) for call in sizes_and_caps(rng)]
-    for call, buckets in zip(calls, assigned(ranks, calls), strict=True):
-        check_caps(call, buckets)
-        check_count(call, buckets)
-
-
-@points(2, "values")
-def test_caps_below_one_are_refused(ranks):
-    calls = [([8, 8], 0), ([8, 8], -5), ([8, 8], 8, 0), ([], 0)]
+def check_caps_refused(ranks):
+    """Caps below 1 are errors."""
+    calls = [([8, 8], 0), ([8, 8], -5), ([8, 8], 8, 0)]
     for call, (_, error) in zip(calls, runs.answers(ranks, ASSIGN, calls), strict=True):
         if error != "ValueError":
             raise Verdict(
                 f"assign_buckets{call!r} raised {error or 'nothing'}; it must be ValueError.",
                 reproduce=runs.typed(ASSIGN, call),
             )
-
-
-@points(8, "communication")
-def test_as_few_buckets_as_the_caps_allow(ranks, rng):
-    calls = sizes_and_caps(rng)
-    for call, buckets in zip(calls, assigned(ranks, calls), strict=True):
-        check_caps(call, buckets)
-        check_count(call, buckets)
 
 
 # -- pack and unpack -------------------------------------------------------------------------------
@@ -170,13 +166,18 @@ def test_pack_and_unpack_are_opposites(ranks, rng):
     packed(ranks, rng, "float64", False, [(3, 5)])  # one array: its copy, no view
 
 
-@points(2, "values")
-def test_unpack_refuses_other_lengths(ranks, rng):
-    if packed(ranks, rng, "float64", False) != 2:
-        raise Verdict(
-            "unpack must raise ValueError, and write nothing, if the buffer has one element "
-            "more or less than the arrays."
-        )
+@points(3, "values")
+def test_wrong_arguments_are_refused(ranks, rng):
+    def lengths():
+        if packed(ranks, rng, "float64", False) != 2:
+            raise Verdict(
+                "unpack must raise ValueError, and write nothing, if the buffer has one element "
+                "more or less than the arrays."
+            )
+
+    runs.check_each(
+        {"caps": functools.partial(check_caps_refused, ranks), "lengths of buffers": lengths}
+    )
 
 
 # -- average and fusion_cycle ----------------------------------------------------------------------
@@ -211,24 +212,19 @@ def some_buckets(shapes, count):
     return [[int(index) for index in part] for part in parts]
 
 
-@points(5, "values")
-def test_mean_on_2_4_and_8_ranks(ranks, rng):
-    for p in (2, 4, 8):
-        for count in (1, 3, 8):
+@points(12, "values")
+def test_mean_of_all_ranks(ranks, rng):
+    def contiguous():
+        for p, count in ((2, 1), (2, 8), (4, 3), (8, 3), (5, 2)):
             averaged(ranks, rng, p, SHAPES, some_buckets(SHAPES, count))
+        averaged(ranks, rng, 3, SHAPES, [[5, 1], [0], [7, 2]], "float32")
 
+    def strided():
+        averaged(ranks, rng, 2, SHAPES, some_buckets(SHAPES, 3), strided=True)
 
-@points(3, "values")
-def test_mean_on_1_3_5_and_7_ranks(ranks, rng):
-    for p in (3, 5, 7, 1):
-        averaged(ranks, rng, p, SHAPES, some_buckets(SHAPES, 2), "float32")
-        averaged(ranks, rng, p, SHAPES, [[5, 1], [0], [7, 2]])
-
-
-@points(2, "values")
-def test_strided_gradients_are_written_to(ranks, rng):
-    for p in (2, 3):
-        averaged(ranks, rng, p, SHAPES, some_buckets(SHAPES, 3), strided=True)
+    runs.check_each({"contiguous gradients": contiguous, "strided ones": strided}, **{
+        "contiguous gradients": 3,
+    })  # fmt: skip
 
 
 def fused(ranks, rng, p, shapes, ready, threshold, dtype="float64", *, strided=False, **options):
@@ -254,7 +250,7 @@ def drawn_ready(rng, p, n, share=0.8):
     return [[bool(each) for each in rng.random(n) < share] for _ in range(p)]
 
 
-@points(5, "values")
+@points(9, "values")
 def test_fusion_averages_what_is_ready_everywhere(ranks, rng):
     n = len(SHAPES)
     for p in (2, 3, 5):
@@ -268,7 +264,7 @@ def test_fusion_averages_what_is_ready_everywhere(ranks, rng):
     fused(ranks, rng, 1, SHAPES, drawn_ready(rng, 1, n), 150)
 
 
-@points(3, "reality")
+@points(4, "reality")
 def test_real_mpi(mpi, ranks, rng):
     p = 3
     ready = drawn_ready(rng, p, len(SHAPES))
@@ -291,38 +287,40 @@ def test_real_mpi(mpi, ranks, rng):
             raise Verdict(f"{function} under mpiexec: {verdict.sentence}") from None
 
 
-@points(9, "communication")
+@points(11, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p, shapes in (*((p, SHAPES) for p in (2, 3, 4, 5, 8, 12, 18)), (3, WIDE)):
-        for count in (1, 4, 8):
-            for dtype in ("float64", "float32"):
-                buckets = some_buckets(shapes, count)
-                case, result = averaged(ranks, rng, p, shapes, buckets, dtype)
-                unit = np.dtype(dtype).itemsize
-                elements = [sum(int(np.prod(shapes[i])) for i in each) for each in buckets]
-                nbytes = [unit * each for each in elements]
-                ranks.record(case, result, {"all_reduce_bytes": nbytes})
-                runs.check_all_reduces(result, nbytes, case)
+    for p, shapes, count, dtype in (
+        (2, SHAPES, 1, "float64"), (3, SHAPES, 4, "float32"), (5, SHAPES, 8, "float64"),
+        (12, SHAPES, 4, "float64"), (18, SHAPES, 4, "float64"), (3, WIDE, 4, "float64"),
+    ):  # fmt: skip
+        buckets = some_buckets(shapes, count)
+        case, result = averaged(ranks, rng, p, shapes, buckets, dtype)
+        unit = np.dtype(dtype).itemsize
+        nbytes = [unit * sum(int(np.prod(shapes[i])) for i in each) for each in buckets]
+        ranks.record(case, result, {"all_reduce_bytes": nbytes})
+        runs.check_all_reduces(result, nbytes, case)
 
 
 @points(8, "communication")
 def test_fusion_agrees_once_and_fuses(ranks, rng):
     n = len(SHAPES)
-    for p, shapes in (*((p, SHAPES) for p in (2, 4, 5, 12, 18)), (3, WIDE)):
-        cycles = [(threshold, "float64") for threshold in (1, 100, 10**6)] + [(228, "float32")]
-        for threshold, dtype in cycles:
-            ready = drawn_ready(rng, p, n, 0.9)
-            case, result, agreed = fused(ranks, rng, p, shapes, ready, threshold, dtype)
-            unit = np.dtype(dtype).itemsize
-            sizes = [unit * int(np.prod(shapes[index])) for index in agreed[::-1]]
-            buckets = oracle.assign(sizes, threshold)
-            nbytes = [sum(sizes[place] for place in bucket) for bucket in buckets]
-            runs.check_all_reduces(result, nbytes, case, free=(8 * n,))
+    for p, shapes, threshold, dtype in (
+        (2, SHAPES, 1, "float64"), (4, SHAPES, 100, "float64"), (5, SHAPES, 10**6, "float64"),
+        (3, SHAPES, 228, "float32"), (12, SHAPES, 100, "float64"), (18, SHAPES, 100, "float64"),
+        (3, WIDE, 100, "float64"),
+    ):  # fmt: skip
+        ready = drawn_ready(rng, p, n, 0.9)
+        case, result, agreed = fused(ranks, rng, p, shapes, ready, threshold, dtype)
+        unit = np.dtype(dtype).itemsize
+        sizes = [unit * int(np.prod(shapes[index])) for index in agreed[::-1]]
+        buckets = oracle.assign(sizes, threshold)
+        nbytes = [sum(sizes[place] for place in bucket) for bucket in buckets]
+        runs.check_all_reduces(result, nbytes, case, free=(8 * n,))
     case, result, _ = fused(ranks, rng, 2, [], [[], []], 100)
     runs.check_all_reduces(result, [], case)
 
 
-@points(5, "communication")
+@points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
     ready = drawn_ready(rng, 3, len(SHAPES))
     buckets = some_buckets(SHAPES, 2)
@@ -333,7 +331,7 @@ def test_given_communicator_is_used(ranks, rng):
         on_three_members(rng, call)
 
 
-@points(6, "safety")
+@points(4, "safety")
 def test_ranks_may_be_ready_in_any_order(ranks, rng):
     n = len(SHAPES)
     for seed in LATENCY_SEEDS:
@@ -365,21 +363,19 @@ def test_one_flat_buffer_at_a_time(ranks, rng):
             )
 
 
-@points(8, "speed")
-def test_time_of_average(ranks, rng):
-    machine = Machine.load("textbook")
-    shapes = [(8,)] * 40
-    sizes = [64] * 40
-    buckets = oracle.assign(sizes, 640)
-    case, result = averaged(ranks, rng, 16, shapes, buckets, machine=machine)
-    bound_s = sum(ring_s(640, 16, machine) for _ in buckets)
-    assert_makespan(result, bound_s, case)
+@points(12, "speed")
+def test_time_of_average_and_fusion(ranks, rng):
+    machine, shapes = Machine.load("textbook"), [(8,)] * 40
 
+    def average():
+        buckets = oracle.assign([64] * 40, 640)
+        case, result = averaged(ranks, rng, 16, shapes, buckets, machine=machine)
+        assert_makespan(result, sum(ring_s(640, 16, machine) for _ in buckets), case)
 
-@points(6, "speed")
-def test_time_of_fusion(ranks, rng):
-    machine = Machine.load("textbook")
-    shapes = [(8,)] * 40
-    case, result, _ = fused(ranks, rng, 16, shapes, [[True] * 40] * 16, 640, machine=machine)
-    bound_s = 4 * ring_s(640, 16, machine) + ring_s(8 * 40, 16, machine)
-    assert_makespan(result, bound_s, case)
+    def fusion_cycle():
+        ready = [[True] * 40] * 16
+        case, result, _ = fused(ranks, rng, 16, shapes, ready, 640, machine=machine)
+        bound_s = 4 * ring_s(640, 16, machine) + ring_s(8 * 40, 16, machine)
+        assert_makespan(result, bound_s, case)
+
+    runs.check_each({"average": average, "fusion_cycle": fusion_cycle})

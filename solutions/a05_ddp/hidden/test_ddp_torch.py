@@ -41,7 +41,9 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     """Train, and compare everything with the oracle; returns case, result and network.
 
     ``observed=True``: the network says where the layers' passes are, and scales their inputs.
+    ``values=False``: nothing is compared.
     """
+    values = more.pop("values", True)
     if more.pop("observed", False):
         more["factors"] = Factors.drawn(rng)
     spec = spec or spec_of()
@@ -67,6 +69,8 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     about = ", ".join(f"{k} {v}" for k, v in spec.items() if k in TOLD)
     if options.get("interrupted"):
         about = ", ".join(filter(None, [about, "after an exception inside no_sync"]))
+    if options.get("between"):
+        about = ", ".join(filter(None, [about, "evaluated between the steps"]))
     case = ddp_call(
         p, more.pop("network", "plain"), cap, len(steps[0]), about,
         max(map(len, steps[0]), default=1), options.get("nested", False),
@@ -75,6 +79,8 @@ def trained(ranks, rng, p, spec=None, paths=None, cap=400, **more):
     arguments = [(spec, params[r], buffers[r], steps[r], options) for r in range(p)]
     result = ranks.call("callers_torch:train", world_size, arguments, **more)
     assert_ran(result, case)
+    if not values:
+        return case, result, net
     factors = getattr(result, "factors", None)  # real ranks have none
     wanted = oracle_torch.train(spec, params[0], buffers[0], steps, options, factors)
     case = case if factors is None else case.seen_in(result)
@@ -138,20 +144,20 @@ def compare_gradients(values, expected, case, what):
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(8, "values")
+@points(12, "values")
 def test_training_equals_serial_training_on_2_to_5_ranks(ranks, rng):
-    for p in (2, 3, 4, 5):
-        trained(ranks, rng, p, paths=straight(p, 4, 3))
+    def steps():
+        for p in (2, 3, 4, 5):
+            trained(ranks, rng, p, paths=straight(p, 4, 3))
 
-
-@points(4, "values")
-def test_training_with_any_cap_and_zeroed_gradients(ranks, rng):
-    for p in (2, 1):
-        for cap in CAPS:
+    def caps():
+        for p, cap in ((2, 1), (2, 1 << 20), (1, 400)):
             trained(ranks, rng, p, cap=cap, options={"set_to_none": False})
 
+    runs.check_each({"three steps": steps, "any cap and zeroed gradients": caps})
 
-@points(4, "values")
+
+@points(3, "values")
 def test_ranks_begin_with_rank_0s_parameters_and_buffers(ranks, rng):
     for p in (2, 4):
         trained(ranks, rng, p, spec_of(2, buffers=True, frozen=[0]), straight(p, 2, 0))
@@ -167,16 +173,17 @@ def test_unused_parameters_and_other_orders_on_each_rank(ranks, rng):
         trained(ranks, rng, 3, paths=[b, c, a], cap=cap, network="unused")
 
 
-@points(4, "values")
-def test_frozen_parameters(ranks, rng):
-    for p, frozen in ((2, [0]), (3, [1, 3]), (2, [3])):
-        trained(ranks, rng, p, spec_of(frozen=frozen), network="frozen")
+@points(8, "values")
+def test_frozen_and_tied_parameters(ranks, rng):
+    def frozen():
+        for p, layers in ((2, [0]), (3, [1, 3]), (2, [3])):
+            trained(ranks, rng, p, spec_of(frozen=layers), network="frozen")
 
+    def tied():
+        for p, pairs in ((2, [(0, 3)]), (3, [(1, 2)])):
+            trained(ranks, rng, p, spec_of(tied=pairs), network="tied")
 
-@points(4, "values")
-def test_tied_parameters(ranks, rng):
-    for p, tied in ((2, [(0, 3)]), (3, [(1, 2)])):
-        trained(ranks, rng, p, spec_of(tied=tied), network="tied")
+    runs.check_each({"frozen parameters": frozen, "tied parameters": tied})
 
 
 @points(7, "values")
@@ -184,17 +191,17 @@ def test_gradients_add_up_in_no_sync(ranks, rng):
     for p in (2, 3):
         more = {"nested": p == 3}
         trained(ranks, rng, p, paths=straight(p, 4, 2, microbatches=3), options=more)
-        trained(ranks, rng, p, paths=straight(p, 4, 2, 2), options={"set_to_none": False})
+    trained(ranks, rng, 2, paths=straight(2, 4, 2, 2), options={"set_to_none": False})
     a = [[[0, 1, 2, 3], [3, 2]], [[1], [2]]]
     b = [[[2, 1], [0]], [[0, 1, 2, 3], [3]]]
     trained(ranks, rng, 2, paths=[a, b], network="unused")
 
 
-@points(5, "values")
+@points(6, "values")
 def test_buffers_are_rank_0s_in_each_forward(ranks, rng):
     spec = spec_of(3, buffers=True)
+    trained(ranks, rng, 2, spec, straight(2, 3, 3), options={"between": True})
     for p in (2, 3):
-        trained(ranks, rng, p, spec, straight(p, 3, 3))
         more = {"interrupted": p == 2}
         trained(ranks, rng, p, spec, straight(p, 3, 2, microbatches=2), options=more)
     check_evaluation(ranks, rng, spec)
@@ -287,20 +294,20 @@ def test_one_all_reduce_a_bucket(ranks, rng):
         (3, spec_of(tied=[(0, 2)])),
         (4, spec_of(frozen=[1])),
         (2, spec_of(dtype="float32")),
-        (5, spec_of()),
+        (4, spec_of()),
         (12, spec_of()),
         (18, spec_of()),
     ):
-        for cap in CAPS if p < 12 else CAPS[:1]:
-            case, result, net = trained(ranks, rng, p, spec, cap=cap)
-            for rank, nbytes in enumerate(reduced(result, case)):
-                check_buckets(nbytes, net, cap, 2, case, rank)
-            ranks.record(case, result, {"all_reduces": [len(n) for n in reduced(result, case)]})
+        cap = CAPS[p % 3]
+        case, result, net = trained(ranks, rng, p, spec, cap=cap)
+        for rank, nbytes in enumerate(reduced(result, case)):
+            check_buckets(nbytes, net, cap, 2, case, rank)
+        ranks.record(case, result, {"all_reduces": [len(n) for n in reduced(result, case)]})
 
 
-@points(6, "communication")
+@points(5, "communication")
 def test_nothing_is_sent_in_no_sync(ranks, rng):
-    for spec, forwards in ((spec_of(tied=[(0, 2)]), 0), (spec_of(3, buffers=True), 2)):
+    for spec, forwards in ((spec_of(tied=[(0, 2)], frozen=[1]), 0), (spec_of(3, buffers=True), 2)):
         layers = spec["num_layers"]
         case, result, net = trained(ranks, rng, 2, spec, straight(2, layers, 2, microbatches=3))
         for rank, nbytes in enumerate(reduced(result, case)):
@@ -362,7 +369,13 @@ def buckets_of(net, cap):
     return [[net.learning[place] for place in bucket] for bucket in greedy(sizes, cap)]
 
 
-@points(8, "schedule")
+@points(6, "schedule", essential=True)
+def test_an_all_reduce_begins_in_the_backward_pass(ranks, rng):
+    case, result, _ = trained(ranks, rng, 4, None, straight(4, 4, 1), sum(SIZES), values=False)
+    examples.assert_overlaps(result, case, waited=False)
+
+
+@points(6, "schedule")
 def test_launches_before_the_last_gradient(ranks, rng):
     whole = sum(SIZES)  # a layer a bucket
     for p, spec, path in (
@@ -376,7 +389,7 @@ def test_launches_before_the_last_gradient(ranks, rng):
         check_launches(result, net, buckets_of(net, whole), path, case)
 
 
-@points(8, "safety")
+@points(7, "safety")
 def test_launches_in_one_order_whatever_is_ready_first(ranks, rng):
     orders = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3]]
     for cap, seed in zip((1, 400, 700), LATENCY_SEEDS, strict=True):
@@ -389,7 +402,7 @@ def test_launches_in_one_order_whatever_is_ready_first(ranks, rng):
         runs.check_requests(result, case)
 
 
-@points(6, "memory")
+@points(5, "memory")
 def test_gradients_exist_once(ranks, rng):
     spec = {"width": 64, "num_layers": 8, "backward_s": TAKES_S}
     net = oracle_torch.Replica(spec)
@@ -419,7 +432,7 @@ def check_declared(result, rank, asked_s, case):
         )
 
 
-@points(11, "speed")
+@points(10, "speed")
 def test_time_of_a_step(ranks, rng):
     machine = Machine("slow wire", alpha_s=1e-4, beta_s_per_byte=1e-6)
     p, layers, cap = 8, 6, sum(SIZES)

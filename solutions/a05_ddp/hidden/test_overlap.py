@@ -52,12 +52,16 @@ def stepped(
     lr=None,
     work=1.0,
     observed=False,
+    values=True,
+    before=False,
     **options,
 ):
     """Train, and compare gradients and parameters with serial training; returns case and result.
 
     Args:
         observed: the network says where the layers' passes are, and scales their inputs.
+        values: whether to compare at all.
+        before: make a step of another model first.
     """
     buckets = cut(widths, 200, dtype) if buckets is None else buckets
     case = step_call(p, widths, buckets, dtype)
@@ -71,11 +75,13 @@ def stepped(
         for _ in range(p)
     ]
     world_size = options.pop("world_size", p)
-    arguments = [(params, own, buckets, lr, work) for own in per_rank]
+    arguments = [(params, own, buckets, lr, work, before) for own in per_rank]
     if observed:
         options["factors"] = Factors.drawn(rng)
     result = ranks.call("callers:overlapped", world_size, arguments, **options)
     assert_ran(result, case)
+    if not values:
+        return case, result, params, buckets
     seen = case.seen_in(result)
     exact = [np.asarray(each, "float64") for each in params]
     wanted = oracle.train(
@@ -89,7 +95,7 @@ def stepped(
         examples.compare(value["inputs"], wanted["inputs"][rank], dtype, seen, what)
     if observed:
         assert_declared_at_once(result, case)
-    check_work(result, params, widths, steps, work, case, options.get("members"))
+    check_work(result, params, widths, steps + before, work, case, options.get("members"))
     return case, result, params, buckets
 
 
@@ -113,45 +119,39 @@ def check_work(result, params, widths, steps, work, case, members=None):
             )
 
 
-@points(8, "values")
-def test_gradients_are_the_mean_on_2_4_and_8_ranks(ranks, rng):
-    for p in (2, 4, 8):
-        for bucket_bytes in (1, 200, 10**6):
-            stepped(ranks, rng, p, buckets=cut(WIDTHS, bucket_bytes))
+@points(12, "values")
+def test_gradients_are_the_mean(ranks, rng):
+    def means():
+        for p in (2, 4, 8, 5, 1):
+            for bucket_bytes in (1, 200, 10**6) if p == 2 else (200,):
+                stepped(ranks, rng, p, buckets=cut(WIDTHS, bucket_bytes))
+        stepped(ranks, rng, 3, (4, 2))
 
+    def means_of_float32():
+        stepped(ranks, rng, 3, dtype="float32")
 
-@points(6, "values")
-def test_gradients_are_the_mean_on_1_3_5_and_7_ranks(ranks, rng):
-    for p in (3, 5, 7, 1):
-        stepped(ranks, rng, p)
-        stepped(ranks, rng, p, (4, 2))
+    runs.check_each({"float64": means, "float32": means_of_float32}, float64=3)
 
 
 @points(8, "values")
 def test_three_steps_equal_serial_training(ranks, rng):
-    for p in (2, 3, 4):
-        stepped(ranks, rng, p, steps=3, lr=0.3)
+    for p in (2, 3):
+        stepped(ranks, rng, p, steps=3, lr=0.3, before=p == 2)
 
 
-@points(6, "values")
+@points(8, "values")
 def test_any_division_into_buckets(ranks, rng):
     for p in (2, 3):
-        stepped(ranks, rng, p, buckets=SHUFFLED, steps=2, lr=0.1)
+        stepped(ranks, rng, p, buckets=SHUFFLED)
         stepped(ranks, rng, p, buckets=[[0, 5], [1, 4], [3, 2]])
         order = [int(index) for index in rng.permutation(6)]
         stepped(ranks, rng, p, buckets=[order[:2], order[2:3], order[3:]])
 
 
-@points(3, "values")
-def test_float32(ranks, rng):
-    for p in (2, 3):
-        stepped(ranks, rng, p, dtype="float32", steps=2, lr=0.1)
-
-
 @points(5, "values")
 def test_gradients_are_parts_of_the_buffers(ranks, rng):
     for p in (2, 3):
-        case, result, _, buckets = stepped(ranks, rng, p, buckets=SHUFFLED)
+        case, result, _, buckets = stepped(ranks, rng, p)
         for rank, value in enumerate(result.values):
             if value["shared"] is not True:
                 raise case.fail(
@@ -199,7 +199,7 @@ def test_real_mpi(mpi, ranks, rng):
     params = random_parameters(WIDTHS, rng)
     p, buckets, lr = 3, cut(WIDTHS, 200), 0.1
     per_rank = [
-        [(rng.standard_normal((BATCH, WIDTHS[0])), rng.standard_normal((BATCH, WIDTHS[-1])))] * 2
+        [(rng.standard_normal((BATCH, WIDTHS[0])), rng.standard_normal((BATCH, WIDTHS[-1])))]
         for _ in range(p)
     ]
     jobs = [("callers:overlapped", p, [(params, own, buckets, lr) for own in per_rank])]
@@ -222,16 +222,16 @@ def bucket_nbytes(params, buckets):
 
 @points(10, "communication")
 def test_one_all_reduce_a_bucket(ranks, rng):
-    for p, widths in (
-        *((p, WIDTHS) for p in (2, 3, 4, 5, 8, 12, 18)), (3, (200, 300, 40)),
+    for p, widths, bucket_bytes, dtype in (
+        (2, WIDTHS, 1, "float64"), (3, WIDTHS, 200, "float32"), (5, WIDTHS, 10**6, "float64"),
+        (12, WIDTHS, 200, "float64"), (18, WIDTHS, 200, "float64"),
+        (3, (200, 300, 40), 200, "float64"),
     ):  # fmt: skip
-        for bucket_bytes in (1, 200, 10**6):
-            for dtype in ("float64", "float32"):
-                buckets = cut(widths, bucket_bytes, dtype)
-                case, result, params, _ = stepped(ranks, rng, p, widths, buckets, dtype)
-                nbytes = bucket_nbytes(params, buckets)
-                ranks.record(case, result, {"all_reduce_bytes": nbytes})
-                runs.check_all_reduces(result, nbytes, case)
+        buckets = cut(widths, bucket_bytes, dtype)
+        case, result, params, _ = stepped(ranks, rng, p, widths, buckets, dtype)
+        nbytes = bucket_nbytes(params, buckets)
+        ranks.record(case, result, {"all_reduce_bytes": nbytes})
+        runs.check_all_reduces(result, nbytes, case)
 
 
 @points(4, "communication")
@@ -239,26 +239,32 @@ def test_given_communicator_is_used(ranks, rng):
     on_three_members(rng, functools.partial(stepped, ranks, rng, 3))
 
 
-@points(10, "schedule")
+@points(6, "schedule", essential=True)
+def test_an_all_reduce_is_under_way_in_the_backward_pass(ranks, rng):
+    buckets = [[7, 6], [5, 4], [3, 2], [1, 0]]
+    case, result, *_ = stepped(ranks, rng, 4, FOUR_LAYERS, buckets, values=False)
+    examples.assert_overlaps(result, case)
+
+
+@points(8, "schedule")
 def test_all_reduces_begin_before_the_next_layer(ranks, rng):
     for p, widths in ((2, WIDTHS), (4, FOUR_LAYERS)):
-        for bucket_bytes in (1, 200, 5000, 10**6):
+        for bucket_bytes in (1, 200, 5000):
             buckets = cut(widths, bucket_bytes)
             case, result, params, _ = stepped(ranks, rng, p, widths, buckets, observed=True)
             runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
             examples.assert_launches(result, case, widths, buckets)
 
 
-@points(5, "schedule")
+@points(9, "schedule")
 def test_launches_follow_the_order_of_buckets(ranks, rng):
-    for p in (2, 5):
-        for buckets in (SHUFFLED, [[0], [1], [2], [3], [4], [5]], [[3, 5], [4], [0], [1, 2]]):
-            case, result, params, _ = stepped(ranks, rng, p, buckets=buckets, observed=True)
-            runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
-            examples.assert_launches(result, case, WIDTHS, buckets)
+    for buckets in (SHUFFLED, [[0], [1], [2], [3], [4], [5]], [[3, 5], [4], [0], [1, 2]]):
+        case, result, params, _ = stepped(ranks, rng, 2, buckets=buckets, observed=True)
+        runs.check_all_reduces(result, bucket_nbytes(params, buckets), case)
+        examples.assert_launches(result, case, WIDTHS, buckets)
 
 
-@points(6, "memory")
+@points(5, "memory")
 def test_gradients_are_not_copied(ranks, rng):
     widths = (60,) * 7
     params = random_parameters(widths, rng)
@@ -281,9 +287,7 @@ def test_gradients_are_not_copied(ranks, rng):
 @points(6, "safety")
 def test_all_reduces_may_be_slow_and_are_waited_for(ranks, rng):
     for seed in LATENCY_SEEDS:
-        case, result, _params, _buckets = stepped(
-            ranks, rng, 4, steps=2, lr=0.1, machine=rendezvous(), seed=seed
-        )
+        case, result, _params, _buckets = stepped(ranks, rng, 4, machine=rendezvous(), seed=seed)
         runs.check_requests(result, case)
 
 
@@ -297,9 +301,10 @@ def waiting(result):
     return f" Rank 0 waits for an all-reduce before layer {left[0]}'s backward pass."
 
 
-def timed(ranks, rng, p, machine):
-    """A step of four layers in which communication takes as long as the backward pass."""
-    buckets = cut(FOUR_LAYERS, 5000)
+@points(8, "speed")
+def test_time_on_16_ranks(ranks, rng):
+    # Communication takes as long as the backward pass of the four layers.
+    p, machine, buckets = 16, Machine.load("textbook"), cut(FOUR_LAYERS, 5000)
     params = random_parameters(FOUR_LAYERS, rng)
     work = oracle.work_for(params, BATCH, buckets, p, machine)
     case, result, *_ = stepped(
@@ -310,13 +315,3 @@ def timed(ranks, rng, p, machine):
     beside = f" All-reduces alone take {total_s * 1e6:.1f} µs, as long as the backward pass."
     beside += waiting(result)
     assert_makespan(result, bound_s, case, half=1.3, beside=beside)
-
-
-@points(6, "speed")
-def test_time_on_16_ranks(ranks, rng):
-    timed(ranks, rng, 16, Machine.load("textbook"))
-
-
-@points(6, "speed")
-def test_time_on_64_gpus(ranks, rng):
-    timed(ranks, rng, 64, Machine.load("zaratan"))
