@@ -179,12 +179,19 @@ def messages_by_tag(result, case):
             if op.kind != Kind.ISEND:
                 continue
             if (op.peer == members[0]) == (rank == 0):
-                raise case.fail(f"rank {rank} sent a message to a rank other than its partners.")
+                whom = "itself" if rank == 0 else "another worker"
+                raise case.fail(
+                    f"rank {rank} sent a message to {whom}; workers exchange messages with rank 0 "
+                    "only."
+                )
             worker = rank or members.index(op.peer)
             count, nbytes = counted.get((worker, op.tag), (0, 0))
             counted[worker, op.tag] = (count + 1, nbytes + op.nbytes)
             if (op.tag == wire.STATE) != (rank == 0):
-                raise case.fail(f"rank {rank} sent a message with tag {op.tag}.")
+                raise case.fail(
+                    f"rank {rank} sent a message with tag {op.tag}; rank 0 sends STATE "
+                    f"({wire.STATE}), and workers send the other tags of wire.py."
+                )
     return counted
 
 
@@ -208,7 +215,26 @@ def assert_protocol(result, case):
                     f"rank {worker}; it must be {right[0]} of {right[1]} bytes."
                 )
     if counted:
-        raise case.fail(f"messages have tags {sorted(tag for _, tag in counted)}: {wire.__name__}.")
+        worker, tag = min(counted)
+        raise case.fail(f"rank {worker} sent a message with tag {tag}, which wire.py doesn't have.")
+
+
+def assert_pushes_travel(result, case):
+    """Each worker's gradients went to rank 0 as messages, and the weights came back at least once.
+
+    How many messages there are, and which versions they hold, is not looked at.
+    """
+    assert_own_messages(result, case)
+    case = case.seen_in(result).asking("pushes")
+    counted = messages_by_tag(result, case)
+    for worker, count in enumerate(case.options["steps"], 1):
+        for name, right in (("PUSH", 8 * case.n * count), ("STATE", 8 * case.n)):
+            _, nbytes = counted.get((worker, getattr(wire, name)), (0, 0))
+            if nbytes < right:
+                raise case.fail(
+                    f"{name} messages of {nbytes} bytes in all were exchanged with rank {worker}; "
+                    f"{count} steps take at least {right}."
+                )
 
 
 def answered_ahead(result):
@@ -354,6 +380,35 @@ def assert_equal_copies(result, case):
                 )
 
 
+def assert_meets(result, case):
+    """Every rank takes its steps, and data move at most once a period, but not never.
+
+    How many bytes they are, and after which step, is not looked at.
+    """
+    case = case.seen_in(result).asking(f"meets={case.num_steps}:{case.rounds}:{case.nbytes}")
+    check_meets(result, case, case.num_steps, case.rounds, case.nbytes)
+
+
+def check_meets(result, case, num_steps, rounds, nbytes):
+    """``assert_meets``, of these numbers."""
+    moved = {}  # bytes of all ranks, by how many gradients a rank had computed
+    for rank, member in enumerate(result.members or range(case.world_size)):
+        computed = 0
+        for op in result.trace.ops[member]:
+            if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("gradient"):
+                computed += 1
+            elif op.kind in (Kind.ISEND, Kind.COLLECTIVE):
+                moved[computed] = moved.get(computed, 0) + op.nbytes
+        if computed < num_steps // 2:
+            raise case.fail(f"rank {rank} computed {computed} gradients; it takes {num_steps}.")
+    times = sum(each >= nbytes for each in moved.values())
+    if not 1 <= times <= rounds:
+        found = "never" if times == 0 else f"after {times} of {num_steps} steps"
+        raise case.fail(
+            f"the ranks averaged {found}; {rounds} averages are asked for, one after each period."
+        )
+
+
 def assert_averages(result, case, rounds, bound):
     """Each rank sent and received at most ``bound`` bytes, as a ring: for so many averages."""
     case = case.seen_in(result).asking(f"averages={rounds}:{bound}")
@@ -432,6 +487,30 @@ def assert_gossip(result, case, neighbours):
     for rank, own in enumerate(neighbours):
         allowed[world[rank]] = {world[j] for j in own}
     assert_peers(result, allowed, case, "messages go to neighbours only")
+
+
+def assert_values_travel(result, case, neighbours):
+    """Each rank sent its values to its neighbours, at least once, and to nobody else."""
+    assert_gossip(result, case, neighbours)
+    numbers = f"{case.nbytes}:" + ";".join(",".join(map(str, own)) for own in neighbours)
+    check_values_travel(result, case.seen_in(result).asking(f"travel={numbers}"), numbers)
+
+
+def check_values_travel(result, case, numbers):
+    """``assert_values_travel``, of these bytes and neighbours."""
+    nbytes, _, rows = numbers.partition(":")
+    world = list(result.members or range(case.world_size))
+    for rank, row in enumerate(rows.split(";")):
+        sent = {}
+        for op in result.trace.ops[world[rank]]:
+            if op.kind == Kind.ISEND:
+                sent[op.peer] = sent.get(op.peer, 0) + op.nbytes
+        for j in map(int, row.split(",")):
+            if sent.get(world[j], 0) < int(nbytes):
+                raise case.fail(
+                    f"rank {rank} sent its neighbour {j} {sent.get(world[j], 0)} bytes; its own "
+                    f"values are {nbytes} bytes."
+                )
 
 
 # -- what several modules need ---------------------------------------------------------------------
@@ -595,9 +674,16 @@ OPTIONS = {
 }  # fmt: skip
 INSTEAD = {**SERVER_INSTEAD, **LOCAL_SGD_INSTEAD, **DILOCO_INSTEAD, **COMPRESS_INSTEAD}
 CHECKS = {
+    "travel": lambda result, case, value: check_values_travel(result, case, value),
+    "pushes": lambda result, case, _: assert_pushes_travel(result, case),
     "protocol": lambda result, case, _: assert_protocol(result, case),
     "ahead": lambda result, case, value: assert_ahead(result, int(value), case),
     "equal_copies": lambda result, case, _: assert_equal_copies(result, case),
+    "meets": lambda result, case, value: check_meets(result, case, *map(int, value.split(":"))),
+    "meets_torch": lambda result, case, value: cases_torch.check_meets(
+        result, case, *map(int, value.split(":"))
+    ),
+    "thin": lambda result, case, value: cases_torch.check_thin(result, case, int(value)),
     "averages": lambda result, case, value: assert_averages(
         result, case, *map(int, value.split(":"))
     ),

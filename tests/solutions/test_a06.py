@@ -39,7 +39,7 @@ def test_the_drawing_of_the_waiting_by_hand():
         assert trained(problem, staleness, free).end_s == pytest.approx(end_s), staleness
 
 
-def test_no_gradient_lags_more_than_the_docstrings_bound():
+def test_no_gradient_lags_more_than_the_notebooks_bound():
     rng = np.random.default_rng(3)
     for staleness, workers in itertools.product((0, 1, 2, 3), (2, 3, 5)):
         largest = 0
