@@ -171,7 +171,7 @@ def test_real_mpi(ranks, rng, tmp_path):
 
 @points(5, "communication", "decode")
 def test_bytes_of_two_sums_a_layer(ranks, rng):
-    case = decode_case("decode_steps", 4, rng, heads=4, lengths=(6, 6))
+    case = decode_case("decode_steps", 4, rng, heads=16, lengths=(6, 6))
     rule = "two all-reduces a layer of d elements for each new position"
     assert_moved(decoded(ranks, case), case.forward_nbytes(), case, rule)
 
@@ -276,7 +276,7 @@ def test_decode_torch_equal_logits_give_the_lowest_word(ranks, rng):
 @points(15, "communication", "decode_torch")
 def test_decode_torch_bytes(ranks, rng):
     for p in (2, 4):
-        steps = decode_torch_even("torch_steps", p, rng, lengths=(3, 2))
+        steps = decode_torch_even("torch_steps", p, rng, heads=4, lengths=(3, 2))
         greedy = decode_torch_even("torch_greedy", p, rng, lengths=[1] * 3, vocabulary=40 * p)
         for case in (steps, greedy):
             decode_cases_torch.assert_decode_torch_bytes(decoded_torch(ranks, case), case)

@@ -164,7 +164,9 @@ def test_bytes_of_two_sums_a_layer(ranks, rng):
     rule = "two all-reduces a layer of d elements for each new position"
     for p in (2, 3, 4, 5, 12, 18):
         lengths = (3, 3) if p < 10 else (2,)
-        case = plain("decode_steps", p, rng, heads=1, lengths=lengths, tokens=3)
+        # With four heads a rank, an all-reduce of a bias is more than what is free.
+        heads = 4 if p < 10 else 1
+        case = plain("decode_steps", p, rng, heads=heads, lengths=lengths, tokens=3)
         assert_moved(decoded(ranks, case), case.forward_nbytes(), case, rule)
     case = plain("decode_steps", 4, rng, heads=1, lengths=(30, 30), tokens=2, longest=40)
     assert_moved(decoded(ranks, case), case.forward_nbytes(), case, rule)
@@ -193,10 +195,11 @@ def test_nothing_is_computed_again(ranks, rng):
 @points(3, "memory")
 def test_memory_of_the_cache(ranks, rng):
     case = plain("decode_generate", 4, rng, longest=2048, tokens=3, kind="first")
+    # The first call, so that what is kept from it counts.
+    given = case.called_through("decode_memory").arguments_of_ranks()
+    result = ranks.call("callers:decode_memory", 4, given, machine=buffered())
     decoded(ranks, case)
     case = case.called_through("decode_memory")
-    given = case.arguments_of_ranks()
-    result = ranks.call(case.target, 4, given, machine=buffered())
     assert_ran(result, case)
     weights = max(sum(array.nbytes for array in part.values()) for _, part, *_ in given)
     examples.assert_memory(result, case, case.cache_nbytes(0) + 4 * weights + 65536)

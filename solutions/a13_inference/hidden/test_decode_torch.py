@@ -120,7 +120,8 @@ def test_bytes_of_forward(ranks, rng):
         (2, (3, 3), 2), (3, (4, 4), 2), (4, (2, 2, 2), 1), (5, (3,), 2), (9, (2,), 1),
         (17, (2,), 1), (2, (9,) * 6, 1),
     ):  # fmt: skip
-        heads = 1 if p > 5 else 2
+        # With four heads a rank, an all-reduce of a bias is more than what is free.
+        heads = 1 if p > 5 else 4
         moved(ranks, even("torch_steps", p, rng, heads=heads, lengths=lengths, layers=layers))
 
 
