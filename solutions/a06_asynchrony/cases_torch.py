@@ -299,7 +299,11 @@ def assert_meets(result, case):
     How many bytes they are, and after which steps, is not looked at.
     """
     rounds, nbytes = -(-case.num_steps // case.period), case.n * np.dtype(case.dtype).itemsize
-    case = case.seen_in(result).asking(f"meets_torch={case.num_steps}:{rounds}:{nbytes}")
+    case = (
+        of_the_scheme(case)
+        .seen_in(result)
+        .asking(f"meets_torch={case.num_steps}:{rounds}:{nbytes}")
+    )
     check_meets(result, case, case.num_steps, rounds, nbytes)
 
 
@@ -500,7 +504,7 @@ def assert_compressed_bytes(result, case, allowed=None):
 def assert_thin(result, case):
     """Something travels between ranks, and it is less than half of the gradients."""
     nbytes = case.num_calls * case.n * np.dtype(case.dtype).itemsize
-    check_thin(result, case.seen_in(result).asking(f"thin={nbytes}"), nbytes)
+    check_thin(result, of_the_scheme(case).seen_in(result).asking(f"thin={nbytes}"), nbytes)
 
 
 def check_thin(result, case, nbytes):
@@ -621,7 +625,14 @@ def assert_converged(weight, rank, best, case):
         )
 
 
-# -- what both need --------------------------------------------------------------------------------
+# -- what several of them need ---------------------------------------------------------------------
+
+
+def of_the_scheme(case):
+    """The case where a line looks at what was sent, and not at values."""
+    if not hasattr(case, "line"):
+        return case  # of a line that is typed
+    return replace(case, line=f"{case.line} --compare scheme")
 
 
 def ops_of_ranks(result, case):

@@ -443,7 +443,7 @@ def test_gossip_values_travel_to_neighbours(ranks, rng):
     case = gossip_case(4, "ring", 2, (4,), rng)
     result = ranks.call("gossip:average", 4, case.arguments_of_ranks(), machine=buffered())
     assert_ran(result, case)
-    examples.assert_values_travel(result, case, case.neighbours)
+    examples.assert_values_travel(result, case)
 
 
 @points(10, "values", "gossip")

@@ -6,7 +6,7 @@ Prompts, weights and what must come out are those of ``decode_cases.py``.
 from dataclasses import dataclass
 
 import decode_time_torch
-from decode_cases import DecodeCase, assert_decoded, decode_case
+from decode_cases import DecodeCase, assert_decoded, decode_case, of_the_scheme
 from model import Sizes, serial_generate
 
 from ringside import Machine, TraceError
@@ -72,6 +72,7 @@ def check_decode_torch(result, case):
 def assert_sums_travel(result, case):
     """In ``torch_steps`` sums travel, and whole weights don't."""
     nbytes = case.forward_nbytes()
+    case = of_the_scheme(case)
     check_sums_travel(result, case.seen_in(result).asking(f"sums={nbytes:.12g}"), nbytes)
 
 

@@ -38,7 +38,7 @@ def test_values_travel_to_neighbours(ranks, rng):
     case = gossip_case(4, "ring", 3, (8,), rng)
     result = ranks.call("gossip:average", 4, case.arguments_of_ranks(), machine=buffered())
     assert_ran(result, case)
-    examples.assert_values_travel(result, case, case.neighbours)
+    examples.assert_values_travel(result, case)
 
 
 @points(13, "values")
