@@ -646,8 +646,8 @@ def test_diloco_uneven_and_empty_fragments(ranks, rng):
 
 @points(5, "values", "diloco_torch")
 def test_diloco_frozen_parameters_and_float32(ranks, rng):
-    diloco(ranks, diloco_case(2, 4, 2, 1, rng, outer=OUTER, frozen=True))
-    diloco(ranks, diloco_case(2, 4, 2, 1, rng, outer=OUTER, dtype="float32"))
+    diloco(ranks, diloco_case(2, 4, 2, 1, rng, outer=OUTER, frozen=True), turns=True)
+    diloco(ranks, diloco_case(2, 4, 2, 1, rng, outer=OUTER, dtype="float32"), turns=True)
 
 
 @points(5, "values", "diloco_torch")

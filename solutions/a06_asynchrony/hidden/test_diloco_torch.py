@@ -81,8 +81,8 @@ def test_fragments_of_uneven_length_and_empty_ones(ranks, rng):
 
 @points(4, "values")
 def test_frozen_parameters_and_float32(ranks, rng):
-    diloco(ranks, diloco_case(2, 7, 3, 1, rng, outer=OUTER, frozen=True))
-    diloco(ranks, diloco_case(3, 5, 2, 1, rng, outer=OUTER, dtype="float32"))
+    diloco(ranks, diloco_case(2, 7, 3, 1, rng, outer=OUTER, frozen=True), turns=True)
+    diloco(ranks, diloco_case(3, 5, 2, 1, rng, outer=OUTER, dtype="float32"), turns=True)
 
 
 @points(4, "values")
