@@ -225,11 +225,13 @@ def gossip_inputs(world_size, graph, shape, seed, dtype="float64", nan_of=None):
         graph: "ring" and "wheel", or "even", a random graph, whose weights are all equal:
             1 / (1 + the largest number of neighbours); "random", a random graph with weights of
             its own for each edge; "apart", where the last rank has no neighbours and the others
-            form a ring.
+            form a ring; "line", a ring without its last edge.
     """
     rng = np.random.default_rng(seed)
     if graph in ("random", "even"):
         neighbours = random_graph(world_size, rng)
+    elif graph == "line":
+        neighbours = _sorted(world_size, [(i, i + 1) for i in range(world_size - 1)])
     elif graph == "apart":
         neighbours = [*ring(world_size - 1), []]
     else:

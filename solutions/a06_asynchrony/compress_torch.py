@@ -19,9 +19,8 @@ Rank i has the gradient G_i, and the residual E_i: all that earlier calls left o
     mean = P Q^T                                  the same on all ranks
     E_i  = M_i - P Q_i^T                          what was not sent of M_i stays here
 
-P Q_i^T is what this rank sent: with the new residual it is G_i plus the old residual. Nothing is
-lost, it only arrives later. Q is kept for the next call: gradients change slowly, so it is a good
-start for the next one.
+P Q_i^T is what this rank sent. Nothing is lost: what stays in the residual is sent later. Q is kept
+for the next call: gradients change slowly, so it is a good start for the next one.
 """
 
 import torch
@@ -33,8 +32,7 @@ def all_reduce(group, gradient, residual, approx_rank, state):
     """Average a gradient over the ranks, approximated in rank ``approx_rank``.
 
     Args:
-        group: a process group of p >= 1 ranks in any order. Only all-reduces on ``group`` may be
-            called.
+        group: a process group of p >= 1 ranks. Only all-reduces on it may be called.
         gradient: this rank's gradient, a tensor of float64 or float32 with any number of
             dimensions, also none, and any number of elements, also none. Gradients are finite.
         residual: the residual that this rank's last call returned, zeros in the first one; of the
@@ -46,7 +44,7 @@ def all_reduce(group, gradient, residual, approx_rank, state):
             the only place where something may be kept.
 
     Returns:
-        ``(mean, residual)``: two new tensors of the gradient's shape and dtype.
+        ``(mean, residual)``: two tensors of the gradient's shape and dtype.
 
     Raises:
         ValueError: ``approx_rank`` is below 1, or the residual's shape or dtype is not the
@@ -61,8 +59,7 @@ def all_reduce(group, gradient, residual, approx_rank, state):
     - Orthonormal columns: P's columns span the same space as before. If they depend on each other,
       as those of zeros do, P still has r orthonormal columns; any will do to complete it.
       ``torch.linalg.qr`` does all that.
-    - The residual is M_i minus this rank's own part P Q_i^T. PyTorch's PowerSGD hook subtracts the
-      mean P Q^T instead; that rule is not asked for here.
+    - The residual is M_i minus this rank's own part P Q_i^T, and not minus the mean.
     - Values: those of the formulas, to 1e-10 in float64 and 1e-3 in float32. ``mean`` is equal on
       all ranks bit for bit; nothing else is compared so strictly.
     - Bytes: all-reduces of at most r (n + m) elements in the gradient's dtype where it is

@@ -28,16 +28,15 @@ def train(group, model, loss, inner, outer_lr, outer_momentum, num_steps, period
     """Train ``model`` for ``num_steps`` steps on every rank; returns None.
 
     Args:
-        group: a process group, the ranks that take part; p >= 1 of them, in any order. Only
-            all-reduces on ``group`` may be called.
-        model: a module, changed in place. Its parameters are equal on all ranks: the caller sees
-            to that. Those that require a gradient are all float64 or all float32. Others (frozen
-            ones) and buffers are the rank's own matter, and are never sent.
+        group: a process group of p >= 1 ranks. Only all-reduces on it may be called.
+        model: a module, changed in place. Its parameters are equal on all ranks. Those that
+            require a gradient are all float64 or all float32. Frozen ones and buffers are the
+            rank's own matter, and are never sent.
         loss: ``loss(model, step)`` returns this rank's own loss, a tensor of one element. ``step``
             counts from 0 and chooses the samples. Call it once a step.
-        inner: a ``torch.optim`` optimizer of the parameters that require a gradient, such as
-            AdamW. A step is: clear the gradients, compute the loss and its gradients, then
-            ``inner.step()``. Its state stays on its rank: nobody averages or resets it.
+        inner: a ``torch.optim`` optimizer of the parameters that require a gradient. A step is:
+            clear the gradients, compute the loss and its gradients, then ``inner.step()``. Its
+            state stays on its rank: nobody averages or resets it.
         outer_lr: the outer learning rate, a float; the same on all ranks, as all that follow.
         outer_momentum: at least 0 and below 1.
         num_steps: T, how many steps each rank takes; 0 or more.

@@ -38,25 +38,23 @@ def average(comm, x, neighbours, weights, num_rounds):
         num_rounds: how many rounds; 0 or more, the same on all ranks.
 
     Returns:
-        A new array of the dtype and shape of x: this rank's after the last round. Without rounds
-        or without neighbours it is a copy of x.
+        An array of the dtype and shape of x: this rank's after the last round. Without rounds or
+        without neighbours it is a copy of x.
 
     Raises:
         ValueError: before any message, if ``num_rounds`` is below 0, or if this rank's own row
             can't be right: ``neighbours`` holds this rank itself, a rank twice, or a number that
             is no rank of ``comm``; there are more or fewer weights than neighbours; a weight is
-            below 0; the weights add up to more than 1 + 1e-9. Whether two ranks' rows fit together
-            no rank can see alone: the caller sees to that. (The tests of this give all ranks a
-            wrong row at once.)
+            below 0; the weights add up to more than 1 + 1e-9. The caller sees to it that the rows
+            of two ranks fit together, so a rank looks at its own row only.
 
     - Values: those of W^num_rounds, to 1e-12 in float64 (1e-5 in float32). In a round all ranks
       use values from before this round.
     - Messages: only to neighbours, at most one a round and neighbour, of at most ``x.nbytes``.
       Example: 10 rounds on a ring with 100 float64: a rank sends 20 messages and 16,000 bytes.
     - No library collectives, nor those among neighbours (``Neighbor_allgather``), and no message
-      to oneself. None of that needs a communicator of your own; if you like to make some, at most
-      4 + 2 log2(p) are allowed.
-    - Sends may wait for their receives (rendezvous), and a neighbour may be a round ahead.
+      to oneself. You may make up to 4 + 2 log2(p) communicators in a call.
+    - A neighbour may be a round ahead, or in the next call of ``average`` already.
     - Time: at most 1.05 times ``num_rounds * (alpha + 2 d * x.nbytes * beta)`` where d is the
       largest number of neighbours of any rank; half the points up to 1.5 times. So a round takes
       one latency: a rank talks to all its neighbours at once, not to one after the other.

@@ -29,14 +29,14 @@ def train(comm, params, gradient, num_steps, period, lr):
             nothing needs to be sent before the first period is over.
         gradient: ``gradient(params, step)`` returns a list of arrays, of the same shapes and
             dtype as ``params``: the gradient of this rank's own loss at ``params``. ``step``
-            counts from 0 and chooses the samples.
+            counts from 0 in the first period and goes on in the next. It chooses the samples.
         num_steps: how many steps each rank takes; 0 or more, the same on all ranks.
         period: how many steps lie between two averages; 1 or more, the same on all ranks.
         lr: the learning rate, a float, the same on all ranks.
 
     Returns:
-        A new list of new arrays: the parameters after the last average, the same on all ranks
-        bit for bit. Without any step they are copies of ``params``.
+        A list of arrays: the parameters after the last average, the same on all ranks bit for
+        bit. Without any step they are copies of ``params``.
 
     Raises:
         ValueError: ``num_steps`` is below 0 or ``period`` below 1; on all ranks, before any

@@ -36,6 +36,12 @@
 # stands in the module's docstring and in `docs/contract.md`, and the public tests in
 # `test_public.py` ask for the same kinds of things.
 #
+# Some rules hold in every module, so the docstrings don't repeat them. Inputs stay as they were,
+# and results are new arrays or tensors. Nothing is kept from one call to the next. A function uses
+# the communicator or group that it is given, which may be a part of the world. What it starts to
+# send or to receive is completed before it returns, and its sends may have to wait for their
+# receives. A docstring says so where its module is an exception.
+#
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
 

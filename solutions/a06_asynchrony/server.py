@@ -1,8 +1,5 @@
 """A parameter server: rank 0 holds the weights, all other ranks are workers.
 
-A worker repeats three things: it pulls the weights, computes a gradient on them, and pushes the
-gradient. After its last step it says that it has ended::
-
     worker                         server (rank 0)
       |---- PULL ------------------->|
       |<--- STATE version, weights --|    holds the answer back while the worker is too far ahead
@@ -11,55 +8,36 @@ gradient. After its last step it says that it has ended::
       |          ...                 |
       |---- END -------------------->|
 
-``wire.py`` (supplied) has the tags and the layout of the four messages, and two functions that send
-and receive them.
+``wire.py`` has the layout of these messages, and functions that send and receive them.
 
 **Versions.** The weights that ``serve`` is given are version 0, and each update makes the next
-version. A push carries the version that its gradient was computed on. Meanwhile other workers may
-have pushed, so the server's version may be a later one. The difference is the gradient's *lag*.
+version. A push carries the version that its gradient was computed on.
 
 **Steps.** A worker's *clock* is the number of its pushes that the server has received. A worker
 *works* until the server has received its END. When a worker with clock c pulls, ``staleness`` says
 when it is answered:
 
-- ``None``, asynchronous: at once. Every push is applied at once, whatever its lag.
+- ``None``, asynchronous: at once. Every push is applied at once.
 - ``s`` = 1, 2, ..., stale-synchronous: as soon as c is at most s larger than the smallest clock
   among the workers that still work. Every push is applied at once.
 - ``0``, synchronous: as soon as all earlier rounds are applied. Round k consists of the gradients
-  of step k, of all workers that have such a step. The server takes their mean and applies it once,
-  as one version. It does so when every worker that still works has pushed its step k. This is
-  what synchronous SGD computes.
+  of step k, of all workers that have such a step. When every worker that still works has pushed
+  its step k, the server applies their mean once, as one version.
 
-A worker that has ended holds nobody back. So an END may do what a push may do: complete a round,
-or allow a pull that was held back. Such pulls are answered in the order in which they came; no
-worker asks twice.
+A worker that has ended holds nobody back. So an END may complete a round, or allow a pull that was
+held back. Example with 3 ranks and staleness 1: worker 1 has pushed twice and pulls with clock 2.
+Worker 2's clock is 0, and 2 is more than 0 + 1, so this pull waits for worker 2's first push.
 
-Example with 3 ranks and staleness 1: worker 1 is fast, worker 2 slow. Worker 1 pulls with clock 0,
-pushes, pulls with clock 1, pushes, and pulls with clock 2. Worker 2's clock is still 0, and 2 is
-more than 0 + 1, so this third pull waits until worker 2's first push has come.
-
-Messages:
-
-- A worker with ``num_steps`` steps sends ``num_steps`` pulls, as many pushes, and one END. With
-  n = 1000 weights and 3 steps these are 7 messages and 3 * 8008 bytes. It receives 3 * 8008 bytes.
-- Workers exchange messages with rank 0 only. Library collectives are not used.
-- With staleness s >= 1 and p ranks, a gradient's lag is at most (2 s + 1) (p - 2): for s = 1 on
-  5 ranks at most 9. With staleness 0 it is 0.
-
-Time: at most 1.05 times the reference's, also where one worker is much slower than the others. So
-the server takes messages in the order in which they come, and waits for no worker by name.
-
-Details:
-
+- Messages: a worker with ``num_steps`` steps sends ``num_steps`` pulls, as many pushes, and one
+  END, to rank 0 only. With n = 1000 weights and 3 steps these are 7 messages and 3 * 8008 bytes.
+  It receives 3 * 8008 bytes. Library collectives are not used.
+- Time: at most 1.05 times the reference's, also where one worker is much slower than the others.
+  So the server takes messages in the order in which they come, and waits for no worker by name.
 - Arrays are float64, of shape ``(n,)`` with n >= 0, the same n on all ranks.
 - Workers may have different ``num_steps``. A worker without steps sends END alone.
-- A worker returns once its END is received, while others may still work. Between two trainings
-  on one communicator the caller calls ``comm.Barrier()``, so that their messages don't mix. You
-  need not do that.
-- ``measured_training`` below is supplied: leave it in the file.
-- One rank alone: ``serve`` returns a copy of the weights and sends nothing.
-- A ``staleness`` or ``num_steps`` below 0 raises ``ValueError`` on the rank that is given it,
-  before any message.
+- A worker returns while others may still work. The caller calls ``comm.Barrier()`` before the next
+  training.
+- A ``staleness`` or ``num_steps`` below 0 raises ``ValueError`` before any message.
 """
 
 import numpy as np
@@ -70,7 +48,6 @@ def serve(comm, weights, update, staleness):
     """Hold the weights until every worker has ended; called on rank 0.
 
     Args:
-        comm: the ranks that take part; p of them.
         weights: shape ``(n,)``: version 0.
         update: ``update(weights, gradient)`` returns the next version as a new array; it changes
             no argument.
@@ -111,7 +88,6 @@ def work(comm, gradient, num_steps):
     """Compute gradients for the server; called on every rank but 0.
 
     Args:
-        comm: the ranks that take part.
         gradient: ``gradient(weights, step)`` returns this rank's gradient, shape ``(n,)``; steps
             are 0, 1, ..., and it changes no argument.
         num_steps: how many gradients this worker computes.

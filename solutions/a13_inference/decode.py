@@ -5,30 +5,23 @@
       -- layer norm -- gelu(n W1[mine] + b1[mine]) -- W2[mine] ------[sum]-- + b2 + x     each layer
       -- layer norm -- logits of my words -- my best word --[compare]-- token
 
-A decoding step reads all weights and the whole cache for one new position of each sequence. The
-time goes into reading memory, so p ranks that read a p-th each are nearly p times as fast, as long
-as the messages are. These are small and many: two sums of d numbers in each layer and step.
-
     part 0 of 2 of 6 query heads and 3 key heads     key heads 0 1, query heads 0 1 2 3
     part 1                                           key head  2,   query heads 4 5
 
-A query head goes where its key head goes, so a rank's cache holds its own key heads only. "Part r"
-of the key heads, hidden units or words is what ``model.shard_bounds(n, p, r)`` says. p need not
-divide them, and a part may be empty.
+A query head goes where its key head goes, so a rank's cache holds its own key heads only. Part r of
+the key heads, hidden units or words is ``model.shard_bounds(n, p, r)``; a part may be empty.
 
 - Values: the tokens of ``model.serial_generate``. What ``forward`` returns agrees with one rank to
   1e-10 of the largest element (1e-4 in float32).
-- Work: matrix products go through ``model.matmul`` and attention through the cache. A rank's
-  products are those of its part, once for each new position: nothing is computed again for
-  positions that are in the cache.
-- Bytes of ``forward``, a rank: two all-reduces of ``rows * d`` elements in each layer. Example:
-  2 layers, d = 24, 3 sequences that decode, 4 ranks: 4 all-reduces of 72 numbers, for each of which
-  a rank sends 2 * 72 * 3/4 = 108 numbers; 3,456 bytes in float64. ``64 (p - 1)`` bytes for each
-  all-reduce are free.
+- Work: matrix products go through ``model.matmul`` and attention through the cache. A rank computes
+  those of its part, once for each new position, and nothing again for positions in the cache.
+- Bytes of ``forward``, a rank: two all-reduces of ``rows * d`` elements in each layer, and
+  ``64 (p - 1)`` bytes for each are free. Example: 2 layers, d = 24, 3 sequences that decode, 4
+  ranks: 4 all-reduces of 72 numbers, of which a rank sends 2 * 72 * 3/4 = 108; in float64 3,456
+  bytes.
 - Bytes of ``greedy``, a rank: two numbers a sequence to each other rank, ``16 B (p - 1)`` bytes;
-  ``64 (p - 1)`` more are free. Example: 3 sequences, 4 ranks: 144 bytes, and 192 free. Logits of
-  1,000 words would be 8,000 bytes for each sequence.
-- The library's collectives are allowed. They count as a ring's bytes.
+  ``64 (p - 1)`` more are free. Example: 3 sequences, 4 ranks: 144 bytes, and 192 free.
+- The library's collectives are allowed.
 - Memory: ``generate`` holds a cache of this rank's key heads only, besides 64 KiB and four times
   the weights that it was given.
 - Time: at most 1.05 times that of ``token_time.py`` on the same machine; half the points up to 1.5.
@@ -79,7 +72,7 @@ def forward(comm, tokens, cache, part, sizes):
     """What comes out of the last layer norm, for each sequence's last new position.
 
     Args:
-        comm: the ranks that take part; p of them.
+        comm: p ranks.
         tokens: the new tokens of each sequence, a list of B lists, the same on all ranks: prompts
             in prefill, one token each in decoding. Lengths may differ.
         cache: a ``model.Cache`` with this rank's key heads; the new positions are added to it.
@@ -112,10 +105,8 @@ def greedy(comm, hidden, part, sizes):
     """The word of the largest logit of each sequence; of equal ones the lowest.
 
     Args:
-        comm: the ranks that take part; p of them.
         hidden: what ``forward`` returned, shape ``(B, d)``.
         part: this rank's part of the weights; logits are ``hidden @ part["head"].T``.
-        sizes: of the whole model.
 
     Returns:
         B integers, the same on all ranks.
@@ -138,10 +129,7 @@ def generate(comm, prompts, part, sizes, num_tokens):
     """Greedy generation: prefill once, then one token of each sequence in each step.
 
     Args:
-        comm: the ranks that take part; p of them.
         prompts: a list of B lists of tokens, each of one or more, the same on all ranks.
-        part: this rank's part of the weights.
-        sizes: of the whole model.
         num_tokens: how many tokens each sequence gets, at least 1.
 
     Returns:

@@ -244,6 +244,11 @@ def _logits(case):
         tokens = logits.argmax(axis=1)[:, None]
 
 
+def of_the_scheme(case):
+    """The case where a line looks at what was sent, and not at values."""
+    return replace(case, line=f"{case.line} --compare scheme")
+
+
 def _few(values):
     text = ", ".join(str(value) for value in values)
     return text if len(text) <= 30 else f"{text[:27]}..."

@@ -10,16 +10,14 @@ positions of the prompts, decoding sends one row for each of B sequences.
 
 Rules:
 
-- ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. Collectives
-  and point-to-point calls on it are allowed; make no group of your own. What is started is waited
-  for.
+- ``group`` is a process group of p >= 1 ranks. Collectives and point-to-point calls on it are
+  allowed; make no group of your own.
 - Each rank is handed its own part of the weights only, as ``model_torch.py`` draws it. Parts may
   differ in size and may be empty: a rank may have no heads, or no words.
-- Tensors are float64 or float32. Nothing that comes in is changed, but the cache.
+- Tensors are float64 or float32. Of what comes in only the cache is changed.
 - Weights may require gradients. None is computed here, and nothing is kept for a backward pass.
 - Nothing depends on the value of an element, no ``if`` and no ``.item()``: the tests trace the
   program on fake tensors. Numbers of tokens are Python numbers.
-- The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs.
 - Bytes of ``forward``, a rank: two all-reduces of ``rows * d`` elements in each layer, each counted
   as ``2 (p - 1) / p`` of them; ``64 (p - 1)`` bytes more for each all-reduce are free. Example:
   2 layers, d = 24, 3 sequences that decode, p = 4, float64: 4 * 72 * 8 * 1.5 = 3,456 bytes.
@@ -44,7 +42,6 @@ def forward(group, tokens, counts, cache, part, sizes):
     """What comes out of the last layer norm, for each sequence's last new position.
 
     Args:
-        group: the ranks that take part; p of them.
         tokens: the new tokens of all sequences one after another, an int64 tensor of shape
             ``(rows,)``, the same on all ranks.
         counts: how many of them belong to each sequence, a list of B numbers from 1.
@@ -79,7 +76,6 @@ def greedy(group, hidden, part, sizes):
     """The word of the largest logit of each sequence; of equal ones the lowest.
 
     Args:
-        group: the ranks that take part; p of them.
         hidden: what ``forward`` returned, shape ``(B, d)``.
         part: this rank's part of the weights. Its logits are ``hidden @ part["head"].T``.
         sizes: of the whole model; rank r has part r of ``sizes.vocabulary`` words.
@@ -111,10 +107,7 @@ def generate(group, prompts, part, sizes, num_tokens):
     """Greedy generation: prefill once, then one token of each sequence in each step.
 
     Args:
-        group: the ranks that take part; p of them.
         prompts: a list of B lists of tokens, each of one or more, the same on all ranks.
-        part: this rank's part of the weights.
-        sizes: of the whole model.
         num_tokens: how many tokens each sequence gets, at least 1.
 
     Returns:

@@ -8,10 +8,10 @@
 
     tables  {a: [2, 0], b: [2, 3]}      counts  [1, 0, 2, 1, 0, 0]
 
-A cache with room for the longest sequence wastes most of it. Here a sequence takes a page when it
-needs one, wherever a page is free, and at most one of its pages is not full. Sequences that begin
-with the same prompt share pages. **Copy on write**: before positions are written into a page that
-another sequence uses too, the page is copied, and the writer's table names the copy.
+A sequence takes a page when it needs one, wherever a page is free, and at most one of its pages is
+not full. Sequences that begin with the same prompt share pages. **Copy on write**: before positions
+are written into a page that another sequence uses too, the page is copied, and the writer's table
+names the copy.
 
 - S positions need ``ceil(S / page_size)`` pages. Example: 6 positions in pages of 4 need 2.
 - ``fork`` copies nothing. A sequence that is forked at a page's end never needs a copy, since the
@@ -21,6 +21,7 @@ another sequence uses too, the page is copied, and the writer's table names the 
   pages in all.
 - A page that one sequence alone uses (again) is written in place.
 - A page is free again when the last sequence that uses it is freed. Forks may be forked.
+- A name that was never given, or whose sequence was freed, raises ``ValueError`` in each method.
 - An error changes nothing: neither lengths, nor pages, nor what sequences hold.
 - ``token_bytes``: keys and values of one position in all layers. Example: Llama 3 8B has 32
   layers, 8 key heads of width 128, and 2 bytes an element: 131,072 bytes, or 128 KiB.
@@ -92,7 +93,6 @@ class PagedCache:
             keys, values: shape ``(n, layers, kv_heads, head_dim)``.
 
         Raises:
-            ValueError: there is no such sequence, or it was freed.
             RuntimeError: more pages are needed than are free, those for copies included. The
                 message says both numbers.
         """
@@ -126,9 +126,6 @@ class PagedCache:
         """All positions of a sequence in order: ``(keys, values)``, new arrays.
 
         Both have shape ``(S, layers, kv_heads, head_dim)``; S may be 0.
-
-        Raises:
-            ValueError: there is no such sequence, or it was freed.
         """
         ### BEGIN SOLUTION
         table, length = self._table(name), self.lengths[name]
@@ -143,9 +140,6 @@ class PagedCache:
 
         Returns:
             The new sequence's name.
-
-        Raises:
-            ValueError: there is no such sequence, or it was freed.
         """
         ### BEGIN SOLUTION
         table, child = self._table(name), self.new()
@@ -156,11 +150,7 @@ class PagedCache:
         ### END SOLUTION
 
     def free(self, name):
-        """Give a sequence back; its name is unknown from now on.
-
-        Raises:
-            ValueError: there is no such sequence, or it was freed already.
-        """
+        """Give a sequence back; its name is unknown from now on."""
         ### BEGIN SOLUTION
         for page in self._table(name):
             self.counts[page] -= 1

@@ -39,7 +39,7 @@ def test_the_drawing_of_the_waiting_by_hand():
         assert trained(problem, staleness, free).end_s == pytest.approx(end_s), staleness
 
 
-def test_no_gradient_lags_more_than_the_docstrings_bound():
+def test_no_gradient_lags_more_than_the_notebooks_bound():
     rng = np.random.default_rng(3)
     for staleness, workers in itertools.product((0, 1, 2, 3), (2, 3, 5)):
         largest = 0
@@ -157,7 +157,7 @@ def test_a_line_of_local_sgd_runs_what_the_suite_ran(call, capsys):
 
 def test_graphs_are_symmetric_and_their_weights_doubly_stochastic():
     rng = np.random.default_rng(3)
-    for graph in ("ring", "wheel", "random", "apart"):
+    for graph in ("ring", "wheel", "random", "apart", "line"):
         for p in (3, 4, 9):
             _, neighbours, weights = cases.gossip_inputs(p, graph, (1,), int(rng.integers(99)))
             matrix = cases.mixing_matrix(neighbours, weights)

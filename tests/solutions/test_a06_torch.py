@@ -55,7 +55,7 @@ def test_peak_of_a_step_falls_by_the_number_of_fragments(session):
         result = session.call(
             "callers_torch:diloco_trained", 3, case.arguments_of_ranks(), factors=factors
         ).raise_for_error()
-        cases.assert_diloco(result, case)
+        cases.assert_diloco(result, case, turns=True)
         peaks.append(max(cases.reduced_after_steps(result.trace.ops[0], 40)[:-1]))
     assert peaks == [26 * 8, 13 * 8, 2 * 8]
 
@@ -87,6 +87,7 @@ def test_compress_sends_thin_matrices_in_the_time_of_its_closed_form(session):
         "callers_torch:compressed", 5, case.arguments_of_ranks(), machine=SLOW_WIRE
     ).raise_for_error()
     cases.assert_compressed(result, case)
+    cases.assert_compressed_bytes(result, case)
     assert [record.nbytes for record in result.collectives] == [30 * 3 * 8, 20 * 3 * 8] * 2
     call_s = sum(cases.ring_all_reduce_s(n, 5, SLOW_WIRE) for n in case.lengths)
     assert result.makespan_s == pytest.approx(2 * call_s, rel=0.02)

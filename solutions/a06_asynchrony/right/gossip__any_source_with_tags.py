@@ -1,4 +1,4 @@
-"""Whoever comes first is taken first; the tag is the round."""
+"""Whoever comes first is taken first; the tag is the round, and each call has a communicator."""
 
 import numpy as np
 from mpi4py import MPI
@@ -12,7 +12,7 @@ def average(comm, x, neighbours, weights, num_rounds):
     if wrong or min([0, *weights]) < 0 or sum(weights) > 1 + 1e-9:
         raise ValueError("this row of the matrix can't be right")
     weight_of = dict(zip(neighbours, weights, strict=True))
-    now = np.array(x)
+    comm, now = comm.Dup(), np.array(x)
     for number in range(num_rounds):
         sends = [comm.Isend(now, dest=j, tag=number) for j in neighbours]
         mixed = now * (1 - sum(weights))
@@ -22,4 +22,5 @@ def average(comm, x, neighbours, weights, num_rounds):
             mixed = mixed + weight_of[status.Get_source()] * theirs
         MPI.Request.Waitall(sends)
         now = np.asarray(mixed, now.dtype)
+    comm.Free()
     return now

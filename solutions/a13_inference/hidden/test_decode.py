@@ -12,6 +12,7 @@ from ringside.checking import (
     on_members,
     with_waiting_sends,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a13_inference.hidden import oracle
@@ -45,6 +46,14 @@ def check_parts(ranks, case, only=()):
         examples.assert_part(value, case, case.seen_in(result), rank, only)
 
 
+@points(4, "communication", essential=True)
+def test_work_is_divided_and_sums_travel(ranks, rng):
+    case = plain("decode_steps", 4, rng)
+    result = ranks.call(case.target, 4, case.arguments_of_ranks(), machine=buffered())
+    assert_ran(result, case)
+    examples.assert_divided(result, case)
+
+
 # -- values ----------------------------------------------------------------------------------------
 
 
@@ -54,11 +63,29 @@ def test_parts_of_the_weights(ranks, rng):
         check_parts(ranks, plain("decode_shards", p, rng))
 
 
-@points(13, "values")
+@points(18, "values")
 def test_forward(ranks, rng):
-    for p, layers in ((2, 3), (3, 2), (4, 1), (5, 2)):
-        lengths = [int(rng.integers(1, 5))] * int(rng.integers(1, 4))
-        decoded(ranks, plain("decode_steps", p, rng, lengths=lengths, layers=layers))
+    found = {"float32": [plain("decode_steps", 3, rng, dtype="float32")]}
+    found["prompts of one length"] = [
+        plain(
+            "decode_steps", p, rng, layers=layers,
+            lengths=[int(rng.integers(1, 5))] * int(rng.integers(1, 4)),
+        )
+        for p, layers in ((2, 3), (3, 2), (4, 1), (5, 2))
+    ]  # fmt: skip
+    found["prompts of different lengths"] = [
+        plain("decode_steps", p, rng, lengths=lengths)
+        for p, lengths in ((2, (4, 1, 3)), (3, (1, 5)))
+    ]
+    weights = {"float32": 1, "prompts of one length": 7, "prompts of different lengths": 2}
+    of_kinds(ranks, found, weights=weights)
+
+
+def of_kinds(ranks, found, check=None, weights=None):
+    """Check lists of cases by their kinds; each kind has its share of the points."""
+    every = [(kind, case) for kind, some in found.items() for case in some]
+    check = check or (lambda case: decoded(ranks, case))
+    check_kinds(every, lambda pair: pair[0], lambda pair: check(pair[1]), weights=weights)
 
 
 @points(9, "values")
@@ -67,28 +94,28 @@ def test_generate(ranks, rng):
         decoded(ranks, plain("decode_generate", p, rng, heads=4, lengths=(2, 2), tokens=6))
 
 
-@points(5, "values")
-def test_prompts_of_different_lengths(ranks, rng):
-    for p, lengths in ((2, (4, 1, 3)), (3, (1, 5))):
-        decoded(ranks, plain("decode_steps", p, rng, lengths=lengths))
+@points(11, "values")
+def test_parts_that_differ_and_fewer_key_heads(ranks, rng):
+    found = {}
+    for kind, sizes in (
+        ("parts that differ", ((3, 4, 4, 11), (4, 6, 6, 9))),
+        ("parts that are empty", ((5, 3, 3, 3),)),
+        ("fewer key heads", ((2, 8, 2, 12), (3, 6, 3, 18), (2, 6, 3, 12))),
+    ):
+        found[kind] = [
+            differing(p, rng, heads=heads, kv_heads=kv_heads, vocabulary=words)
+            for p, heads, kv_heads, words in sizes
+        ]
+
+    def check(case):
+        check_parts(ranks, case, ("Wq", "Wk", "Wo", "W1", "head"))
+        decoded(ranks, case)
+
+    of_kinds(ranks, found, check)
 
 
-@points(5, "values")
-def test_parts_that_differ(ranks, rng):
-    for p, heads, words in ((3, 4, 11), (4, 6, 9), (5, 3, 3)):
-        sizes = {"heads": heads, "vocabulary": words, "lengths": (3,), "tokens": 3}
-        case = cases.decode_case("decode_shards", p, rng, **sizes)
-        check_parts(ranks, case, ("Wq", "W1", "head"))
-        decoded(ranks, cases.decode_case("decode_generate", p, rng, **sizes))
-
-
-@points(4, "values")
-def test_fewer_key_heads(ranks, rng):
-    for p, heads, kv_heads in ((2, 8, 2), (3, 6, 3), (2, 6, 3)):
-        sizes = {"heads": heads, "kv_heads": kv_heads, "vocabulary": 6 * p}
-        case = cases.decode_case("decode_shards", p, rng, **sizes)
-        check_parts(ranks, case, ("Wq", "Wk", "Wo"))
-        decoded(ranks, cases.decode_case("decode_steps", p, rng, **sizes))
+def differing(p, rng, **sizes):
+    return cases.decode_case("decode_generate", p, rng, lengths=(3,), tokens=3, **sizes)
 
 
 @points(5, "values")
@@ -96,11 +123,6 @@ def test_equal_logits_give_the_lowest_word(ranks, rng):
     for p in (2, 3, 4):
         sizes = {"heads": p, "vocabulary": 8 * p * p, "kind": "ties"}  # twice on each rank
         decoded(ranks, cases.decode_case("decode_greedy", p, rng, lengths=[1] * 5, **sizes))
-
-
-@points(2, "values")
-def test_float32(ranks, rng):
-    decoded(ranks, plain("decode_steps", 3, rng, dtype="float32"))
 
 
 @points(3, "values")
@@ -137,18 +159,20 @@ def test_real_mpi(mpi, ranks, rng):
 # -- communication and work ------------------------------------------------------------------------
 
 
-@points(12, "communication")
+@points(11, "communication")
 def test_bytes_of_two_sums_a_layer(ranks, rng):
     rule = "two all-reduces a layer of d elements for each new position"
     for p in (2, 3, 4, 5, 12, 18):
         lengths = (3, 3) if p < 10 else (2,)
-        case = plain("decode_steps", p, rng, heads=1, lengths=lengths, tokens=3)
+        # With four heads a rank, an all-reduce of a bias is more than what is free.
+        heads = 4 if p < 10 else 1
+        case = plain("decode_steps", p, rng, heads=heads, lengths=lengths, tokens=3)
         assert_moved(decoded(ranks, case), case.forward_nbytes(), case, rule)
     case = plain("decode_steps", 4, rng, heads=1, lengths=(30, 30), tokens=2, longest=40)
     assert_moved(decoded(ranks, case), case.forward_nbytes(), case, rule)
 
 
-@points(8, "communication")
+@points(7, "communication")
 def test_bytes_of_a_word(ranks, rng):
     for p, batch in ((2, 3), (3, 1), (4, 4), (5, 2), (12, 3), (18, 2)):
         case = plain(
@@ -158,7 +182,7 @@ def test_bytes_of_a_word(ranks, rng):
         assert_moved(result, case.greedy_nbytes(), case, "two numbers a sequence and rank")
 
 
-@points(8, "schedule")
+@points(7, "schedule")
 def test_nothing_is_computed_again(ranks, rng):
     for p in (2, 4):
         case = plain("decode_generate", p, rng, lengths=(5, 5), tokens=6, kind="first")
@@ -168,13 +192,14 @@ def test_nothing_is_computed_again(ranks, rng):
             examples.assert_work(result, case, rank, case.num_flops(rank) + logits)
 
 
-@points(4, "memory")
+@points(3, "memory")
 def test_memory_of_the_cache(ranks, rng):
     case = plain("decode_generate", 4, rng, longest=2048, tokens=3, kind="first")
+    # The first call, so that what is kept from it counts.
+    given = case.called_through("decode_memory").arguments_of_ranks()
+    result = ranks.call("callers:decode_memory", 4, given, machine=buffered())
     decoded(ranks, case)
     case = case.called_through("decode_memory")
-    given = case.arguments_of_ranks()
-    result = ranks.call(case.target, 4, given, machine=buffered())
     assert_ran(result, case)
     weights = max(sum(array.nbytes for array in part.values()) for _, part, *_ in given)
     examples.assert_memory(result, case, case.cache_nbytes(0) + 4 * weights + 65536)
@@ -183,7 +208,7 @@ def test_memory_of_the_cache(ranks, rng):
 # -- safety and speed ------------------------------------------------------------------------------
 
 
-@points(5, "safety")
+@points(6, "safety")
 def test_any_communicator_and_any_order(ranks, rng):
     case = plain("decode_generate", 3, rng, tokens=2, kind="first")
 
@@ -197,7 +222,7 @@ def test_any_communicator_and_any_order(ranks, rng):
         run(seed=seed)
 
 
-@points(11, "speed")
+@points(10, "speed")
 def test_time_of_a_token(ranks, rng):
     for p, ranks_per_node in ((2, 8), (8, 8), (4, 2)):
         machine = cases.decode_machine(ranks_per_node)

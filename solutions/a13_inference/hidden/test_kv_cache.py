@@ -4,6 +4,7 @@ from dataclasses import astuple
 
 from ringside.checking import Verdict
 from ringside.checking.formulas import answered, evaluated
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a13_inference.kv_script import Script, fault
 
@@ -60,16 +61,12 @@ def test_several_sequences(ranks, rng):
     check(ranks, rng, f"{steps}, append c 1, append a 1, append b 3", num_pages=12)
 
 
-@points(2, "values")
-def test_sequences_without_positions(ranks, rng):
+@points(6, "values")
+def test_no_positions_short_pages_and_long_ones(ranks, rng):
     n = int(rng.integers(2, 9))
     steps = f"new a, gather a, append a 0, fork a b, gather b, append b {n}, new c"
     for dtype in ("float64", "float32"):
         check(ranks, rng, steps, dtype=dtype, looks=(*CONTENT, "empty"))
-
-
-@points(4, "values")
-def test_pages_of_one_position_and_very_long_ones(ranks, rng):
     steps = "new a, append a 3, new b, append b 1, append a 2, append b 1"
     check(ranks, rng, steps, page_size=50)
     steps = "new a, append a 1, append a 1, new b, append b 1, append a 1, append b 1"
@@ -140,8 +137,17 @@ def test_nothing_leaks(ranks, rng):
     check(ranks, rng, f"{steps}, free b, free a, used 0", looks=("pool", "used"))
 
 
-@points(4, "safety")
-def test_running_out_of_pages(ranks, rng):
+@points(11, "safety")
+def test_errors_change_nothing(ranks, rng):
+    kinds = {
+        "pages that run out": running_out,
+        "a copy's page": running_out_for_a_copy,
+        "unknown names": unknown_names,
+    }
+    check_kinds(kinds, str, lambda kind: kinds[kind](ranks, rng))
+
+
+def running_out(ranks, rng):
     steps = "new a, append a 4, append a 3, new b, append b 3, full: append a 6, append b 4"
     looks = (*CONTENT, "used", "error")
     _, found = check(
@@ -156,17 +162,16 @@ def test_running_out_of_pages(ranks, rng):
             f"the message of {error} is {message!r:.150}; it must say how many pages are needed, "
             "2, and how many are free, 1.",
             reproduce=line,
+            fraction=0.5,
         )
 
 
-@points(3, "safety")
-def test_running_out_of_pages_for_a_copy(ranks, rng):
+def running_out_for_a_copy(ranks, rng):
     steps = f"new a, {filled('a', 6)}, fork a b, full: append b 1, used 2, free a, append b 2"
     check(ranks, rng, f"{steps}, used 2", num_pages=2, looks=("used", "error"))
 
 
-@points(4, "safety")
-def test_sequences_that_are_not_there(ranks, rng):
+def unknown_names(ranks, rng):
     for step in ("free a", "gather a", "append a 1", "fork a c"):
         steps = f"new a, append a 3, new b, append b 2, free a, unknown: {step}, used 1"
         check(ranks, rng, steps, looks=("used", "error"))

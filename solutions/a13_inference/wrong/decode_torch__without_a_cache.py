@@ -1,4 +1,4 @@
-# fails: test_generate_on_1_to_4_ranks
+# fails: test_generate
 """No cache: each step sends all positions through the layers again."""
 
 import torch
