@@ -127,19 +127,6 @@ def zero1_looked_at(comm, params, gradients, lrs, decay, clip):
     return params, state, norms, changed, shared
 
 
-def zero1_refuses(comm, params):
-    """The type of the exception for arguments that can't be right."""
-    found = []
-    state = find("zero1:init_state")(comm, params)
-    for gradient, clip in ((params[:-1], None), (params, 0.0), (params, -1.0)):
-        try:
-            find("zero1:step")(comm, params, gradient, state, 0.1, 0.0, clip)
-            found.append("")
-        except Exception as raised:
-            found.append(type(raised).__name__)
-    return found
-
-
 # -- zero2 -----------------------------------------------------------------------------------------
 
 
