@@ -15,7 +15,15 @@ import numpy as np
 from adam import FLOPS, adam
 from cases_torch import check_zero3, options_of, sample_training, sharded
 from layers import make_layers, random_params
-from observed_torch import assert_one_ahead, assert_reduced, assert_scheme, assert_time, assert_ways
+from observed_torch import (
+    assert_collectives,
+    assert_one_ahead,
+    assert_one_by_one,
+    assert_reduced,
+    assert_time,
+    assert_two_levels,
+    assert_ways,
+)
 from serial_torch import train
 
 from ringside.checking import announced
@@ -308,6 +316,23 @@ def _posted(op):
     return op.nbytes if op.kind in (Kind.ISEND, Kind.COLLECTIVE) else 0
 
 
+def assert_sent_early(result, asked, case):
+    """Before the first layer's pass, the last to come, half of all gradients are on their way."""
+    case = case.seen_in(result).asking("early")
+    itemsize = np.dtype(case.dtype).itemsize
+    for rank, member in enumerate(result.members or range(result.world_size)):
+        ops = result.trace.ops[member]
+        last = max(
+            (at for at, phase, _ in announced(ops) if phase == "backward layer 0"), default=0
+        )
+        sent, wanted = sum(map(_posted, ops[:last])), sum(asked.not_owned(rank)) * itemsize
+        if sent < wanted / 2:
+            raise case.fail(
+                f"when layer 0's backward pass began, rank {rank} had sent {sent} bytes of "
+                f"gradients; other ranks own {wanted}. ZeRO 2 sends them layer by layer."
+            )
+
+
 def assert_sent_at_once(result, asked, case):
     """Before the next layer's pass begins, a layer's gradient is on its way to its owners."""
     case = case.seen_in(result).asking("at_once")
@@ -339,9 +364,12 @@ def widths_of(value):
     return tuple(map(int, value.split(","))) if isinstance(value, str) else tuple(value)
 
 
-def _at_once(result, case, _):
-    widths = widths_of(case.options.get("widths", (4, 6, 2)))
-    assert_sent_at_once(result, Pass(case.world_size, case.n, widths, case.dtype, 0), case)
+def _sent(check_of_run):
+    def checked(result, case, _):
+        widths = widths_of(case.options.get("widths", (4, 6, 2)))
+        check_of_run(result, Pass(case.world_size, case.n, widths, case.dtype, 0), case)
+
+    return checked
 
 
 # -- zero3_torch and hsdp_torch --------------------------------------------------------------------
@@ -385,10 +413,16 @@ def _time(result, case, value):
     assert_time(result, case, layers, case.options.get("costs", (1e-6, 2e-6)), int(value))
 
 
-def _ways(result, case, _):
+def _ways(result, case, only):
     given = case.options
     lengths, size = given.get("lengths", (8, 4)), given.get("shard_size", 2)
-    assert_ways(result, case, given.get("function", "synchronise"), size, lengths, case.dtype)
+    assert_ways(
+        result, case, given.get("function", "synchronise"), size, lengths, case.dtype, str(only)
+    )
+
+
+def _two_levels(result, case, _):
+    assert_two_levels(result, case, case.options.get("shard_size", 2))
 
 
 # -- all modules -----------------------------------------------------------------------------------
@@ -404,9 +438,12 @@ INSTEAD = {  # these make what a function needs, and try it
 CHECKS = {
     "state": lambda result, case, _: assert_state(result, case),
     "alike": lambda result, case, _: assert_alike(result, case),
-    "at_once": _at_once,
+    "at_once": _sent(assert_sent_at_once),
+    "early": _sent(assert_sent_early),
     "ways": _ways,
-    "scheme": _seen(assert_scheme),
+    "two_levels": _two_levels,
+    "collectives": lambda result, case, _: assert_collectives(result, case),
+    "one_by_one": _seen(assert_one_by_one),
     "one_ahead": _seen(assert_one_ahead),
     "time_on": _time,
     "reduced": _seen(assert_reduced),
