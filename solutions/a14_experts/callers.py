@@ -42,9 +42,14 @@ def exchange_layer(comm, num_experts, d, hidden, seed, dtype, x, experts, weight
 
 
 def exchange_twice(comm, *words):
-    """Two such passes with arrays that can't be written to; both results, after the second."""
+    """Two such passes with arrays that can't be written to; both results, after the second.
+
+    Before them, a pass where as many tokens go to the experts in the reverse order.
+    """
     for array in words[5:]:
         array.flags.writeable = False
+    num_experts, chosen = words[0], words[6]
+    exchange_layer(comm, *words[:6], num_experts - 1 - chosen, *words[7:])
     return [exchange_layer(comm, *words) for _ in range(2)]
 
 

@@ -10,16 +10,15 @@ Each of p ranks has tokens of its own and some of the E experts. A token's exper
     3. experts    each computes its rows
     4. answers    back by the same way, and into the order in which the rows stood
 
-Nobody knows before step 1 how much comes, and it may be nothing. The backward pass sends gradients
-along the same ways; it knows the counts already.
+Nobody knows before step 1 how much comes, and it may be nothing: a rank may have no tokens. The
+backward pass sends gradients along the same ways; it knows the counts already.
 
-Rules, beside those on ``docs/contract.md``:
+Rules:
 
 - Expert e lives on rank ``owners(num_experts, p)[e]`` (``experts.py``). There may be fewer experts
   than ranks.
-- The library's ``Alltoall`` and ``Alltoallv`` may be used, and so may messages of your own. Of the
-  lower-case forms that pickle, none.
-- Rows that stay on their rank aren't sent to anybody.
+- The library's ``Alltoall`` and ``Alltoallv`` may be used, and messages of your own. The lower-case
+  forms, which pickle, may not.
 - Time: with many rows on two nodes of ``zaratan``, both passes take at most 1.6 times what the rows
   between the nodes take through the nodes' ports; half the points up to 2.2 times.
 
