@@ -227,7 +227,8 @@ def sent_to_experts(ranks, case, **options):
     result = ranks.call("callers:exchange_dispatched", case.world_size, given, **options)
     assert_ran(result, looked)
     rows = case.row_bytes()  # three exchanges
-    assert_sent_at_most(result, looked, f"all:{9 * rows.sum() + 3 * case.count_bytes().sum():.0f}")
+    most = 9 * rows.sum() + 3 * case.count_bytes().sum()
+    assert_sent_at_most(result, looked, f"all:{most:.0f}")
 
 
 def sent_of_ranks(result):
