@@ -286,8 +286,8 @@ def assert_sent_at_most(result, case, bound):
             case.seen_in(result)
             .asking(f"sent={bound}")
             .fail(
-                f"{named} sent {total:,.0f} bytes{where}; rows there and back, and 8 bytes for each "
-                f"expert's count, are {int(most):,} at most."
+                f"{named} sent {total:,.0f} bytes{where}; rows there and back, and 8 bytes for "
+                f"each expert's count, are {int(most):,} at most."
             )
         )
 
