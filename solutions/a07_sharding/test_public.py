@@ -246,8 +246,8 @@ def test_real_mpi(mpiexec):
 # -- zero2 -----------------------------------------------------------------------------------------
 
 
-def passed(ranks, rng, p, widths, dtype="float64", **options):
-    """A backward pass, and its values."""
+def passed(ranks, rng, p, widths, dtype="float64", values=True, **options):
+    """A backward pass, and perhaps its values."""
     words = {"widths": ",".join(map(str, widths))}
     case = Case("zero2:backward", p, 3, dtype, words).called_by("callers:zero2_backward")
     case.drawn.append(int(rng.integers(2**31)))
@@ -259,7 +259,7 @@ def passed(ranks, rng, p, widths, dtype="float64", **options):
         factors=Factors.drawn(rng), **options,
     )  # fmt: skip
     assert_ran(result, case)
-    for rank, value in enumerate(result.values):
+    for rank, value in enumerate(result.values if values else []):
         examples.assert_shard(value, asked, case.seen_in(result), rank)
     return case, result, asked
 
@@ -277,11 +277,16 @@ def test_any_layers_on_any_number_of_ranks(ranks, rng):
     passed(ranks, rng, 3, (1, 1))
 
 
-@points(10, "schedule", "zero2")
+@points(5, "schedule", "zero2", essential=True)
+def test_gradients_leave_layer_by_layer(ranks, rng):
+    case, result, asked = passed(ranks, rng, 4, (6,) * 9, values=False)
+    examples.assert_sent_early(result, asked, case)
+
+
+@points(5, "schedule", "zero2")
 def test_gradients_leave_before_the_next_layer(ranks, rng):
     case, result, asked = passed(ranks, rng, 4, (6,) * 9)
     assert_declared_at_once(result, case)
-    examples.assert_sent_early(result, asked, case)
     examples.assert_sent_at_once(result, asked, case)
 
 
@@ -535,10 +540,17 @@ def test_empty_lists_and_lengths_that_cant_be_cut(ranks, rng):
         raise call.fail("3 elements on 2 ranks: every rank raises ValueError before any message.")
 
 
-@points(25, "communication", "hsdp_torch")
-def test_bytes_inside_and_between(ranks, rng):
-    call, result = hsdp(ranks, rng, "synchronise", 2, 2, parts=(8, 4))
+@points(5, "communication", "hsdp_torch", essential=True)
+def test_gradients_are_reduced_on_two_levels(ranks, rng):
+    call = cases.hsdp_call("synchronise", 2, 2, (16, 8))
+    own = [[rng.standard_normal(n) for n in (16, 8)] for _ in range(4)]
+    result = ranks.call("callers_torch:hsdp", 4, [("synchronise", 2, each) for each in own])
+    assert_ran(result, call)
     observed.assert_two_levels(result, call, 2)
+
+
+@points(20, "communication", "hsdp_torch")
+def test_bytes_inside_and_between(ranks, rng):
     for function in ("gather", "synchronise"):
         call, result = hsdp(ranks, rng, function, 2, 3, parts=(8, 4))
         observed.assert_ways(result, call, function, 3, (24, 12))
