@@ -13,6 +13,7 @@ def route_answers(comm, target, calls):
 
     Returns:
         Per call the result, a ``Routing`` as a list of its arrays; or the type of an exception.
+        Where an argument was changed, "changed" is one more entry of the list, or stands alone.
     """
     answers = []
     for call in calls:
@@ -25,7 +26,10 @@ def route_answers(comm, target, calls):
             isinstance(each, np.ndarray) and not np.array_equal(each, before)
             for each, before in zip(given, call, strict=True)
         )
-        answers.append("changed" if changed else list(value) if isinstance(value, tuple) else value)
+        if isinstance(value, tuple):
+            answers.append([*value, "changed"] if changed else list(value))
+        else:
+            answers.append("changed" if changed else value)
     return answers
 
 

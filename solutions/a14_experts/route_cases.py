@@ -40,7 +40,10 @@ def route_check(ranks, function, calls, rights, only=NAMES):
     values = evaluated(ranks, "callers:route_answers", target, calls, words)
     for call, value, right in zip(calls, values, rights, strict=True):
         what, line = words(call)
-        if isinstance(value, str) and value == "changed":
+        changed = value == "changed" if isinstance(value, str) else False
+        if isinstance(value, list) and len(value) == 4 and isinstance(value[-1], str):
+            changed, value = only == NAMES, value[:-1]  # where all is looked at
+        if changed:
             raise Verdict(f"{what} changes what it is given.", reproduce=line)
         if isinstance(right, tuple):
             _check_routing(value, right, what, line, only)

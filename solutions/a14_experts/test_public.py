@@ -83,8 +83,9 @@ def test_route_dtype_and_no_tokens(ranks):
 def test_route_balance_loss(ranks):
     even, one = np.arange(4)[:, None], np.zeros((4, 1), np.int64)
     calls = [(np.zeros((4, 4)), even), (np.zeros((4, 4)), one),
-             (np.tile([1000.0, 0, 0, 0], (4, 1)), one)]  # fmt: skip
-    route_check(ranks, "balance_loss", calls, [1.0, 1.0, 4.0])
+             (np.tile([1000.0, 0, 0, 0], (4, 1)), one),
+             (np.tile([1000.0, 0, 0, 0], (4, 1)), np.tile([0, 1], (4, 1)))]  # fmt: skip
+    route_check(ranks, "balance_loss", calls, [1.0, 1.0, 4.0, 2.0])
 
 
 # -- exchange --------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_route_all_experts_no_room_and_no_tokens(ranks, rng):
 
 
 @points(5, "values")
-def test_route_dtype(ranks, rng):
+def test_route_dtype_and_inputs(ranks, rng):
     check(ranks, [(drawn(rng, 8, 4), 2, 8), (drawn(rng, 8, 4, dtype="float32"), 2, 8)])
 
 
