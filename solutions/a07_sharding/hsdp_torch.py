@@ -21,7 +21,6 @@ Rules:
 - ``inside`` and ``between`` are process groups, of S >= 1 and R >= 1 ranks in any order. Only
   all-gathers and reduce-scatters on ``inside`` and all-reduces on ``between`` may be called.
 - Lists may be empty. Layers may have no elements. All tensors of a list have one dtype.
-- The file runs unchanged under ``torchrun``, with gloo or NCCL.
 """
 
 import torch.distributed as dist
@@ -32,11 +31,10 @@ def gather(inside, shards):
 
     Args:
         inside: the ranks that hold the parts of one copy, in their order; S of them.
-        shards: this rank's part of each layer, flat tensors; part r on rank r of ``inside``. They
-            are not modified.
+        shards: this rank's part of each layer, flat tensors; part r on rank r of ``inside``.
 
     Returns:
-        A list of the whole layers, new flat tensors of S times the shard's elements.
+        A list of the whole layers, flat tensors of S times the shard's elements.
 
     Communication: a rank sends at most (S - 1) / S of the layers' bytes, all inside.
     """
@@ -60,11 +58,11 @@ def synchronise(inside, between, gradients):
         inside: the S ranks that hold the parts of one copy.
         between: the R ranks that hold this rank's part, one of each copy.
         gradients: this rank's own gradient of each layer, flat tensors; the first one was ready
-            first. They are not modified.
+            first.
 
     Returns:
-        A list of new flat tensors: of each gradient part r of the mean over all R S ranks, on
-        rank r of ``inside``.
+        A list of flat tensors: of each gradient part r of the mean over all R S ranks, on rank r
+        of ``inside``.
 
     Raises:
         ValueError: the elements of a gradient can't be divided by S; on all ranks, before any

@@ -26,22 +26,20 @@ A shard has ceil(Psi / N) elements, padding included, on every rank. Mixed preci
     its output, the input of "down" 4 s b h      w
     mask of dropout behind it       s b h        1   } only with dropout
 
-In 16 bits (w = 2) with dropout that is s b h (34 + 5 a s / h) bytes: attention is not fused, so
-that it stores its probabilities. Without dropout, softmax's output itself meets V, and is kept
-once.
+In 16 bits (w = 2) with dropout that is s b h (34 + 5 a s / h) bytes. Without dropout, softmax's
+output itself meets V, and is kept once.
 
 **Outside the layers** the model keeps dropout's mask behind the embedding (s b h bytes, only with
 dropout), the input and the output of the last norm (s b h elements each), and the logarithms of the
 probabilities of V words (s b V elements). An element has w bytes.
 
-**With recomputation** a layer keeps its input alone: the first line of the table. One layer is an
-exception, the one whose backward pass is under way: it has been computed again and keeps all of
-its table. So a model of one layer saves nothing.
+**With recomputation** each layer keeps only its input, the first line of the table. The layer whose
+backward pass is under way is an exception: it has been computed again, and keeps all of its table.
+So a model of one layer saves nothing.
 
 ``sizes`` is a ``Sizes`` of ``gpt_sizes.py``. Every result is an exact ``int``, up to 10**18
-parameters: a float is not enough. Four things are not counted: communication buffers, the layers
-gathered in stage 3, temporaries, and a norm's mean and deviation. torch's tracker counts the last
-of these, so it differs from a right result, by less than 2 % for the small GPT in ``gpt_torch.py``.
+parameters: a float is not enough. Not counted are communication buffers, the layers gathered in
+stage 3, temporaries, and a norm's mean and deviation.
 
 Source: Rajbhandari et al., ZeRO, SC 2020, section 5; Korthikanti et al., Reducing Activation
 Recomputation in Large Transformer Models, 2022, section 4.
@@ -65,9 +63,8 @@ def state_bytes(
 
     Args:
         num_parameters: Psi, from 0.
-        world_size: N, from 1. More ranks than parameters are allowed.
+        world_size: N, from 1; there may be more ranks than parameters.
         stage: of ZeRO, 0 to 3.
-        weight_bytes, gradient_bytes, optimizer_bytes: of one parameter.
 
     7.5e9 parameters on 64 ranks take 120, 31.40625, 16.640625 and 1.875 GB; 7 parameters on
     2 ranks, in stage 1: 7 * 4 + 4 * 12 = 76 bytes.
@@ -88,12 +85,11 @@ def state_bytes(
 
 
 def activation_bytes(sizes, batch, *, recompute=False, element_bytes=2, dropout=True):
-    """Bytes of activations at their highest, layers and ends, for ``batch`` sequences on the rank.
+    """Bytes of activations at their highest, in and outside layers, for ``batch`` sequences.
 
     Args:
-        recompute: keep the inputs of the layers alone, and compute each layer once more.
-        element_bytes: w. A mask of dropout has one byte an element in any case.
-        dropout: False: the model has none.
+        recompute: keep the layers' inputs only, and compute each layer once more.
+        element_bytes: w. A mask of dropout always has one byte an element.
 
     One sequence of 2 tokens, h = 4, a = 2, V = 3, two layers: 312 bytes a layer and 52 outside, so
     676 in all, and 380 with recomputation.
@@ -111,10 +107,7 @@ def activation_bytes(sizes, batch, *, recompute=False, element_bytes=2, dropout=
 
 
 def step_bytes(sizes, batch, world_size, stage, *, recompute=False):
-    """Bytes of a training step on one rank: state and activations, in 16 bits with dropout.
-
-    Each rank has ``batch`` sequences of its own. Both parts as above, with their defaults.
-    """
+    """State and activations of a step on one rank with ``batch`` sequences, with their defaults."""
     ### BEGIN SOLUTION
     state = state_bytes(num_parameters(sizes), world_size, stage)
     return state + activation_bytes(sizes, batch, recompute=recompute)
@@ -125,7 +118,7 @@ def most_layers(capacity_bytes, sizes, batch, world_size, stage, *, recompute=Fa
     """The largest number of layers with which a step fits in ``capacity_bytes`` on each rank.
 
     Everything else is as in ``sizes``, whose own number of layers is ignored. A step of exactly
-    ``capacity_bytes`` fits. The tests ask for answers up to 5000.
+    ``capacity_bytes`` fits. Answers are at most 5000.
 
     Raises:
         ValueError: not even one layer fits.
@@ -149,12 +142,11 @@ def most_layers(capacity_bytes, sizes, batch, world_size, stage, *, recompute=Fa
 def fewest_ranks(capacity_bytes, sizes, batch, stage, *, recompute=False):
     """The smallest number of ranks on which a step fits in ``capacity_bytes`` on each.
 
-    Each rank has ``batch`` sequences, however many ranks there are. The tests ask for answers up to
-    5000; any number is allowed, not powers of two alone.
+    Answers are at most 5000, and needn't be powers of two.
 
     Raises:
-        ValueError: the step fits on no number of ranks. Some bytes don't shrink with N, so that can
-            be known before any search: with Psi ranks a shard has one element, and never fewer.
+        ValueError: the step fits on no number of ranks. Some bytes don't shrink with N: with Psi
+            ranks a shard has one element, and never fewer.
     """
 
     ### BEGIN SOLUTION

@@ -7,14 +7,12 @@
 
     starts     a: 0       b: 6       a again: 0       c: 10
 
-Where a shard begins has nothing to do with where a parameter begins, so all ranks have equally
-much, whatever the shapes are. The padding at the end is 0, and belongs to no parameter.
+The padding at the end is 0. A network may use a parameter twice (*tied weights*: the embedding and
+the last layer of a GPT). Then the same array stands twice in the list: ``params[0] is params[2]``.
+In the flat vector it stands once, at its first place. Two arrays that only hold equal numbers are
+two parameters.
 
-A parameter that a network uses twice (*tied weights*, as the embedding and the last layer of a
-GPT) stands twice in the list: the same array, ``params[0] is params[2]``. In the flat vector it
-stands once, where it came first. Another array of equal numbers is another parameter.
-
-These functions need no ranks, and send nothing: plain functions of arrays and numbers.
+These are plain functions: they need no ranks.
 """
 
 import math
@@ -26,13 +24,12 @@ def layout(params, world_size):
     """Where each parameter begins in the flat vector, and how long a shard is.
 
     Args:
-        params: a list of arrays of any shapes, also ``()`` and empty ones; not modified.
+        params: a list of arrays of any shapes, also ``()`` and empty ones.
         world_size: number of ranks N.
 
     Returns:
         ``(starts, shard_size)``: a list of ints, one for each entry of ``params``, and
-        ``ceil(Psi / N)``, where Psi counts the elements of each parameter once. For an empty list
-        it is ``([], 0)``.
+        ``ceil(Psi / N)``; Psi counts each parameter's elements once. An empty list: ``([], 0)``.
 
     Raises:
         ValueError: ``world_size`` is less than 1, or the arrays are not all of one dtype.
@@ -56,23 +53,18 @@ def flatten(arrays, starts, length):
     """The flat vector of some arrays, with zeros where there are none.
 
     Args:
-        arrays: a list of at least one array, of one dtype: parameters, or their gradients.
-            They may have gaps in memory or be ordered by columns; not modified. Arrays of
-            a tied parameter hold the same numbers.
-        starts: as ``layout`` gives it.
+        arrays: a list of at least one array, of one dtype. They may have gaps in memory, or be
+            ordered by columns. Arrays of a tied parameter hold the same numbers.
+        starts: as ``layout`` gives it, one for each array.
         length: of the result; N times the shard size.
 
     Returns:
-        A new array of shape ``(length,)`` and the arrays' dtype, with each array row by row at its
-        place.
+        A new array of shape ``(length,)`` and the arrays' dtype, each array row by row.
 
     Raises:
-        ValueError: there are more or fewer ``starts`` than arrays, or an array reaches beyond
-            ``length``.
+        ValueError: an array reaches beyond ``length``.
     """
     ### BEGIN SOLUTION
-    if len(starts) != len(arrays):
-        raise ValueError(f"there are {len(arrays)} arrays, and {len(starts)} starts.")
     flat = np.zeros(length, arrays[0].dtype)
     for array, start in zip(arrays, starts, strict=True):
         if start + array.size > length:
@@ -91,16 +83,13 @@ def views(flat, starts, shapes):
         shapes: a tuple of ints for each of ``starts``.
 
     Returns:
-        A list of arrays that share memory with ``flat``: whoever writes to one writes to the other.
-        Nothing is copied. A tied parameter's entries share the same memory.
+        A list of arrays that share memory with ``flat``; nothing is copied. A tied parameter's
+        entries share the same memory.
 
     Raises:
-        ValueError: there are more or fewer ``starts`` than shapes, or a shape reaches beyond
-            the end of ``flat``.
+        ValueError: a shape reaches beyond the end of ``flat``.
     """
     ### BEGIN SOLUTION
-    if len(starts) != len(shapes):
-        raise ValueError(f"there are {len(shapes)} shapes, and {len(starts)} starts.")
     ends = [start + math.prod(shape) for start, shape in zip(starts, shapes, strict=True)]
     if max(ends, default=0) > len(flat):
         raise ValueError(f"a shape ends at {max(ends)}, after flat's end ({len(flat)}).")
@@ -119,9 +108,8 @@ def pieces(starts, shapes, shard_size, rank):
     Returns:
         A list of ``(index, begin, end)``, ints, in the order of the flat vector: elements
         ``begin`` to ``end - 1`` of parameter ``index``, counted row by row. A tied parameter stands
-        under its first index, and a parameter without elements in the shard not at all. Above,
-        rank 2 has ``[(1, 0, 3)]`` and rank 3 ``[(1, 3, 4), (3, 0, 1)]``. A shard of nothing but
-        padding has ``[]``.
+        under its first index. A parameter without elements in the shard is left out. Above,
+        rank 2 has ``[(1, 0, 3)]`` and rank 3 has ``[(1, 3, 4), (3, 0, 1)]``.
     """
     ### BEGIN SOLUTION
     lo, hi = rank * shard_size, (rank + 1) * shard_size

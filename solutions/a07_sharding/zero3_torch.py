@@ -32,15 +32,12 @@ How to write it. ``FlatLayer`` (flat_torch.py) does the bookkeeping; you write w
 
 Rules:
 
-- ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. Only
-  all-gathers and reduce-scatters on ``group`` may be called; the constructor communicates nothing.
-- The layers run in their order, each once in a forward pass. Every parameter requires a gradient,
-  and gets one in each backward pass. Layers may have any number of elements, fewer than p too.
-- On rank r only shard r of each layer need hold right numbers when the module is given. What
-  stands in the rest is arbitrary, and differs from rank to rank.
-- A forward pass under ``torch.no_grad()`` may come at any time between ``finish`` and the next
-  training step.
-- The file runs unchanged under ``torchrun``, with gloo or NCCL.
+- Only all-gathers and reduce-scatters on ``group`` may be called, and none in the constructor.
+- The layers run in their order, each once in a forward pass. Every parameter gets a gradient in
+  each backward pass. A layer may have fewer elements than p.
+- When the module is given, only shard r of each layer holds right numbers on rank r. The rest is
+  arbitrary.
+- A forward pass under ``torch.no_grad()`` may come between ``finish`` and the next training step.
 """
 
 from functools import partial
@@ -56,24 +53,22 @@ class ZeRO3(nn.Module):
 
     Args:
         module: the network.
-        group: the ranks that take part; p of them.
+        group: the p ranks that take part.
         is_layer: a function of a submodule that says whether it is sharded as one layer; None: the
-            module's children are. ``layers_of`` finds them, and raises ``ValueError``.
+            module's children are. ``layers_of`` finds them.
 
-    Communication: in one step a rank sends, and receives, at most 3 (p - 1) / p of all parameters'
-    bytes, each layer padded to a multiple of p elements. Example: 8 layers of 1000 elements in
-    float32 on 4 ranks are 32,000 bytes, so a rank may send 72,000. One all-gather holds at most one
-    layer.
-    Schedule: when layer k begins its forward pass, layer k + 1 is being gathered and no later one;
-    when it begins its backward pass, the same of layer k - 1. The reduce-scatter of layer k is
-    launched before the backward pass of layer k - 1 begins.
-    Memory, at any time: (1) shards and their gradients, (2) the parameters of two layers, (3) the
-    gradients of three layers. Example: 12 equal layers on 4 ranks; shards and gradients together
-    are as large as 6 layers, and the rank holds at most 11 instead of 24.
-    Time: at most 1.05 times that of the schedule above on 8 to 64 ranks, if all-gathers and
-    reduce-scatters follow one another, each of ``(p - 1) (alpha + ceil(n / p) * itemsize * beta)``;
-    half the points up to 1.3 times. In that time the last layer is gathered again for its backward
-    pass; to keep it is faster, and isn't asked for.
+    - Bytes: in one step a rank sends, and receives, at most 3 (p - 1) / p of all parameters' bytes,
+      each layer padded to a multiple of p elements. Example: 8 layers of 1000 elements in float32
+      on 4 ranks are 32,000 bytes, so a rank may send 72,000.
+    - Schedule: when layer k begins its forward pass, layer k + 1 is being gathered and no later
+      one; when it begins its backward pass, the same of layer k - 1. The reduce-scatter of layer k
+      is launched before the backward pass of layer k - 1 begins.
+    - Memory, at any time: (1) shards and their gradients, (2) the parameters of two layers, (3) the
+      gradients of three layers. Example: 12 equal layers on 4 ranks; shards and gradients together
+      are as large as 6 layers, and the rank holds at most 11 instead of 24.
+    - Time on 8 to 64 ranks: at most 1.05 times that of the schedule above, where one collective is
+      under way at a time and the last layer is gathered again for its backward pass; half the
+      points up to 1.3 times.
 
     Source: Rajbhandari et al., ZeRO, SC 2020, section 5.3; Zhao et al., PyTorch FSDP, VLDB 2023.
     """

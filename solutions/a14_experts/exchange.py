@@ -10,16 +10,15 @@ Each of p ranks has tokens of its own and some of the E experts. A token's exper
     3. experts    each computes its rows
     4. answers    back by the same way, and into the order in which the rows stood
 
-Nobody knows before step 1 how much comes, and it may be nothing. The backward pass sends gradients
-along the same ways; it knows the counts already.
+Nobody knows before step 1 how much comes, and it may be nothing: a rank may have no tokens. The
+backward pass sends gradients along the same ways; it knows the counts already.
 
-Rules, beside those on ``docs/contract.md``:
+Rules:
 
 - Expert e lives on rank ``owners(num_experts, p)[e]`` (``experts.py``). There may be fewer experts
   than ranks.
-- The library's ``Alltoall`` and ``Alltoallv`` may be used, and so may messages of your own. Of the
-  lower-case forms that pickle, none.
-- Rows that stay on their rank aren't sent to anybody.
+- The library's ``Alltoall`` and ``Alltoallv`` may be used, and messages of your own. The lower-case
+  forms, which pickle, may not.
 - Time: with many rows on two nodes of ``zaratan``, both passes take at most 1.6 times what the rows
   between the nodes take through the nodes' ports; half the points up to 2.2 times.
 
@@ -34,15 +33,14 @@ def dispatch(comm, rows, numbers, num_experts):
     """Send each row to its expert's rank.
 
     Args:
-        comm: p ranks.
         rows: shape (n, d), C-contiguous; n may differ from rank to rank, and be 0.
         numbers: shape (n,), int: each row's expert.
         num_experts: E, of all ranks together.
 
     Returns:
-        ``(received, way)``. ``received`` is a list with one array for each expert of this rank,
-        shape (n_e, d): first the rows of rank 0, in the order in which they stood there, then
-        those of rank 1, ... ``way`` is what ``send_back`` and ``send_again`` need.
+        ``(received, way)``: a list with one array for each expert of this rank, shape (n_e, d),
+        first the rows of rank 0, in the order in which they stood there, then those of rank 1, ...;
+        and what ``send_back`` and ``send_again`` need.
 
     - Bytes: a row goes to its expert's rank, once, ``d * itemsize`` bytes; and at most 8 bytes for
       each expert of another rank, its count.
@@ -65,10 +63,9 @@ def dispatch(comm, rows, numbers, num_experts):
 
 
 def send_again(comm, rows, way):
-    """As ``dispatch`` with the same numbers, but without counts: gradients, in the backward pass.
+    """Return ``received`` as ``dispatch`` does with the same numbers, without counts: one exchange.
 
-    Returns:
-        ``received``. One exchange.
+    The backward pass sends gradients so.
     """
     ### BEGIN SOLUTION
     order, sent, coming, _ = way
@@ -89,13 +86,10 @@ def _exchange(comm, rows, sent, came):
 
 
 def send_back(comm, answers, way):
-    """Send each expert's answers back to where its rows came from.
-
-    Args:
-        answers: one array for each expert of this rank, shape (n_e, d), rows as in ``received``.
+    """Send the experts' answers, arrays like those in ``received``, back. One exchange.
 
     Returns:
-        Shape (n, d), rows in the order of ``dispatch``'s ``rows``. One exchange.
+        Shape (n, d), rows in the order of ``dispatch``'s ``rows``.
     """
     ### BEGIN SOLUTION
     order, sent, coming, none = way
@@ -160,14 +154,7 @@ def backward(comm, experts, saved, dy):
 def measured_layer(comm, w1, w2, num_experts, x, experts, weights, kept, dy):
     """Both passes as the run on a cluster measures them: supplied, nothing to write.
 
-    Args:
-        w1, w2: weights of this rank's experts, shapes (own, d, hidden) and (own, hidden, d).
-        num_experts, x: as ``forward`` takes them.
-        experts, weights, kept: the routing.
-        dy: as ``backward`` takes it.
-
-    Returns:
-        ``(y, dx, dweights)``.
+    ``w1`` and ``w2`` hold the weights of this rank's experts.
     """
     own = [Expert(*each) for each in zip(w1, w2, strict=True)]
     y, saved = forward(comm, own, x, Routing(experts, weights, kept), num_experts)

@@ -16,12 +16,12 @@ exchange of gradients, and the backward of the start waits for it. A gradient mu
 of what it belongs to: so the start may return a stand-in, as many rows as it sends, and the wait
 what came.
 
-Rules, beside those on ``docs/contract.md``:
+Rules:
 
 - ``group`` is a process group of p ranks. Expert e lives on rank ``owners(num_experts, p)[e]``
   (``experts.py``).
 - ``by_expert`` and ``by_rank`` of ``experts_torch.py`` sort what has come, and what goes back.
-- ``all_to_all_single`` is the only collective. All that is started is waited for.
+- ``all_to_all_single`` is the only collective.
 - Experts and shared expert may be any modules from (n, d) to (n, d).
 
 Source: Rajbhandari et al. 2022, "DeepSpeed-MoE"; DeepSeek-AI 2024, "DeepSeek-V3", section 3.2.

@@ -11,7 +11,7 @@ size and none waits long for the one with the favourite expert. What finds no ro
     token 3                0              0: full
 
 Every token counts once for each of its k experts. Scores have shape (T, E): T tokens, E experts,
-float64 or float32; nothing given is modified.
+float64 or float32.
 
 Source: Lepikhin et al. 2020, "GShard"; Fedus, Zoph, Shazeer 2021, "Switch Transformers".
 """

@@ -14,19 +14,20 @@ from ringside.checking import (
     members_of_world,
     rendezvous,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a07_sharding.cases_torch import hsdp_call, hsdp_s
-from solutions.a07_sharding.observed_torch import assert_ways
+from solutions.a07_sharding.observed_torch import assert_two_levels, assert_ways
 
 points = points_of("hsdp_torch")
 
 GRIDS = ((2, 2), (3, 1), (1, 3), (2, 3), (3, 4))
-LAYERS = (3, 1, 0, 5)  # elements of a part
+LAYERS = (3, 1, 5)  # elements of a part
 
 
-def ran(ranks, rng, function, grid, parts=LAYERS, dtype="float64", real=False, **more):
-    """Call a function on R x S ranks, compare, and see that each message goes its way."""
+def ran(ranks, rng, function, grid, parts=LAYERS, dtype="float64", real=False, only=None, **more):
+    """Call a function on R x S ranks, compare, and perhaps see that each message goes its way."""
     replicas, size = grid
     p, lengths = replicas * size, [size * n for n in parts]
     case = hsdp_call(function, replicas, size, lengths, dtype)
@@ -42,7 +43,7 @@ def ran(ranks, rng, function, grid, parts=LAYERS, dtype="float64", real=False, *
     )
     assert_ran(result, case)
     case = case if real else case.seen_in(result)
-    for rank, (found, changed) in enumerate(result.values):
+    for rank, (found, _) in enumerate(result.values):
         if not isinstance(found, list) or len(found) != len(wholes):
             raise case.fail(f"rank {rank} must return a list of {len(wholes)} tensors.")
         for number, (value, whole) in enumerate(zip(found, wholes, strict=True)):
@@ -52,31 +53,38 @@ def ran(ranks, rng, function, grid, parts=LAYERS, dtype="float64", real=False, *
                 right, scale = (np.split(each, size)[rank % size] for each in (right, scale))
             what = f"rank {rank}'s layer {number}"
             assert_array(value, right.astype(dtype), scale, case, what)
-        if changed:
-            raise case.fail(f"rank {rank} changed its input; it must stay as it was.")
-    if not real:
-        assert_ways(result, case, function, size, lengths, dtype)
+    if only is not None:
+        assert_ways(result, case, function, size, lengths, dtype, only)
     return case, result
+
+
+def one_way(grid):
+    return "one shard, or one replica" if 1 in grid else "several shards and replicas"
+
+
+MORE = {"several shards and replicas": 3.0}  # weights of kinds of cases
 
 
 @points(14, "values")
 def test_gather(ranks, rng):
-    for grid in GRIDS[:4]:
-        ran(ranks, rng, "gather", grid)
+    check_kinds(GRIDS[:4], one_way, lambda grid: ran(ranks, rng, "gather", grid), weights=MORE)
     ran(ranks, rng, "gather", (2, 2), dtype="float32")
 
 
 @points(20, "values")
 def test_mean_of_gradients(ranks, rng):
-    for grid in GRIDS[:4]:
-        ran(ranks, rng, "synchronise", grid)
+    check_kinds(GRIDS[:4], one_way, lambda grid: ran(ranks, rng, "synchronise", grid), weights=MORE)
     ran(ranks, rng, "synchronise", (2, 2), dtype="float32")
 
 
-@points(4, "values")
-def test_empty_lists_and_other_lengths(ranks, rng):
+@points(6, "values")
+def test_inputs_stay_and_other_lengths(ranks, rng):
     for function in ("gather", "synchronise"):
         ran(ranks, rng, function, (2, 2), parts=())
+        case, result = ran(ranks, rng, function, (2, 2), parts=(3, 0, 5))
+        for rank, (_, changed) in enumerate(result.values):
+            if changed:
+                raise case.seen_in(result).fail(f"rank {rank} changed its input.")
     case = hsdp_call("synchronise", 2, 2, (4, 3))
     arguments = [("synchronise", 2, [np.ones(4), np.ones(3)])] * 4
     result = ranks.call("callers_torch:hsdp_refuses", 4, arguments)
@@ -89,7 +97,7 @@ def test_empty_lists_and_other_lengths(ranks, rng):
     ran(ranks, rng, "synchronise", (2, 2))
 
 
-@points(6, "reality")
+@points(4, "reality")
 def test_real_gloo(gloo, rng):
     try:
         ran(gloo, rng, "gather", (1, 2), real=True)
@@ -100,18 +108,31 @@ def test_real_gloo(gloo, rng):
 
 @points(10, "communication")
 def test_bytes_inside(ranks, rng):
-    for grid in ((1, 4), (3, 4), (4, 5)):
-        case, result = ran(ranks, rng, "gather", grid)
-    case, result = ran(ranks, rng, "synchronise", (1, 4))
+    for grid in ((2, 4), (3, 4), (4, 5)):
+        ran(ranks, rng, "gather", grid, only="inside")
+    case, result = ran(ranks, rng, "synchronise", (2, 4), only="inside")
     ranks.record(case, result, {})
 
 
-@points(14, "communication")
+@points(14, "communication", essential=True)
 def test_bytes_between(ranks, rng):
-    for grid in ((4, 1), (3, 4), (4, 5)):
-        case, result = ran(ranks, rng, "synchronise", grid)
-    case, result = ran(ranks, rng, "synchronise", (2, 2), parts=(5000, 3))
-    ranks.record(case, result, {})
+    """Its first part asks whether there are two levels at all, whatever the values are."""
+
+    def check(grid):
+        if grid is None:
+            case = hsdp_call("synchronise", 2, 2, (16, 8))
+            own = [[rng.standard_normal(n) for n in (16, 8)] for _ in range(4)]
+            arguments = [("synchronise", 2, each) for each in own]
+            result = ranks.call("callers_torch:hsdp", 4, arguments)
+            assert_ran(result, case)
+            assert_two_levels(result, case, 2)
+            return
+        parts = (5000, 3) if grid == (2, 2) else LAYERS
+        case, result = ran(ranks, rng, "synchronise", grid, parts=parts, only="between")
+        ranks.record(case, result, {})
+
+    kinds = "two levels", "bytes between"
+    check_kinds([None, (4, 2), (3, 4), (4, 5), (2, 2)], lambda grid: kinds[grid is not None], check)
 
 
 @points(6, "communication")
@@ -119,7 +140,8 @@ def test_given_groups_are_used(ranks, rng):
     members, world_size = members_of_world(rng, 4)
     members = sorted(members)  # so are those of torch's new groups
     for function in ("gather", "synchronise"):
-        ran(ranks, rng, function, (2, 2), world_size=world_size, members=members)
+        where = {"world_size": world_size, "members": members}
+        ran(ranks, rng, function, (2, 2), only="", **where)
 
 
 @points(10, "safety")

@@ -4,6 +4,7 @@ from itertools import product
 
 from ringside.checking import Verdict
 from ringside.checking.formulas import evaluated
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a07_sharding.hidden import plan_oracle as oracle
 
@@ -50,6 +51,22 @@ def check_exact(ranks, function, calls, right):
             raise Verdict(f"{where} is {value}; it must be {wanted}.", reproduce=line)
 
 
+def own(ranks, function, calls):
+    """The module's own answers: a mistake in one function costs no points of another's."""
+    for call, value, error in ask(ranks, function, calls):
+        if type(value) is not int:
+            where, line = shown(function, call)
+            said = f"raised {error}" if error else f"is {value!r}"
+            raise Verdict(f"{where} {said}; it must be an int.", reproduce=line)
+        yield value
+
+
+def check_with_own(ranks, function, calls, right):
+    """As ``check_exact``; ``right`` takes the place of a call, and gives its right answer."""
+    wanted = iter(list(right))
+    check_exact(ranks, function, calls, lambda *_, **__: next(wanted))
+
+
 def drawn_sizes(rng, count=3):
     """Sizes of no pattern; the heads divide the width."""
     return [
@@ -64,13 +81,13 @@ def drawn_sizes(rng, count=3):
     ]
 
 
-@points(6, "values")
+@points(8, "values")
 def test_parameters(ranks, rng):
     calls = [([sizes], {}) for sizes in (*SIZES, *drawn_sizes(rng))]
     check_exact(ranks, "num_parameters", calls, oracle.parameters)
 
 
-@points(14, "values")
+@points(16, "values")
 def test_state_of_every_stage(ranks, rng):
     even = [(7_500_000_000, n) for n in (1, 4, 64)] + [(12, 3), (0, 4)]
     psi, n = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 2000))
@@ -108,7 +125,7 @@ def test_state_of_other_dtypes(ranks, rng):
     check_exact(ranks, "state_bytes", calls, right)
 
 
-@points(12, "values")
+@points(14, "values")
 def test_activations(ranks, rng):
     calls = [([sizes, b], {}) for sizes in (*SIZES, *drawn_sizes(rng)) for b in (1, 3)]
     check_exact(ranks, "activation_bytes", calls, oracle.activations)
@@ -116,21 +133,31 @@ def test_activations(ranks, rng):
 
 @points(8, "values")
 def test_activations_without_dropout_and_in_other_dtypes(ranks, rng):
+    sizes = (*SIZES, *drawn_sizes(rng))
     several = [
         {"dropout": False},
+        {"element_bytes": 4, "dropout": False},
         {"element_bytes": 4},
         {"element_bytes": 8},
-        {"element_bytes": 4, "dropout": False},
     ]
-    calls = [([sizes, 2], options) for sizes in (*SIZES, *drawn_sizes(rng)) for options in several]
-    check_exact(ranks, "activation_bytes", calls, oracle.activations)
+
+    def check(options):
+        calls = [([each, 2], options) for each in sizes]
+        check_exact(ranks, "activation_bytes", calls, oracle.activations)
+
+    kinds = ("other dtypes", "models without dropout")
+    check_kinds(several, lambda options: kinds["dropout" in options], check)
 
 
-@points(10, "values")
+@points(8, "values")
 def test_activations_with_recomputation(ranks, rng):
-    sizes = [*SIZES, *drawn_sizes(rng)]
-    calls = [([each, b], {"recompute": True}) for each in sizes for b in (1, 3)]
-    check_exact(ranks, "activation_bytes", calls, oracle.activations)
+    calls = [
+        ([each, b], {"recompute": True}) for each in (*SIZES, *drawn_sizes(rng)) for b in (1, 3)
+    ]
+    one = own(ranks, "activation_bytes", [([(1, *each[1:]), b], {}) for (each, b), _ in calls])
+    inputs = [2 * (each[0] - 1) * each[3] * b * each[1] for (each, b), _ in calls]
+    right = [layer + others for layer, others in zip(one, inputs, strict=True)]
+    check_with_own(ranks, "activation_bytes", calls, right)
 
 
 @points(6, "values")
@@ -140,7 +167,11 @@ def test_step(ranks, rng):
         for sizes in (*SIZES[1:], *drawn_sizes(rng, 1))
         for n, stage in ((1, 0), (7, 1), (64, 2), (100, 3))
     ]
-    check_exact(ranks, "step_bytes", calls, oracle.step)
+    psi = own(ranks, "num_parameters", [([each[0]], {}) for each, _ in calls])
+    states = [([count, *each[2:]], {}) for count, (each, _) in zip(psi, calls, strict=True)]
+    kept = own(ranks, "activation_bytes", [(each[:2], {}) for each, _ in calls])
+    parts = zip(own(ranks, "state_bytes", states), kept, strict=True)
+    check_with_own(ranks, "step_bytes", calls, [a + b for a, b in parts])
 
 
 def edges(bytes_):
@@ -148,49 +179,87 @@ def edges(bytes_):
     return bytes_ - 1, bytes_, bytes_ + 1
 
 
+def check_search(ranks, function, calls, neighbours):
+    """By the module's own ``step_bytes`` the answer fits, and the one that would be better doesn't.
+
+    Args:
+        neighbours: of a call and its answer the calls of ``step_bytes`` that must fit, and must
+            not; None where there is none.
+    """
+    answers = list(ask(ranks, function, calls))
+    for call, value, error in answers:
+        if error or type(value) is not int or value < 1:
+            where, line = shown(function, call)
+            said = f"raised {error}" if error else f"is {value!r}"
+            raise Verdict(f"{where} {said}; it must be an int of at least 1.", reproduce=line)
+    steps = [neighbours(call, value) for call, value, _ in answers]
+    every = [step for pair in steps for step in pair if step is not None]
+    needed = iter(list(own(ranks, "step_bytes", every)))
+    for (call, value, _), pair in zip(answers, steps, strict=True):
+        for step, right in zip(pair, (True, False), strict=True):
+            if step is None:
+                continue
+            takes = next(needed)
+            if (takes <= call[0][0]) != right:
+                where, line = shown(function, call)
+                named, _ = shown("step_bytes", step)
+                raise Verdict(
+                    f"{where} is {value}, but your {named} is {takes}: that "
+                    f"{'does not fit' if right else 'fits, too'}.",
+                    reproduce=line,
+                )
+
+
 @points(8, "memory")
 def test_most_layers(ranks, rng):
-    def right(capacity, sizes, batch, n, stage, recompute=False):
-        count = 1
-        while oracle.step((count + 1, *sizes[1:]), batch, n, stage, recompute) <= capacity:
-            count += 1
-        return count
-
-    calls = []
+    models = []
     for sizes, batch, n, stage, recompute in (
         ((1, 64, 4, 32, 100), 2, 1, 0, False),
         ((9, 64, 4, 32, 100), 2, 5, 1, False),
         ((1, 4096, 32, 2048, 51_200), 1, 64, 3, True),
-        ((*drawn_sizes(rng, 1)[0],), 1, 12, 2, False),
     ):
         options = {"recompute": True} if recompute else {}
         for depth in (2, 13, int(rng.integers(20, 300))):
-            needed = oracle.step((depth, *sizes[1:]), batch, n, stage, recompute)
-            calls += [([each, sizes, batch, n, stage], options) for each in edges(needed)]
-    check_exact(ranks, "most_layers", calls, right)
+            models.append(([(depth, *sizes[1:]), batch, n, stage], options))
+    needed = own(ranks, "step_bytes", models)
+    calls = [
+        ([each, *given], options)
+        for (given, options), takes in zip(models, needed, strict=True)
+        for each in edges(takes)
+    ]
+
+    def neighbours(call, count):
+        (_, sizes, *rest), options = call
+        steps = [([(layers, *sizes[1:]), *rest], options) for layers in (count, count + 1)]
+        return steps[0], steps[1]
+
+    check_search(ranks, "most_layers", calls, neighbours)
 
 
 @points(8, "memory")
 def test_fewest_ranks(ranks, rng):
-    def right(capacity, sizes, batch, stage, recompute=False):
-        low, high = 1, 10**5
-        while low < high:
-            middle = (low + high) // 2
-            fits = oracle.step(sizes, batch, middle, stage, recompute) <= capacity
-            low, high = (low, middle) if fits else (middle + 1, high)
-        return low
-
     sizes = (36, 4096, 32, 2048, 51_200)
-    calls = [([oracle.step(sizes, 1, 1, 0), sizes, 1, 0], {})]
+    models = []
     for stage, recompute in product((1, 2, 3), (False, True)):
         options = {"recompute": True} if recompute else {}
         for n in (2, 6, int(rng.integers(20, 200))):
-            needed = oracle.step(sizes, 1, n, stage, recompute)
-            calls += [([each, sizes, 1, stage], options) for each in edges(needed)]
-    check_exact(ranks, "fewest_ranks", calls, right)
+            models.append(([sizes, 1, n, stage], options))
+    needed = own(ranks, "step_bytes", models)
+    calls = [
+        ([each, sizes, 1, given[3]], options)
+        for (given, options), takes in zip(models, needed, strict=True)
+        for each in edges(takes)
+    ]
+
+    def neighbours(call, count):
+        (_, sizes, batch, stage), options = call
+        steps = [([sizes, batch, n, stage], options) for n in (count, count - 1)]
+        return steps[0], steps[1] if count > 1 else None
+
+    check_search(ranks, "fewest_ranks", calls, neighbours)
 
 
-@points(6, "safety")
+@points(4, "safety")
 def test_refuses_what_is_not_there_and_what_does_not_fit(ranks):
     # 16 Psi on one rank, and 4 Psi + 12 on any number: one byte less never fits.
     floor = oracle.step(SIZES[1], 1, oracle.parameters(SIZES[1]), 1)
@@ -210,7 +279,7 @@ def test_refuses_what_is_not_there_and_what_does_not_fit(ranks):
                 raise Verdict(f"{where} {said}; it must raise ValueError.", reproduce=line)
 
 
-@points(4, "memory")
+@points(2, "memory")
 def test_as_torchs_tracker_counts_it(ranks, rng):
     """Right formulas are within 2 % of the tracker; this test keeps the two together."""
     width, tokens = 32 * int(rng.integers(4, 7)), 8 * int(rng.integers(6, 11))

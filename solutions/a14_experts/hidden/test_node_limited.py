@@ -15,6 +15,7 @@ from ringside.checking import (
     on_members,
     with_waiting_sends,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a14_experts.hidden.oracle import examples
 
@@ -49,39 +50,41 @@ def test_node_choice(ranks, rng):
     check(ranks, [*calls, (rng.random((4, 24)).round(2), 8, 4, 2)])
 
 
-@points(5, "values")
-def test_node_choice_without_limit(ranks, rng):
-    check(ranks, [(rng.random((6, 8)).round(2), 4, 4, 4), (rng.random((6, 8)).round(2), 3, 1, 1)])
+@points(8, "values")
+def test_node_choice_among_equals_and_without_limit(ranks, rng):
+    free = [(rng.random((6, 8)).round(2), 4, 4, 4), (rng.random((6, 8)).round(2), 3, 1, 1)]
+    even = [(np.ones((2, 8)), 2, 4, 2), (np.tile([1.0, 2.0, 2.0, 1.0], (3, 2)), 4, 4, 2)]
+    even.append((np.array([[0.0, 0.0, 0.0, 1.0]]), 2, 2, 1))
+    kinds = {"experts on all nodes": free, "equal nodes": even}
+    check_kinds(kinds, lambda kind: kind, lambda kind: check(ranks, kinds[kind]))
 
 
-@points(5, "values")
-def test_node_choice_among_equals(ranks):
-    check(ranks, [(np.ones((2, 8)), 2, 4, 2), (np.tile([1.0, 2.0, 2.0, 1.0], (3, 2)), 4, 4, 2)])
-    check(ranks, [(np.array([[0.0, 0.0, 0.0, 1.0]]), 2, 2, 1)])
-
-
-@points(5, "values")
+@points(4, "values")
 def test_node_choice_refused(ranks):
     calls = [(np.ones((2, 8)), 3, 4, 2), (np.ones((2, 8)), 4, 4, 1), (np.ones((2, 9)), 2, 4, 1)]
     node_check(ranks, calls, ["ValueError"] * 3)
 
 
-@points(20, "values")
+@points(17, "values")
 def test_node_layer(ranks, rng):
     for tokens, num_experts, g in (((5,) * 4, 4, 2), ((6, 4, 5, 3), 8, 2), ((4,) * 6, 12, 3)):
         node_ran(ranks, node_case(tokens, num_experts, g, k=3, seed=seed(rng)))
 
 
-@points(5, "values")
-def test_node_one_node_and_nodes_of_one_rank(ranks, rng):
-    for tokens, g in (((5, 4), 2), ((5, 4, 6), 1), ((7,), 1)):
-        node_ran(ranks, node_case(tokens, 2 * len(tokens), g, seed=seed(rng)))
+@points(8, "values")
+def test_node_where_nothing_comes_or_crosses(ranks, rng):
+    tried = [((4, 0, 3, 5), 2, "one"), ((4, 2, 3, 5), 2, "none"), ((5, 4), 2, "usual"),
+             ((5, 4, 6, 3), 1, "usual"), ((7,), 1, "usual")]  # fmt: skip
 
+    def check(each):
+        tokens, g, kind = each
+        node_ran(ranks, node_case(tokens, 2 * len(tokens), g, kind, seed=seed(rng)))
 
-@points(5, "values")
-def test_node_where_nothing_comes(ranks, rng):
-    for tokens, kind in (((4, 0, 3, 5), "one"), ((4, 2, 3, 5), "none")):
-        node_ran(ranks, node_case(tokens, 4, 2, kind, seed=seed(rng)))
+    def kind(each):
+        nothing = 0 in each[0] or each[2] == "none"
+        return "ranks where nothing comes" if nothing else "one node, and nodes of one rank"
+
+    check_kinds(tried, kind, check)
 
 
 @points(3, "values")
@@ -104,10 +107,22 @@ def test_node_real_mpi(mpi, ranks, rng):
         ) from None
 
 
-@points(8, "communication")
+@points(12, "communication", essential=True)
 def test_node_bytes_on_more_ranks(ranks, rng):
-    for tokens, num_experts, g, k in (((4,) * 12, 24, 4, 6), ((3,) * 18, 18, 3, 4)):
-        node_ran(ranks, node_case(tokens, num_experts, g, d=20, k=k, seed=seed(rng)))
+    """Its first part asks whether few copies cross to a node at all, whatever the values are."""
+
+    def check(each):
+        if each is None:
+            case = node_case((8,) * 8, 8, 4, "even", d=100, k=8, seed=seed(rng))
+            cases.on_two_levels(ranks, case)
+            return
+        tokens, num_experts, g, k = each
+        case = node_case(tokens, num_experts, g, d=20, k=k, seed=seed(rng))
+        cases.assert_once_to_a_node(node_ran(ranks, case), case)
+
+    kinds = "one copy for several experts of a node", "bytes between nodes"
+    tried = [None, ((4,) * 12, 24, 4, 6), ((3,) * 18, 18, 3, 4)]
+    check_kinds(tried, lambda each: kinds[each is not None], check)
 
 
 @points(6, "communication")
@@ -124,13 +139,13 @@ def test_node_given_communicator(ranks, rng):
     on_members(lambda **there: node_ran(ranks, case, **there), *members, case)
 
 
-@points(3, "safety")
+@points(6, "safety")
 def test_node_sends_may_wait(ranks, rng):
     case = node_case((5, 4, 3, 6), 8, 2, seed=seed(rng))
     with_waiting_sends(lambda **there: node_ran(ranks, case, **there), case)
 
 
-@points(3, "safety")
+@points(4, "safety")
 def test_node_inputs_and_a_second_call(ranks, rng):
     case = node_case((5, 4, 3, 6), 8, 2, seed=seed(rng))
     looked = case.via("node_twice", ", twice, with arrays that can't be written to")
