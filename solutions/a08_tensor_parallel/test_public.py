@@ -35,6 +35,7 @@ from ringside.checking import (
     buffered,
     rendezvous,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points
 from ringside.checking.ring_bytes import received_as_ring, sent_as_ring
 from ringside.trace import Kind
@@ -127,7 +128,7 @@ def run(ranks, problem, **options):
 
 
 @for_layers(
-    "values", column_layer=10, row_layer=10, mlp_layer=20, attention_layer=20, loss_layer=20
+    "values", column_layer=10, row_layer=10, mlp_layer=15, attention_layer=15, loss_layer=20
 )
 def test_2_and_4_ranks(ranks, rng, layer):
     run(ranks, Problem(rng, layer, 2, 3, EVEN[layer]))
@@ -281,17 +282,39 @@ def test_given_communicator_is_used(ranks, rng, layer):
     run(ranks, Problem(rng, layer, 3, 4, EVEN[layer]), among=5, members=[4, 1, 2])
 
 
-@points(5, "communication", "linear")
-def test_two_passes_send_nothing(ranks, rng):
-    for layer, function in (("column_layer", "column_forward"), ("row_layer", "row_backward")):
-        problem = Problem(rng, layer, 2, 3, (4, 6))
-        run(ranks, problem)
-        x, W, b, grad_y = zip(*problem.arguments(), strict=True)
-        last = b if layer == "column_layer" else grad_y
-        result = ranks.call(f"linear:{function}", 2, list(zip(x, W, last, strict=True)))
-        assert_ran(result, problem.case)
-        if result.collectives or sum(result.sent_messages()):
-            raise problem.case.fail(f"{function} has nothing to send.")
+WEIGHTS = {  # widths of a layer whose weights are large beside its rows, and all its operations
+    "column_layer": ((16, 400), 6 * 4 * 6400),
+    "row_layer": ((400, 16), 6 * 4 * 6400),
+    "mlp_layer": ((16, 400), 12 * 4 * 6400),
+    "attention_layer": ((16, 8, 32, 1), 24 * 4 * 16 * 256),
+}
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        pytest.param(layers, marks=points(5, "communication", module, essential=True), id=module)
+        for module, layers in (
+            ("linear", ("column_layer", "row_layer")),
+            ("mlp", ("mlp_layer",)),
+            ("attention", ("attention_layer",)),
+        )
+    ],
+)
+def test_the_layer_is_cut(ranks, rng, layers):
+    """No rank has all the work, and the weights stay on their ranks."""
+
+    def check(layer):
+        widths, work = WEIGHTS[layer]
+        problem = Problem(rng, layer, 4, 4, widths)
+        result = run(ranks, problem)
+        if max(result.num_flops()) > 0.9 * work:
+            raise problem.case.fail("a rank multiplies as much as the whole layer takes.")
+        weights = work / (6 * 4) * 8  # bytes
+        if max(*sent_as_ring(result), *received_as_ring(result)) > weights / 2:
+            raise problem.case.fail("weights must stay on their ranks.")
+
+    check_kinds(layers, str, check)
 
 
 @for_layers("schedule", column_layer=2, row_layer=3, mlp_layer=5, attention_layer=5)
@@ -565,11 +588,15 @@ def test_data_needs_no_backward_bytes(ranks, rng):
     sends_at_most(ranks, result, ring_elements(2, 16, 4), call)
 
 
-@points(5, "communication", "linear_torch")
-def test_bytes_of_f_and_g(ranks, rng):
-    for name in ("copy_to_group", "reduce_from_group"):
-        call, result, *_ = operate(ranks, rng, f"linear_torch:{name}", 3, (9, 5))
-        sends_at_most(ranks, result, ring_elements(3, 9, 5), call)
+@points(5, "communication", "linear_torch", essential=True)
+def test_the_layers_are_cut(ranks, rng):
+    """No rank has all the work, and the weights stay on their ranks."""
+    call, result = trained_pair(ranks, rng, 4, 4, (16, 400, 16))
+    weights = 2 * 16 * 400
+    if max(result.num_flops()) > 0.9 * 3 * 2 * 4 * weights:
+        raise call.fail("a rank multiplies as much as the whole layers take.")
+    if max(*sent_as_ring(result), *received_as_ring(result)) > 8 * weights / 2:
+        raise call.fail("weights must stay on their ranks.")
 
 
 @points(5, "communication", "linear_torch")
