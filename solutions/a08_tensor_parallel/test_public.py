@@ -128,7 +128,7 @@ def run(ranks, problem, **options):
 
 
 @for_layers(
-    "values", column_layer=10, row_layer=10, mlp_layer=15, attention_layer=15, loss_layer=20
+    "values", column_layer=10, row_layer=10, mlp_layer=15, attention_layer=15, loss_layer=15
 )
 def test_2_and_4_ranks(ranks, rng, layer):
     run(ranks, Problem(rng, layer, 2, 3, EVEN[layer]))
@@ -315,6 +315,14 @@ def test_the_layer_is_cut(ranks, rng, layers):
             raise problem.case.fail("weights must stay on their ranks.")
 
     check_kinds(layers, str, check)
+
+
+@points(5, "communication", "cross_entropy", essential=True)
+def test_logits_stay_on_their_ranks(ranks, rng):
+    problem = Problem(rng, "loss_layer", 4, 8, (1000,))
+    result = run(ranks, problem)
+    if max(*sent_as_ring(result), *received_as_ring(result)) > 8 * 8 * 1000 / 2:
+        raise problem.case.fail("logits must stay on their ranks.")
 
 
 @for_layers("schedule", column_layer=2, row_layer=3, mlp_layer=5, attention_layer=5)
@@ -745,11 +753,22 @@ def test_replicated_parameters_get_the_whole_gradient(ranks, rng):
             raise call.fail(f"the gradients of {name} differ from rank to rank.")
 
 
-@points(10, "communication", "sequence_torch")
+@points(5, "communication", "sequence_torch")
 def test_bytes_of_gather_and_reduce_scatter(ranks, rng):
     for name, shape in (("gather", (3, 8)), ("reduce_scatter", (9, 8))):
         call, result, *_ = operate(ranks, rng, f"sequence_torch:{name}_sequence", 3, shape)
         sends_at_most(ranks, result, 2 * 2 * 3 * 8, call)
+
+
+@points(5, "communication", "sequence_torch", essential=True)
+def test_the_layers_of_a_block_are_cut(ranks, rng):
+    """No rank has all the work, and the weights stay on their ranks."""
+    call, result = trained_block(ranks, rng, 4, 4, (16, 400), names=CUT)
+    weights = 2 * 16 * 400
+    if max(result.num_flops()) > 0.9 * 3 * 2 * 4 * weights:
+        raise call.fail("a rank multiplies as much as the whole layers take.")
+    if max(*sent_as_ring(result), *received_as_ring(result)) > 8 * weights / 2:
+        raise call.fail("weights must stay on their ranks.")
 
 
 @points(10, "communication", "sequence_torch")

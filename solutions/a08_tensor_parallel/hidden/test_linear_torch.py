@@ -61,9 +61,7 @@ def test_f_and_g_and_their_gradients(ranks, rng):
         for target in (F, G)
         for how in ("gaps", "sum")
     ]
-    check_kinds(
-        every, lambda each: each[0], lambda each: used(ranks, rng, *each[1:4], **each[4])
-    )
+    check_kinds(every, lambda each: each[0], lambda each: used(ranks, rng, *each[1:4], **each[4]))
 
 
 @points(5, "safety")
@@ -143,7 +141,11 @@ def test_other_parts_shapes_and_frozen_parameters(ranks):
         _, p, rows, widths, more = each
         seen(ranks, p, rows, widths, **more)
 
-    parts, shapes, frozen = "parts of unequal length", "other shapes and dtypes", "frozen parameters"
+    parts, shapes, frozen = (
+        "parts of unequal length",
+        "other shapes and dtypes",
+        "frozen parameters",
+    )
     every = [
         (parts, 2, 5, UNEVEN, {}),
         (parts, 3, 4, UNEVEN, {}),
@@ -234,9 +236,7 @@ def test_given_groups_are_used(ranks, rng):
         return trained(ranks, rng, 3, 6, UNEVEN, world_size=world_size, **where)[1]
 
     checks = {
-        "some ranks of a larger world": lambda: runs.check_group(
-            rng, pair_call(3, 6, UNEVEN), run
-        ),
+        "some ranks of a larger world": lambda: runs.check_group(rng, pair_call(3, 6, UNEVEN), run),
         "two groups in one graph": lambda: two_groups(ranks, rng),
     }
     check_kinds(checks, str, lambda kind: checks[kind]())
