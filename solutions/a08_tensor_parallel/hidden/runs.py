@@ -114,11 +114,6 @@ def check_values(ranks: Any, asked: Iterable[Asked]) -> None:
         run(ranks, each)
 
 
-def by_layer(asked: Asked) -> str:
-    """The kind of a layer, for tests of two."""
-    return asked.layer.removesuffix("_layer") + "s"
-
-
 def check_values_of_kinds(
     ranks: Any, kinds: Mapping[str, Sequence[Asked]], weights: Mapping[str, float] | None = None
 ) -> None:
