@@ -41,16 +41,7 @@ from shards import shard_bounds
 
 
 def shard(params, head_dim, world_size, rank):
-    """This rank's part of the parameters.
-
-    Args:
-        params: the whole ones, a tuple of six arrays.
-        head_dim: k columns a head.
-
-    Returns:
-        A tuple of six new, contiguous arrays: those of part r of the heads, and what every rank
-        has whole.
-    """
+    """This rank's part of the six whole parameters: a tuple of six new, contiguous arrays."""
     ### BEGIN SOLUTION
     gamma, beta, W, b, V, c = params
     num_heads = len(V) // head_dim
@@ -63,15 +54,12 @@ def shard(params, head_dim, world_size, rank):
 
 
 def forward(comm, x, params, head_dim):
-    """The layer's result, whole on all ranks.
+    """``(y, saved)``: the whole result, shape ``(B, T, d)``, on all ranks; what ``backward`` needs.
 
     Args:
         x: shape ``(B, T, d)``, the same on all ranks.
         params: this rank's part, a tuple of six arrays.
         head_dim: k columns a head.
-
-    Returns:
-        ``(y, saved)``: shape ``(B, T, d)``; and whatever ``backward`` wants.
     """
     ### BEGIN SOLUTION
     gamma, beta, W, b, V, c = params
@@ -105,15 +93,11 @@ def _rows(x):
 
 
 def backward(comm, saved, grad_y):
-    """All gradients of the layer.
+    """``(grad_x, grads)``: the whole gradient of x, and those of this rank's six ``params``.
 
     Args:
         saved: what ``forward`` returned on this rank.
         grad_y: gradient with respect to y, shape ``(B, T, d)``, the same on all ranks.
-
-    Returns:
-        ``(grad_x, grads)``: shape ``(B, T, d)``, whole on all ranks; and a tuple of six arrays,
-        the gradients of this rank's ``params``.
     """
     ### BEGIN SOLUTION
     n, kept, kept_heads, o, W, V, head_dim = saved

@@ -18,21 +18,20 @@ What is special to this module:
 - The library's collectives are allowed.
 - "Part r" of n columns or rows is what ``shards.shard_bounds(n, p, r)`` says: p need not divide n,
   and a part may be empty. There may be no samples (B = 0).
-- Arrays are all float64 or all float32. They travel and are returned as what they are. Those that
+- All arrays are float64, or all are float32; so is what you send and what you return. Arrays that
   you get may be read-only, and need not be contiguous.
 - Values: within 1e-12 of the whole layer's on one rank (1e-5 in float32), in the Frobenius norm.
-- Z, dX and the gradient of c are equal on all ranks, bit for bit.
-- Work: matrix products go through ``layers.matmul``, which counts them, and a rank multiplies only
-  with its own part. So a forward pass takes ``2 B d_in d_out`` floating-point operations, with
-  d_in and d_out of that part, and a backward pass twice as many.
-- Bytes: ``column_forward`` and ``row_backward`` have nothing to send. ``column_backward`` and
-  ``row_forward`` need one all-reduce of B rows of d elements (d is that of X, or of Z), however it
-  is made: a rank sends and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))``
-  elements, and ``64 (p - 1)`` bytes more. Example: p = 4, B = 24, d = 16 in float64:
-  2 * 3 * 96 * 8 = 4608 bytes, and 192 more. Weights and their gradients never travel.
-  ``comm.allreduce`` (lower case) hands every rank's part to every rank, and counts as that.
-- Time of forward and backward together, on a cluster whose ranks are in nodes: at most 1.05 times
-  the products of the largest part and one ring all-reduce; half the points up to 1.5 times.
+  Z, dX and the gradient of c are equal on all ranks, bit for bit.
+- Work: matrix products go through ``layers.matmul``, which counts them. A rank multiplies only with
+  its own part: ``2 B d_in d_out`` operations forward, d_in and d_out of that part, and twice as
+  many backward.
+- Bytes: forward and backward need one all-reduce of B rows of d elements (d of X, or of Z). A rank
+  sends and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and
+  ``64 (p - 1)`` bytes more. Example: p = 4, B = 24, d = 16 in float64: 2 * 3 * 96 * 8 = 4608
+  bytes, and 192 more. Weights and their gradients never travel. ``comm.allreduce`` (lower case)
+  hands every rank's part to every rank, and counts as that.
+- Time of both passes together, on a cluster whose ranks are in nodes: at most 1.05 times the
+  products of the largest part and one ring all-reduce; half the points up to 1.5 times.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
@@ -43,13 +42,10 @@ from shards import shard_bounds
 
 
 def column_shard(W, b, world_size, rank):
-    """This rank's part of a column-parallel layer.
+    """``(W_r, b_r)``: part r of the columns of W and of b, in new, contiguous arrays.
 
     Args:
         W, b: the whole layer, shapes ``(d_in, d_out)`` and ``(d_out,)``.
-
-    Returns:
-        ``(W_r, b_r)``: part r of the columns of W, and of b. New, contiguous arrays.
     """
     ### BEGIN SOLUTION
     lo, hi = shard_bounds(W.shape[1], world_size, rank)
@@ -58,11 +54,7 @@ def column_shard(W, b, world_size, rank):
 
 
 def row_shard(W, b, world_size, rank):
-    """This rank's part of a row-parallel layer.
-
-    Returns:
-        ``(W_r, b)``: part r of the rows of W, and all of b. New, contiguous arrays.
-    """
+    """``(W_r, b)``: part r of the rows of W and all of b, in new, contiguous arrays."""
     ### BEGIN SOLUTION
     lo, hi = shard_bounds(W.shape[0], world_size, rank)
     return W[lo:hi].copy(), b.copy()
@@ -70,14 +62,11 @@ def row_shard(W, b, world_size, rank):
 
 
 def column_forward(comm, x, W, b):
-    """Y_r: this rank's columns of ``x @ W + b``.
+    """Y_r, shape ``(B, n)``: this rank's columns of ``x @ W + b``.
 
     Args:
         x: shape ``(B, d_in)``, the same on all ranks.
         W, b: this rank's part, shapes ``(d_in, n)`` and ``(n,)``; n may differ from rank to rank.
-
-    Returns:
-        Shape ``(B, n)``.
     """
     ### BEGIN SOLUTION
     return matmul(x, W, "column forward") + b  # (B, n)
@@ -85,15 +74,11 @@ def column_forward(comm, x, W, b):
 
 
 def column_backward(comm, x, W, grad_y):
-    """The gradients of a column-parallel layer.
+    """``(grad_x, grad_W, grad_b)``: the whole gradient of x, and those of this rank's part.
 
     Args:
         x, W: as in the forward pass.
         grad_y: gradient with respect to this rank's columns, shape ``(B, n)``.
-
-    Returns:
-        ``(grad_x, grad_W, grad_b)``: with respect to x, shape ``(B, d_in)``, the whole gradient on
-        all ranks; and to this rank's part, shapes ``(d_in, n)`` and ``(n,)``.
     """
     ### BEGIN SOLUTION
     grad_x = matmul(grad_y, W.T, "column backward")  # (B, d_in), one summand
@@ -103,15 +88,11 @@ def column_backward(comm, x, W, grad_y):
 
 
 def row_forward(comm, x, W, b):
-    """Z: the whole result of a layer whose rows are cut, on all ranks.
+    """Z, shape ``(B, d_out)``: the whole result, on all ranks.
 
     Args:
         x: this rank's columns of the input, shape ``(B, n)``; n may differ from rank to rank.
-        W: this rank's rows, shape ``(n, d_out)``.
-        b: shape ``(d_out,)``, the same on all ranks.
-
-    Returns:
-        Shape ``(B, d_out)``.
+        W, b: this rank's rows, shape ``(n, d_out)``, and the whole b.
     """
     ### BEGIN SOLUTION
     y = matmul(x, W, "row forward")  # (B, d_out), one summand
@@ -121,16 +102,11 @@ def row_forward(comm, x, W, b):
 
 
 def row_backward(comm, x, W, grad_y):
-    """The gradients of a row-parallel layer.
+    """``(grad_x, grad_W, grad_b)``, with respect to this rank's x and W, and to the whole b.
 
     Args:
         x, W: as in the forward pass.
-        grad_y: gradient with respect to the whole result, shape ``(B, d_out)``, the same on all
-            ranks.
-
-    Returns:
-        ``(grad_x, grad_W, grad_b)``: with respect to this rank's columns of the input, shape
-        ``(B, n)``; to its rows of W, ``(n, d_out)``; and to b, ``(d_out,)``, the same on all ranks.
+        grad_y: gradient with respect to Z, shape ``(B, d_out)``, the same on all ranks.
     """
     ### BEGIN SOLUTION
     grad_x = matmul(grad_y, W.T, "row backward")  # (B, n)

@@ -45,7 +45,7 @@ from torch.nn.functional import linear
 
 
 def copy_to_group(group, x):
-    """f: returns the elements of ``x``; the gradient of ``x`` is the sum of all ranks' gradients.
+    """f: the elements of ``x``; the gradient of ``x`` is the sum of all ranks' gradients.
 
     Args:
         x: the same on all ranks, of any shape.
@@ -75,7 +75,7 @@ class _Copy(torch.autograd.Function):
 
 
 def reduce_from_group(group, x):
-    """g: returns the sum of all ranks' ``x``; the gradient of ``x`` is the one that arrives.
+    """g: the sum of all ranks' ``x``; the gradient of ``x`` is the one that arrives.
 
     Args:
         x: a summand on each rank, of any shape, the same on all ranks.
@@ -129,13 +129,8 @@ class ColumnLinear(nn.Module):
 class RowLinear(nn.Module):
     """``x W^T + b`` with the columns of W cut: each rank computes one summand of the result.
 
-    Args:
-        weight: of the whole W's shape ``(d_out, d_in)``. Only part r of the columns is this rank's;
-            in the others may stand anything.
-        bias: the whole b, shape ``(d_out,)``, the same on all ranks, or None.
-
-    Attributes:
-        weight, bias: parameters: this rank's part of W's columns, and the whole b.
+    Arguments and attributes are those of ``ColumnLinear``, but that part r of W's *columns* is this
+    rank's, and b is whole, the same on all ranks.
     """
 
     def __init__(self, group, weight, bias=None):

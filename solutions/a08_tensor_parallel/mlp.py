@@ -20,10 +20,10 @@ What is special to this module:
 - The library's collectives are allowed.
 - "Part r" of h hidden units is what ``shards.shard_bounds(h, p, r)`` says: p need not divide h, and
   a part may be empty. There may be no samples (B = 0).
-- Arrays are all float64 or all float32. They travel and are returned as what they are. Those that
+- All arrays are float64, or all are float32; so is what you send and what you return. Arrays that
   you get may be read-only, and need not be contiguous.
 - Values: within 1e-12 of the whole layer's on one rank (1e-5 in float32), in the Frobenius norm.
-- y, grad_x and the gradients of gamma, beta and b2 are equal on all ranks, bit for bit: each rank
+  y, grad_x and the gradients of gamma, beta and b2 are equal on all ranks, bit for bit: each rank
   updates its copies of these parameters, and they must not drift apart.
 - Work: matrix products go through ``layers.matmul``, which counts them. On a rank with n hidden
   units ``forward`` takes ``4 B d n`` floating-point operations and ``backward`` ``8 B d n``. You
@@ -48,15 +48,7 @@ from shards import shard_bounds
 
 
 def shard(params, world_size, rank):
-    """This rank's part of the parameters.
-
-    Args:
-        params: the whole ones, a tuple of six arrays.
-
-    Returns:
-        A tuple of six new, contiguous arrays: part r of the hidden units, and what every rank has
-        whole.
-    """
+    """This rank's part of the six whole parameters: a tuple of six new, contiguous arrays."""
     ### BEGIN SOLUTION
     gamma, beta, W1, b1, W2, b2 = params
     lo, hi = shard_bounds(W1.shape[1], world_size, rank)
@@ -66,14 +58,11 @@ def shard(params, world_size, rank):
 
 
 def forward(comm, x, params):
-    """The layer's result, whole on all ranks.
+    """``(y, saved)``: the whole result, shape ``(B, d)``, on all ranks; what ``backward`` needs.
 
     Args:
         x: shape ``(B, d)``, the same on all ranks.
         params: this rank's part, a tuple of six arrays.
-
-    Returns:
-        ``(y, saved)``: shape ``(B, d)``; and whatever ``backward`` wants.
     """
     ### BEGIN SOLUTION
     gamma, beta, W1, b1, W2, b2 = params
@@ -88,15 +77,11 @@ def forward(comm, x, params):
 
 
 def backward(comm, saved, grad_y):
-    """All gradients of the layer.
+    """``(grad_x, grads)``: the whole gradient of x, and those of this rank's six ``params``.
 
     Args:
         saved: what ``forward`` returned on this rank.
         grad_y: gradient with respect to y, shape ``(B, d)``, the same on all ranks.
-
-    Returns:
-        ``(grad_x, grads)``: shape ``(B, d)``, whole on all ranks; and a tuple of six arrays, the
-        gradients of this rank's ``params``.
     """
     ### BEGIN SOLUTION
     n, kept, z, a, W1, W2 = saved
