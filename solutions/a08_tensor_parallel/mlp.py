@@ -33,7 +33,7 @@ What is special to this module:
   elements and ``64 (p - 1)`` bytes more. Example: p = 4, B = 32, d = 16 in float64:
   2 * 3 * 128 * 8 = 6144 bytes, and 1216 more. Weights and their gradients never travel.
 - Memory: when ``forward`` returns, it keeps at most ``4 B ceil(h / p) + 6 B d`` elements and 64 KiB
-  that it has allocated, y included. Example: p = 8, B = 64, d = 8, h = 1024 in float64: 352 KiB.
+  that it has allocated, y included. Example: p = 8, B = 64, d = 8, h = 1024 in float64: 344 KiB.
 - Time of both passes together, for a GPT's layer on 2 to 64 ranks, in a node and across nodes: at
   most 1.05 times the products of the largest part (with the first once more if you compute it
   again) and two ring all-reduces; half the points up to 1.5 times.

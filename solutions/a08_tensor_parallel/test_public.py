@@ -161,7 +161,7 @@ def test_what_is_given_stays_as_it_was(ranks, rng, layer):
 
 @for_layers("values", column_layer=2, row_layer=3, mlp_layer=5, attention_layer=5, loss_layer=5)
 def test_two_calls_and_equal_copies(ranks, rng, layer):
-    first, second = Problem(rng, layer, 4, 3, EVEN[layer]), Problem(rng, layer, 4, 2, ODD[layer])
+    first, second = (Problem(rng, layer, 4, 3, EVEN[layer]) for _ in range(2))
     arguments = [(layer, *both) for both in zip(first.arguments(), second.arguments(), strict=True)]
     result = ranks.call("callers:twice", 4, arguments, machine=buffered())
     assert_ran(result, first.case)
