@@ -97,13 +97,13 @@ def check_cut(result, num_flops, weights_nbytes, call):
         num_flops: of the whole layers' products.
         weights_nbytes: bytes of all their weights.
     """
+    assert_moved(result, weights_nbytes / 2, call, "weights stay on their ranks")
     for rank, done in enumerate(result.num_flops()):
         if done > 0.9 * num_flops:
             raise call.fail(
                 f"rank {rank} counted {done:.6g} floating-point operations, as many as the whole "
                 f"layers take ({num_flops:.6g}); each rank should multiply its part."
             )
-    assert_moved(result, weights_nbytes / 2, call, "weights stay on their ranks")
 
 
 def check_group(rng, call, run):
