@@ -15,22 +15,21 @@ more. ``f`` and ``g`` are those of ``mlp.py``.
     shapes   (d,) (d,) (d, 3 H k) (3 H k,) (H k, d) (d,)     whole
                        (d, 3 n k) (3 n k,) (n k, d)          a rank's part: n of H heads
 
-Rules for every function of this module: those of ``mlp.py``, but for memory, which is not asked
-for, and for what stands here.
+What ``mlp.py`` says holds here too, but for memory, which is not asked for. Besides:
 
 - "Part r" of H heads is what ``shards.shard_bounds(H, p, r)`` says; it may be empty.
 - x has shape ``(B, T, d)``: B sequences of T positions, B >= 0, T >= 1. Attention is causal;
   ``layers.attention`` and ``layers.attention_backward`` do what a head does.
-- Values, alike results, inputs and results: as in ``mlp.py``.
-- Work: matrix products go through ``layers.matmul``, those in ``layers.attention`` do. A rank's
-  products are those of its own heads, ``n / H`` of the whole layer's; up to a third of them may be
-  computed again in ``backward``.
-- Bytes: in ``forward`` and in ``backward`` each rank sends and receives at most
-  ``2 (p - 1) max(ceil(B T / p) d, B T ceil(d / p))`` elements: one all-reduce of B T rows of d
-  elements. ``8 d`` elements and ``64 (p - 1)`` bytes more are free.
-- Time of ``forward`` and ``backward`` together, inside a node and across nodes: at most 1.05 times
-  the products of the largest part and two ring all-reduces; half the points up to 1.5 times. What
-  is computed again counts to the products.
+- Work: matrix products go through ``layers.matmul``; those in ``layers.attention`` do. A rank's
+  products are those of its own heads, ``n / H`` of the whole layer's. You may compute up to a third
+  of them again in ``backward``.
+- Bytes: ``forward`` and ``backward`` need one all-reduce of B T rows of d elements each. A rank
+  sends and receives in each at most ``2 (p - 1) max(ceil(B T / p) d, B T ceil(d / p))`` elements,
+  and ``8 d`` elements and ``64 (p - 1)`` bytes more. Example: p = 4, B = 8, T = 4, d = 8 in
+  float64: 2 * 3 * 64 * 8 = 3072 bytes, and 704 more.
+- Time of both passes together, in a node and across nodes: at most 1.05 times the products of the
+  largest part (what is computed again included) and two ring all-reduces; half the points up to
+  1.5 times.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
@@ -42,16 +41,7 @@ from shards import shard_bounds
 
 
 def shard(params, head_dim, world_size, rank):
-    """This rank's part of the parameters.
-
-    Args:
-        params: the whole ones, a tuple of six arrays.
-        head_dim: k columns a head.
-
-    Returns:
-        A tuple of six new, contiguous arrays: those of part r of the heads, and what every rank
-        has whole.
-    """
+    """This rank's part of the six whole parameters: a tuple of six new, contiguous arrays."""
     ### BEGIN SOLUTION
     gamma, beta, W, b, V, c = params
     num_heads = len(V) // head_dim
@@ -64,16 +54,12 @@ def shard(params, head_dim, world_size, rank):
 
 
 def forward(comm, x, params, head_dim):
-    """The layer's result, whole on all ranks.
+    """``(y, saved)``: the whole result, shape ``(B, T, d)``, on all ranks; what ``backward`` needs.
 
     Args:
-        comm: the ranks that take part; p of them.
         x: shape ``(B, T, d)``, the same on all ranks.
         params: this rank's part, a tuple of six arrays.
         head_dim: k columns a head.
-
-    Returns:
-        ``(y, saved)``: shape ``(B, T, d)``; and whatever ``backward`` wants.
     """
     ### BEGIN SOLUTION
     gamma, beta, W, b, V, c = params
@@ -107,16 +93,11 @@ def _rows(x):
 
 
 def backward(comm, saved, grad_y):
-    """All gradients of the layer.
+    """``(grad_x, grads)``: the whole gradient of x, and those of this rank's six ``params``.
 
     Args:
-        comm: the ranks that take part; p of them.
         saved: what ``forward`` returned on this rank.
         grad_y: gradient with respect to y, shape ``(B, T, d)``, the same on all ranks.
-
-    Returns:
-        ``(grad_x, grads)``: shape ``(B, T, d)``, whole on all ranks; and a tuple of six arrays,
-        the gradients of this rank's ``params``.
     """
     ### BEGIN SOLUTION
     n, kept, kept_heads, o, W, V, head_dim = saved

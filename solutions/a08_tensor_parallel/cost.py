@@ -23,11 +23,10 @@ elementwise that sends nothing.
                         groups that have the same columns sum their gradients
 
 ``traffic.py`` sends all this for real, and the network counts it. Each function returns the bytes
-that *all ranks together* send in one step, an integer, exactly, whether or not p divides widths
-and batch. All-reduce, reduce-scatter and all-gather are rings: a rank sends p - 1 parts of p in a
-reduce-scatter or an all-gather, and twice as many in an all-reduce. On one rank all is 0.
-
-A bandwidth-bound machine takes ``bytes / p * beta`` for it, so whoever sends less is faster.
+that *all ranks together* send in one step, an exact integer, whether or not p divides widths and
+batch. All-reduce, reduce-scatter and all-gather are rings: a rank sends p - 1 parts of p in a
+reduce-scatter or an all-gather, and twice as many in an all-reduce. On one rank all is 0. Example:
+an all-reduce of 300 elements on 4 ranks is 2 * 3 * 300 elements in all.
 
 Source: Gholami, Azad, Jin, Keutzer, Buluc, Integrated Model, Batch and Domain Parallelism in
 Training Neural Networks, SPAA 2018.

@@ -13,35 +13,25 @@
     dX = the sum of all dY_r W_r^T,                 dY_r = dZ V_r^T
     on every rank: one all-reduce                   nothing is sent
 
-Rules for every function of this module:
+What is special to this module:
 
-- ``comm`` is any mpi4py communicator, of p >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. The library's collectives are allowed.
+- The library's collectives are allowed.
 - "Part r" of n columns or rows is what ``shards.shard_bounds(n, p, r)`` says: p need not divide n,
   and a part may be empty. There may be no samples (B = 0).
-- Arrays are all float64 or all float32, and travel and are returned as what they are. Those that
-  are given are not modified, may be read-only and need not be contiguous; results are new arrays
-  that share no memory with them.
-- Values: those of the whole layer on one rank, to 1e-12 in float64 (1e-5 in float32) in the
-  Frobenius norm: ``|got - right| <= 1e-12 max(1, |right|)``, for each array.
-- What every rank gets whole (Z, dX and the gradient of c) is equal on all ranks, bit for bit.
-- Work: matrix products go through ``layers.matmul``, which counts them. A forward pass takes
-  ``2 B d_in d_out`` floating-point operations on a rank, with d_in and d_out of *its own part*, and
-  a backward pass twice as many.
-- Bytes: ``column_forward`` and ``row_backward`` send nothing. In each of the other two a rank sends
-  and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and ``64 (p - 1)``
-  bytes more: one all-reduce of B rows of d elements (d is that of X, or of Z), however it is made.
-  Weights and their gradients never travel.
-- Counting: what point-to-point calls send counts as it is. A library collective counts as a ring
-  would send it, for each rank: ``Allreduce`` of m bytes ``2 m (p - 1) / p``; ``Reduce_scatter`` and
-  ``Allgather`` of m bytes in all ``m (p - 1) / p`` each; ``Bcast`` and ``Reduce`` m; ``Alltoall``
-  what a rank sends to the others. A reduction of Python objects (``allreduce``), or by an
-  operation of your own, hands everybody's part to everybody: ``m (p - 1)``.
-- A send may wait until its receive is posted (rendezvous), messages of different ranks may
-  arrive in any order, and every request that is started is completed. A call keeps nothing for
-  the next one.
-- Time of forward and backward together, on a cluster whose ranks are in nodes: at most 1.05 times
-  the products of the largest part and one ring all-reduce; half the points up to 1.5 times.
+- All arrays are float64, or all are float32; so is what you send and what you return. Arrays that
+  you get may be read-only, and need not be contiguous.
+- Values: within 1e-12 of the whole layer's on one rank (1e-5 in float32), in the Frobenius norm.
+  Z, dX and the gradient of c are equal on all ranks, bit for bit.
+- Work: matrix products go through ``layers.matmul``, which counts them. A rank multiplies only with
+  its own part: ``2 B d_in d_out`` operations forward, d_in and d_out of that part, and twice as
+  many backward.
+- Bytes: forward and backward need one all-reduce of B rows of d elements (d of X, or of Z). A rank
+  sends and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and
+  ``64 (p - 1)`` bytes more. Example: p = 4, B = 24, d = 16 in float64: 2 * 3 * 96 * 8 = 4608
+  bytes, and 192 more. Weights and their gradients never travel. ``comm.allreduce`` (lower case)
+  hands every rank's part to every rank, and counts as that.
+- Time of both passes together, on a cluster whose ranks are in nodes: at most 1.05 times the
+  products of the largest part and one ring all-reduce; half the points up to 1.5 times.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
@@ -52,14 +42,10 @@ from shards import shard_bounds
 
 
 def column_shard(W, b, world_size, rank):
-    """This rank's part of a column-parallel layer.
+    """``(W_r, b_r)``: part r of the columns of W and of b, in new, contiguous arrays.
 
     Args:
         W, b: the whole layer, shapes ``(d_in, d_out)`` and ``(d_out,)``.
-
-    Returns:
-        ``(W_r, b_r)``: part r of the columns of W, and of b. New, contiguous arrays: the whole
-        layer's memory can be given back.
     """
     ### BEGIN SOLUTION
     lo, hi = shard_bounds(W.shape[1], world_size, rank)
@@ -68,14 +54,7 @@ def column_shard(W, b, world_size, rank):
 
 
 def row_shard(W, b, world_size, rank):
-    """This rank's part of a row-parallel layer.
-
-    Args:
-        W, b: the whole layer, shapes ``(d_in, d_out)`` and ``(d_out,)``.
-
-    Returns:
-        ``(W_r, b)``: part r of the rows of W, and all of b. New, contiguous arrays.
-    """
+    """``(W_r, b)``: part r of the rows of W and all of b, in new, contiguous arrays."""
     ### BEGIN SOLUTION
     lo, hi = shard_bounds(W.shape[0], world_size, rank)
     return W[lo:hi].copy(), b.copy()
@@ -83,15 +62,11 @@ def row_shard(W, b, world_size, rank):
 
 
 def column_forward(comm, x, W, b):
-    """Y_r: this rank's columns of ``x @ W + b``.
+    """Y_r, shape ``(B, n)``: this rank's columns of ``x @ W + b``.
 
     Args:
-        comm: the ranks that take part; p of them.
         x: shape ``(B, d_in)``, the same on all ranks.
         W, b: this rank's part, shapes ``(d_in, n)`` and ``(n,)``; n may differ from rank to rank.
-
-    Returns:
-        Shape ``(B, n)``.
     """
     ### BEGIN SOLUTION
     return matmul(x, W, "column forward") + b  # (B, n)
@@ -99,16 +74,11 @@ def column_forward(comm, x, W, b):
 
 
 def column_backward(comm, x, W, grad_y):
-    """The gradients of a column-parallel layer.
+    """``(grad_x, grad_W, grad_b)``: the whole gradient of x, and those of this rank's part.
 
     Args:
-        comm: the ranks that take part; p of them.
         x, W: as in the forward pass.
         grad_y: gradient with respect to this rank's columns, shape ``(B, n)``.
-
-    Returns:
-        ``(grad_x, grad_W, grad_b)``: with respect to x, shape ``(B, d_in)``, the whole gradient on
-        all ranks; and to this rank's part, shapes ``(d_in, n)`` and ``(n,)``.
     """
     ### BEGIN SOLUTION
     grad_x = matmul(grad_y, W.T, "column backward")  # (B, d_in), one summand
@@ -118,16 +88,11 @@ def column_backward(comm, x, W, grad_y):
 
 
 def row_forward(comm, x, W, b):
-    """Z: the whole result of a layer whose rows are cut, on all ranks.
+    """Z, shape ``(B, d_out)``: the whole result, on all ranks.
 
     Args:
-        comm: the ranks that take part; p of them.
         x: this rank's columns of the input, shape ``(B, n)``; n may differ from rank to rank.
-        W: this rank's rows, shape ``(n, d_out)``.
-        b: shape ``(d_out,)``, the same on all ranks.
-
-    Returns:
-        Shape ``(B, d_out)``.
+        W, b: this rank's rows, shape ``(n, d_out)``, and the whole b.
     """
     ### BEGIN SOLUTION
     y = matmul(x, W, "row forward")  # (B, d_out), one summand
@@ -137,17 +102,11 @@ def row_forward(comm, x, W, b):
 
 
 def row_backward(comm, x, W, grad_y):
-    """The gradients of a row-parallel layer.
+    """``(grad_x, grad_W, grad_b)``, with respect to this rank's x and W, and to the whole b.
 
     Args:
-        comm: the ranks that take part; p of them.
         x, W: as in the forward pass.
-        grad_y: gradient with respect to the whole result, shape ``(B, d_out)``, the same on all
-            ranks.
-
-    Returns:
-        ``(grad_x, grad_W, grad_b)``: with respect to this rank's columns of the input, shape
-        ``(B, n)``; to its rows of W, ``(n, d_out)``; and to b, ``(d_out,)``, the same on all ranks.
+        grad_y: gradient with respect to Z, shape ``(B, d_out)``, the same on all ranks.
     """
     ### BEGIN SOLUTION
     grad_x = matmul(grad_y, W.T, "row backward")  # (B, n)

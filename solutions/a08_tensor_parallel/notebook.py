@@ -33,7 +33,12 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points: values, bytes counted by the network,
 # the split of work, safety, and time on a modelled cluster. All that the hidden suite asks
-# stands in the module's docstring, and `test_public.py` asks for the same kinds of things. Supplied
+# stands in the module's docstring and in `docs/contract.md`, and `test_public.py` asks for the same
+# kinds of things. Some rules hold in every module: inputs stay as they were, and results are new;
+# nothing is kept from one call to the next; the communicator is the one that is given; what is
+# started is completed; and a send may wait until its receive is posted. Library collectives are
+# allowed here and count as a ring's bytes. A module that gathers the weights (or the logits) and
+# computes everything on one rank, or on each, earns at most a tenth of its points. Supplied
 # are `shards.py` (where the parts begin and end), `layers.py` (layers of one rank, with backward
 # passes; read it first), `traffic.py` (the messages of a training step) and `examples.py` (inputs).
 #

@@ -11,22 +11,21 @@ An all-reduce is a reduce-scatter and an all-gather: the bytes are the same as b
 norm and dropout are computed and kept once, not p times. They and ``b2`` see a rank's own
 positions only, so the gradients of their parameters are one summand of p on each rank.
 
-Rules:
+What is special to this module:
 
-- ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. Collectives
-  and point-to-point calls on ``group`` are allowed; make no group of your own. What is started is
-  waited for.
+- ``group`` is a process group. Collectives and point-to-point calls on it are allowed; make no
+  group of your own.
 - The rank at place r of the group has the positions ``r t, ..., r t + t - 1`` of a sequence of
-  ``T = p t``. They are dimension 0 of every tensor; t >= 1 is the same
-  on all ranks.
-- Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that
-  comes in is changed, neither arguments nor gradients that autograd hands over.
-- Values and gradients: those of the whole sequence on one rank, to a relative error of 1e-12 in
-  float64 (1e-5 in float32), in the Frobenius norm; norms below 1 count as 1.
-- Bytes count as in ``linear_torch.py``; ``64 (p - 1)`` more for each rank are free.
+  ``T = p t``. They are dimension 0 of every tensor; t >= 1 is the same on all ranks.
+- Tensors are float64 or float32, travel as what they are, and may have gaps. Gradients that
+  autograd hands to you are inputs, too: don't change them.
+- Values and gradients: within 1e-12 of those of the whole sequence on one rank (1e-5 in float32),
+  in the Frobenius norm.
+- Bytes of an operator: a rank sends and receives at most ``(p - 1) t`` positions in the forward
+  pass, as many in the backward pass, and ``64 (p - 1)`` bytes more.
 - Time of a block forward, backward and ``finish``: at most 1.05 times ``work / p``, five
   all-gathers of T positions and three all-reduces of d elements; half the points up to 1.5 times.
-  Work and all-reduce as in ``linear_torch.py``, an all-gather is half an all-reduce.
+  Work and all-reduce as in ``linear_torch.py``; an all-gather is half an all-reduce.
 
 Source: Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022,
 section 4.
@@ -43,14 +42,10 @@ def gather_sequence(group, x):
     """All positions, of all ranks; the gradient of ``x`` is the sum of all ranks' for its part.
 
     Args:
-        group: the ranks that take part; p of them.
         x: this rank's positions, shape ``(t, ...)``.
 
     Returns:
         A tensor, shape ``(p t, ...)``, in the order of the group.
-
-    Bytes: each rank sends and receives at most ``(p - 1) t`` positions in the forward pass, and as
-    many in the backward pass.
     """
     ### BEGIN SOLUTION
     return _Gather.apply(x, group)
@@ -85,13 +80,10 @@ def reduce_scatter_sequence(group, x):
     """This rank's positions of the sum of all ranks' ``x``; its gradient is all ranks' gradients.
 
     Args:
-        group: the ranks that take part; p of them.
         x: a summand on each rank, shape ``(p t, ...)``.
 
     Returns:
         A tensor, shape ``(t, ...)``.
-
-    Bytes: as for ``gather_sequence``.
     """
     ### BEGIN SOLUTION
     return _ReduceScatter.apply(x, group)
@@ -118,7 +110,6 @@ class SequenceBlock(nn.Module):
     with ``norm(x) = layer_norm(x, (d,), norm_weight, norm_bias)``.
 
     Args:
-        group: the ranks that take part; p of them.
         params: ``norm_weight``, ``norm_bias`` and ``b2``, shape ``(d,)``, the same on all ranks;
             ``w1``, shape ``(h, d)``; ``b1``, shape ``(h,)``; ``w2``, shape ``(d, h)``. h is
             divisible by p. Of the last three only part r of h is this rank's; in the others may
@@ -127,12 +118,12 @@ class SequenceBlock(nn.Module):
 
     Attributes:
         norm_weight, norm_bias, b2: parameters: whole tensors.
-        w1, b1, w2: parameters: this rank's h / p of h rows, elements and columns. The memory of
-            the whole tensors can be given back.
+        w1, b1, w2: parameters: this rank's h / p of h rows, elements and columns. A block keeps
+            nothing else of the whole tensors, but 4 KiB.
 
-    Memory: what the forward pass leaves for the backward pass, the result included, is at most
-    ``T d + t (6 d + 4 h)`` elements and 16 KiB: nothing but the input of w1 has all T positions
-    at width d, and it need not be kept either.
+    Memory: the forward pass leaves at most ``T d + t (6 d + 4 h)`` elements and 16 KiB for the
+    backward pass, the result included. So only the input of w1 may have all T positions at width d.
+    Example: T = 512, t = 64, d = 64, h = 32 in float64: 528 KiB.
     """
 
     def __init__(self, group, params, rate=0.0):
@@ -169,9 +160,7 @@ class SequenceBlock(nn.Module):
         ### END SOLUTION
 
     def finish(self):
-        """Called once after one or several backward passes, before the gradients are used.
-
-        So in every training step, and nothing is kept from one to the next.
+        """Called in each training step, after one or several backward passes.
 
         Afterwards ``grad`` of ``norm_weight``, ``norm_bias`` and ``b2`` is that of the whole
         sequence, equal on all ranks bit for bit; before the first backward pass it was None or 0.

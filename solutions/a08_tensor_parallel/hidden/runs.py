@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +29,7 @@ from ringside.checking import (
     with_waiting_sends,
 )
 from ringside.checking.formulas import answered
+from ringside.checking.kinds import check_kinds
 from ringside.errors import TraceError
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
@@ -113,6 +114,27 @@ def check_values(ranks: Any, asked: Iterable[Asked]) -> None:
         run(ranks, each)
 
 
+def check_values_of_kinds(
+    ranks: Any, kinds: Mapping[str, Sequence[Asked]], weights: Mapping[str, float] | None = None
+) -> None:
+    """Values of several kinds of layers, each of which earns its share."""
+    every = [(kind, each) for kind, asked in kinds.items() for each in asked]
+    check_kinds(every, lambda pair: pair[0], lambda pair: run(ranks, pair[1]), weights=weights)
+
+
+def check_cut(ranks: Any, asked: Asked, flops: float, weights_nbytes: float) -> None:
+    """The point of the exercise: no rank has all the work, and the weights stay where they are.
+
+    Args:
+        flops: floating-point operations of the whole layer, forward and backward.
+        weights_nbytes: bytes of all its weights.
+    """
+    result, case = run(ranks, asked), asked.case
+    for rank in range(case.world_size):
+        oracle.examples.assert_not_all_work(result, case, rank, flops)
+    assert_moved(result, weights_nbytes / 2, case, "weights stay on their ranks")
+
+
 def check_alike(ranks: Any, asked: Iterable[Asked]) -> None:
     """What all ranks have whole has the same bits on each."""
     for each in asked:
@@ -132,6 +154,20 @@ def check_inputs_kept(ranks: Any, asked: Iterable[Asked]) -> None:
             oracle.examples.check_looked_at(case, rank, value, each.whole, order)
 
 
+def check_second_calls(ranks: Any, rng: np.random.Generator, layer: str, other, same) -> None:
+    """A second layer: of another shape, of the same one, and of the same one in float32.
+
+    Args:
+        other: ``(p, first, second)``, with ``(n, widths)`` for each of the two.
+        same: ``(p, n, widths)``.
+    """
+    p, *two = other
+    pairs = [tuple(draw(rng, layer, p, *each) for each in two)]
+    first = draw(rng, layer, *same)
+    pairs += [(first, draw(rng, layer, *same, dtype)) for dtype in ("float64", "float32")]
+    check_second_call(ranks, pairs)
+
+
 def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
     """Another layer, in other arrays or the same, leaves the first one's results alone."""
     for first, second in pairs:
@@ -145,7 +181,10 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
         for rank, value in enumerate(result.values):
             oracle.examples.check_twice(case, rank, value, first.whole, second.whole)
         check_interleaved(ranks, first, second)
-        if (first.case.n, first.widths) != (second.case.n, second.widths):
+        if any(
+            getattr(first.case, name) != getattr(second.case, name)
+            for name in ("n", "options", "dtype")
+        ):
             continue  # the second one's values do not fit into the first one's arrays
         result = ranks.call("callers:updated", size, arguments, machine=buffered())
         case = by_both(first, second, "updated").seen_in(result)
@@ -157,6 +196,8 @@ def check_second_call(ranks: Any, pairs: Iterable[tuple[Asked, Asked]]) -> None:
 def by_both(first: Asked, second: Asked, caller: str, more: str = "") -> Case:
     """The case of two layers that a function of ``callers.py`` calls."""
     second_one = f"--second-n {second.case.n} --second-widths {second.case.options['widths']}"
+    if second.case.dtype != first.case.dtype:
+        second_one += f" --second-dtype {second.case.dtype}"
     seeds = [first.case.drawn[0], second.case.drawn[0]]
     case = dataclasses.replace(first.case, drawn=seeds)
     return case.called_by(f"callers:{caller} {second_one}{more}", 2)
@@ -205,12 +246,19 @@ def check_safety(ranks: Any, asked: Iterable[Asked]) -> None:
         assert_requests_complete(result, each.case, kinds)
 
 
-def check_any_order(ranks: Any, asked: Iterable[Asked]) -> None:
-    """Right whichever messages are slow, and whichever a wildcard takes."""
-    for each in asked:
-        for seed in LATENCY_SEEDS:
-            for machine in (buffered(), rendezvous()):
-                run(ranks, each, machine=machine, seed=seed)
+def check_any_order(ranks: Any, rng: np.random.Generator, layer: str, p: int, n, widths) -> None:
+    """Two calls are right whichever messages are slow, and whichever a wildcard takes."""
+    first, second = (draw(rng, layer, p, n, widths) for _ in range(2))
+    arguments = [(layer, first.arguments(rank), second.arguments(rank)) for rank in range(p)]
+    for seed in LATENCY_SEEDS:
+        for machine in (buffered(), rendezvous()):
+            result = ranks.call("callers:twice", p, arguments, machine=machine, seed=seed)
+            case = by_both(first, second, "twice").seen_in(result)
+            assert_ran(result, case)
+            for rank, (then, _, late) in enumerate(result.values):
+                # What became of the first results meanwhile is another test's question.
+                value = then, then, late
+                oracle.examples.check_twice(case, rank, value, first.whole, second.whole)
 
 
 def check_work(ranks: Any, asked: Iterable[Asked], share, spare=0.0) -> None:

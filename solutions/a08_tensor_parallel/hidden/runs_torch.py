@@ -90,6 +90,22 @@ def check_bytes(ranks, result, allowed, call, what):
     assert_moved(result, bound, call, what)
 
 
+def check_cut(result, num_flops, weights_nbytes, call):
+    """The point of the exercise: no rank has all the work, and the weights stay where they are.
+
+    Args:
+        num_flops: of the whole layers' products.
+        weights_nbytes: bytes of all their weights.
+    """
+    assert_moved(result, weights_nbytes / 2, call, "weights stay on their ranks")
+    for rank, done in enumerate(result.num_flops()):
+        if done > 0.9 * num_flops:
+            raise call.fail(
+                f"rank {rank} counted {done:.6g} floating-point operations, as many as the whole "
+                f"layers take ({num_flops:.6g}); each rank should multiply its part."
+            )
+
+
 def check_group(rng, call, run):
     """``run(members, world_size)`` is right on ranks of the world in an order of their own."""
 

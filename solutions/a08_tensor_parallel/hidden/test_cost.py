@@ -7,6 +7,7 @@ import numpy as np
 
 from ringside.checking import Case, Verdict, assert_ran, buffered, one_line
 from ringside.checking.formulas import evaluated, plain
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.checking.ring_bytes import sent_as_ring
 from solutions.a08_tensor_parallel import cost as reference
@@ -94,36 +95,60 @@ def test_layers_in_pairs(ranks, rng):
     check_bytes(ranks, "paired_bytes", on_ranks(found))
 
 
+def check_each(checks):
+    """Each of several checks, by what it is about, earns its share."""
+    check_kinds(checks, str, lambda about: checks[about]())
+
+
 @points(10, "values")
 def test_both_at_once(ranks, rng):
-    grids = [(1, 1), (1, 6), (6, 1), (2, 3), (4, 4), (3, 8), (16, 32)]
-    calls = [
-        (widths, batch, *grid, backward)
-        for widths, batch in networks(rng)
-        for grid in grids
-        if grid[1] <= batch
-        for backward in REDUCTIONS
-    ]
-    check_bytes(ranks, "hybrid_bytes", [*calls, *(call[:-1] for call in calls[:20])])
+    found = networks(rng)
+
+    def check(grids, *more):
+        calls = [
+            (widths, batch, *grid, *more)
+            for widths, batch in found
+            for grid in grids
+            if grid[1] <= batch
+        ]
+        check_bytes(ranks, "hybrid_bytes", calls)
+
+    grids = [(2, 3), (4, 4), (3, 8), (16, 32)]
+    check_each({
+        "one of the two alone": lambda: check([(1, 1), (1, 6), (6, 1)]),
+        "reduce_scatter": lambda: [check(grids), check(grids, "reduce_scatter")],
+        "all_reduce": lambda: check(grids, "all_reduce"),
+    })  # fmt: skip
 
 
 @points(4, "values")
 def test_bytes_of_an_element(ranks, rng):
     widths, batch = drawn(rng, 4)
-    for itemsize in (1, 2, 4):
-        check_bytes(ranks, "data_bytes", [(widths, batch, 5, itemsize)])
-        check_bytes(ranks, "paired_bytes", [(widths, batch, 5, itemsize)])
-        for backward in REDUCTIONS:
-            check_bytes(ranks, "model_bytes", [(widths, batch, 5, backward, itemsize)])
-            check_bytes(ranks, "hybrid_bytes", [(widths, batch, 5, 2, backward, itemsize)])
+
+    def check(function, *more):
+        calls = [(widths, batch, 5, *more, itemsize) for itemsize in (1, 2, 4)]
+        check_bytes(ranks, function, calls)
+
+    check_each({
+        "data_bytes": lambda: check("data_bytes"),
+        "paired_bytes": lambda: check("paired_bytes"),
+        "model_bytes": lambda: [check("model_bytes", each) for each in REDUCTIONS],
+        "hybrid_bytes": lambda: [check("hybrid_bytes", 2, each) for each in REDUCTIONS],
+    })  # fmt: skip
 
 
 @points(12, "values")
 def test_crossover(ranks, rng):
-    calls = [
-        (widths, backward) for widths, _ in networks(rng) for backward in REDUCTIONS
-    ] + [((4096,) * 1001, backward) for backward in REDUCTIONS]  # fmt: skip
-    calls += [call[:1] for call in calls[:6]]
+    found = networks(rng)
+    check_each({
+        "reduce_scatter": lambda: check_crossover(ranks, found, [("reduce_scatter",), ()]),
+        "all_reduce": lambda: check_crossover(ranks, found, [("all_reduce",)]),
+    })  # fmt: skip
+
+
+def check_crossover(ranks, found, forms):
+    calls = [(widths, *each) for widths, _ in found for each in forms]
+    calls += [((4096,) * 1001, *each) for each in forms]
     for call, value in zip(calls, ask(ranks, "crossover_batch", calls), strict=True):
         what, line = shown("crossover_batch", call if len(call[0]) < 20 else ("(4096,) * 1001",))
         right = reference.crossover_batch(*call)
@@ -136,40 +161,60 @@ def test_crossover(ranks, rng):
 TRACED = [(2, (6, 8, 5), 4), (3, (7, 5, 9, 4, 6), 5), (4, (8, 12, 8), 6), (5, (4, 9, 3, 11, 2), 7)]
 
 
-@points(10, "communication")
-def test_traced_bytes_of_data_and_model_parallelism(ranks, rng):
-    for p, widths, batch in TRACED:
-        right = counted(ranks, "data_parallel", p, (widths, batch))
+def check_traced(ranks, traffic, function, cases):
+    """``function`` gives the bytes that the network counts of ``traffic.py``, for each case."""
+    for p, arguments, call in cases:
+        right = counted(ranks, traffic, p, arguments)
         beside = f", as the network counts of traffic.py on {p} ranks"
-        check_bytes(ranks, "data_bytes", [(widths, batch, p)], [right], beside)
-        for backward in REDUCTIONS:
-            right = counted(ranks, "model_parallel", p, (widths, batch, backward))
-            check_bytes(ranks, "model_bytes", [(widths, batch, p, backward)], [right], beside)
+        check_bytes(ranks, function, [call], [right], beside)
+
+
+@points(10, "communication")
+def test_traced_bytes_of_data_and_model_parallelism(ranks):
+    def model(backward):
+        cases = [(p, (w, b, backward), (w, b, p, backward)) for p, w, b in TRACED]
+        check_traced(ranks, "model_parallel", "model_bytes", cases)
+
+    data = [(p, (w, b), (w, b, p)) for p, w, b in TRACED]
+    check_each({
+        "data_bytes": lambda: check_traced(ranks, "data_parallel", "data_bytes", data),
+        "reduce_scatter": lambda: model("reduce_scatter"),
+        "all_reduce": lambda: model("all_reduce"),
+    })  # fmt: skip
 
 
 @points(8, "communication")
-def test_traced_bytes_of_pairs_and_grids(ranks, rng):
-    for p, widths, batch in TRACED:
-        right = counted(ranks, "paired", p, (widths, batch))
-        beside = f", as the network counts of traffic.py on {p} ranks"
-        check_bytes(ranks, "paired_bytes", [(widths, batch, p)], [right], beside)
-    for p, grid in ((4, (2, 2)), (6, (3, 2)), (6, (2, 3))):
-        widths, batch = (7, 5, 9, 4), 7
-        for backward in REDUCTIONS:
-            right = counted(ranks, "hybrid", p, (widths, batch, *grid, backward))
-            beside = f", as the network counts of traffic.py on {p} ranks"
-            check_bytes(ranks, "hybrid_bytes", [(widths, batch, *grid, backward)], [right], beside)
+def test_traced_bytes_of_pairs_and_grids(ranks):
+    def both(backward):
+        w, b = (7, 5, 9, 4), 7
+        grids = (4, (2, 2)), (6, (3, 2)), (6, (2, 3))
+        cases = [(p, (w, b, *grid, backward), (w, b, *grid, backward)) for p, grid in grids]
+        check_traced(ranks, "hybrid", "hybrid_bytes", cases)
+
+    pairs = [(p, (w, b), (w, b, p)) for p, w, b in TRACED]
+    check_each({
+        "paired_bytes": lambda: check_traced(ranks, "paired", "paired_bytes", pairs),
+        "reduce_scatter": lambda: both("reduce_scatter"),
+        "all_reduce": lambda: both("all_reduce"),
+    })  # fmt: skip
 
 
 @points(12, "speed")
 def test_best_grid(ranks, rng):
+    found = [*networks(rng), ((1000, 1000, 1000), 3), ((64, 64), 100_000)]
+    check_each({
+        "reduce_scatter": lambda: check_grids(ranks, found, [("reduce_scatter",), ()]),
+        "all_reduce": lambda: check_grids(ranks, found, [("all_reduce",)]),
+    })  # fmt: skip
+
+
+def check_grids(ranks, found, forms):
     calls = [
-        (widths, batch, p, backward)
-        for widths, batch in [*networks(rng), ((1000, 1000, 1000), 3), ((64, 64), 100_000)]
+        (widths, batch, p, *each)
+        for widths, batch in found
         for p in (1, 2, 6, 16, 60, 512, 997)
-        for backward in REDUCTIONS
+        for each in forms
     ]
-    calls += [call[:-1] for call in calls[:40]]
     for call, grid in zip(calls, ask(ranks, "best_grid", calls), strict=True):
         widths, batch, p, *backward = call
         what, line = shown("best_grid", call)

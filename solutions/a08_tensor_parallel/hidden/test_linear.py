@@ -1,12 +1,13 @@
 """linear.py: layers cut by columns and by rows."""
 
 from ringside import Machine
-from ringside.checking import Case, assert_ran, buffered
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.hidden import oracle, runs
 
 COLUMN, ROW = "column_layer", "row_layer"
 BOTH = (COLUMN, ROW)
+NAMES = {COLUMN: "columns", ROW: "rows"}
 
 points = points_of("linear")
 
@@ -16,33 +17,34 @@ def cases(rng, layers, sizes, dtype="float64"):
     return [runs.draw(rng, layer, *size, dtype) for layer in layers for size in sizes]
 
 
-EVEN = [(2, 6, (5, 8)), (4, 5, (12, 8)), (8, 3, (16, 24))]
+def of_each_layer(check):
+    """``check(layer)``: a student who has one of the two layers has half of the points."""
+    check_kinds(BOTH, lambda layer: f"layers cut by {NAMES[layer]}", check)
 
 
-@points(7, "values")
-def test_columns_on_2_4_and_8_ranks(ranks, rng):
-    runs.check_values(ranks, cases(rng, [COLUMN], EVEN))
+# Plain sizes: p divides what travels. Only the second test has others.
+EVEN = [(2, 6, (5, 8)), (4, 4, (12, 8)), (8, 8, (16, 24))]
 
 
-@points(7, "values")
-def test_rows_on_2_4_and_8_ranks(ranks, rng):
-    runs.check_values(ranks, cases(rng, [ROW], EVEN))
+@points(16, "values")
+def test_columns_and_rows_on_2_4_and_8_ranks(ranks, rng):
+    of_each_layer(lambda layer: runs.check_values(ranks, cases(rng, [layer], EVEN)))
 
 
-@points(7, "values")
-def test_any_widths_on_any_number_of_ranks(ranks, rng):
+@points(14, "values")
+def test_any_widths_samples_and_dtypes(ranks, rng):
     sizes = [(3, 7, (10, 11)), (5, 4, (13, 9)), (1, 4, (3, 5)), (7, 2, (9, 17)), (2, 1, (3, 3))]
-    runs.check_values(ranks, cases(rng, BOTH, sizes))
-
-
-@points(4, "values")
-def test_empty_parts_and_no_samples(ranks, rng):
-    runs.check_values(ranks, cases(rng, BOTH, [(4, 3, (2, 3)), (3, 0, (4, 5)), (5, 2, (1, 1))]))
-
-
-@points(3, "values")
-def test_dtype_is_kept(ranks, rng):
-    runs.check_values(ranks, cases(rng, BOTH, [(3, 5, (7, 6)), (2, 4, (8, 4))], "float32"))
+    empty = [(4, 4, (2, 3)), (3, 0, (4, 5)), (5, 5, (1, 1))]
+    kinds = {}
+    for layer in BOTH:
+        name = NAMES[layer]
+        kinds |= {
+            f"{name} that p does not divide": cases(rng, [layer], sizes),
+            f"{name} of empty parts or no samples": cases(rng, [layer], empty),
+            f"{name} in float32": cases(rng, [layer], [(3, 6, (7, 6)), (2, 4, (8, 4))], "float32"),
+        }
+    weights = {name: 2 for name in kinds if name.endswith("divide")}
+    runs.check_values_of_kinds(ranks, kinds, weights)
 
 
 @points(6, "values")
@@ -66,26 +68,34 @@ def test_parts_of_the_layer(ranks, rng):
 
 @points(3, "values")
 def test_inputs_stay_as_they_were(ranks, rng):
-    runs.check_inputs_kept(ranks, cases(rng, BOTH, [(2, 4, (5, 6)), (3, 5, (7, 4))]))
+    sizes = [(2, 4, (5, 6)), (3, 6, (7, 4))]
+    of_each_layer(lambda layer: runs.check_inputs_kept(ranks, cases(rng, [layer], sizes)))
 
 
 @points(3, "values")
 def test_second_call_is_independent(ranks, rng):
-    for layer in BOTH:
-        for p, sizes in ((2, [(4, (5, 6)), (3, (2, 5))]), (3, [(2, (4, 4)), (2, (4, 4))])):
-            runs.check_second_call(
-                ranks, [tuple(runs.draw(rng, layer, p, *size) for size in sizes)]
-            )
+    other, same = (2, (4, (5, 6)), (6, (2, 5))), (3, 3, (4, 4))
+    of_each_layer(lambda layer: runs.check_second_calls(ranks, rng, layer, other, same))
 
 
 @points(5, "reality")
 def test_real_mpi(ranks, mpi, rng):
-    runs.check_real_mpi(mpi, cases(rng, BOTH, [(3, 5, (7, 8)), (3, 40, (90, 100))]))
+    runs.check_real_mpi(mpi, cases(rng, BOTH, [(3, 6, (7, 8)), (3, 42, (90, 100))]))
 
 
-@points(5, "values")
+@points(4, "values")
 def test_whole_results_are_alike(ranks, rng):
-    runs.check_alike(ranks, cases(rng, BOTH, [(4, 6, (9, 10)), (5, 3, (20, 7))]))
+    sizes = [(4, 8, (9, 10)), (5, 5, (20, 7))]
+    of_each_layer(lambda layer: runs.check_alike(ranks, cases(rng, [layer], sizes)))
+
+
+@points(8, "communication", essential=True)
+def test_the_layer_is_cut(ranks, rng):
+    def check(layer):
+        widths = (16, 400) if layer == COLUMN else (400, 16)
+        runs.check_cut(ranks, runs.draw(rng, layer, 4, 4, widths), 6 * 4 * 6400, 8 * 6400)
+
+    of_each_layer(check)
 
 
 def allowed(asked):
@@ -95,43 +105,29 @@ def allowed(asked):
     return oracle.all_reduce_elements(asked.case.n, d, p) * unit + 64 * (p - 1)
 
 
-# Weights, and the other side of the layer, are large beside the rows that may travel.
-COLUMN_SIZES = [
-    (2, 40, (24, 600)), (4, 24, (16, 400)), (8, 16, (16, 640)), (3, 10, (7, 300)),
-    (5, 20, (8, 250)), (12, 20, (8, 500)), (18, 20, (8, 700)), (3, 30, (200, 900)),
-]  # fmt: skip
-ROW_SIZES = [(p, n, widths[::-1]) for p, n, widths in COLUMN_SIZES]
-
-
-@points(11, "communication")
-def test_bytes_of_columns(ranks, rng):
-    asked = cases(rng, [COLUMN], COLUMN_SIZES) + cases(rng, [COLUMN], COLUMN_SIZES[:1], "float32")
-    runs.check_bytes(ranks, asked, allowed)
-
-
-@points(11, "communication")
-def test_bytes_of_rows(ranks, rng):
-    asked = cases(rng, [ROW], ROW_SIZES) + cases(rng, [ROW], ROW_SIZES[:1], "float32")
-    runs.check_bytes(ranks, asked, allowed)
-
-
-@points(3, "communication")
-def test_silent_passes_send_nothing(ranks, rng):
-    for layer, function in ((COLUMN, "column_forward"), (ROW, "row_backward")):
-        asked = runs.draw(rng, layer, 3, 4, (5, 6))
-        runs.run(ranks, asked)
-        case = Case(f"linear:{function}", 3, 4, options=asked.case.options)
-        arguments = [asked.arguments(rank) for rank in range(3)]
-        chosen = [args[:3] if layer == COLUMN else (*args[:2], args[3]) for args in arguments]
-        result = ranks.call(case.target, 3, chosen, machine=buffered())
-        assert_ran(result, case)
-        if any(result.sent_messages()) or result.collectives or result.comm_calls:
-            raise asked.case.fail(f"{function} must send nothing, and call no collective.")
+@points(16, "communication")
+def test_bytes_of_columns_and_rows(ranks, rng):
+    # Weights, and the other side of the layer, are large beside the rows that may travel.
+    sizes = [
+        (2, 40, (24, 600)), (4, 24, (16, 400)), (5, 20, (8, 250)), (12, 24, (8, 500)),
+        (18, 18, (8, 700)), (3, 30, (200, 900)),
+    ]  # fmt: skip
+    turned = [(p, n, widths[::-1]) for p, n, widths in sizes]
+    floats = cases(rng, [COLUMN], sizes[:1], "float32") + cases(rng, [ROW], turned[:1], "float32")
+    kinds = {
+        "columns": cases(rng, [COLUMN], sizes), "rows": cases(rng, [ROW], turned),
+        "float32": floats,
+    }  # fmt: skip
+    weights = {"columns": 3, "rows": 3}
+    check_kinds(
+        kinds, str, lambda kind: runs.check_bytes(ranks, kinds[kind], allowed), weights=weights
+    )
 
 
 @points(3, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    runs.check_given_communicator(ranks, cases(rng, BOTH, [(3, 4, (5, 7)), (2, 3, (6, 4))]))
+    sizes = [(3, 6, (5, 7)), (2, 4, (6, 4))]
+    of_each_layer(lambda layer: runs.check_given_communicator(ranks, cases(rng, [layer], sizes)))
 
 
 @points(5, "schedule")
@@ -144,24 +140,29 @@ def test_each_rank_multiplies_its_own_part(ranks, rng):
             d_in = oracle.part_of(d_in, p, rank)
         return 6 * asked.case.n * d_in * d_out
 
-    runs.check_work(ranks, cases(rng, BOTH, [(2, 5, (6, 8)), (4, 3, (10, 7))]), share)
+    sizes = [(2, 6, (6, 8)), (4, 4, (10, 7))]
+    of_each_layer(lambda layer: runs.check_work(ranks, cases(rng, [layer], sizes), share))
 
 
 @points(5, "safety")
 def test_sends_may_wait_for_their_receives(ranks, rng):
-    runs.check_safety(ranks, cases(rng, BOTH, [(2, 4, (6, 5)), (3, 4, (6, 5)), (5, 4, (6, 5))]))
+    sizes = [(2, 4, (6, 5)), (3, 6, (6, 5)), (5, 5, (6, 5))]
+    of_each_layer(lambda layer: runs.check_safety(ranks, cases(rng, [layer], sizes)))
 
 
 @points(4, "safety")
 def test_messages_may_arrive_in_any_order(ranks, rng):
-    runs.check_any_order(ranks, cases(rng, BOTH, [(4, 4, (6, 5))]))
+    of_each_layer(lambda layer: runs.check_any_order(ranks, rng, layer, 4, 4, (6, 5)))
 
 
-def timed(ranks, rng, p, wide):
+@points(8, "speed")
+def test_time_inside_a_node_and_across_16(ranks, rng):
     """GPT's widest products, in miniature: 2048 tokens, 4096 to 16384 columns."""
     n, d = 128, 16
     machine = oracle.in_miniature(Machine.load("zaratan"), 2048, 4096, n, d)
-    for layer in BOTH:
+
+    def check(case):
+        layer, (p, wide) = case
         hidden = 4 * d * p // wide
         widths = (d, hidden) if layer == COLUMN else (hidden, d)
         asked = runs.draw(rng, layer, p, n, widths)
@@ -169,12 +170,9 @@ def timed(ranks, rng, p, wide):
         steps = [("compute", flops)] * 3 + [("allreduce", 8 * n * d)]
         runs.check_makespan(ranks, asked, machine, steps, 3 * flops * p, wide)
 
-
-@points(4, "speed")
-def test_time_on_4_ranks_of_a_node(ranks, rng):
-    timed(ranks, rng, 4, 4)
-
-
-@points(4, "speed")
-def test_time_on_64_ranks_of_16_nodes(ranks, rng):
-    timed(ranks, rng, 8, 64)
+    where = {(4, 4): "on 4 ranks of a node", (8, 64): "on 64 ranks of 16 nodes"}
+    check_kinds(
+        [(layer, sizes) for sizes in where for layer in BOTH],
+        lambda case: f"{NAMES[case[0]]} {where[case[1]]}",
+        check,
+    )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ringside.checking import assert_makespan
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.cases_torch import (
     WHOLE_NAMES,
@@ -47,29 +48,23 @@ def used(ranks, rng, target, p, own=3, rest=(4,), how="plain", dtype="float64", 
     return call, runs.called(ranks, rng, call, EXPECTED[target], shape, how=how, **where)
 
 
-@points(7, "values")
-def test_gather_and_its_gradient(ranks, rng):
-    for p, own, rest, dtype in (
+@points(16, "values")
+def test_gather_and_reduce_scatter_and_their_gradients(ranks, rng):
+    forms = [
         (2, 3, (4,), "float64"), (3, 2, (3, 4), "float32"), (4, 1, (), "float64"),
         (1, 3, (2,), "float64"),
-    ):  # fmt: skip
-        used(ranks, rng, GATHER, p, own, rest, dtype=dtype)
-
-
-@points(7, "values")
-def test_reduce_scatter_and_its_gradient(ranks, rng):
-    for p, own, rest, dtype in (
-        (2, 3, (4,), "float64"), (3, 2, (3, 4), "float32"), (4, 1, (), "float64"),
-        (1, 3, (2,), "float64"),
-    ):  # fmt: skip
-        used(ranks, rng, SCATTER, p, own, rest, dtype=dtype)
-
-
-@points(4, "values")
-def test_tensors_with_gaps_and_gradients_of_sums(ranks, rng):
-    for target in (GATHER, SCATTER):
-        for how in ("gaps", "sum"):
-            used(ranks, rng, target, 3, how=how)
+    ]  # fmt: skip
+    every = [
+        (name, target, *form[:3], {"dtype": form[3]})
+        for name, target in (("gather_sequence", GATHER), ("reduce_scatter_sequence", SCATTER))
+        for form in forms
+    ]
+    every += [
+        ("tensors with gaps", target, 3, 3, (4,), {"how": how})
+        for target in (GATHER, SCATTER)
+        for how in ("gaps", "sum")
+    ]
+    check_kinds(every, lambda each: each[0], lambda each: used(ranks, rng, *each[1:5], **each[5]))
 
 
 @points(5, "safety")
@@ -161,12 +156,13 @@ def test_gradients_of_replicated_parameters(ranks):
                     )
 
 
-@points(4, "values")
+@points(5, "values")
 def test_gradients_add_up(ranks):
     seen(ranks, 2, 6, SMALL, steps=3, about="3 steps")
     about = "2 forward passes, then their backward passes, the last one first"
     seen(ranks, 2, 6, SMALL, steps=2, how="together", about=about)
-    seen(ranks, 3, 6, SMALL, steps=2, before=1, about="2 steps, after one that was finished")
+    after = "2 steps, after one that was finished"
+    seen(ranks, 3, 6, SMALL, steps=2, before=1, rate=0.2, about=after)
 
 
 @points(4, "reality")
@@ -177,8 +173,20 @@ def test_real_gloo(gloo, rng):
 # -- communication ---------------------------------------------------------------------------------
 
 
-@points(6, "communication")
-def test_bytes_of_the_operators(ranks, rng):
+@points(8, "communication", essential=True)
+def test_the_layers_are_cut(ranks, rng):
+    d, h = 16, 400
+    call, result = trained(ranks, rng, 4, 4, (d, h), check=CUT_ONLY)
+    runs.check_cut(result, oracle.pair_flops(4, (d, h, d)), 8 * 2 * d * h, call)
+
+
+@points(12, "communication")
+def test_bytes_of_operators_and_blocks(ranks, rng):
+    checks = {"gather_sequence and reduce_scatter_sequence": operators, "blocks": blocks}
+    check_kinds(checks, str, lambda kind: checks[kind](ranks, rng))
+
+
+def operators(ranks, rng):
     for target in (GATHER, SCATTER):
         for p, own in ((2, 8), (3, 9), (4, 8)):
             call, result = used(ranks, rng, target, p, own, (16,))
@@ -187,11 +195,10 @@ def test_bytes_of_the_operators(ranks, rng):
             runs.check_bytes(ranks, result, sent, call, what)
 
 
-@points(9, "communication")
-def test_bytes_of_a_block(ranks):
+def blocks(ranks, rng):
     for p, positions, dtype in (
-        (2, 16, "float64"), (4, 16, "float64"), (8, 16, "float64"), (3, 12, "float32"),
-        (24, 48, "float64"), (6, 24, "float64"), (12, 24, "float64"),
+        (2, 16, "float64"), (4, 16, "float64"), (3, 12, "float32"), (24, 48, "float64"),
+        (12, 24, "float64"),
     ):  # fmt: skip
         size = np.dtype(dtype).itemsize
         once = (p - 1) * (positions // p) * WIDE[0] * size
@@ -205,7 +212,7 @@ def test_bytes_of_a_block(ranks):
         runs.check_bytes(ranks, result, 5 * once + rest, call, what)
 
 
-@points(6, "communication")
+@points(5, "communication")
 def test_given_group_is_used(ranks, rng):
     def run(members, world_size):
         where = {} if members is None else {"members": members}
@@ -218,7 +225,7 @@ def test_given_group_is_used(ranks, rng):
 # -- memory, safety, speed -------------------------------------------------------------------------
 
 
-@points(10, "memory")
+@points(9, "memory")
 def test_activations_of_norm_and_dropout_are_cut(ranks, rng):
     p, positions, (d, h) = 8, 512, (64, 32)
     call, _ = seen(ranks, p, 8, WIDE, check=CUT_ONLY)  # values first
@@ -242,7 +249,7 @@ def test_activations_of_norm_and_dropout_are_cut(ranks, rng):
             )
 
 
-@points(4, "memory")
+@points(3, "memory")
 def test_a_block_keeps_its_parts(ranks):
     for p, positions in ((2, 6), (4, 8)):
         call, result = seen(ranks, p, positions, WIDE, check=CUT_ONLY, measure=True)
@@ -260,7 +267,7 @@ def test_any_order_and_everything_waited_for(ranks, rng):
     runs.check_any_order(run, block_call(4, 8, SMALL))
 
 
-@points(6, "speed")
+@points(5, "speed")
 def test_time_on_8_ranks(ranks):
     p, positions, (d, h) = 8, 64, (64, 256)
     machine = runs.slow_cores(5e-6)
