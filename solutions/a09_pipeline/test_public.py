@@ -545,7 +545,11 @@ def test_number_of_messages(ranks):
 @points(15, "memory", "bubble")
 def test_microbatches_in_flight(ranks):
     cases = [(("gpipe", 4, 8, 1), 8), (("one_f_one_b", 4, 8, 1), 3), (("one_f_one_b", 4, 2, 1), 2)]
-    check_numbers(ranks, "in_flight", [*cases, (("interleaved", 2, 8, 0, 2), 5)])
+    cases += [(("interleaved", 2, 8, 0, 2), 5), (("interleaved", 1, 4, 0, 2), 2)]
+    check_numbers(ranks, "in_flight", cases)
+    ((_, error),) = ask(ranks, "several", "bubble:in_flight", [("1f1b", 2, 2, 0)])
+    if error != "ValueError":
+        raise Verdict("in_flight('1f1b', 2, 2, 0) must raise ValueError: no schedule has that name.")
 
 
 @points(15, "memory", "bubble")
