@@ -565,12 +565,13 @@ assert first.makespan_s == M * 3 + (S - 1)
 # last run's, so note the first one's times. The run counts if it is complete and was made with the
 # `stage.py` that you hand in.
 #
-# `pipeline_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
-# its record in a folder of its own: the one to hand in is that of the module above.
+# `pipeline_torch.py` runs over gloo, on CPUs. (NCCL ignores tags and makes the calls between two
+# ranks one after another. So over NCCL a receive that is posted ahead can block the send that the
+# other rank waits for.) Let it leave its record in a folder of its own: the one to hand in is that
+# of the module above.
 #
 # ```
-# ringside launch callers_torch.py:measured_pipeline --site zaratan --gpus-per-node 4 --out gpus \
-#     -- --n 1024
+# ringside launch callers_torch.py:measured_pipeline --site zaratan --out torch -- --n 1024
 # ```
 
 # %%
