@@ -272,6 +272,7 @@ def assert_held(result, case, stage, bound, most, saved):
 def assert_passed_on(result, nbytes, case):
     """Each stage computed passes, and sent its neighbours half of ``nbytes`` or more each."""
     sent, num_stages = result.bytes_matrix(), case.world_size
+    case = case.seen_in(result).asking(f"passed_on={nbytes}")
     for stage in range(num_stages):
         if not passes(result, stage, num_stages):
             raise case.fail(f"stage {stage} computed no pass of its piece.")
@@ -320,4 +321,5 @@ CHECKS = {
     ),
     "held": _numbers(assert_held),
     "sent": _numbers(assert_sent),
+    "passed_on": lambda result, case, value: assert_passed_on(result, int(value), case),
 }

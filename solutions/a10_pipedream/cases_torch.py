@@ -245,17 +245,18 @@ def assert_stash_torch_kept(result, call, case=None):
             raise case.fail(f"after the call a parameter of stage {stage} has a grad, not None.")
 
 
-def assert_stash_torch_passed_on(result, call):
+def assert_stash_torch_passed_on(result, call, case=None):
     """Each stage computed passes, and sent each neighbour half of what is due there, or more."""
+    case = case or call.seen_in(result).asking("torch_passed_on")
     sent, samples = result.bytes_matrix(), call.num_calls * sum(call.batch_sizes)
     for stage in range(call.world_size):
         if not any(op.kind == Kind.COMPUTE and op.detail[2] for op in result.trace.ops[stage]):
-            raise call.fail(f"stage {stage} computed no pass of its piece.")
+            raise case.fail(f"stage {stage} computed no pass of its piece.")
         for other in {stage - 1, stage + 1} & set(range(call.world_size)):
             due = 8 * samples * call.widths(max(stage, other))[0]
             if sent[stage, other] < due / 2:
                 what = "activations" if other > stage else "gradients"
-                raise call.fail(
+                raise case.fail(
                     f"stage {stage} sent {sent[stage, other]} bytes to stage {other} in messages "
                     f"of its own; the {what} have {due}."
                 )

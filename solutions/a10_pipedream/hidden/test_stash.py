@@ -34,7 +34,7 @@ points = points_of("stash")
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(12, "values")
+@points(10, "values")
 def test_delayed_recursion_on_2_to_5_stages(ranks, rng):
     for p, count in ((2, 5), (3, 7), (4, 9), (5, 8), (3, 3)):
         trained(ranks, rng, stash_case(p, count, rng))
@@ -114,7 +114,7 @@ def test_stages_compute_their_pieces_and_pass_arrays_on(ranks, rng):
     examples.stash_assert_passed_on(result, case)
 
 
-@points(9, "communication")
+@points(8, "communication")
 def test_two_messages_for_each_minibatch_and_boundary(ranks, rng):
     for p, count, fields in (
         (2, 4, {}), (3, 5, {}), (4, 6, {}), (5, 6, {}), (12, 13, {}), (18, 19, {}),
@@ -154,7 +154,7 @@ def test_messages_go_to_neighbours_in_the_given_communicator(ranks, rng):
     check_kinds([*((p, False) for p in (2, 4, 18)), (3, True), (4, True)], kind, check)
 
 
-@points(8, "schedule")
+@points(11, "schedule")
 def test_one_forward_one_backward_in_turn(ranks, rng):
     for p, count in ((2, 5), (3, 6), (4, 9), (5, 7)):
         case = stash_case(p, count, rng)
