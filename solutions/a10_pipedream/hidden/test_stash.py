@@ -86,7 +86,7 @@ def test_losses_of_the_last_stage(ranks, rng):
 def test_second_call_and_all_that_is_given_stays(ranks, rng):
     def check(calls):
         for p in (2, 3):
-            case = stash_case(p, 5, rng, calls=calls)
+            case = stash_case(p, (1, 2, 2, 4, 3), rng, calls=calls)
             result = trained(ranks, rng, case, observed=calls == 1)
             if calls == 1:
                 for stage, value in enumerate(result.values):
