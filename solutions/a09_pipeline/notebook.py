@@ -31,8 +31,8 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
-# docstring and in `docs/contract.md`, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
-# are `actions.py` (what a stage can do), `model.py` (pieces of a network, with an explicit
+# docstring and in `docs/contract.md`, and the public tests in `test_public.py` ask for the same
+# kinds of things. Supplied are `actions.py` (what a stage can do), `model.py` (pieces of a network, with an explicit
 # backward pass that takes virtual time), `replayed.py` (what a schedule does, without a stage that
 # runs it) and `callers.py` (how the tests call your functions). Read `actions.py` and `model.py`
 # first: each is a page.

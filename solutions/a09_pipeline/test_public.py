@@ -20,8 +20,7 @@ from model import loss as loss_of
 from observed import assert_received, of_stage, of_torch
 
 from ringside import Machine, checking
-from ringside import replay as replay_trace
-from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, rendezvous
+from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, buffered, rendezvous
 from ringside.checking.points import points
 from ringside.factors import Factors
 from ringside.trace import Kind
@@ -349,6 +348,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
         )
         for stage in range(p)
     ]
+    options.setdefault("machine", buffered())
     result = ranks.call(f"callers:{through}", options.pop("world_size", p), arguments, **options)
     checking.assert_ran(result, call)
     if not checked:
@@ -502,11 +502,12 @@ def test_time_of_a_step(ranks):
 @points(5, "speed", "stage")
 def test_time_of_long_messages(ranks):
     machine, costs = Machine("slow", alpha_s=1e-4, beta_s_per_byte=1e-5), (1e-3, 2e-3)
-    _, result = stepped(ranks, "1F1B", PDFLUSH_3, (1,) * 4, widths=(8, 4, 8), costs=costs)
-    taken_s = replay_trace(result.trace, machine).makespan_s
+    options = {"widths": (8, 4, 8), "costs": costs, "machine": machine}
+    _, result = stepped(ranks, "1F1B", PDFLUSH_3, (1,) * 4, **options)
     lists = [parse(words) for words in PDFLUSH_3]
     ideal_s = replayed.timeline(lists, 1, *costs, 64, machine).makespan_s
-    check_time(taken_s, ideal_s, "1F1B on 3 stages, with messages that wait for their receives,")
+    what = "1F1B on 3 stages, with messages that wait for their receives,"
+    check_time(result.makespan_s, ideal_s, what)
 
 
 # -- bubble ----------------------------------------------------------------------------------------
@@ -588,6 +589,7 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
         spec = {"widths": widths, "costs": costs, "dropout": dropout}
         ends = (inputs if stage == 0 else None, targets if stage == p - 1 else None)
         arguments.append((spec, own, words[stage], list(batch_sizes), *ends, recompute))
+    options.setdefault("machine", buffered())
     size, checked = options.pop("world_size", p), options.pop("checked", not dropout)
     result = ranks.call(f"callers_torch:{through}", size, arguments, **options)
     checking.assert_ran(result, call)

@@ -17,8 +17,8 @@ Two ways to compute with a version that isn't the module's: ``torch.func.functio
 version, (x,))``, where ``version`` maps the names of ``module.named_parameters()`` to copies; or a
 second module (``copy.deepcopy``) whose parameters hold them.
 
-Rank s of ``group`` is stage s, and ``module`` is piece s of the model. Tensors are float64, and what
-you create lies on the device of the module's parameters. The tests run on gloo; there
+Rank s of ``group`` is stage s, and ``module`` is piece s of the model. Tensors are float64, and
+what you create lies on the device of the module's parameters. The tests run on gloo; there
 ``is_completed()`` of a send or a receive stays False until ``wait()`` has been called.
 """
 

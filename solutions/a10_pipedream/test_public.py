@@ -57,6 +57,7 @@ def stash_trained(ranks, case, rng=None, **options):
     if rng is not None:
         options["factors"] = Factors.drawn(rng)
     world_size = options.pop("world_size", case.world_size)
+    options.setdefault("machine", buffered())
     result = ranks.call("callers:stash_trained", world_size, case.arguments_of_ranks(), **options)
     checking.assert_ran(result, case)
     right, seen = case.right(result.factors), case.seen_in(result)
@@ -140,7 +141,8 @@ def test_stash_sends_two_messages_a_minibatch_and_boundary(ranks, rng):
 @points(2, "communication", "stash", essential=True)
 def test_stash_stages_compute_their_pieces_and_pass_arrays_on(ranks, rng):
     case = stash_case(3, 6, rng)
-    result = ranks.call("callers:stash_trained", 3, case.arguments_of_ranks())
+    arguments = case.arguments_of_ranks()
+    result = ranks.call("callers:stash_trained", 3, arguments, machine=buffered())
     assert_ran(result, case)
     examples.stash_assert_passed_on(result, case)
 
@@ -197,6 +199,7 @@ def test_stash_takes_no_longer_than_it_must(ranks, rng):
 def stash_torch(ranks, rng, case, **options):
     """Train on stages whose passes are announced; parameters must be those of the recursion."""
     options.setdefault("factors", Factors.drawn(rng))
+    options.setdefault("machine", buffered())
     world_size = options.pop("world_size", case.world_size)
     given = case.arguments_of_ranks()
     result = ranks.call("callers_torch:stash_torch_trained", world_size, given, **options)
@@ -239,7 +242,8 @@ def test_stash_torch_losses_and_second_call(ranks, rng):
 @points(2, "communication", "stash_torch", essential=True)
 def test_stash_torch_stages_compute_their_pieces_and_pass_tensors_on(ranks, rng):
     case = stash_torch_case(3, (2,) * 6, rng)
-    result = ranks.call("callers_torch:stash_torch_trained", 3, case.arguments_of_ranks())
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers_torch:stash_torch_trained", 3, given, machine=buffered())
     assert_ran(result, case)
     assert_stash_torch_passed_on(result, case)
 

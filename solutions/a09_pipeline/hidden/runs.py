@@ -7,6 +7,7 @@ first, on two stages or more.
 from ringside.checking import (
     Verdict,
     assert_ran,
+    buffered,
     one_line,
 )
 from ringside.checking.formulas import evaluated, plain
@@ -188,6 +189,9 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
         given += [inputs if stage == 0 else None, targets if stage == num_stages - 1 else None]
         arguments.append((own, *given, *([costs] if through == "stepped" else [])))
     world_size = options.pop("world_size", num_stages)
+    options.setdefault("machine", buffered())
+    if options["machine"] is None:  # real ranks have none
+        del options["machine"]
     result = ranks.call(f"callers:{through}", world_size, arguments, **options)
     assert_ran(result, case)
     if not valued:

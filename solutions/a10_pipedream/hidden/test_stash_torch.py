@@ -8,6 +8,7 @@ from ringside.checking import (
     assert_own_messages,
     assert_ran,
     assert_requests_complete,
+    buffered,
     on_three_members,
     rendezvous,
 )
@@ -44,6 +45,7 @@ def trained(ranks, rng, num_stages, batch_sizes, real=False, **options):
     world_size = options.pop("world_size", num_stages)
     if not real:
         options["factors"] = Factors.drawn(rng)
+        options.setdefault("machine", buffered())
     target, arguments = "callers_torch:stash_torch_trained", case.arguments_of_ranks()
     result = ranks.call(target, world_size, arguments, **options)
     assert_ran(result, case)
@@ -116,7 +118,8 @@ def test_real_gloo(gloo, rng):
 @points(5, "communication", essential=True)
 def test_stages_compute_their_pieces_and_pass_tensors_on(ranks, rng):
     case = stash_torch_case(4, (2,) * 8, rng)
-    result = ranks.call("callers_torch:stash_torch_trained", 4, case.arguments_of_ranks())
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers_torch:stash_torch_trained", 4, given, machine=buffered())
     assert_ran(result, case)
     assert_stash_torch_passed_on(result, case)
 
