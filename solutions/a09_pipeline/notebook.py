@@ -32,10 +32,10 @@
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
 # docstring and in `docs/contract.md`, and the public tests in `test_public.py` ask for the same
-# kinds of things. Supplied are `actions.py` (what a stage can do), `model.py` (pieces of a network, with an explicit
-# backward pass that takes virtual time), `replayed.py` (what a schedule does, without a stage that
-# runs it) and `callers.py` (how the tests call your functions). Read `actions.py` and `model.py`
-# first: each is a page.
+# kinds of things. Supplied are `actions.py` (what a stage can do), `model.py` (pieces of a
+# network, with an explicit backward pass that takes virtual time), `replayed.py` (what a schedule
+# does, without a stage that runs it) and `callers.py` (how the tests call your functions). Read
+# `actions.py` and `model.py` first: each is a page.
 #
 # In every module inputs stay as they were and results are new arrays, nothing is kept from one
 # call to the next, the communicator or group that is given may be a part of the world, and each
