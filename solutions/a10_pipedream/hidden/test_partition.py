@@ -170,13 +170,13 @@ def check_shortest(ranks, calls):
             )
 
 
-@points(14, "values")
+@points(10, "values")
 def test_plans_where_messages_are_free(ranks, rng):
     shapes = ((3, 2), (4, 3), (5, 4), (6, 3), (7, 4), (8, 4), (8, 4))
     check_shortest(ranks, [(some(rng, n), workers, FREE) for n, workers in shapes])
 
 
-@points(8, "values")
+@points(12, "values")
 def test_plans_where_activations_take_long(ranks, rng):
     # Weights so heavy that no stage is replicated: what decides is between which layers to cut.
     calls = [
