@@ -412,15 +412,17 @@ import numpy as np
 from mpi4py import MPI
 from ringside.real.watch import watched
 import stage
+from actions import parse
 from callers import sample
+from model import Piece
 comm = watched(MPI.COMM_WORLD, 20.0)
 words = ["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"][comm.Get_rank()]
 params, inputs, targets = sample(3, [2, 1, 2])
 rank = comm.Get_rank()
-mine = stage.measured_step(
-    comm, params[rank], words, [2, 1, 2], inputs if rank == 0 else None,
-    targets if rank == 2 else None)
-assert all(np.isfinite(grad).all() and grad.any() for grad in mine)
+piece = Piece(params[rank], rank)
+first, last = inputs if rank == 0 else None, targets if rank == 2 else None
+stage.run(comm, [piece], parse(words), [2, 1, 2], first, last)
+assert all(np.isfinite(grad).all() and grad.any() for grad in piece.grads)
 """
 
 
