@@ -31,11 +31,16 @@
 
 # %% [markdown]
 # Each module is graded by a hidden suite of 100 points. All that it asks stands in the module's
-# docstring, and the public tests in `test_public.py` ask for the same kinds of things. Supplied
-# are `actions.py` (what a stage can do), `model.py` (pieces of a network, with an explicit
-# backward pass that takes virtual time), `replayed.py` (what a schedule does, without a stage that
-# runs it) and `callers.py` (how the tests call your functions). Read `actions.py` and `model.py`
-# first: each is a page.
+# docstring and in `docs/contract.md`, and the public tests in `test_public.py` ask for the same
+# kinds of things. Supplied are `actions.py` (what a stage can do), `model.py` (pieces of a
+# network, with an explicit backward pass that takes virtual time), `replayed.py` (what a schedule
+# does, without a stage that runs it) and `callers.py` (how the tests call your functions). Read
+# `actions.py` and `model.py` first: each is a page.
+#
+# In every module inputs stay as they were and results are new arrays, nothing is kept from one
+# call to the next, the communicator or group that is given may be a part of the world, and each
+# send and receive that a call starts is completed before it returns. Sends may wait for their
+# receives.
 #
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
@@ -565,12 +570,13 @@ assert first.makespan_s == M * 3 + (S - 1)
 # last run's, so note the first one's times. The run counts if it is complete and was made with the
 # `stage.py` that you hand in.
 #
-# `pipeline_torch.py` runs on GPUs over NCCL, and over gloo where no GPU is asked for. Let it leave
-# its record in a folder of its own: the one to hand in is that of the module above.
+# `pipeline_torch.py` runs over gloo, on CPUs. (NCCL ignores tags and makes the calls between two
+# ranks one after another. So over NCCL a receive that is posted ahead can block the send that the
+# other rank waits for.) Let it leave its record in a folder of its own: the one to hand in is that
+# of the module above.
 #
 # ```
-# ringside launch callers_torch.py:measured_pipeline --site zaratan --gpus-per-node 4 --out gpus \
-#     -- --n 1024
+# ringside launch callers_torch.py:measured_pipeline --site zaratan --out torch -- --n 1024
 # ```
 
 # %%

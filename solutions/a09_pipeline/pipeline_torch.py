@@ -12,17 +12,14 @@ stage meanwhile. With *recomputation* it doesn't: ``Forward`` keeps the input al
 Rank s of ``group`` is stage s of S; with v modules on each stage, piece ``chunk * S + s`` of the
 model is ``modules[chunk]`` of rank s, as in ``stage.py``.
 
-Rules:
-
-- ``group`` is a process group of S >= 1 ranks in any order; it need not be the world. Only
-  point-to-point calls of torch.distributed on it may be used. Look whether one is done by
-  ``wait()``: on gloo, ``is_completed()`` of a send or a receive stays False until then.
-- Every legal schedule of ``Forward`` and ``Backward``, with any number of chunks, must run.
-- Tensors are float64. Modules are in training mode and stay there. They may draw random numbers
-  (dropout): ``run`` doesn't seed the generator, each forward pass of the list draws where it
-  stands.
-- The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs: what you
-  create lies where the module's parameters lie.
+- Every legal schedule of ``Forward`` and ``Backward`` must run, with any number of chunks. Two
+  stages may take microbatches in different orders, so give each message a tag that says what it
+  holds. The tests run on gloo, which matches tags. (NCCL ignores them and makes the calls between
+  two ranks one after another, so that both must make them in the same order. That isn't asked.)
+- On gloo ``is_completed()`` of a send or a receive stays False until ``wait()`` has been called.
+- What you create lies on the device of the module's parameters. Tensors are float64.
+- Modules are in training mode and stay there. They may draw random numbers (dropout): ``run``
+  doesn't seed the generator, and each forward pass of the list draws where it stands.
 """
 
 import torch
@@ -35,37 +32,38 @@ def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompu
     """Run this stage's part of one training step.
 
     Args:
-        group: the stages, in order; S of them.
-        modules: this stage's pieces (``model_torch.Piece``), one a chunk; as many on all ranks.
-            Their parameters' ``grad`` is None.
+        group: a process group, the stages in order; S >= 1 of them. Only point-to-point calls of
+            torch.distributed on it may be used.
+        modules: this stage's pieces (``model_torch.Piece``), one for each chunk; all ranks have
+            equally many. Their parameters' ``grad`` is None.
         actions: what this stage does, in this order (``actions.py``).
         batch_sizes: samples of each microbatch, on all ranks; at least one each. They may differ.
-        inputs: on stage 0 a list of one tensor a microbatch, shape ``(samples, width_in)``; else
+        inputs: on stage 0 a list of one tensor per microbatch, shape ``(samples, width_in)``; else
             None.
-        targets: on stage S - 1 likewise; else None. Inputs and targets are not modified.
-        recompute: keep only inputs between forward and backward pass. Gradients are those without
-            recomputation, also if a module draws random numbers, whose generator
-            (``torch.get_rng_state``) is afterwards as it would be without, too.
+        targets: on stage S - 1 likewise; else None.
+        recompute: keep only inputs between forward and backward pass. The gradients, and the state
+            of the generator afterwards (``torch.get_rng_state``), are those without recomputation,
+            also where a module draws random numbers.
 
     Returns:
         On stage S - 1 the loss of the whole batch, a float; on the others None. Every parameter's
         ``grad`` holds the gradient of that loss: half the mean of ``|output - target|^2`` over all
-        samples of all microbatches. A second step knows nothing of the first.
+        samples of all microbatches.
 
-    Communication: each rank sends at most one message for each forward pass but those of the last
-    piece, and one for each backward pass but those of piece 0. A message holds the activation or
-    its gradient, and goes to the rank of the next piece or of the piece before; none goes to the
-    rank itself. No collective.
-    Schedule: the passes are computed in the order of ``actions``, each once; with recomputation
-    each backward pass follows a second forward pass of its microbatch.
-    Safety: no deadlock, though every send may wait for its receive. All that was started is waited
-    for.
-    Memory: activations of the microbatches in flight (from ``Forward`` to the end of ``Backward``);
-    with ``recompute`` their inputs alone, and all activations of one. Beside that at most: what
-    the rank sends and receives in all, and three times what one microbatch's graph holds.
-    Time: at most 1.02 times that of an interpreter that never waits for a send before the end,
-    and posts the receive for the next action before it computes the present one. Half the points
-    up to 1.5 times.
+    Schedule: the passes are computed in the order of ``actions``, each once. With recomputation a
+    second forward pass of the same microbatch comes directly before each backward pass.
+    Bounds, with an example for S = 3, M = 4 and one chunk:
+
+    - Messages: one for each forward pass but those of the last piece, and one for each backward
+      pass but those of piece 0. Stages 0, 1 and 2 send at most 4, 8 and 4.
+    - Bytes: a message holds an activation or its gradient. It goes to the rank of the next piece or
+      of the piece before, never to the rank itself.
+    - Memory: activations of the microbatches in flight (from ``Forward`` to the end of
+      ``Backward``); with ``recompute`` their inputs alone, and all activations of one. Beside that
+      a rank may hold what it sends and receives in all, and three times one microbatch's graph.
+    - Time: at most 1.02 times that of an interpreter that waits for its sends at the end only,
+      and posts the receive for the next action before it computes the present one. Half the points
+      up to 1.5 times.
 
     Source: Huang et al., GPipe, NeurIPS 2019, sections 2.2 and 2.3.
     """

@@ -21,10 +21,10 @@ Rules for all three:
 - The lists of all stages together can be run: no stages wait for one another for ever.
 - A microbatch is *in flight* on a stage from its ``Forward`` to the end of its ``Backward``, or of
   its ``BackwardWeight``.
-- Time: with free messages a step takes at most what is stated below, where a forward pass through
-  a whole stage takes ``tf``, a backward pass ``tb``, and each half of one ``tb / 2``; chunks take
-  1 / v of that. With messages that take time, on any machine, at most 1.02 times the time of the
-  schedule as the literature has it, half the points up to 1.5 times. Faster is as good.
+- Time: below, a forward pass through a whole stage takes ``tf`` and a backward pass ``tb``. Each
+  half of a backward pass takes ``tb / 2``, and a pass through one of v chunks takes 1 / v of that.
+  The bounds hold where messages are free. Where they take time, a step takes at most 1.02 times as
+  long as under the published schedule. Up to 1.5 times a bound earns half the points.
 """
 
 from actions import Backward, Forward
@@ -54,14 +54,9 @@ def gpipe(num_stages, num_microbatches, stage):
 def one_f_one_b(num_stages, num_microbatches, stage):
     """1F1B with a flush: after a short warm-up, forward and backward passes in turn.
 
-    Args:
-        num_stages, num_microbatches: S and M.
-        stage: whose list is asked for, 0 to S - 1.
+    Args and returns: as those of ``gpipe``.
 
-    Returns:
-        A list of actions, chunk 0 in all.
-
-    In flight: at most min(M, S - stage), at any time.
+    In flight: at most min(M, S - stage); for S = 4 and M = 8 that is 4 on stage 0, 1 on stage 3.
     Time: at most (M + S - 1)(tf + tb).
 
     Source: Narayanan et al., PipeDream, SOSP 2019, section 3.2; with the flush: Narayanan et al.,
@@ -83,9 +78,12 @@ def interleaved(num_stages, num_microbatches, stage, num_chunks):
     goes through all stages v times. Microbatches take turns in groups of S: chunk 0 for S of
     them, then chunk 1 for the same ones, and so on; backward passes likewise, last chunk first.
 
+    The warm-up has 2 (S - stage - 1) + (v - 1) S forward passes, or all v M if there are fewer.
+    Then forward and backward passes take turns, as in 1F1B. For S = 2, M = 4 and v = 2 the warm-up
+    of stage 0 is F0 F1 F0.1 F1.1 (``.1`` is chunk 1), and then come F2 B0.1 F3 B1.1.
+
     Args:
-        num_stages, num_microbatches: S and M; M is a multiple of S.
-        stage: whose list is asked for, 0 to S - 1.
+        num_stages, num_microbatches, stage: as above; M is a multiple of S.
         num_chunks: v, at least 1.
 
     Returns:

@@ -9,13 +9,10 @@ Rank s of ``comm`` is stage s of S. With v pieces on each stage, piece ``chunk *
 model is ``pieces[chunk]`` of rank s. Piece 0 takes its input from ``inputs``; the last piece makes
 the output, and from it and ``targets`` the loss.
 
-Rules:
-
-- ``comm`` is any mpi4py communicator, of S >= 1 ranks in any order; it need not be
-  ``COMM_WORLD``. Only point-to-point calls may be used, and no communicator is made.
-- Every legal schedule must run: GPipe, 1F1B, interleaved, backward passes in two halves, or one
-  that nobody has thought of yet. Ranks may differ in what they do next, as long as everything
-  that an action needs is made by an action that doesn't wait for it.
+Every legal schedule must run: GPipe, 1F1B, interleaved, backward passes in two halves, or one that
+nobody has thought of yet. So two stages may take microbatches in different orders: give each
+message a tag that says what it holds. A legal schedule is one in which everything that an action
+needs is made by an action that doesn't wait for it.
 """
 
 import numpy as np
@@ -28,35 +25,36 @@ def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
     """Run this stage's part of one training step.
 
     Args:
-        comm: the stages, in order; S of them.
-        pieces: this stage's pieces of the model (``model.Piece``), one a chunk; as many on all
-            ranks. Their ``grads`` are zero.
+        comm: the stages, in order; S >= 1 of them. Only point-to-point calls may be used, and no
+            communicator is made.
+        pieces: this stage's pieces of the model (``model.Piece``), one for each chunk; all ranks
+            have equally many. Their ``grads`` are zero.
         actions: what this stage does, in this order (``actions.py``).
         batch_sizes: samples of each microbatch, on all ranks; at least one each. They may differ.
-        inputs: on stage 0 a list of one array a microbatch, shape ``(samples, width)``; else None.
-        targets: on stage S - 1 likewise; else None. Parameters, inputs and targets
-            are not modified.
+        inputs: on stage 0 a list of one array per microbatch, shape ``(samples, width)``; else
+            None.
+        targets: on stage S - 1 likewise; else None.
 
     Returns:
         On stage S - 1 the loss of the whole batch, a float; on the others None. Every piece's
         ``grads`` hold the gradient of that loss: half the mean of ``|output - target|^2`` over
-        all samples of all microbatches. A second step knows nothing of the first.
+        all samples of all microbatches.
 
-    Communication: each rank sends at most one message for each forward pass but those of the last
-    piece, and one for each backward pass but those of piece 0; so at most ``2 M (S - 1)`` in all
-    with one chunk. A message holds the activation or its gradient, not more (up to 1 KiB of
-    envelope is free), and goes to the rank of the next piece or of the piece before; none goes to
-    the rank itself. No collective.
-    Schedule: the passes are computed in the order of ``actions``, each once.
-    Safety: no deadlock, though every send may wait for its receive. All that was started is waited
-    for.
-    Memory: what a forward pass saved is kept until the microbatch's ``Backward`` (or
-    ``BackwardInput``, whose ``pending`` is kept until ``BackwardWeight``). Beside that there is at
-    any time at most: what the rank sends and receives in all, three times what one microbatch
-    saves, twice the parameters, and 64 KiB.
-    Time: at most 1.02 times that of an interpreter that never waits for a send before the end,
-    and posts the receive for the next action before it computes the present one. Half the points
-    up to 1.5 times.
+    Schedule: the passes are computed in the order of ``actions``, each once. A pass begins when
+    what it needs has come.
+    Bounds, with an example for S = 3, M = 4 and one chunk:
+
+    - Messages: one for each forward pass but those of the last piece, and one for each backward
+      pass but those of piece 0. Stages 0, 1 and 2 send at most 4, 8 and 4.
+    - Bytes: a message holds an activation or its gradient, and 1 KiB of envelope is free. It goes
+      to the rank of the next piece or of the piece before, never to the rank itself.
+    - Memory: what a forward pass saved is kept until the microbatch's ``Backward`` (or
+      ``BackwardInput``, whose ``pending`` is kept until ``BackwardWeight``). Beside that a rank may
+      hold what it sends and receives in all, three times what one microbatch saves, twice the
+      parameters, and 64 KiB.
+    - Time: at most 1.02 times that of an interpreter that waits for its sends at the end only,
+      and posts the receive for the next action before it computes the present one. Half the points
+      up to 1.5 times.
 
     Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., SC 2021, section 2.2; Qi et al.,
     Zero Bubble Pipeline Parallelism, ICLR 2024 (the two halves).

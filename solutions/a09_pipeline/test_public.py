@@ -14,13 +14,13 @@ from actions import parse
 from callers import sample
 from callers_torch import torch_sample
 from cases import stage_call, torch_call
+from examples import assert_passed_on
 from model import Piece, loss_gradient
 from model import loss as loss_of
 from observed import assert_received, of_stage, of_torch
 
 from ringside import Machine, checking
-from ringside import replay as replay_trace
-from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, rendezvous
+from ringside.checking import LATENCY_SEEDS, Verdict, assert_real_run, buffered, rendezvous
 from ringside.checking.points import points
 from ringside.factors import Factors
 from ringside.trace import Kind
@@ -336,6 +336,7 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
     params, inputs, targets = sample(p * chunks, batch_sizes, dtype, widths)
     through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
     call = call.second() if through == "second_step" else call
+    checked = options.pop("checked", True)
     arguments = [
         (
             [params[chunk * p + stage] for chunk in range(chunks)],
@@ -347,8 +348,11 @@ def stepped(ranks, name, words, batch_sizes, dtype="float64", **options):
         )
         for stage in range(p)
     ]
+    options.setdefault("machine", buffered())
     result = ranks.call(f"callers:{through}", options.pop("world_size", p), arguments, **options)
     checking.assert_ran(result, call)
+    if not checked:
+        return call, result
     if result.factors is not None:  # the passes were announced
         lists = [parse(each) for each in words]
         right = of_stage(params, inputs, targets, lists, result.factors)
@@ -407,19 +411,18 @@ REAL_STEP = """
 import numpy as np
 from mpi4py import MPI
 from ringside.real.watch import watched
-from actions import text
-from model import random_parameters
-import examples, stage
+import stage
+from actions import parse
+from callers import sample
+from model import Piece
 comm = watched(MPI.COMM_WORLD, 20.0)
 words = ["F0 F1 F2 B0 B1 B2", "F0 F1 B0 F2 B1 B2", "F0 B0 F1 B1 F2 B2"][comm.Get_rank()]
-from callers_torch import torch_sample
-from callers import sample
 params, inputs, targets = sample(3, [2, 1, 2])
 rank = comm.Get_rank()
-mine = stage.measured_step(
-    comm, params[rank], words, [2, 1, 2], inputs if rank == 0 else None,
-    targets if rank == 2 else None)
-assert all(np.isfinite(grad).all() and grad.any() for grad in mine)
+piece = Piece(params[rank], rank)
+first, last = inputs if rank == 0 else None, targets if rank == 2 else None
+stage.run(comm, [piece], parse(words), [2, 1, 2], first, last)
+assert all(np.isfinite(grad).all() and grad.any() for grad in piece.grads)
 """
 
 
@@ -443,7 +446,13 @@ def test_one_message_for_each_activation_and_gradient(ranks):
             raise call.fail(f"stage {stage} sent {result.sent_bytes()[stage]} bytes.")
 
 
-@points(5, "communication", "stage")
+@points(2, "communication", "stage", essential=True)
+def test_stages_compute_their_pieces_and_pass_arrays_on(ranks):
+    call, result = stepped(ranks, "GPipe", GPIPE_3, (2,) * 4, checked=False)
+    assert_passed_on(result, 8 * 8 * 4, call)
+
+
+@points(3, "communication", "stage")
 def test_neighbours_on_any_communicator(ranks):
     call, result = stepped(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
     checking.assert_own_messages(result, call)
@@ -495,11 +504,12 @@ def test_time_of_a_step(ranks):
 @points(5, "speed", "stage")
 def test_time_of_long_messages(ranks):
     machine, costs = Machine("slow", alpha_s=1e-4, beta_s_per_byte=1e-5), (1e-3, 2e-3)
-    _, result = stepped(ranks, "1F1B", PDFLUSH_3, (1,) * 4, widths=(8, 4, 8), costs=costs)
-    taken_s = replay_trace(result.trace, machine).makespan_s
+    options = {"widths": (8, 4, 8), "costs": costs, "machine": machine}
+    _, result = stepped(ranks, "1F1B", PDFLUSH_3, (1,) * 4, **options)
     lists = [parse(words) for words in PDFLUSH_3]
     ideal_s = replayed.timeline(lists, 1, *costs, 64, machine).makespan_s
-    check_time(taken_s, ideal_s, "1F1B on 3 stages, with messages that wait for their receives,")
+    what = "1F1B on 3 stages, with messages that wait for their receives,"
+    check_time(result.makespan_s, ideal_s, what)
 
 
 # -- bubble ----------------------------------------------------------------------------------------
@@ -545,7 +555,13 @@ def test_number_of_messages(ranks):
 @points(15, "memory", "bubble")
 def test_microbatches_in_flight(ranks):
     cases = [(("gpipe", 4, 8, 1), 8), (("one_f_one_b", 4, 8, 1), 3), (("one_f_one_b", 4, 2, 1), 2)]
-    check_numbers(ranks, "in_flight", [*cases, (("interleaved", 2, 8, 0, 2), 5)])
+    cases += [(("interleaved", 2, 8, 0, 2), 5), (("interleaved", 1, 4, 0, 2), 2)]
+    check_numbers(ranks, "in_flight", cases)
+    ((_, error),) = ask(ranks, "several", "bubble:in_flight", [("1f1b", 2, 2, 0)])
+    if error != "ValueError":
+        raise Verdict(
+            "in_flight('1f1b', 2, 2, 0) must raise ValueError: no schedule has that name."
+        )
 
 
 @points(15, "memory", "bubble")
@@ -575,10 +591,11 @@ def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **
         spec = {"widths": widths, "costs": costs, "dropout": dropout}
         ends = (inputs if stage == 0 else None, targets if stage == p - 1 else None)
         arguments.append((spec, own, words[stage], list(batch_sizes), *ends, recompute))
-    size = options.pop("world_size", p)
+    options.setdefault("machine", buffered())
+    size, checked = options.pop("world_size", p), options.pop("checked", not dropout)
     result = ranks.call(f"callers_torch:{through}", size, arguments, **options)
     checking.assert_ran(result, call)
-    if dropout:
+    if not checked:
         return call, result
     if result.factors is not None:  # the passes were announced
         turned, lists = [[each.T for each in own] for own in params], [parse(w) for w in words]
@@ -649,7 +666,13 @@ def test_one_message_for_each_tensor(ranks):
         raise call.fail(f"the stages sent {result.sent_messages()} messages; 4, 8, 4 are enough.")
 
 
-@points(10, "communication", "pipeline_torch")
+@points(3, "communication", "pipeline_torch", essential=True)
+def test_torch_stages_compute_their_pieces_and_pass_tensors_on(ranks):
+    call, result = torch_step(ranks, "GPipe", GPIPE_3, (2,) * 4, checked=False)
+    assert_passed_on(result, 8 * 8 * 4, call)
+
+
+@points(7, "communication", "pipeline_torch")
 def test_neighbours_in_any_group(ranks):
     call, result = torch_step(ranks, "GPipe", GPIPE_3, (1, 2, 1, 1))
     checking.assert_own_messages(result, call)

@@ -72,12 +72,7 @@ def zb_h2(num_stages, num_microbatches, stage):
 
     The first stage begins so many microbatches that the first gradient is back when they are done.
 
-    Args:
-        num_stages, num_microbatches: S and M.
-        stage: whose list is asked for, 0 to S - 1.
-
-    Returns:
-        A list of actions, chunk 0 in all.
+    Args and returns: as those of ``zb_h1``.
 
     Held: at most 2 S - 1 microbatches, on every stage.
     Time: where M >= 2 S - 1, each stage is idle for at most (S - 1) max(0, I - F, F + I - 2 W)
@@ -100,12 +95,7 @@ def zb_v(num_stages, num_microbatches, stage):
     the lists by simulating all stages in steps of that time, or by a pattern. (``stage.run`` places
     pieces otherwise: see this schedule in ``replayed.timeline(..., placement="v")``.)
 
-    Args:
-        num_stages, num_microbatches: S and M.
-        stage: whose list is asked for, 0 to S - 1.
-
-    Returns:
-        A list of actions, of chunks 0 and 1.
+    Args and returns: as those of ``zb_h1``, with actions of chunks 0 and 1.
 
     Held: at most 2 S chunks' microbatches at a time, which are as large as S of a whole stage.
     Time: at most 6 M + S - 1 times the time of one action where M >= S. For S = 4 and M = 8 that

@@ -36,6 +36,11 @@
 # stands in the module's docstring and in `docs/contract.md`, and the public tests in
 # `test_public.py` ask for the same kinds of things.
 #
+# In every module inputs stay as they were and results are new arrays, nothing is kept from one
+# call to the next, the communicator or group that is given may be a part of the world, and each
+# send and receive that a call starts is completed before it returns. Sends may wait for their
+# receives.
+#
 # You work in this notebook: each `%%writefile` cell is one module. Or edit the files; `ringside
 # check` and `ringside handin` compare the two and offer to bring them together.
 

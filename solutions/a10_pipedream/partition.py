@@ -15,12 +15,12 @@ second, which is ``1 / machine.beta_s_per_byte``, they take for each minibatch:
     stage with m replicas       max(compute, 2 (m - 1) weights / B) / m
     link behind stage (lo, hi)  2 output_bytes of layer hi - 1 / B           none behind the last
 
-``compute`` is the sum of ``compute_s`` over the stage's layers, and ``weights`` the sum of
-``weight_bytes``. The replicas compute m minibatches at a time, and average their gradients once,
-beside the computation. So the larger one of the two times counts, over m. Averaging takes 2 (m - 1)
-weights bytes on all replicas together, and they are counted as if they went over one link. The link
-behind a stage carries the activation forward and its gradient back, whatever the replicas. The time
-of the plan is the largest of all these times. The latency ``machine.alpha_s`` is not counted.
+``compute`` and ``weights`` are sums over the stage's layers. The replicas compute m minibatches at
+a time, and average their gradients once, beside the computation. So the larger one of the two times
+counts, over m. Averaging moves 2 (m - 1) weights bytes, counted as if they went over one link. The
+link behind a stage carries the activation forward and its gradient back, whatever the replicas.
+The time of the plan is the largest of all these times; the latency ``machine.alpha_s`` is not
+counted.
 
 Example. A profile has compute_s 4, 2, 2 s, output_bytes 1, 1, 1 GB, weight_bytes 1, 1, 2 GB, and
 B is 1 GB/s. The plan [(0, 1, 2), (1, 3, 1)] takes max(4, 2) / 2 = 2 s in stage 0, 2 s on the link
@@ -95,17 +95,15 @@ def partition(profile, num_workers, machine, capacity_bytes=None):
         A plan: a list of tuples of three whole numbers.
         - Each layer is in one stage, each stage has a layer and a worker, and all stages together
           have at most ``num_workers`` workers.
-        - No other such plan has a shorter ``plan_s`` (to 1e-9). If several are as short, any of
-          them is right. Example: the profile above, 3 workers, 1 GB/s, no limit: 3 s, with
-          [(0, 2, 2), (2, 3, 1)]. With ``capacity_bytes`` of 5 GB this plan doesn't fit, since its
-          stage 0 needs 8 GB; then 4 s is the shortest.
+        - No such plan that fits is shorter (to 1e-9). Any of the shortest is right. For the profile
+          above, 3 workers and 1 GB/s the shortest takes 3 s: [(0, 2, 2), (2, 3, 1)]. It needs 8 GB
+          in stage 0. With ``capacity_bytes`` of 5 GB it doesn't fit, and the shortest takes 4 s.
 
     Raises:
         ValueError: no plan fits in ``capacity_bytes``.
 
-    There are too many plans to try them all: for 50 layers and 64 workers more than 10**25. Each
-    call must end within a few seconds of CPU time; all calls of this module's tests have 60 s
-    together. Note that what a stage keeps depends on the stages behind it alone. So begin with the
+    For 50 layers and 64 workers there are more than 10**25 plans, and a call must end within a few
+    seconds of CPU time. What a stage keeps depends on the stages behind it alone. So begin with the
     last stage: find the best plan of the layers from lo on with m workers, for all lo and m, each
     from those with a larger lo.
     """

@@ -14,8 +14,9 @@ Version k is what a stage has after k updates. The first stages compute with old
 backward pass must use the one that its forward pass used. So a stage keeps ("stashes") a version
 as long as a minibatch needs it.
 
-In one process that is gradient descent with delays. The gradient of minibatch t = 0, 1, ... is
-taken at version t - S + 1 + s of stage s (at version 0 if that is negative)::
+In one process that is gradient descent with delays. Let ``f_t`` be the loss of minibatch
+t = 0, 1, ...: half the mean over its samples of ``|output - target|^2`` (``model.loss``). Its
+gradient is taken at version t - S + 1 + s of stage s (at version 0 if that is negative)::
 
     w(t+1) = w(t) - lr * gradient of f_t at (w_0(t - S + 1), w_1(t - S + 2), ..., w_(S-1)(t))
 
@@ -48,25 +49,24 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
         vertical_sync: use one version on all stages for a minibatch, the one of stage 0.
 
     Returns:
-        ``(params, losses)``: version N, a list of new arrays; and on stage S - 1 a list of floats,
-        the loss of each minibatch at the versions that it used. On the other stages ``losses`` is
-        None.
+        ``(params, losses)``: version N, a list of arrays; and on stage S - 1 a list of floats, the
+        loss ``f_t`` of each minibatch at the versions that it used. On the other stages ``losses``
+        is None.
 
-    - Values: those of the recursion, to 1e-12 in float64, 1e-5 in float32.
+    - Values: those of the recursion. A parameter array may differ from the right one by at most
+      1e-12 (float32: 1e-5) times 1 plus the largest magnitude in the right one.
     - Schedule: a stage computes forward passes until ``min(S - s, N)`` minibatches are in flight.
       Then it computes one backward and one forward pass in turn, and in the end the backward
       passes that are left. S = 4, s = 2, N = 4: F0 F1 B0 F2 B1 F3 B2 B3. Each pass is computed
       once.
-    - Messages: one for each activation and one for each gradient, to the stage after and before.
-      So a boundary between two stages sees 2 N messages: 20 for 10 minibatches. A message holds
-      the activation or its gradient alone (up to 1 KiB of envelope is free; a version number may
-      travel there, or you derive it).
-    - Safety: no deadlock, though every send may wait for its receive.
-    - Memory: stage s keeps at most ``S - s`` versions, the newest one included. With S = 4 the
-      stages keep 4, 3, 2 and 1. With vertical sync each stage keeps at most S, because the last
-      stage needs an old version as long as the first one does. Beside the versions a stage may
-      hold what forward passes saved for the minibatches in flight, and three times its parameters
-      (gradients, a version in the making). Messages and 64 KiB are free.
+    - Messages: one for each activation and one for each gradient, to the stage after and before:
+      20 for 10 minibatches between two stages. A message holds the activation or the gradient
+      alone. (1 KiB of envelope is free. A version number may travel there, or you derive it.)
+    - Memory: stage s keeps at most S - s versions, the newest one included; with vertical sync
+      each stage keeps at most S. For S = 4 that is 4, 3, 2, 1; with vertical sync 4, 4, 4, 4.
+      Beside the versions a stage may hold what forward passes saved for the minibatches in flight,
+      and three times its parameters (gradients, a version in the making). Messages and 64 KiB are
+      free.
     - Time: at most 1.05 times that of stages that never wait for a send, and post the receive for
       the next pass before they compute the present one. If messages take no time, that is
       ``(N + S - 1) (forward + backward)``: 39 ms for N = 10, S = 4, and passes of 1 and 2 ms. Half

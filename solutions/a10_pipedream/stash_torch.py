@@ -17,14 +17,9 @@ Two ways to compute with a version that isn't the module's: ``torch.func.functio
 version, (x,))``, where ``version`` maps the names of ``module.named_parameters()`` to copies; or a
 second module (``copy.deepcopy``) whose parameters hold them.
 
-Rules:
-
-- ``group`` is a process group of S >= 1 ranks in any order; it need not be the world. Only
-  point-to-point calls of torch.distributed on it may be used. Look whether one is done by
-  ``wait()``: on gloo, ``is_completed()`` of a send or a receive stays False until then.
-- Rank s of ``group`` is stage s, and ``module`` is piece s of the model.
-- Tensors are float64. The file runs unchanged under ``torchrun``, with gloo or NCCL: what you
-  create lies where the module's parameters lie.
+Rank s of ``group`` is stage s, and ``module`` is piece s of the model. Tensors are float64, and
+what you create lies on the device of the module's parameters. The tests run on gloo; there
+``is_completed()`` of a send or a receive stays False until ``wait()`` has been called.
 """
 
 import torch
@@ -37,7 +32,8 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
     """Train this stage's piece on N minibatches, with one update after each.
 
     Args:
-        group: the stages, in order; S of them.
+        group: a process group, the stages in order; S >= 1 of them. Only point-to-point calls of
+            torch.distributed on it may be used.
         module: this stage's piece (``model_torch.Piece``), changed in place. ``width_in`` and
             ``width_out`` tell the shapes of what it gets and gives. Every parameter requires a
             gradient, and its ``grad`` is None. It has no buffers and draws no random numbers.
@@ -45,9 +41,9 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
             what it is. You call ``step()``, once for each minibatch, in their order.
         batch_sizes: samples of each minibatch, on all ranks; N >= 1 numbers of at least 1. They
             may differ.
-        inputs: on stage 0 a list of one tensor a minibatch, shape ``(samples, width_in)``; else
+        inputs: on stage 0 a list of one tensor per minibatch, shape ``(samples, width_in)``; else
             None.
-        targets: on stage S - 1 likewise; else None. Inputs and targets are not modified.
+        targets: on stage S - 1 likewise; else None.
         vertical_sync: whether all stages use the same version for a minibatch.
 
     Returns:
@@ -58,27 +54,24 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
 
     - Versions: version k of a stage's parameters is what they are after k updates of this call.
       Forward and backward pass of minibatch m use version ``max(0, m - (S - 1 - s))`` on stage s;
-      with ``vertical_sync`` version ``max(0, m - (S - 1))`` on every stage. Example: S = 4 and
-      m = 5 mean versions 2, 3, 4, 5 on stages 0 to 3; with ``vertical_sync`` 2, 2, 2, 2.
+      with ``vertical_sync`` version ``max(0, m - (S - 1))`` on every stage. For S = 4 and m = 5:
+      versions 2, 3, 4, 5 on stages 0 to 3; with ``vertical_sync`` 2, 2, 2, 2.
     - Values: those of one process that computes each minibatch through the whole model with these
-      versions, and then updates the newest one with that gradient; to 1e-12. With SGD,
-      ``w(t+1) = w(t) - lr * gradient of f_t at (w_0(t - S + 1), ..., w_(S-1)(t))``.
-    - Order: 1F1B without a flush. Stage s computes S - s forward passes, then backward and forward
-      passes in turn, then the backward passes that are left. If N < S - s, it computes all forward
-      passes first. Each pass is computed once. Example: S = 3, s = 1, N = 4 is
-      F0 F1 B0 F2 B1 F3 B2 B3.
+      versions, and then updates the newest one with that gradient. A parameter may differ by at
+      most 1e-12 times 1 plus the largest magnitude in it.
+    - Order: 1F1B without a flush. Stage s computes min(S - s, N) forward passes, then backward and
+      forward passes in turn, then the backward passes that are left. Each pass is computed once.
+      S = 3, s = 1, N = 4: F0 F1 B0 F2 B1 F3 B2 B3.
     - Messages: at most 2 for each minibatch and boundary between stages, one activation and one
-      gradient. Example: N = 6 minibatches of 10 samples on S = 3 stages, with 40 values a sample
-      handed on: stage 1 sends at most 12 messages, of 3200 bytes each. No collective.
-    - Memory: stage s keeps at most S - s versions, with ``vertical_sync`` S. Beside them a stage
-      may hold what forward passes saved for the minibatches under way, and three times its
-      parameters (the module's own, gradients, a version in the making). Messages are free.
-      Example: S = 4 and stages of 1 MB of parameters: stage 0 holds at most 7 MB of these, stage 3
-      at most 4 MB, for any N.
-    - Time: at most 1.05 times that of a stage that never waits for a send before the end, and
-      posts the receive for the next pass before it computes the present one; half the points up
-      to 1.5 times. Where messages are free that is (N + S - 1)(tf + tb), if a forward pass takes
-      tf and a backward pass tb.
+      gradient. With 6 minibatches of 10 samples on 3 stages, and 40 values a sample handed on,
+      stage 1 sends at most 12 messages, of 3200 bytes each. No collective.
+    - Memory: stage s keeps at most S - s versions, with ``vertical_sync`` S. Beside them it may
+      hold what forward passes saved for the minibatches under way, and three times its parameters
+      (the module's own, gradients, a version in the making). Messages are free. With S = 4 and
+      1 MB of parameters in each stage, stage 0 holds at most 7 MB of these, stage 3 at most 4 MB.
+    - Time: at most 1.05 times that of a stage that waits for its sends at the end only, and posts
+      the receive for the next pass before it computes the present one; half the points up to 1.5
+      times. Where messages are free that is (N + S - 1)(tf + tb), for passes of tf and tb.
 
     Source: Narayanan et al., PipeDream, SOSP 2019, sections 3.2 and 3.3.
     """

@@ -7,6 +7,7 @@ first, on two stages or more.
 from ringside.checking import (
     Verdict,
     assert_ran,
+    buffered,
     one_line,
 )
 from ringside.checking.formulas import evaluated, plain
@@ -17,6 +18,14 @@ from solutions.a09_pipeline.cases import stage_call
 from solutions.a09_pipeline.hidden import oracle
 from solutions.a09_pipeline.hidden.oracle import examples
 from solutions.a09_pipeline.model import random_parameters
+
+KINDS = {
+    "gpipe": "GPipe and 1F1B",
+    "one_f_one_b": "GPipe and 1F1B",
+    "zero_bubble": "backward passes in two halves",
+    "interleaved": "several chunks",
+}
+WEIGHTS = {"GPipe and 1F1B": 3}
 
 
 def typed(module, call):
@@ -138,6 +147,11 @@ def lists_of(function, num_stages, num_microbatches, *chunks):
     return [function(num_stages, num_microbatches, stage, *chunks) for stage in range(num_stages)]
 
 
+def by_schedule(case):
+    """The kind of a case by its schedule, whose name is the first in it (``check_kinds``)."""
+    return KINDS.get(case[0], "orders that no schedule has")
+
+
 def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64", **options):
     """One step, compared with the whole batch at once; returns case and result.
 
@@ -145,12 +159,13 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
         options: ``widths`` (in, hidden and out of a piece; what pieces hand on takes turns),
             ``costs``, ``through`` (a function of ``callers.py``), ``ordered`` (must the passes
             follow the lists; then what ``run`` returns is another test's matter), ``observed``
-            (it is the network that says in which order they were), and those of ``ranks.call``.
+            (it is the network that says in which order they were), ``valued`` (False: nothing but
+            the run's end is checked), and those of ``ranks.call``.
     """
     num_stages = len(lists)
     case = stage_call(name, [text(each) for each in lists], batch_sizes, num_chunks, dtype)
     ends, hidden = options.pop("widths", ((5, 4), 7))
-    ordered = options.pop("ordered", True)
+    ordered, valued = options.pop("ordered", True), options.pop("valued", True)
     if options.pop("observed", False):
         options["factors"] = Factors.drawn(rng)
     through, costs = options.pop("through", "stepped"), options.pop("costs", (1e-6, 2e-6))
@@ -174,8 +189,13 @@ def stepped(ranks, rng, name, lists, batch_sizes, num_chunks=1, dtype="float64",
         given += [inputs if stage == 0 else None, targets if stage == num_stages - 1 else None]
         arguments.append((own, *given, *([costs] if through == "stepped" else [])))
     world_size = options.pop("world_size", num_stages)
+    options.setdefault("machine", buffered())
+    if options["machine"] is None:  # real ranks have none
+        del options["machine"]
     result = ranks.call(f"callers:{through}", world_size, arguments, **options)
     assert_ran(result, case)
+    if not valued:
+        return case, result
     case_there = case.seen_in(result)
     right = oracle.serial(params, inputs, targets)
     if "factors" in options:

@@ -1,7 +1,5 @@
 """pipeline_torch.py: autograd on each stage, messages between them, and recomputation."""
 
-import functools
-
 import numpy as np
 
 from ringside import Machine
@@ -13,9 +11,11 @@ from ringside.checking import (
     assert_peers,
     assert_ran,
     assert_requests_complete,
+    buffered,
     on_three_members,
     rendezvous,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.factors import Factors
 from ringside.trace import Kind
@@ -25,6 +25,9 @@ from solutions.a09_pipeline.cases import torch_call
 from solutions.a09_pipeline.hidden import oracle, runs
 
 LENGTHS = (2, 1, 3, 4, 1, 2)
+EQUAL = (2,) * 6
+DRAWN = "a schedule drawn at random"
+PART = "groups of a part of the world"
 ENDS, HIDDEN = (5, 4), 7
 
 points = points_of("pipeline_torch")
@@ -70,6 +73,9 @@ def called(ranks, case, model, lists, batch_sizes, num_chunks=1, recompute=False
         given = (text(actions), list(batch_sizes), x, y, recompute)
         arguments.append((spec, [model.params[k] for k in mine], *given))
     world_size = options.pop("world_size", num_stages)
+    options.setdefault("machine", buffered())
+    if options["machine"] is None:  # real ranks have none
+        del options["machine"]
     result = ranks.call(f"callers_torch:{through}", world_size, arguments, **options)
     assert_ran(result, case)
     return result
@@ -88,7 +94,10 @@ def run(ranks, rng, name, num_stages, batch_sizes, num_chunks=1, recompute=False
     members, ordered = options.get("members"), options.pop("ordered", True)
     if options.pop("observed", False):
         options["factors"] = Factors.drawn(rng)
+    valued = options.pop("valued", True)
     result = called(ranks, case, model, lists, batch_sizes, num_chunks, recompute, **options)
+    if not valued:
+        return case, result, lists
     factors = options.get("factors") and result.factors
     right = model.right(lists, factors) if factors else model.right()
     case_there = case.seen_in(result) if factors else case
@@ -185,47 +194,58 @@ def values(*arguments, **options):
     return run(*arguments, **options, ordered=False)
 
 
-@points(6, "values")
-def test_gradient_with_gpipe(ranks, rng):
-    for p, sizes in ((2, LENGTHS), (3, LENGTHS[:4]), (4, LENGTHS[:5])):
-        values(ranks, rng, "gpipe", p, sizes)
+@points(13, "values")
+def test_gradient_with_gpipe_and_1f1b(ranks, rng):
+    def kind(case):
+        equal = len(set(case[2])) == 1
+        return f"microbatches of {'equal length' if equal else 'unequal lengths'}"
+
+    cases = [
+        (name, p, sizes)
+        for name in ("gpipe", "one_f_one_b")
+        for p, sizes in ((2, LENGTHS), (3, EQUAL), (3, LENGTHS[:4]), (4, LENGTHS[:5]), (5, EQUAL))
+    ]
+    check_kinds(cases, kind, lambda case: values(ranks, rng, *case))
 
 
-@points(8, "values")
-def test_gradient_with_1f1b(ranks, rng):
-    for p, sizes in ((2, LENGTHS[:4]), (3, LENGTHS), (4, LENGTHS)):
-        values(ranks, rng, "one_f_one_b", p, sizes)
-
-
-@points(6, "values")
+@points(5, "values")
 def test_few_microbatches_and_one_stage(ranks, rng):
-    for p, sizes, again in ((3, (2,), True), (4, (2, 1), False), (1, (3, 1, 2), False)):
+    def check(case):
         for name in ("gpipe", "one_f_one_b"):
-            values(ranks, rng, name, p, sizes, recompute=again)
+            values(ranks, rng, name, *case)
+
+    def kind(case):
+        return "one stage" if case[0] == 1 else "fewer microbatches than stages"
+
+    check_kinds(((3, (2,)), (4, (2, 2)), (1, (2, 2, 2))), kind, check)
 
 
 @points(6, "values")
 def test_chunks_and_other_schedules(ranks, rng):
-    for p, sizes, v in ((2, LENGTHS[:4], 2), (3, LENGTHS, 2), (1, (2, 1), 2)):
-        values(ranks, rng, "interleaved", p, sizes, v)
-    for p, v in ((3, 1), (2, 2)):
-        drawn = oracle.anything(p, 4, v, rng, halves=False)
-        values(ranks, rng, "a schedule drawn at random", p, LENGTHS[:4], v, lists=drawn)
+    def check(case):
+        name, p, sizes, v = case
+        lists = oracle.anything(p, 4, v, rng, halves=False) if name == DRAWN else None
+        values(ranks, rng, name, p, sizes, v, lists=lists)
+
+    cases = [("interleaved", *each) for each in ((2, EQUAL[:4], 2), (3, EQUAL, 2), (1, (2, 2), 2))]
+    cases += [(DRAWN, 3, EQUAL[:4], 1), (DRAWN, 4, EQUAL[:4], 1), ("interleaved", 2, LENGTHS, 2)]
+    check_kinds(cases, runs.by_schedule, check)
 
 
 @points(8, "values")
 def test_gradient_with_recomputation(ranks, rng):
-    for name, p, sizes in (("gpipe", 2, LENGTHS), ("one_f_one_b", 3, LENGTHS[:5])):
-        values(ranks, rng, name, p, sizes, recompute=True)
-    values(ranks, rng, "interleaved", 2, LENGTHS[:4], 2, recompute=True)
-    drawn = oracle.anything(3, 4, 1, rng, halves=False)
-    name = "a schedule drawn at random"
-    values(ranks, rng, name, 3, LENGTHS[:4], recompute=True, lists=drawn)
+    def check(case):
+        name, p, v = case
+        lists = oracle.anything(p, 4, v, rng, halves=False) if name == DRAWN else None
+        values(ranks, rng, name, p, EQUAL[:4], v, recompute=True, lists=lists)
+
+    cases = (("gpipe", 2, 1), ("one_f_one_b", 3, 1), ("interleaved", 2, 2), (DRAWN, 3, 1))
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)
 
 
 @points(4, "values")
 def test_recomputation_draws_the_same_numbers_again(ranks, rng):
-    sizes = LENGTHS[:4]
+    sizes = EQUAL[:4]
     drawn = oracle.anything(2, len(sizes), 2, rng, halves=False)
     for name, lists, v in (
         ("gpipe", runs.lists_of(oracle.gpipe, 2, len(sizes)), 1),
@@ -265,15 +285,17 @@ def check_same(first, second, stage, case):
 
 @points(4, "values")
 def test_second_step_is_independent(ranks, rng):
-    for again in (False, True):
+    def check(again):
         step = {"recompute": again, "through": "second_step"}
         values(ranks, rng, "one_f_one_b", 2, LENGTHS[:3], **step)
+
+    check_kinds((False, True), lambda again: by_recomputing(("one_f_one_b", again)), check)
 
 
 @points(3, "reality")
 def test_real_gloo(gloo, rng):
     try:
-        values(gloo, rng, "one_f_one_b", 3, LENGTHS[:4], recompute=True)
+        values(gloo, rng, "one_f_one_b", 3, EQUAL[:4], machine=None)
     except Verdict as verdict:
         raise Verdict(f"on gloo: {verdict.sentence}", detail=verdict.detail) from None
 
@@ -281,17 +303,24 @@ def test_real_gloo(gloo, rng):
 # -- communication ---------------------------------------------------------------------------------
 
 
+def by_recomputing(case):
+    """The kind of a case: its last item says whether it recomputes."""
+    return "recomputation" if case[-1] else runs.by_schedule(case)
+
+
+@points(5, "communication", essential=True)
+def test_stages_compute_their_pieces_and_pass_tensors_on(ranks, rng):
+    sizes = (8,) * 4
+    case, result, _ = run(ranks, rng, "gpipe", 4, sizes, valued=False)
+    oracle.examples.assert_passed_on(result, sum(sizes) * 8 * min(ENDS), case)
+
+
 @points(10, "communication")
 def test_one_message_for_each_activation_and_gradient(ranks, rng):
-    sizes, ends = (60, 20, 40, 100), (40, 30)
-    for name, p, v, again in (
-        ("gpipe", 2, 1, False),
-        ("one_f_one_b", 4, 1, True),
-        ("interleaved", 2, 2, False),
-        ("one_f_one_b", 5, 1, False),
-        ("one_f_one_b", 12, 1, False),
-        ("one_f_one_b", 18, 1, False),
-    ):
+    sizes, ends = (50,) * 4, (40, 30)
+
+    def check(case):
+        name, p, v, again = case
         case, result, _ = run(ranks, rng, name, p, sizes, v, again, widths=(ends, HIDDEN))
         pieces, counts, nbytes = p * v, [0] * p, [0] * p
         for piece in range(pieces):
@@ -306,32 +335,42 @@ def test_one_message_for_each_activation_and_gradient(ranks, rng):
             messages, sent = result.sent_messages()[stage], result.sent_bytes()[stage]
             if messages > counts[stage]:
                 raise case.fail(
-                    f"stage {stage} sent {messages} messages of {counts[stage]} allowed."
+                    f"stage {stage} sent {messages} messages; at most {counts[stage]} are allowed."
                 )
             if sent > nbytes[stage] + 1024 * counts[stage]:
-                raise case.fail(f"stage {stage} sent {sent} bytes of {nbytes[stage]} allowed.")
+                raise case.fail(
+                    f"stage {stage} sent {sent} bytes; its activations and gradients have "
+                    f"{nbytes[stage]}."
+                )
+
+    cases = [("one_f_one_b", p, 1, False) for p in (4, 5, 12, 18)]
+    cases += [("gpipe", 2, 1, False), ("one_f_one_b", 4, 1, True), ("interleaved", 2, 2, False)]
+    check_kinds(cases, by_recomputing, check, weights=runs.WEIGHTS)
 
 
-@points(5, "communication")
-def test_messages_go_to_neighbours_only(ranks, rng):
-    for name, p, v in (
-        ("one_f_one_b", 4, 1),
-        ("interleaved", 4, 2),
-        ("interleaved", 1, 2),
-        ("one_f_one_b", 18, 1),
-    ):
-        case, result, _ = run(ranks, rng, name, p, LENGTHS[:4], v)
+@points(8, "communication")
+def test_messages_go_to_neighbours_in_the_given_group(ranks, rng):
+    def check(case):
+        if case[0] == PART:
+            words = "right on the world, wrong on a group of its ranks {members}. There:"
+            on_three_members(rng, on_three, words, "the group")
+            return
+        name, p, v = case
+        case, result, _ = run(ranks, rng, name, p, EQUAL[:4], v)
         assert_own_messages(result, case)
         ring = {0: {1, p - 1}, p - 1: {p - 2, 0}} if v > 1 else {0: {1}, p - 1: {p - 2}}
         peers = [ring.get(k, {k - 1, k + 1}) for k in range(p)] if p > 1 else [set()]
         assert_peers(result, peers, case, "pieces pass tensors to the piece after and before alone")
 
+    def on_three(**options):
+        return run(ranks, rng, "one_f_one_b", 3, EQUAL[:4], **options)
 
-@points(5, "communication")
-def test_given_group_is_used(ranks, rng):
-    step = functools.partial(run, ranks, rng, "one_f_one_b", 3, LENGTHS[:4])
-    words = "right on the world, wrong on a group of its ranks {members}. There:"
-    on_three_members(rng, step, words, "the group")
+    def kind(case):
+        return PART if case[0] == PART else runs.by_schedule(case)
+
+    cases = [("one_f_one_b", 4, 1), ("one_f_one_b", 18, 1)]
+    cases += [("interleaved", 4, 2), ("interleaved", 1, 2), (PART,)]
+    check_kinds(cases, kind, check, weights={"GPipe and 1F1B": 3, PART: 3})
 
 
 # -- schedule, memory, safety, speed ---------------------------------------------------------------
@@ -340,10 +379,13 @@ def test_given_group_is_used(ranks, rng):
 @points(8, "schedule")
 def test_passes_follow_the_list(ranks, rng):
     # `run` compares what the modules computed with the lists.
-    run(ranks, rng, "gpipe", 2, LENGTHS[:3], observed=True)
-    for again in (False, True):
-        run(ranks, rng, "one_f_one_b", 3, LENGTHS[:5], recompute=again, observed=True)
-        run(ranks, rng, "interleaved", 2, LENGTHS[:4], 2, again, observed=True)
+    def check(case):
+        name, p, count, v, again = case
+        run(ranks, rng, name, p, EQUAL[:count], v, again, observed=True)
+
+    cases = [("gpipe", 2, 3, 1, False), ("one_f_one_b", 3, 5, 1, False)]
+    cases += [("one_f_one_b", 3, 5, 1, True), ("interleaved", 2, 4, 2, False)]
+    check_kinds(cases, by_recomputing, check, weights=runs.WEIGHTS)
 
 
 def check_memory(ranks, rng, name, recompute):
@@ -367,32 +409,32 @@ def check_memory(ranks, rng, name, recompute):
             )
 
 
-@points(5, "memory")
-def test_activations_are_let_go(ranks, rng):
-    check_memory(ranks, rng, "one_f_one_b", recompute=False)
-    check_memory(ranks, rng, "gpipe", recompute=False)
-
-
-@points(5, "memory")
-def test_recomputation_keeps_inputs_alone(ranks, rng):
-    check_memory(ranks, rng, "gpipe", recompute=True)
-    check_memory(ranks, rng, "one_f_one_b", recompute=True)
+@points(9, "memory")
+def test_activations_are_let_go_and_recomputation_keeps_inputs_alone(ranks, rng):
+    cases = [(name, again) for again in (False, True) for name in ("one_f_one_b", "gpipe")]
+    check_kinds(cases, by_recomputing, lambda case: check_memory(ranks, rng, *case))
 
 
 @points(9, "safety")
 def test_every_send_may_wait_for_its_receive(ranks, rng):
-    cases = (("one_f_one_b", 4, 1), ("interleaved", 2, 2), ("gpipe", 3, 1))
-    for seed, (name, p, v) in zip(LATENCY_SEEDS, cases, strict=True):
+    def check(case):
+        name, p, v, seed, lists = case
+        if lists is not None:
+            sizes = (2,) * (max(each.microbatch for each in lists[0]) + 1)
+            run(ranks, rng, name, p, sizes, v, machine=rendezvous(), lists=lists)
+            return
         options = {"machine": rendezvous(), "seed": seed}
-        case, result, _ = run(ranks, rng, name, p, LENGTHS[:4], v, **options)
+        case, result, _ = run(ranks, rng, name, p, EQUAL[:4], v, **options)
         assert_requests_complete(result, case)
-    for name, lists in (
-        ("a schedule drawn at random", oracle.anything(3, 5, 1, rng, halves=False)),
-        ("a third forward pass before the second", oracle.overtaking()),
-        ("opposite orders", oracle.opposite(2, 24)),
-    ):
-        sizes = (LENGTHS * 4)[: max(each.microbatch for each in lists[0]) + 1]
-        run(ranks, rng, name, len(lists), sizes, machine=rendezvous(), lists=lists)
+
+    plain = (("one_f_one_b", 4, 1), ("interleaved", 2, 2), ("gpipe", 3, 1))
+    cases = [(*case, seed, None) for case, seed in zip(plain, LATENCY_SEEDS, strict=True)]
+    cases += [
+        (DRAWN, 3, 1, None, oracle.anything(3, 5, 1, rng, halves=False)),
+        ("a third forward pass before the second", 2, 1, None, oracle.overtaking()),
+        ("opposite orders", 2, 1, None, oracle.opposite(2, 24)),
+    ]
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)
 
 
 def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
@@ -409,15 +451,15 @@ def check_time(ranks, rng, name, p, count, machine, recompute=False, v=1):
     oracle.examples.check_ratio(result.makespan_s, ideal, str(case), case.reproduce, where)
 
 
-@points(3, "speed")
-def test_time_with_free_messages(ranks, rng):
-    for name, again in (("gpipe", False), ("one_f_one_b", True)):
-        check_time(ranks, rng, name, 4, 6, replayed.FREE, again)
-
-
-@points(5, "speed")
-def test_time_on_a_slow_wire(ranks, rng):
+@points(8, "speed")
+def test_time_with_free_messages_and_on_a_slow_wire(ranks, rng):
     slow = Machine("slow wire", alpha_s=1e-3, beta_s_per_byte=3e-5)
-    for name, v in (("one_f_one_b", 1), ("gpipe", 1), ("interleaved", 2)):
-        check_time(ranks, rng, name, 4, 8, slow, v=v)
-    check_time(ranks, rng, "one_f_one_b", 4, 8, slow, recompute=True)
+
+    def check(case):
+        name, count, machine, v, again = case
+        check_time(ranks, rng, name, 4, count, machine, again, v)
+
+    cases = [("gpipe", 6, replayed.FREE, 1, False), ("one_f_one_b", 6, replayed.FREE, 1, True)]
+    cases += [(name, 8, slow, 1, False) for name in ("one_f_one_b", "gpipe")]
+    cases += [("interleaved", 8, slow, 2, False), ("one_f_one_b", 8, slow, 1, True)]
+    check_kinds(cases, by_recomputing, check, weights=runs.WEIGHTS)

@@ -1,10 +1,8 @@
 """stage.py: one interpreter runs our schedules, whatever they are."""
 
-import functools
-
 import numpy as np
 
-from ringside import Machine, replay
+from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
@@ -15,13 +13,17 @@ from ringside.checking import (
     on_three_members,
     rendezvous,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import oracle, runs
 
 UNEQUAL = (3, 1, 2, 4, 1, 2)
+EQUAL = (2,) * 6
 FREE = Machine("free", alpha_s=0.0, beta_s_per_byte=0.0)
 ENVELOPE = 1024
+DRAWN = "a schedule drawn at random"
+PART = "communicators of a part of the world"
 
 points = points_of("stage")
 
@@ -42,48 +44,65 @@ def values(*arguments, **options):
     return run(*arguments, **options, ordered=False)
 
 
-@points(6, "values")
-def test_gradient_with_gpipe_on_2_to_5_stages(ranks, rng):
-    for p, sizes in ((2, UNEQUAL), (3, UNEQUAL[:4]), (4, UNEQUAL), (5, (2,) * 7)):
-        values(ranks, rng, "gpipe", p, sizes)
+@points(14, "values")
+def test_gradient_on_2_to_5_stages(ranks, rng):
+    def kind(case):
+        if len(case) > 3:
+            return "float32"
+        equal = len(set(case[2])) == 1
+        return f"microbatches of {'equal length' if equal else 'unequal lengths'}"
+
+    def check(case):
+        values(ranks, rng, *case[:3], dtype=case[3] if len(case) > 3 else "float64")
+
+    cases = [("one_f_one_b", 5, (2,) * 8), ("gpipe", 5, (2,) * 7), ("one_f_one_b", 3, (2,) * 6)]
+    cases += [
+        (name, p, sizes)
+        for name in ("gpipe", "one_f_one_b")
+        for p, sizes in ((2, UNEQUAL[:5]), (3, UNEQUAL), (4, UNEQUAL))
+    ]
+    cases += [("one_f_one_b", 3, EQUAL[:4], "float32"), ("gpipe", 2, EQUAL[:3], "float32")]
+    weights = {"microbatches of equal length": 6, "microbatches of unequal lengths": 6}
+    check_kinds(cases, kind, check, weights=weights)
 
 
-@points(6, "values")
-def test_gradient_with_1f1b_on_2_to_5_stages(ranks, rng):
-    for p, sizes in ((2, UNEQUAL[:5]), (3, UNEQUAL), (4, UNEQUAL), (5, (2,) * 8)):
-        values(ranks, rng, "one_f_one_b", p, sizes)
-
-
-@points(6, "values")
+@points(5, "values")
 def test_fewer_microbatches_than_stages_and_one_stage(ranks, rng):
-    for p, sizes in ((2, (3,)), (4, (2, 1)), (5, (1, 3, 2)), (1, (2, 3, 1)), (1, (4,))):
+    def check(case):
         for name in ("gpipe", "one_f_one_b"):
-            values(ranks, rng, name, p, sizes)
+            values(ranks, rng, name, *case)
+
+    def kind(case):
+        return "one stage" if case[0] == 1 else "fewer microbatches than stages"
+
+    cases = ((2, (3,)), (4, (2, 2)), (5, (1, 1, 1)), (1, (2, 2, 2)), (1, (4,)))
+    check_kinds(cases, kind, check)
 
 
 @points(6, "values")
 def test_backward_passes_in_two_halves(ranks, rng):
-    for p, sizes in ((2, UNEQUAL[:4]), (3, UNEQUAL), (4, UNEQUAL[:3]), (1, (1, 2))):
+    for p, sizes in ((2, UNEQUAL[:4]), (3, EQUAL), (4, EQUAL[:3]), (1, (2, 2))):
         values(ranks, rng, "zero_bubble", p, sizes)
 
 
 @points(6, "values")
 def test_interleaved_chunks(ranks, rng):
-    for p, sizes, v in ((2, UNEQUAL, 2), (3, UNEQUAL, 2), (2, (1, 2), 3), (1, (3, 1, 2), 2)):
+    for p, sizes, v in ((2, UNEQUAL, 2), (3, EQUAL, 2), (2, (2, 2), 3), (1, (2, 2, 2), 2)):
         values(ranks, rng, "interleaved", p, sizes, v)
-
-
-@points(3, "values")
-def test_float32(ranks, rng):
-    values(ranks, rng, "one_f_one_b", 3, UNEQUAL[:4], dtype="float32")
-    values(ranks, rng, "gpipe", 2, UNEQUAL[:3], dtype="float32")
 
 
 @points(5, "values")
 def test_schedules_that_nobody_teaches(ranks, rng):
-    for p, sizes, v in ((2, UNEQUAL[:4], 1), (3, UNEQUAL, 1), (2, UNEQUAL, 3), (4, UNEQUAL[:4], 2)):
-        lists = oracle.anything(p, len(sizes), v, rng)
-        runs.stepped(ranks, rng, "a schedule drawn at random", lists, sizes, v, ordered=False)
+    def check(case):
+        p, v, halves = case
+        lists = oracle.anything(p, 4, v, rng, halves)
+        runs.stepped(ranks, rng, DRAWN, lists, EQUAL[:4], v, ordered=False)
+
+    def kind(case):
+        return "chunks and halves" if case[2] else "whole passes through one chunk"
+
+    cases = ((2, 1, False), (3, 1, False), (4, 1, False), (3, 1, True), (2, 3, True), (4, 2, True))
+    check_kinds(cases, kind, check)
 
 
 @points(4, "values")
@@ -94,7 +113,7 @@ def test_second_step_is_independent(ranks, rng):
 @points(3, "reality")
 def test_real_mpi(mpi, rng):
     try:
-        values(OnMpi(mpi), rng, "one_f_one_b", 3, UNEQUAL[:4])
+        values(OnMpi(mpi), rng, "one_f_one_b", 3, EQUAL[:4], machine=None)
     except Verdict as verdict:
         raise Verdict(f"under mpiexec: {verdict.sentence}", detail=verdict.detail) from None
 
@@ -110,6 +129,14 @@ class OnMpi:
 
 
 # -- what is sent, and when ------------------------------------------------------------------------
+
+
+@points(5, "communication", essential=True)
+def test_stages_compute_their_pieces_and_pass_arrays_on(ranks, rng):
+    name, sizes = "gpipe", (8,) * 4
+    lists = runs.lists_of(oracle.gpipe, 4, len(sizes))
+    case, result = runs.stepped(ranks, rng, name, lists, sizes, valued=False)
+    oracle.examples.assert_passed_on(result, sum(sizes) * 8 * 4, case)
 
 
 def allowed_messages(batch_sizes, ends, num_stages, num_chunks, itemsize):
@@ -141,32 +168,36 @@ def check_sent(result, case, counts, nbytes, members=None):
 @points(10, "communication")
 def test_one_message_for_each_activation_and_gradient(ranks, rng):
     ends = (40, 30)
-    for name, p, v, dtype in (
-        ("gpipe", 2, 1, "float32"),
-        ("one_f_one_b", 4, 1, "float64"),
-        ("zero_bubble", 3, 1, "float64"),
-        ("interleaved", 2, 2, "float64"),
-        ("one_f_one_b", 5, 1, "float64"),
-        ("one_f_one_b", 12, 1, "float64"),
-        ("one_f_one_b", 18, 1, "float64"),
-    ):
-        sizes = (60, 20, 40, 100)
+
+    def check(case):
+        name, p, v, dtype, sizes = case
         case, result, _ = run(ranks, rng, name, p, sizes, v, widths=(ends, 7), dtype=dtype)
         counts, nbytes = allowed_messages(sizes, ends, p, v, np.dtype(dtype).itemsize)
         ranks.record(case, result, {"messages": counts, "bytes": nbytes})
         check_sent(result, case, counts, nbytes)
 
+    equal = (50,) * 4
+    cases = [("one_f_one_b", p, 1, "float64", equal) for p in (2, 4, 5, 12, 18)]
+    cases += [
+        ("gpipe", 2, 1, "float32", equal),
+        ("zero_bubble", 3, 1, "float64", equal),
+        ("interleaved", 2, 2, "float64", equal),
+    ]
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)
 
-@points(4, "communication")
-def test_messages_go_to_neighbours_only(ranks, rng):
-    for name, p, sizes, v in (
-        ("one_f_one_b", 4, UNEQUAL, 1),
-        ("interleaved", 4, UNEQUAL[:4], 2),
-        ("interleaved", 1, UNEQUAL[:2], 2),
-        ("gpipe", 5, UNEQUAL[:3], 1),
-        ("one_f_one_b", 18, UNEQUAL[:2], 1),
-    ):
-        case, result, _ = run(ranks, rng, name, p, sizes, v)
+
+@points(7, "communication")
+def test_messages_go_to_neighbours_in_the_given_communicator(ranks, rng):
+    def check(case):
+        if case[0] == PART:
+
+            def step(**options):
+                return run(ranks, rng, "one_f_one_b", 3, EQUAL[:4], **options)
+
+            on_three_members(rng, step)
+            return
+        name, p, count, v = case
+        case, result, _ = run(ranks, rng, name, p, EQUAL[:count], v)
         assert_own_messages(result, case)
         if result.comm_calls:
             raise case.fail("communicators were made; none is allowed.")
@@ -176,24 +207,30 @@ def test_messages_go_to_neighbours_only(ranks, rng):
             beside[-1].add(0)
         assert_peers(result, beside, case, "pieces pass arrays to the piece after and before alone")
 
+    def kind(case):
+        return PART if case[0] == PART else runs.by_schedule(case)
 
-@points(4, "communication")
-def test_given_communicator_is_used(ranks, rng):
-    step = functools.partial(run, ranks, rng, "one_f_one_b", 3, UNEQUAL[:4])
-    on_three_members(rng, step)
+    cases = [("one_f_one_b", 4, 6, 1), ("gpipe", 5, 3, 1), ("one_f_one_b", 18, 2, 1)]
+    cases += [("interleaved", 4, 4, 2), ("interleaved", 1, 2, 2), (PART,)]
+    weights = {"GPipe and 1F1B": 3, PART: 3}
+    check_kinds(cases, kind, check, weights=weights)
 
 
-@points(8, "schedule")
+@points(10, "schedule")
 def test_passes_follow_the_list(ranks, rng):
     # `run` compares what the layers computed with the lists.
-    for name in ("gpipe", "one_f_one_b", "zero_bubble"):
-        run(ranks, rng, name, 3, UNEQUAL[:5], observed=True)
-    run(ranks, rng, "interleaved", 2, UNEQUAL, 2, observed=True)
-    for name, lists in (
-        ("a schedule drawn at random", oracle.anything(3, 5, 1, rng)),
-        ("no warm-up after stage 0", oracle.unhurried(3, 5)),
-    ):
-        runs.stepped(ranks, rng, name, lists, UNEQUAL[:5], observed=True)
+    def check(case):
+        name, lists, v = case
+        runs.stepped(ranks, rng, name, lists, EQUAL[:5] if v == 1 else EQUAL, v, observed=True)
+
+    cases = [
+        (name, runs.lists_of(getattr(oracle, name), 3, 5), 1)
+        for name in ("gpipe", "one_f_one_b", "zero_bubble")
+    ]
+    cases.append(("interleaved", runs.lists_of(oracle.interleaved, 2, 6, 2), 2))
+    cases.append((DRAWN, oracle.anything(3, 5, 1, rng, halves=False), 1))
+    cases.append(("no warm-up after stage 0", oracle.unhurried(3, 5), 1))
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -203,7 +240,9 @@ def test_passes_follow_the_list(ranks, rng):
 def test_activations_are_let_go(ranks, rng):
     rows, ends, hidden, count = 96, (8, 8), 512, 8
     saved = 8 * rows * (ends[0] + hidden + ends[1])  # input, hidden and output, each once
-    for name, v in (("one_f_one_b", 1), ("gpipe", 1), ("zero_bubble", 1), ("interleaved", 3)):
+
+    def check(case):
+        name, v = case
         params = 8 * v * (ends[0] * hidden + hidden + hidden * ends[1] + ends[1])
         traffic = 4 * v * count * 8 * rows * ends[0]  # sent and received, forward and backward
         case, result, lists = run(
@@ -216,6 +255,9 @@ def test_activations_are_let_go(ranks, rng):
             bound = most * kept + 3 * saved + 2 * params + traffic + (1 << 16)
             oracle.examples.assert_held(result, case, stage, bound, most, saved)
 
+    cases = (("one_f_one_b", 1), ("gpipe", 1), ("zero_bubble", 1), ("interleaved", 3))
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)
+
 
 # -- safety ----------------------------------------------------------------------------------------
 
@@ -223,50 +265,40 @@ def test_activations_are_let_go(ranks, rng):
 @points(10, "safety")
 def test_every_send_may_wait_for_its_receive(ranks, rng):
     machine = rendezvous()
-    for seed, (name, p, sizes, v) in zip(
-        LATENCY_SEEDS,
-        (("one_f_one_b", 4, UNEQUAL, 1), ("interleaved", 3, UNEQUAL, 2), ("gpipe", 3, UNEQUAL, 1)),
-        strict=True,
-    ):
-        options = {"machine": machine, "seed": seed}
-        case, result, _ = run(ranks, rng, name, p, sizes, v, **options)
+
+    def check(case):
+        name, p, v, seed, *lists = case
+        options = {"machine": machine} | ({} if seed is None else {"seed": seed})
+        if lists:
+            sizes = (2,) * (max(each.microbatch for each in lists[0][0]) + 1)
+            runs.stepped(ranks, rng, name, lists[0], sizes, v, **options)
+            return
+        case, result, _ = run(ranks, rng, name, p, EQUAL, v, **options)
         assert_requests_complete(result, case)
-    run(ranks, rng, "zero_bubble", 3, UNEQUAL, machine=machine)
-    for name, lists in (
-        ("opposite orders", oracle.opposite(2, len(UNEQUAL))),
-        ("opposite orders", oracle.opposite(2, 24)),
-        ("a third forward pass before the second", oracle.overtaking()),
-        ("a schedule drawn at random", oracle.anything(3, len(UNEQUAL), 1, rng)),
-    ):
-        sizes = (UNEQUAL * 4)[: max(each.microbatch for each in lists[0]) + 1]
-        runs.stepped(ranks, rng, name, lists, sizes, machine=machine)
+
+    seeds = iter(LATENCY_SEEDS)
+    cases = [
+        ("one_f_one_b", 4, 1, next(seeds)),
+        ("interleaved", 3, 2, next(seeds)),
+        ("gpipe", 3, 1, next(seeds)),
+        ("zero_bubble", 3, 1, None),
+        ("opposite orders", 2, 1, None, oracle.opposite(2, 24)),
+        ("a third forward pass before the second", 2, 1, None, oracle.overtaking()),
+        (DRAWN, 3, 1, None, oracle.anything(3, 6, 1, rng, halves=False)),
+    ]
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)
 
 
 # -- speed -----------------------------------------------------------------------------------------
 
 
-@points(3, "speed")
-def test_time_with_free_messages(ranks, rng):
-    for name, p, count in (("gpipe", 4, 8), ("one_f_one_b", 4, 8), ("one_f_one_b", 3, 2)):
-        costs = (1e-3, 2e-3)
-        case, result, lists = run(
-            ranks, rng, name, p, (1,) * count, machine=FREE, costs=costs, observed=True
-        )
-        oracle.examples.assert_work(result, lists, costs, case)
-        bound_s = (count + p - 1) * sum(costs)
-        where = "if messages take no time"
-        oracle.examples.assert_ratio(result, bound_s, case, where)
+@points(9, "speed")
+def test_time_with_free_messages_and_on_a_slow_wire(ranks, rng):
+    # On the wire a message takes more than half of a forward pass.
+    wire, width, costs = long_wire(), 16, (4e-6, 8e-6)
 
-
-@points(5, "speed")
-def test_time_on_a_slow_wire(ranks, rng):
-    machine, width, costs = long_wire(), 16, (4e-6, 8e-6)  # a message takes more than half of 4e-6
-    for name, p, count, v in (
-        ("one_f_one_b", 4, 8, 1),
-        ("gpipe", 3, 6, 1),
-        ("interleaved", 4, 8, 2),
-        ("zero_bubble", 4, 8, 1),
-    ):
+    def check(case):
+        name, p, count, v, machine = case
         sizes, widths = (1,) * count, ((width, width), 4)
         case, result, lists = run(
             ranks, rng, name, p, sizes, v, machine=machine, costs=costs, widths=widths,
@@ -277,31 +309,8 @@ def test_time_on_a_slow_wire(ranks, rng):
         where = f"on machine {machine.name!r}"
         oracle.examples.assert_ratio(result, ideal, case, where)
 
-
-def check_gpt(ranks, rng, name, num_stages, count, num_chunks=1):
-    """The run's messages and passes as long as those of a GPT, on A100s."""
-    machine, tiny = Machine.load("zaratan"), 8 * 16
-    gpt = oracle.Gpt(num_stages, machine)
-    costs = (gpt.forward_s / num_chunks, gpt.backward_s / num_chunks)
-    case, result, lists = run(
-        ranks, rng, name, num_stages, (1,) * count, num_chunks,
-        machine=machine, costs=costs, widths=((16, 16), 4), observed=True,
-    )  # fmt: skip
-    oracle.examples.assert_work(result, lists, costs, case)
-    taken_s = replay(replayed.resized(result.trace, gpt.nbytes / tiny), machine).makespan_s
-    ideal = replayed.timeline(lists, num_chunks, *costs, gpt.nbytes, machine).makespan_s
-    serial_s = num_stages * count * (gpt.forward_s + gpt.backward_s)
-    beside = f" That is {serial_s / taken_s:.2f} times as fast as one GPU."
-    where = f"for a GPT of {gpt.LAYERS} layers on {num_stages} A100"
-    oracle.examples.check_ratio(taken_s, ideal, str(case), case.reproduce, where, beside)
-
-
-@points(3, "speed")
-def test_time_of_a_gpt_on_8_gpus(ranks, rng):
-    check_gpt(ranks, rng, "one_f_one_b", 8, 24)
-    check_gpt(ranks, rng, "interleaved", 8, 8, 2)
-
-
-@points(2, "speed")
-def test_time_of_a_gpt_on_64_gpus(ranks, rng):
-    check_gpt(ranks, rng, "one_f_one_b", 64, 20)
+    cases = [
+        (name, 4, 8, 1, machine) for name in ("gpipe", "one_f_one_b") for machine in (FREE, wire)
+    ]
+    cases += [("interleaved", 4, 8, 2, wire), ("zero_bubble", 4, 8, 1, wire)]
+    check_kinds(cases, runs.by_schedule, check, weights=runs.WEIGHTS)

@@ -1,6 +1,7 @@
 """zero_bubble.py: lists of actions whose second halves fill the gaps."""
 
 from ringside.checking import award
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a09_pipeline import replayed
 from solutions.a09_pipeline.hidden import runs
@@ -9,8 +10,8 @@ from solutions.a09_pipeline.hidden import runs
 COSTS = ((1.0, 1.0, 1.0), (1.0, 1.5, 0.5), (1.0, 2.0, 1.5), (2.0, 3.0, 1.0))
 USUAL = ((2, 4), (3, 6), (4, 8), (5, 11), (7, 14))
 SHORT = ((2, 1), (3, 2), (4, 3), (6, 2), (1, 1), (1, 3))
-LARGE = ((12, 30), (16, 32))
-LARGE_V = ((10, 20),)
+LARGE = ((12, 30),)
+NAMES = ("zb_h1", "zb_h2", "zb_v")
 
 points = points_of("zero_bubble")
 
@@ -83,12 +84,12 @@ def check_held(ranks, function, cases, allowed):
 # -- values: every pass once, in halves, and it can be run -----------------------------------------
 
 
-@points(15, "values")
+@points(14, "values")
 def test_h1_is_complete_and_can_be_run(ranks, rng):
     in_halves(ranks, "zb_h1", [*USUAL, drawn(rng, lambda s: s)])
 
 
-@points(13, "values")
+@points(12, "values")
 def test_h2_is_complete_and_can_be_run(ranks, rng):
     in_halves(ranks, "zb_h2", [*USUAL, drawn(rng, lambda s: 2 * s - 1)])
 
@@ -100,8 +101,7 @@ def test_v_is_complete_and_can_be_run(ranks, rng):
 
 @points(5, "values")
 def test_fewer_microbatches_than_stages_and_one_stage(ranks):
-    for function in ("zb_h1", "zb_h2", "zb_v"):
-        in_halves(ranks, function, SHORT)
+    check_kinds(NAMES, str, lambda function: in_halves(ranks, function, SHORT))
 
 
 # -- what is held ----------------------------------------------------------------------------------
@@ -123,16 +123,10 @@ def test_v_holds_few_chunks(ranks):
     check_held(ranks, "zb_v", USUAL[:4], lambda s: 2 * s)
 
 
-@points(5, "safety")
-def test_no_stage_waits_for_ever_in_large_pipelines(ranks):
-    for function, cases in (("zb_h1", LARGE), ("zb_h2", LARGE), ("zb_v", LARGE_V)):
-        in_halves(ranks, function, cases)
-
-
 # -- time ------------------------------------------------------------------------------------------
 
 
-@points(13, "speed")
+@points(17, "speed")
 def test_bubble_of_h1(ranks, rng):
     cases = [*USUAL, drawn(rng, lambda s: s), LARGE[0]]
     for case, lists in zip(cases, in_halves(ranks, "zb_h1", cases), strict=True):
@@ -143,7 +137,7 @@ def test_bubble_of_h1(ranks, rng):
             judge("zb_h1", case, costs, took_s, "a step takes", full_s, below_s)
 
 
-@points(11, "speed")
+@points(14, "speed")
 def test_h2_leaves_no_stage_idle(ranks, rng):
     cases = [(3, 5), (2, 5), (4, 8), (5, 11), (7, 14), drawn(rng, lambda s: 2 * s - 1), LARGE[0]]
     for case, lists in zip(cases, in_halves(ranks, "zb_h2", cases), strict=True):
@@ -170,9 +164,11 @@ def test_v_takes_no_longer_than_its_work(ranks, rng):
 
 @points(4, "speed")
 def test_few_microbatches_take_no_longer_than_under_1f1b(ranks):
-    for function in ("zb_h1", "zb_h2", "zb_v"):
+    def check(function):
         for case, lists in zip(SHORT, in_halves(ranks, function, SHORT), strict=True):
             for costs in COSTS[: 1 if function == "zb_v" else None]:
                 took_s = replay(function, lists, costs).makespan_s
                 bound_s = flush_s(case, costs)
                 judge(function, case, costs, took_s, "a step takes", bound_s, bound_s)
+
+    check_kinds(NAMES, str, check)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ringside.checking import assert_own_messages, assert_ran, buffered
+from ringside.checking import assert_ran, buffered
 from ringside.checking.examples import beside
 from ringside.factors import Factors
 
@@ -10,8 +10,8 @@ examples = beside(Path(__file__).resolve().parents[1] / "axonn.py")
 axonn_case, axonn_serial = examples.AXONN_MADE, examples.axonn_serial
 
 
-def stepped(ranks, rng, num_stages, batch_sizes, limit=None, **options):
-    """One step whose gradients are right, without collectives; returns case and result.
+def called(ranks, rng, num_stages, batch_sizes, limit=None, **options):
+    """One step that ended; returns case and result.
 
     Args:
         limit: None: 2 S.
@@ -30,16 +30,27 @@ def stepped(ranks, rng, num_stages, batch_sizes, limit=None, **options):
     arguments = case.arguments_of_ranks()
     result = ranks.call(f"callers:{through}", world_size, arguments, **options)
     assert_ran(result, case)
+    return case, result
+
+
+def stepped(*arguments, **options):
+    """``called``, with right gradients, which were passed on without collectives."""
+    case, result = called(*arguments, **options)
     seen = case.seen_in(result)
     right = axonn_serial(case, result.factors)
     for stage, value in enumerate(result.values):
         examples.axonn_check_values(value, stage, right, seen)
-    assert_own_messages(result, case)
+    moved = sum(record.nbytes for record in result.collectives)
+    if moved > 64 * (1 + len(case.batch_sizes)):
+        raise seen.asking("own").fail(
+            f"{moved} bytes went through the library's collectives; stages must send their "
+            "activations and gradients themselves."
+        )
     return case, result
 
 
 def driven(*arguments, **options):
-    """``stepped``, and no stage waited while there was work: what makes the scheme this scheme.
+    """``stepped``, and no stage waited while there was work.
 
     Whether stage 0 uses its limit is one test's matter: ``to_the_limit``.
     """

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ringside import Machine, replay
+from ringside import replay
 from ringside.checking import Verdict, assert_ran, buffered
 from ringside.checking.examples import beside
 from ringside.factors import Factors
@@ -101,16 +101,3 @@ def ideal(num_stages, num_minibatches, costs, nbytes, machine):
         ops.append(Op(Kind.WAIT, detail=tuple(op.request for op in ops if op.kind == Kind.ISEND)))
         stages.append(ops)
     return replay(Trace(num_stages, stages), machine).makespan_s
-
-
-def gpt(width):
-    """Costs of a pass, and a machine on which ``width`` float64 a sample are a GPT's activation.
-
-    Per stage two layers of width 4096, 2048 tokens a minibatch, 140 TFLOP/s, 25 GB/s.
-    """
-    num_parameters, tokens = 2 * 12 * 4096**2, 2048
-    forward_s = 2 * num_parameters * tokens / 140e12
-    activation_s = 2 * tokens * 4096 / 25e9  # in bfloat16
-    beta_s_per_byte = activation_s / (2 * 8 * width)  # minibatches of two samples
-    machine = Machine("gpt", alpha_s=5e-6, beta_s_per_byte=beta_s_per_byte)
-    return (forward_s, 2 * forward_s), machine

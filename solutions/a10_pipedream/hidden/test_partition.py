@@ -5,6 +5,7 @@ from functools import partial
 
 from ringside.checking import Verdict, award, one_line
 from ringside.checking.formulas import evaluated, plain
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.units import format_count
 from solutions.a10_pipedream import partition as reference
@@ -79,36 +80,30 @@ def right_time(told, plan, bytes_per_s):
     return float(oracle.time_s(profile_of(told), plan, bytes_per_s))
 
 
-@points(4, "values")
-def test_time_of_plans_without_replicas(ranks, rng):
-    calls = []
+@points(12, "values")
+def test_time_of_plans(ranks, rng):
+    straight = []
     for n in (1, 2, 5, 9, 9):
         for outputs in (0.1, 10.0):
             plan = oracle.anything(rng, n, n, stages=min(n, 1 + n // 2))
             plan = [(lo, hi, 1) for lo, hi, _ in plan]
-            calls.append((some(rng, n, 1.0, outputs), plan, 1e9))
-    check_numbers(ranks, "plan_s", calls, right_time)
-
-
-@points(5, "values")
-def test_time_of_plans_with_replicas(ranks, rng):
-    # The links take no time to speak of.
-    calls = [
+            straight.append((some(rng, n, 1.0, outputs), plan, 1e9))
+    replicated = [  # the links take no time to speak of
         (some(rng, n, weights, 0.01), oracle.anything(rng, n, workers, stages), rate)
         for n, workers, stages in ((1, 4, 1), (3, 7, 2), (6, 16, 2), (8, 9, 3))
         for weights, rate in ((0.1, 1e9), (3.0, 1e9), (1.0, FREE))
     ]
-    check_numbers(ranks, "plan_s", calls, right_time)
-
-
-@points(3, "values")
-def test_links_between_replicated_stages(ranks, rng):
-    calls = [
+    links = [
         (some(rng, n, 0.01, 10.0), [(0, n // 2, many), (n // 2, n, workers - many)], 1e9)
         for n, workers in ((2, 5), (5, 6), (8, 12))
         for many in (2, workers - 2)
     ]
-    check_numbers(ranks, "plan_s", calls, right_time)
+    calls = {
+        "plans without replicas": straight,
+        "plans with replicas": replicated,
+        "links between replicated stages": links,
+    }
+    check_kinds(calls, str, lambda kind: check_numbers(ranks, "plan_s", calls[kind], right_time))
 
 
 @points(8, "memory")
@@ -175,13 +170,13 @@ def check_shortest(ranks, calls):
             )
 
 
-@points(14, "values")
+@points(10, "values")
 def test_plans_where_messages_are_free(ranks, rng):
     shapes = ((3, 2), (4, 3), (5, 4), (6, 3), (7, 4), (8, 4), (8, 4))
     check_shortest(ranks, [(some(rng, n), workers, FREE) for n, workers in shapes])
 
 
-@points(8, "values")
+@points(12, "values")
 def test_plans_where_activations_take_long(ranks, rng):
     # Weights so heavy that no stage is replicated: what decides is between which layers to cut.
     calls = [
@@ -204,7 +199,7 @@ def test_plans_where_averaging_takes_long(ranks, rng):
     check_shortest(ranks, calls)
 
 
-@points(5, "values")
+@points(6, "values")
 def test_plans_where_everything_counts(ranks, rng):
     calls = [
         (some(rng, n, weights, outputs), workers, rate)
@@ -218,8 +213,13 @@ def test_plans_where_everything_counts(ranks, rng):
 @points(5, "values")
 def test_one_layer_and_one_worker(ranks, rng):
     # And more workers than layers.
-    shapes = ((1, 1), (1, 4), (5, 1), (2, 4), (3, 4))
-    check_shortest(ranks, [(some(rng, n, 0.1, 0.1), workers, 1e9) for n, workers in shapes])
+    def check(shape):
+        check_shortest(ranks, [(some(rng, shape[0], 0.1, 0.1), shape[1], 1e9)])
+
+    def kind(shape):
+        return "one worker" if shape[1] == 1 else "more workers than layers"
+
+    check_kinds(((1, 1), (1, 4), (5, 1), (2, 4), (3, 4)), kind, check)
 
 
 def check_vgg16(ranks, rates, alone):
@@ -238,15 +238,17 @@ def check_vgg16(ranks, rates, alone):
             )
 
 
-@points(5, "values")
+@points(8, "values")
 def test_published_plan_of_vgg16(ranks):
-    check_vgg16(ranks, (3.125e9, 6e9, 12e9), alone=True)
-
-
-@points(3, "values")
-def test_vgg16_on_slow_links(ranks):
-    # The link between the stages takes longest, and plans with fewer replicas are as fast.
-    check_vgg16(ranks, (1.25e9, 2e9), alone=False)
+    # On slow links the one between the stages takes longest, and other plans are as fast.
+    rates = {"fast links": (3.125e9, 6e9, 12e9), "slow links": (1.25e9, 2e9)}
+    weights = {"fast links": 5.0, "slow links": 3.0}
+    check_kinds(
+        rates,
+        str,
+        lambda kind: check_vgg16(ranks, rates[kind], alone=kind == "fast links"),
+        weights=weights,
+    )
 
 
 # -- capacity --------------------------------------------------------------------------------------
@@ -279,14 +281,9 @@ def tight(rng, shapes):
     return calls
 
 
-@points(6, "memory")
-def test_no_stage_needs_more_than_there_is(ranks, rng):
-    list(planned(ranks, tight(rng, ((4, 3), (6, 4), (8, 4), (8, 4)))))
-
-
-@points(7, "memory")
+@points(10, "memory")
 def test_shortest_plan_that_fits(ranks, rng):
-    check_shortest(ranks, tight(rng, ((3, 4), (5, 3), (7, 4), (8, 4), (8, 4))))
+    check_shortest(ranks, tight(rng, ((3, 4), (4, 3), (6, 4), (7, 4), (8, 4), (8, 4))))
 
 
 @points(6, "safety")
@@ -338,7 +335,7 @@ def test_better_than_equally_many_layers(ranks, rng):
     check_ratio(ranks, calls)
 
 
-@points(7, "speed")
+@points(9, "speed")
 def test_fifty_layers_on_sixty_four_workers(ranks, rng):
     # Last of all: a planner that tries all plans spends the CPU time of this module here.
     check_ratio(ranks, [(some(rng, 50, 0.3, 0.3), 64, 5e9)])

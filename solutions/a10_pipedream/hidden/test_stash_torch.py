@@ -5,11 +5,14 @@ from ringside.checking import (
     LATENCY_SEEDS,
     Verdict,
     assert_makespan,
+    assert_own_messages,
     assert_ran,
     assert_requests_complete,
+    buffered,
     on_three_members,
     rendezvous,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.factors import Factors
 from solutions.a10_pipedream.cases_torch import (
@@ -18,6 +21,7 @@ from solutions.a10_pipedream.cases_torch import (
     assert_stash_torch_losses,
     assert_stash_torch_memory,
     assert_stash_torch_order,
+    assert_stash_torch_passed_on,
     assert_stash_torch_sent,
     stash_torch_case,
     stash_torch_reference_s,
@@ -41,6 +45,7 @@ def trained(ranks, rng, num_stages, batch_sizes, real=False, **options):
     world_size = options.pop("world_size", num_stages)
     if not real:
         options["factors"] = Factors.drawn(rng)
+        options.setdefault("machine", buffered())
     target, arguments = "callers_torch:stash_torch_trained", case.arguments_of_ranks()
     result = ranks.call(target, world_size, arguments, **options)
     assert_ran(result, case)
@@ -57,40 +62,32 @@ def test_delayed_recursion_on_2_to_5_stages(ranks, rng):
         trained(ranks, rng, num_stages, (2,) * count)
 
 
-@points(3, "values")
-def test_delayed_recursion_on_12_and_18_stages(ranks, rng):
-    for num_stages, count in ((12, 14), (18, 19)):
-        trained(ranks, rng, num_stages, (2,) * count, ends=(3, 2), hidden=2)
+@points(7, "values")
+def test_fewer_minibatches_than_stages_and_one_stage(ranks, rng):
+    def kind(asked):
+        return "one stage" if asked[0] == 1 else "fewer minibatches than stages"
 
-
-@points(6, "values")
-def test_fewer_minibatches_than_stages(ranks, rng):
-    for num_stages, count in ((3, 2), (4, 3), (5, 1)):
-        trained(ranks, rng, num_stages, (2,) * count)
-
-
-@points(3, "values")
-def test_one_stage(ranks, rng):
+    # On several stages first: what has no messages shows little.
     trained(ranks, rng, 2, (2,) * 4)
-    trained(ranks, rng, 1, (2,) * 4)
+    cases = ((3, 2), (4, 3), (5, 1), (1, 4))
+    check_kinds(cases, kind, lambda asked: trained(ranks, rng, asked[0], (2,) * asked[1]))
 
 
-@points(9, "values")
+@points(10, "values")
 def test_vertical_sync(ranks, rng):
     for num_stages, count in ((2, 5), (3, 7), (4, 6)):
         trained(ranks, rng, num_stages, (2,) * count, vertical_sync=True)
 
 
-@points(4, "values")
-def test_minibatches_of_any_length(ranks, rng):
-    for num_stages, batch_sizes in ((2, (3, 1, 2, 4)), (3, (1, 2, 5, 1, 3, 2))):
-        trained(ranks, rng, num_stages, batch_sizes)
+@points(6, "values")
+def test_minibatches_of_any_length_and_momentum(ranks, rng):
+    def check(asked):
+        num_stages, batch_sizes, options = asked
+        trained(ranks, rng, num_stages, batch_sizes, **options)
 
-
-@points(4, "values")
-def test_optimizer_keeps_its_state(ranks, rng):
-    for num_stages in (2, 3):
-        trained(ranks, rng, num_stages, (2,) * 6, optimizer="momentum")
+    cases = [(2, (3, 1, 2, 4), {}), (3, (1, 2, 5, 1, 3, 2), {})]
+    cases += [(num_stages, (2,) * 6, {"optimizer": "momentum"}) for num_stages in (2, 3)]
+    check_kinds(cases, lambda asked: "momentum" if asked[2] else "minibatches of any length", check)
 
 
 @points(4, "values")
@@ -118,6 +115,15 @@ def test_real_gloo(gloo, rng):
 # -- communication and schedule --------------------------------------------------------------------
 
 
+@points(5, "communication", essential=True)
+def test_stages_compute_their_pieces_and_pass_tensors_on(ranks, rng):
+    case = stash_torch_case(4, (2,) * 8, rng)
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers_torch:stash_torch_trained", 4, given, machine=buffered())
+    assert_ran(result, case)
+    assert_stash_torch_passed_on(result, case)
+
+
 @points(10, "communication")
 def test_two_messages_for_each_minibatch_and_boundary(ranks, rng):
     for num_stages, count in ((2, 4), (3, 6), (4, 5), (5, 6), (12, 13), (18, 18)):
@@ -127,12 +133,20 @@ def test_two_messages_for_each_minibatch_and_boundary(ranks, rng):
         assert_stash_torch_sent(result, case)
 
 
-@points(5, "communication")
-def test_given_group_is_used(ranks, rng):
+@points(6, "communication")
+def test_no_collective_in_the_given_group(ranks, rng):
     def call(**there):
         return trained(ranks, rng, 3, (2,) * 5, **there)
 
-    on_three_members(rng, call, comm="the group")
+    def check(part):
+        if part:
+            on_three_members(rng, call, comm="the group")
+        else:
+            for num_stages in (2, 4):
+                case, result = trained(ranks, rng, num_stages, (2,) * 5)
+                assert_own_messages(result, case.seen_in(result))
+
+    check_kinds((False, True), lambda part: "a part of the world" if part else "the world", check)
 
 
 @points(8, "schedule")
@@ -164,17 +178,20 @@ def test_few_versions_are_kept(ranks, rng):
         assert_stash_torch_memory(result, case)
 
 
-@points(4, "speed")
-def test_time_with_free_messages(ranks, rng):
+@points(9, "speed")
+def test_time_with_free_messages_and_on_a_slow_wire(ranks, rng):
     costs = (1e-2, 2e-2)
-    for num_stages, count in ((4, 7), (3, 9)):
-        case, result = trained(ranks, rng, num_stages, (1,) * count, costs=costs, machine=FREE)
-        assert_makespan(result, (count + num_stages - 1) * sum(costs), case)
 
-
-@points(5, "speed")
-def test_time_on_a_slow_wire(ranks, rng):
-    options = {"costs": (1e-2, 2e-2), "ends": (30, 30), "hidden": 2, "machine": SLOW}
-    for num_stages, count in ((4, 8), (3, 9)):
-        case, result = trained(ranks, rng, num_stages, (1,) * count, **options)
+    def check(asked):
+        num_stages, count, free = asked
+        sizes = (1,) * count
+        if free:
+            case, result = trained(ranks, rng, num_stages, sizes, costs=costs, machine=FREE)
+            assert_makespan(result, (count + num_stages - 1) * sum(costs), case)
+            return
+        options = {"costs": costs, "ends": (30, 30), "hidden": 2, "machine": SLOW}
+        case, result = trained(ranks, rng, num_stages, sizes, **options)
         assert_makespan(result, stash_torch_reference_s(case, SLOW), case)
+
+    cases = [(4, 7, True), (3, 9, True), (4, 8, False), (3, 9, False)]
+    check_kinds(cases, lambda asked: "free messages" if asked[2] else "a slow wire", check)
