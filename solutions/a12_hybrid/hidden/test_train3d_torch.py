@@ -27,7 +27,7 @@ def stages(*layers):
 
 @points(8, "values")
 def test_groups_of_the_grid(ranks, rng):
-    for sizes in ((2, 2, 2), (2, 3, 4), (3, 1, 2), (1, 2, 3), (4, 3, 1), (1, 1, 1)):
+    for sizes in ((2, 2, 2), (2, 3, 4), (3, 1, 2), (1, 1, 1)):
         runs.grid(ranks, sizes)
 
 
@@ -39,7 +39,7 @@ def test_layer_on_a_tensor_axis(ranks, rng):
 
 @points(8, "values")
 def test_pipeline_alone(ranks, rng):
-    for case in (stages(1, 1), stages(1, 2, 1), stages(1, 1, 1, 1)):
+    for case in (stages(1, 2, 1), stages(1, 1, 1, 1)):
         runs.trained(ranks, rng, case, **PLAIN)
 
 
@@ -52,7 +52,6 @@ def test_data_axis_alone(ranks, rng):
 @points(8, "values")
 def test_tied_words_and_the_loss_on_every_rank(ranks, rng):
     def words():
-        runs.trained(ranks, rng, stages(1, 1), loss=False)
         runs.trained(ranks, rng, stages(1, 1, 1), loss=False)
 
     def loss():
@@ -64,18 +63,13 @@ def test_tied_words_and_the_loss_on_every_rank(ranks, rng):
 
 @points(4, "values")
 def test_smaller_last_microbatch(ranks, rng):
-    for sizes in ((3, 3, 1), (2, 1)):
-        runs.trained(ranks, rng, Training((1, 1), sizes=sizes), **PLAIN)
+    runs.trained(ranks, rng, Training((1, 1), sizes=(3, 3, 1)), **PLAIN)
 
 
 @points(8, "values")
 def test_all_axes_equal_serial_over_steps(ranks, rng):
-    for layers, dp, sizes, steps in (
-        ((1, 1), 2, (2, 2), 3),
-        ((2, 1, 1), 2, (1, 1, 1), 1),
-        ((1, 1, 1), 3, (1, 1), 1),
-    ):
-        runs.trained(ranks, rng, Training(layers, dp, 2, sizes, steps))
+    for layers, sizes, steps in (((1, 1), (2, 2), 3), ((2, 1, 1), (1, 1, 1), 1)):
+        runs.trained(ranks, rng, Training(layers, 2, 2, sizes, steps))
 
 
 @points(3, "reality")
@@ -90,12 +84,12 @@ def test_real_gloo(gloo, rng):
 @points(8, "communication")
 def test_bytes_of_one_axis_alone(ranks, rng):
     def tensor():
-        for case in (Training(tp=2), Training(tp=3)):
-            call, result = runs.trained(ranks, rng, case, **PLAIN)
-            cases.assert_bytes_by_axis(result, case, call, ("tensor",))
+        case = Training(tp=3)
+        call, result = runs.trained(ranks, rng, case, **PLAIN)
+        cases.assert_bytes_by_axis(result, case, call, ("tensor",))
 
     def data():
-        for case in (Training(dp=2), Training(dp=5, sizes=(1, 1))):
+        for case in (Training(dp=2), Training(dp=3, sizes=(1, 1))):
             call, result = runs.trained(ranks, rng, case, **PLAIN)
             cases.assert_bytes_by_axis(result, case, call, ("data",))
 
@@ -111,8 +105,8 @@ def test_bytes_by_axis_of_all_together(ranks, rng):
             sent = [sum(cases.bytes_by_axis(case, r).values()) for r in range(case.world_size)]
             ranks.record(call, result, {"sent_bytes": sent})
 
-    two = Training((1, 1, 1), 2, sizes=(1, 1, 1)), Training((1, 1), 3, sizes=(1, 1))
-    three = Training((1, 1), 2, 2, (2, 2, 2, 2)), Training((1, 1, 1), 3, 2, (1, 1))
+    two = (Training((1, 1, 1), 2, sizes=(1, 1, 1)),)
+    three = Training((1, 1), 2, 2, (2, 2)), Training((1, 1, 1), 3, 2, (1, 1))
     checked({"pipeline and data": lambda: check(two), "all three": lambda: check(three)})
 
 
