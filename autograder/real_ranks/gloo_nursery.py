@@ -1,6 +1,7 @@
 """Inside the sandbox: start ranks of torch's own gloo as forks of one process that imported torch.
 
-With ``RINGSIDE_JOB_BACKEND=nccl`` they are ranks of NCCL, with a GPU each.
+With ``RINGSIDE_JOB_BACKEND=nccl`` they are ranks of NCCL, with a GPU each. With
+``RINGSIDE_JOB_OWN_HASHES`` every rank is a Python of its own, with another seed of its hashes.
 
 Importing torch takes seconds, so it is done once. gloo finds its partners through a file, and
 talks over the sandbox's loopback device.
@@ -53,6 +54,10 @@ def load() -> None:
 def _world(store: str, number: int, world_size: int, first_pipe: int) -> int:
     ranks = set()
     for rank in range(world_size):
+        words = [store, *map(str, (rank, world_size, number, first_pipe))]
+        if "RINGSIDE_JOB_OWN_HASHES" in os.environ:
+            ranks.add(_started(words, rank))
+            continue
         pid = os.fork()
         if not pid:
             os._exit(_be_rank(store, rank, world_size, number, first_pipe))
@@ -70,6 +75,14 @@ def _world(store: str, number: int, world_size: int, first_pipe: int) -> int:
         if not pid:
             time.sleep(0.01)
     return status
+
+
+def _started(words: list[str], rank: int) -> int:
+    """The process id of a rank that imports for itself."""
+    # Isolated (-I) it would not read the seed of its hashes.
+    command = [sys.executable, "-s", "-P", os.path.abspath(__file__), "rank", *words]
+    environment = {**os.environ, "PYTHONHASHSEED": str(rank + 1)}
+    return os.posix_spawn(sys.executable, command, environment)
 
 
 def _be_rank(store: str, rank: int, world_size: int, number: int, first_pipe: int) -> int:
@@ -113,4 +126,7 @@ def _take_gpu(rank: int) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "rank":
+        load()
+        os._exit(_be_rank(sys.argv[2], *map(int, sys.argv[3:])))
     sys.exit(nurse([int(word) for word in sys.argv[2:]]))

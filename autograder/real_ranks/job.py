@@ -15,6 +15,10 @@ the driver finds in its environment:
     RINGSIDE_JOB_MODULES    the folder of the student's modules
     RINGSIDE_JOB_KIT        the folder that holds the package ringside
 
+and the nurseries, where ranks may not share the seed of their hashes:
+
+    RINGSIDE_JOB_OWN_HASHES any text
+
 A pipe takes no room on a disk, and can't be a link to something else. ``mpi_nursery`` and
 ``gloo_nursery`` say how the ranks are started.
 """
@@ -78,6 +82,7 @@ def run_mpi(
     files: Sequence[str] | None = None,
     trust_submissions: bool = False,
     nursery: WarmNursery | None = None,
+    own_hashes: bool = False,
 ) -> MpiOutcome:
     """Start one ``mpiexec -n P`` after another and wait for the last.
 
@@ -90,6 +95,7 @@ def run_mpi(
         launcher: "mpiexec" or "gloo".
         files: names of the modules to take from the folder; None for all ``*.py``.
         nursery: the warm sandbox to use; None for one of its own.
+        own_hashes: start each rank as a Python of its own, with another seed of its hashes.
     """
     extra = {"inputs": inputs, "driver.py": driver.encode()}
     of_ranks = gloo_nursery if launcher == "gloo" else mpi_nursery
@@ -106,10 +112,12 @@ def run_mpi(
             reason = "an MPI job needs bubblewrap: its ranks start processes and open sockets"
             return MpiOutcome("unavailable", [], reason, 0.0)
         started = time.monotonic()
+        own = {"RINGSIDE_JOB_OWN_HASHES": "1"} if own_hashes else {}
         pipes = [sandbox.open_pipe(number) for number in range(sum(worlds))]
         try:
             process = sandbox.popen(
-                command_inside(worlds, sandbox, launcher), env=environment_inside(sandbox)
+                command_inside(worlds, sandbox, launcher),
+                env=environment_inside(sandbox) | own,
             )
             allowance.watch(sandbox.reading, sandbox.lower_priority)
             results, status = _collect(process, pipes, allowance)

@@ -9,7 +9,8 @@ does; the rank is a fork of the nursery, which holds libraries only and has not 
        +--fork--> rank 0, 1, 2 <----------------------------------------------+
 
 So NumPy is imported once and not once a rank. An ``mpiexec`` that gives no such descriptor starts
-ranks that import for themselves.
+ranks that import for themselves. So it is with ``RINGSIDE_JOB_OWN_HASHES``: every rank is then a
+Python of its own, with another seed of its hashes.
 
     python -I nursery.py nursery MPIEXEC P ...    worlds of P ranks, one after another
 """
@@ -39,7 +40,8 @@ def nurse(mpiexec: str, worlds: Sequence[int]) -> Callable[[], int]:
         command = [mpiexec, "-n", str(world_size), sys.executable, "-I", "-S"]
         command += [_beside("stand_in.py"), f"{folder}/{number}", str(number), str(first_pipe)]
         job = subprocess.Popen(command)
-        stand_ins = _accept(listener, world_size, job)
+        alone = "RINGSIDE_JOB_OWN_HASHES" in os.environ
+        stand_ins = [] if alone else _accept(listener, world_size, job)
         ranks = []
         while stand_ins:
             # No rank begins before all are here: nobody else gets to this socket.

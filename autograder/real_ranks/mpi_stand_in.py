@@ -14,9 +14,15 @@ import sys
 
 def main(path: str, world: str, first_pipe: str) -> int:
     """Hand over what mpiexec gave, wait for the rank's end, and return its exit status."""
-    if "PMI_FD" not in os.environ:  # an mpiexec of another kind: be the rank
+    own_hashes = "RINGSIDE_JOB_OWN_HASHES" in os.environ
+    if "PMI_FD" not in os.environ or own_hashes:  # be the rank
         nursery = os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], "nursery.py")
-        os.execv(sys.executable, [sys.executable, "-I", nursery, "alone", world, first_pipe])
+        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+        os.environ["PYTHONHASHSEED"] = str(int(rank) + 1)
+        # Isolated (-I) it would not read the seed.
+        isolated = ("-s", "-P") if own_hashes else ("-I",)
+        words = [sys.executable, *isolated, nursery, "alone", world, first_pipe]
+        os.execv(sys.executable, words)
     import _socket  # the module socket takes twice the time that all the rest here takes
 
     up = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)

@@ -54,7 +54,21 @@ class Ranks:
         self._once: dict[str, tuple[Any, set[int], list[whose_fault.Made]]] = {}
         self.world_sizes: set[int] = set()  # that the running test has used
         self.made: list[whose_fault.Made] = []  # its calls
+        self._called_before = False  # whether there were calls before the running test
+        self._called = False
         self.disclosure = Disclosure(Path(job.folder))
+
+    def begin(self) -> None:
+        """A test begins."""
+        self.world_sizes, self.made = set(), []
+        self._called_before = self._called
+
+    @property
+    def may_keep_something(self) -> bool:
+        """Whether the running test's ranks have made other calls, and no limit of all is met."""
+        used_up = self._endless or self._num_operations > self._limits.calls_operations
+        used_up = used_up or self._result_bytes > self._limits.calls_result_bytes
+        return self._called_before and not used_up
 
     def call(
         self,
@@ -76,6 +90,7 @@ class Ranks:
         ones are not made: one hang must not cost its time again in every test.
         """
         self.world_sizes.add(world_size)
+        self._called = True
         if self._endless:
             raise Verdict(f"not run: an earlier call did not end ({self._endless}).")
         if self._num_operations > self._limits.calls_operations:

@@ -22,6 +22,7 @@ import pytest
 
 from autograder.course.course import Course
 from autograder.course.limits import Limits
+from autograder.real_ranks.hash_order import may_depend_on_hashes
 from autograder.sandbox.allowance import Allowance
 from autograder.sandbox.sandbox import Sandbox
 from autograder.sandbox.warm_sandbox import WarmNursery, WarmSandbox, known
@@ -30,6 +31,7 @@ from autograder.suite.calls import Mpi, Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
+from ringside.checking.fresh_ranks import FreshRanks
 from ringside.checking.points import hold_to_the_essential
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
@@ -46,17 +48,24 @@ _RECORDER = pytest.StashKey["Recorder"]()
 def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
     recorder = pytestconfig.stash[_RECORDER]
-    folder, limits = Path(recorder.job.folder), recorder.job.bounds
+    with started(recorder.job, recorder.record) as recorder.ranks:
+        yield recorder.ranks
+
+
+@contextlib.contextmanager
+def started(job: SuiteJob, record: SuiteRecord) -> Iterator[Ranks]:
+    """Simulated ranks that have made no call."""
+    folder, limits = Path(job.folder), job.bounds
     allowance = Allowance(limits)
     with contextlib.ExitStack() as stack:
-        if recorder.job.sandbox:
-            nursery = _nursery(recorder.job, 0)
+        if job.sandbox:
+            nursery = _nursery(job, 0)
             place = stack.enter_context(
                 Sandbox(folder, limits=limits, proc=False)
                 if nursery is None
                 else WarmSandbox(nursery, folder, limits=limits, proc=False)
             )
-            recorder.record.sandbox = place.tier
+            record.sandbox = place.tier
             session = Session(
                 folder,
                 launcher=place.popen,  # type: ignore[arg-type]
@@ -67,15 +76,14 @@ def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
                 patience=allowance,
             )
         else:
-            recorder.record.sandbox = "none (submissions trusted)"
+            record.sandbox = "none (submissions trusted)"
             session = Session(folder, limits=network_limits(limits), patience=allowance)
         stack.enter_context(session)
-        if recorder.job.sandbox:
+        if job.sandbox:
             allowance.watch(place.reading, place.lower_priority)
         else:
             allowance.watch(lambda: of_tree(session.process))
-        recorder.ranks = Ranks(session, recorder.record, recorder.job, allowance)
-        yield recorder.ranks
+        yield Ranks(session, record, job, allowance)
 
 
 def network_limits(limits: Limits) -> NetworkLimits:
@@ -99,7 +107,13 @@ def mpi(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     """Calls into the submission under a real ``mpiexec``."""
     job = pytestconfig.stash[_RECORDER].job
     nursery = _nursery(job, 1)
-    real = RealRanks(Path(job.folder), sandbox=job.sandbox, nursery=nursery, limits=job.bounds)
+    real = RealRanks(
+        Path(job.folder),
+        sandbox=job.sandbox,
+        nursery=nursery,
+        limits=job.bounds,
+        own_hashes=_own_hashes(job),
+    )
     return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
 
 
@@ -109,9 +123,20 @@ def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
     job = pytestconfig.stash[_RECORDER].job
     nursery = _nursery(job, 1)
     real = RealRanks(
-        Path(job.folder), sandbox=job.sandbox, launcher="gloo", nursery=nursery, limits=job.bounds
+        Path(job.folder),
+        sandbox=job.sandbox,
+        launcher="gloo",
+        nursery=nursery,
+        limits=job.bounds,
+        own_hashes=_own_hashes(job),
     )
     return Mpi(real, ranks, _reference(Path(pytestconfig.args[0])))
+
+
+def _own_hashes(job: SuiteJob) -> bool:
+    """Whether the ranks of this module must not share the seed of their hashes."""
+    source = (Path(job.folder) / f"{job.module}.py").read_text(encoding="utf-8", errors="replace")
+    return may_depend_on_hashes([source])
 
 
 def _reference(suite: Path) -> Path:
@@ -167,6 +192,7 @@ class Recorder:
         self.job = job
         self.record = SuiteRecord(job.module)
         self.ranks: Ranks | None = None
+        self.fresh_ranks = FreshRanks()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -192,7 +218,7 @@ class Recorder:
     def pytest_runtest_call(self) -> None:
         """A test begins, its fixtures made."""
         if self.ranks is not None:
-            self.ranks.world_sizes, self.ranks.made = set(), []
+            self.ranks.begin()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -216,10 +242,11 @@ class Recorder:
         test.essential = bool(marker.kwargs.get("essential"))
         test.seconds = round(call.duration, 3)
         test.world_sizes = sorted(self.ranks.world_sizes) if self.ranks is not None else []
-        if call.excinfo is None:
+        error = call.excinfo.value if call.excinfo is not None else None
+        verdict = self._decided(item, error) if isinstance(error, Verdict) else None
+        if call.excinfo is None or (isinstance(error, Verdict) and verdict is None):
             test.earned = test.points
-        elif isinstance(call.excinfo.value, Verdict):
-            verdict = call.excinfo.value
+        elif verdict is not None:
             test.earned = round(test.points * min(1.0, max(0.0, verdict.fraction)), 4)
             test.message = cut(verdict.sentence, MESSAGE_LIMIT)
             made = self.ranks.made if self.ranks is not None and kind == "values" else []
@@ -246,6 +273,20 @@ class Recorder:
             test.message = "the grader failed here; this is no fault of the submission."
             self._fault(item.name, call.excinfo)
         self.record.tests.append(test)
+
+    def _decided(self, item: pytest.Item, verdict: Verdict) -> Verdict | None:
+        """The verdict that counts, where ranks that have made no call may say another."""
+        names = item._fixtureinfo.argnames  # type: ignore[attr-defined]  # pytest has no public name
+        if self.ranks is None or "ranks" not in names or not self.ranks.may_keep_something:
+            return verdict
+
+        def again() -> None:
+            with started(self.job, SuiteRecord(self.record.module)) as fresh:
+                given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
+                given |= {"ranks": fresh, "rng": self.job.rng(item.name)}
+                item.obj(**{name: given[name] for name in names})  # type: ignore[attr-defined]
+
+        return self.fresh_ranks.decide(verdict, again)
 
     def _data_has_come(self) -> bool:
         """Whether the running test has made a call of the submission."""

@@ -79,11 +79,13 @@ class RealRanks:
         launcher: str = "mpiexec",
         nursery: WarmNursery | None = None,
         limits: Limits | None = None,
+        own_hashes: bool = False,
     ) -> None:
         self._folder = folder
         self._limits = limits or Limits()
         self._nursery = nursery
         self._sandbox = sandbox
+        self._own_hashes = own_hashes
         self.launcher = launcher
 
     def of(self, folder: Path) -> RealRanks:
@@ -94,6 +96,7 @@ class RealRanks:
             launcher=self.launcher,
             nursery=self._nursery,
             limits=self._limits,
+            own_hashes=self._own_hashes,
         )
 
     def call_all(self, calls: Sequence[RealCall]) -> list[RealRun]:
@@ -124,6 +127,7 @@ class RealRanks:
             launcher=self.launcher,
             trust_submissions=not self._sandbox,
             nursery=self._nursery,
+            own_hashes=self._own_hashes,
         )
         if outcome.status == "unavailable":
             raise RealityUnavailable(outcome.output)

@@ -214,6 +214,13 @@ class Call(Case):
             line = line.replace(f"--ranks {self.world_size}", self.ranks, 1)
         return line.replace(" -- ", f" {self.where} -- ", 1) if self.where else line
 
+    @property
+    def real_line(self) -> str:
+        """The line that runs this call on real ranks of this machine."""
+        line = self.line.replace("ringside run", "ringside launch", 1)
+        real = f"--site local --set ranks_per_node={self.world_size}"
+        return line.replace(f"--ranks {self.world_size}", real, 1)
+
     def __str__(self) -> str:
         places = format_count(self.world_size, self.place)
         observed = "" if self.factors is None else ", passes announced"

@@ -13,10 +13,11 @@ time that the grader gives it; when one doesn't end, the module's other tests ar
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ import numpy as np
 import pytest
 
 from ringside.checking.assertions import Case, Verdict, noted
+from ringside.checking.fresh_ranks import FreshRanks
 from ringside.checking.points import hold_to_the_essential
 from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
@@ -64,6 +66,9 @@ class Record:
     tests: list[TestRecord] = field(default_factory=list)
     counts: list[dict[str, Any]] = field(default_factory=list)
     timelines: dict[str, str] = field(default_factory=dict)  # module: SVG of its first run
+    fresh_ranks: defaultdict[str, FreshRanks] = field(
+        default_factory=lambda: defaultdict(FreshRanks)
+    )
 
 
 class Running:
@@ -120,6 +125,18 @@ class Ranks:
         self._record = record
         self._running = running
         self.results: list[Result] = []  # of the running test
+        self._num_calls = 0
+
+    @property
+    def may_keep_something(self) -> bool:
+        """Whether its ranks have made calls before those of the running test."""
+        return self._num_calls > len(self.results)
+
+    @contextlib.contextmanager
+    def anew(self) -> Iterator[Ranks]:
+        """The same calls on ranks that have made none."""
+        with Session(self._session.folder) as session:
+            yield Ranks(session, Record(), self._running)
 
     def call(
         self,
@@ -148,6 +165,7 @@ class Ranks:
             factors=factors,
         )
         self.results.append(result)
+        self._num_calls += 1
         if isinstance(result.error, DeadlineError):
             self._running.did_not_end()
             return result  # to draw what had no end may take longer than the run
@@ -251,7 +269,12 @@ def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
 @pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """Random numbers, other ones in each test and the same ones each time."""
-    digest = hashlib.sha256(request.node.name.encode()).digest()
+    return random_of(request.node.name)
+
+
+def random_of(test: str) -> np.random.Generator:
+    """The random numbers of a test."""
+    digest = hashlib.sha256(test.encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
@@ -287,12 +310,14 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
     )
     ranks = getattr(item, "funcargs", {}).get("ranks")
     results: list[Result] = []
+    error = call.excinfo.value if call.excinfo is not None else None
     if isinstance(ranks, Ranks):
+        if isinstance(error, Verdict) and ranks.may_keep_something:
+            error = _decided(item, ranks, test.module, error)
         results, ranks.results = ranks.results, []
-    if call.excinfo is None:
+    if error is None:
         test.earned = test.points
         return test
-    error = call.excinfo.value
     if isinstance(error, pytest.skip.Exception):
         test.points, test.message, test.skipped = 0.0, str(error), True
     elif isinstance(error, Verdict):
@@ -309,6 +334,19 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
     return test
 
 
+def _decided(item: pytest.Item, ranks: Ranks, module: str, verdict: Verdict) -> Verdict | None:
+    """The verdict that counts, where ranks that have made no call may say another."""
+    names = item._fixtureinfo.argnames  # type: ignore[attr-defined]  # pytest has no public name
+
+    def again() -> None:
+        with ranks.anew() as fresh:
+            given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
+            given |= {"ranks": fresh, "rng": random_of(item.name)}
+            item.obj(**{name: given[name] for name in names})  # type: ignore[attr-defined]
+
+    return item.config.stash[_RECORD].fresh_ranks[module].decide(verdict, again)
+
+
 def _holds_the_check(error: Verdict) -> bool:
     """Whether a verdict's line makes its check: one of `run --check`, or a sum of drawn vectors."""
     of_vectors = type(error.case) is Case and "--drawn " in error.reproduce
@@ -322,4 +360,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         tests = session.config.stash[_RECORD].tests
         for module in {test.module for test in tests}:
             hold_to_the_essential([test for test in tests if test.module == module])
-        write_atomically(path, json.dumps(asdict(session.config.stash[_RECORD])).encode())
+        record = session.config.stash[_RECORD]
+        content = {name: getattr(record, name) for name in ("counts", "timelines")}
+        content["tests"] = [asdict(test) for test in tests]
+        write_atomically(path, json.dumps(content).encode())

@@ -47,8 +47,9 @@ def too_long(completion: Completion, capacity: int, call: Call) -> MPIException:
     return MPIException(
         ERR_TRUNCATE,
         f"the message from rank {completion.source} (tag {completion.tag}) has "
-        f"{completion.nbytes} bytes, the buffer of {format_call(call)} has "
-        f"{capacity}. Give the receive a buffer that is at least as long.",
+        f"{completion.nbytes} bytes, and the buffer of {format_call(call)} has {capacity}. Either "
+        "the buffer is too short, or this message is meant for another receive: compare the order "
+        "and the tags of the calls on both ranks.",
     )
 
 

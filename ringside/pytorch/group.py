@@ -625,6 +625,7 @@ def _receive(
         raise MismatchError(
             f"{format_call(call)}: rank {members[completion.source]} sent {count} elements of "
             f"{name}, the tensor to receive into has {tensor.numel()} of "
-            f"{tensors.dtype_name(tensor)}. Give both sides the same shape and dtype."
+            f"{tensors.dtype_name(tensor)}. Give both sides the same shape and dtype. If they have "
+            "them, the two ranks send and receive in different orders."
         )
     tensors.memory(tensor)[:] = np.frombuffer(payload[_ENVELOPE.size :], np.uint8)

@@ -1,0 +1,41 @@
+"""Whether what a module does may depend on Python's hashes, which differ between processes.
+
+    owners = {name: hash(name) % world_size for name in names}     # another one on each rank
+    for name in set(names): comm.Bcast(...)                        # another order on each rank
+
+Ranks that are forks of one process share the seed of its hashes, so such a module looks right on
+them; on a cluster every rank is a process of its own. Its real ranks are started, each with another
+seed. Starting costs each rank its imports, which other modules don't have to pay.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+# Calls and attributes that give a hash, or a set; keys() does when it is joined with others.
+_NAMES = {"hash", "__hash__", "set", "frozenset", "keys"}
+
+
+def may_depend_on_hashes(sources: Iterable[str]) -> bool:
+    """Whether any of the modules makes a set or asks for a hash.
+
+    >>> may_depend_on_hashes(["def owner(name, p): return hash(name) % p"])
+    True
+    >>> may_depend_on_hashes(["def owner(number, p): return number % p"])
+    False
+    """
+    return any(_in(source) for source in sources)
+
+
+def _in(source: str) -> bool:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False  # then it can't be imported either
+    return any(
+        isinstance(node, ast.Set | ast.SetComp)
+        or (isinstance(node, ast.Name) and node.id in _NAMES)
+        or (isinstance(node, ast.Attribute) and node.attr in _NAMES)
+        for node in ast.walk(tree)
+    )
