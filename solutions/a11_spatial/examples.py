@@ -290,6 +290,7 @@ def assert_ring_attention_peers(result, case):
 
 def assert_ring_attention_shared(result, case):
     """Each rank computed blocks of its queries with the keys of every rank."""
+    case = case.seen_in(result).asking(f"overlap={case.block_nbytes}")
     wanted = {f"block {source}" for source in range(case.world_size)}
     for rank, member in enumerate(result.members or range(case.world_size)):
         found = {phase for _, phase, _ in announced(result.trace.ops[member])}

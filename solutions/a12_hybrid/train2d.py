@@ -22,8 +22,8 @@ Rules for all functions:
   differ in samples and have none, but one of them has some.
 - Products go through ``matmul``, which counts them: a rank with n samples and ``rows_i`` rows takes
   ``2 n rows_i d_(i-1)`` operations forward, and twice as many backward (once in the first layer).
-- The library's collectives are allowed and count as a ring's: an all-reduce of m elements on p
-  ranks as ``2 m (p - 1) / p`` on each, an all-gather or reduce-scatter of m in all as half of it.
+- The library's collectives are allowed and count as a ring's: ``2 m (p - 1) / p`` for an all-reduce
+  of m elements on p ranks, half of it for an all-gather or reduce-scatter of m in all.
 - Values: those of one rank, to 1e-10 in float64 (1e-4 in float32).
 
 Bounds for what a rank sends in a step:

@@ -146,7 +146,8 @@ def test_each_rank_takes_some_of_the_heads(ranks, rng):
     result = ranks.call("callers_torch:ulysses_torch_called", 4, given, machine=buffered())
     assert_ran(result, case)
     assert_ulysses_torch_collectives(result, case)
-    case, whole = case.seen_in(result), case.num_flops
+    whole = case.num_flops
+    case = case.seen_in(result).asking(f"shared_work={whole / 4:.12g}")
     for rank, done in enumerate(result.num_flops()):
         if not 0 < done < 0.75 * whole:
             raise case.fail(

@@ -81,7 +81,8 @@ def assert_trace_agrees(ranks):
     result = ranks.call(target, 8, (settings,))
     assert_ran(result, call)
     try:
-        traced = ranks.trace(target, 8, (settings,))
+        grid = {"pp": 2, "dp": 2, "tp": 2}
+        traced = ranks.trace(target, 8, (settings,), grid=grid, alike=("dp", "tp"))
         agreement.compare(traced.trace, result.trace)
     except (RunError, TraceError) as error:
         raise call.fail(
