@@ -11,17 +11,14 @@
     forward        x x x x x x  |> x                 the neighbour's outputs see my edge rows,
     backward     dx dx dx dx dx <|  dx               so it has a part of their gradient
 
-The backward pass is the forward pass in a mirror. What was read from a neighbour sends its gradient
-back to it. Instead you may fetch the neighbours' rows of dy, as the forward pass fetches those of
-x; both are right.
+The backward pass sends the gradient of what was read from a neighbour back to it. Instead you may
+fetch the neighbours' rows of dy, as the forward pass fetches those of x; both are right. All
+filters are on every rank, so their gradient is a sum over ranks: one all-reduce. It and the
+messages to neighbours can be under way while the rank computes.
 
-All k x k filters are on every rank, so their gradient is a sum over ranks: one all-reduce. The
-messages to neighbours take time, too. Both can be under way while the rank computes.
-
-``layers.Conv`` is supplied: the passes over some rows (im2col), k odd, zeros left and right.
-Above the image's first row and below its last one stand ``pad = k // 2`` rows of zeros, and these
-you add: ``Conv`` pads no rows. ``halo.py`` isn't needed here. It waits for its messages, and you
-start them and compute meanwhile.
+``layers.Conv`` is supplied: the passes over some rows (im2col), k odd, zeros left and right. Above
+the image's first row and below its last one you add ``pad = k // 2`` rows of zeros. ``halo.py``
+isn't needed here: it waits for its messages, and you compute meanwhile.
 
 Stride 2 is worth 6 of the module's 100 points, and all other tests have stride 1.
 """
@@ -47,8 +44,7 @@ def forward(comm, conv, x, first_row):
             it add up to that.
 
     Returns:
-        ``(y, saved)``: a new array of shape ``(B, O, rows, ceil(W / stride))``, and whatever
-        ``backward`` needs.
+        ``(y, saved)``: shape ``(B, O, rows, ceil(W / stride))``, and whatever ``backward`` needs.
 
     - Values: those of one rank with the whole image, to 1e-12 in float64 (1e-5 in float32).
     - Passes: each of this rank's output rows is computed in one pass of ``conv.forward``, and no
@@ -113,10 +109,9 @@ def backward(comm, conv, saved, dy):
         dy: dL/dy of this rank's output rows. L is one number, a sum over all ranks' outputs.
 
     Returns:
-        ``(dx, dw, db)``: new arrays. dx has the shape of x, and what the neighbours' outputs add to
-        it is in it. dw and db are sums over all ranks, the same on each.
+        ``(dx, dw, db)``: dx has the shape of x, with what the neighbours' outputs add to it. dw and
+        db are sums over all ranks, the same on each. Values as in ``forward``.
 
-    - Values: those of one rank with the whole image, to 1e-12 in float64 (1e-5 in float32).
     - Passes: each of this rank's output rows goes once through ``conv.backward_weight`` and once
       through ``conv.backward_input``, in one pass or several. Whoever fetches rows of dy passes
       those through ``conv.backward_input``, too.

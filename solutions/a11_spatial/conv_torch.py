@@ -9,10 +9,8 @@
     rank 2   ----------  <- rank 1 needs  ----------   first row of rank 2's x
              ..........
 
-A row of y needs k // 2 rows of x above it and as many below it. At the top and the bottom of the
-image, and at its left and right side, there are zeros: y is as large as x.
-
-The backward pass is cut in the same way. A row of the gradient of x depends on k // 2 rows of the
+A row of y needs k // 2 rows of x above it and as many below it. Around the image there are zeros:
+y is as large as x. In the backward pass a row of the gradient of x depends on k // 2 rows of the
 gradient of y above and below. The gradient of the weight is a sum over all rows of the image, so
 each rank has one summand.
 
@@ -21,8 +19,7 @@ Rules:
 - ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. Place r of
   the group has the rows after those of place r - 1.
 - Tensors are of one floating-point dtype, on all ranks the same: float64, float32 or bfloat16,
-  for example. They may have gaps, and so may gradients (one made by ``expand``). Nothing that comes
-  in is changed.
+  for example. They may have gaps, and so may gradients (one made by ``expand``).
 - Halo rows travel point to point, between neighbours in the group. The only collective is the
   all-reduce of the weight's and the bias's gradients.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs. NCCL needs
@@ -46,7 +43,7 @@ def conv2d(group, x, weight, bias=None):
         bias: shape ``(c_out,)``, the same on all ranks, or None.
 
     Returns:
-        A new tensor, shape ``(batch, c_out, h, w)``: this rank's rows of
+        Shape ``(batch, c_out, h, w)``: this rank's rows of
         ``torch.conv2d(image, weight, bias, padding=k // 2)``.
 
     Raises:
@@ -63,9 +60,8 @@ def conv2d(group, x, weight, bias=None):
     - Bytes backward: each neighbour ``batch max(c_in, c_out) (k // 2) w`` elements at most; and one
       all-reduce of the gradients of weight and bias, which counts as
       ``2 (p - 1) / p (c_out c_in k k + c_out)`` elements.
-    - A gradient that nobody asked for costs no bytes: an ``x`` that requires none (an image) is no
-      reason for a halo backward, and a frozen weight is none for an all-reduce. If only one of
-      weight and bias requires a gradient, only that one is summed.
+    - A gradient that nobody asked for costs no bytes: no halo backward for an ``x`` that requires
+      none (an image), and of weight and bias only those that require a gradient are summed.
     - Time: at most 1.05 times ``work / p`` and the messages; half the points up to 1.5 times. The
       messages of both neighbours are under way together: a halo takes one latency and the bytes
       that one rank sends. An all-reduce of m bytes takes ``2 (p - 1) (alpha + ceil(m / p) beta)``.

@@ -1,7 +1,7 @@
 """Halo exchange: each rank borrows the rows at its neighbours' edges.
 
-A batch of images, shape (B, C, H, W), is cut into parts of whole rows. A 5 x 5 window reaches two
-rows beyond its centre, so a rank needs two rows of each neighbour. These are its halo:
+Images of shape (B, C, H, W) are cut into parts of whole rows. A 5 x 5 window reaches two rows
+beyond its centre, so a rank needs two rows of each neighbour. These are its halo:
 
     rank 0    rows  0  1  2  3 [4  5]                  [ ] halo: a neighbour's rows
     rank 1         [2  3] 4  5  6  7 [8  9]
@@ -28,24 +28,20 @@ def exchange(comm, x, halo_width):
         halo_width: rows of each neighbour, 0 or more, the same on all ranks.
 
     Returns:
-        A new array of shape ``(B, C, above + h + below, W)``. ``above`` is ``halo_width``, and 0 on
-        the first rank; ``below`` is ``halo_width``, and 0 on the last one. Without halo, or on one
-        rank, it is a copy of x.
+        Shape ``(B, C, above + h + below, W)``. ``above`` is ``halo_width``, and 0 on the first
+        rank; ``below`` is ``halo_width``, and 0 on the last one. Without halo it is a copy of x.
 
     Raises:
-        ValueError: ``halo_width`` is below 0; on all ranks, before anything is sent. Or h is below
-            ``halo_width`` on a rank that has a neighbour, so that the halo would reach past it:
-            then on this rank **and on its neighbours**, after their messages are done. No other
-            rank can know; their results are right. A rank whose part is too low sends all the rows
-            that it has, so that whoever receives fewer rows than it asked for knows, too
-            (``MPI.Status.Get_count``).
+        ValueError: ``halo_width`` is below 0: on all ranks, before anything is sent. Or the part of
+            a rank with neighbours has fewer than ``halo_width`` rows: then on this rank **and on
+            its neighbours**, after their messages are done. It sends the rows that it has, and a
+            neighbour sees that fewer came than it asked for (``MPI.Status.Get_count``). All other
+            ranks get their results.
 
-    - Values: exactly the neighbours'.
     - Messages: to the ranks before and after alone, at most one to each. No library collectives.
     - Bytes: at most ``B C halo_width W`` elements to each of them, and nothing if ``halo_width``
       is 0. Example: one image of 3 channels, 100 columns, 2 rows of halo in float32: 2400 bytes to
       each neighbour, so a rank between two others sends two messages and 4800 bytes.
-    - Sends may wait for their receives (rendezvous).
     - Time: at most 1.05 times ``alpha + 2 m beta``, m the bytes to one neighbour; half the points
       up to 1.5 times. So both directions are under way at once: start both receives and both sends
       before you wait for one of them.
@@ -91,9 +87,9 @@ def exchange_grid(comm, x, halo_width, grid):
         -------+--------+-------        of the grid
         rank 3 | rank 4 | rank 5
 
-    A window at a part's corner needs a few elements of the part across the corner. They need no
-    message of their own: first exchange columns. Then exchange rows that already have the columns
-    of their neighbours. With that, rank 4's corner reaches rank 0 by way of rank 1 or rank 3.
+    A window at a part's corner needs elements of the part across the corner. They need no message
+    of their own: first exchange columns, then rows that already have the neighbours' columns. So
+    rank 4's corner reaches rank 0 by way of rank 1 or rank 3.
 
     Args:
         x: shape ``(B, C, h, w)``, at least as high and as wide as ``halo_width``. Parts of a row of
@@ -101,12 +97,11 @@ def exchange_grid(comm, x, halo_width, grid):
         grid: ``(rows, columns)`` of ranks; their product is the number of ranks.
 
     Returns:
-        A new array: x with ``halo_width`` rows and columns of all neighbours, those across corners
-        included, and nothing beyond the image's edges.
+        x with ``halo_width`` rows and columns of all neighbours, those across corners included, and
+        nothing beyond the image's edges.
 
-    - Values: exactly the neighbours'.
-    - Messages: at most two in each direction, so at most four: to the ranks left and right, above
-      and below. None across a corner. No library collectives.
+    - Messages: at most one to each of the ranks left, right, above and below. None across a corner.
+      No library collectives.
     - Bytes: left and right at most ``B C h halo_width`` elements each, above and below at most
       ``B C halo_width w'`` each, where w' is the width with halo. Example: rank 4 above has 10 x 10
       elements of one channel, float64, and a halo of 1: 80 bytes to rank 3, 80 to rank 5 and 96 to

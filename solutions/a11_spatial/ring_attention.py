@@ -17,8 +17,8 @@ three things for each query, and brings them up to date with each block of keys 
     o   the sum of exp(score - m) times the value so far        result  o / l
 
 A later block may hold a larger score. Then m grows from m_old to m_new, and what l and o have so
-far is multiplied by exp(m_old - m_new). Example: the scores 0 and 2, one in each of two blocks.
-After the first block m = 0 and l = 1. After the second m = 2 and l = 1 exp(0 - 2) + 1 = 1.135.
+far is multiplied by exp(m_old - m_new). Example: one block has the score 0, so m = 0 and l = 1. The
+next has the score 2. Then m = 2 and l = 1 exp(0 - 2) + 1 = 1.135.
 
 Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for near-infinite context,
 2023; Milakov, Gimelshein, Online normalizer calculation for softmax, 2018.
@@ -44,7 +44,7 @@ def attention(comm, q, k, v, lengths, causal=False):
         causal: a query looks only at keys up to its own position in the whole sequence.
 
     Returns:
-        A new array of the shape and dtype of ``q``: this rank's queries' results.
+        An array of the shape and dtype of ``q``: this rank's queries' results.
 
     Raises:
         ValueError: before any message, if ``lengths`` doesn't have p numbers, ``q``, ``k`` and
@@ -56,21 +56,17 @@ def attention(comm, q, k, v, lengths, causal=False):
       them is infinite, or 0, in any floating-point type.
     - Work: each block goes through ``ring_blocks.block_scores``, once: all of this rank's queries
       against all keys of one rank. A block that the causal mask hides altogether may be left out.
-    - Messages: only with the previous and the next rank of the ring. No library collectives, no
-      message to oneself, no communicator of your own.
+    - Messages: only with the previous and the next rank of the ring. No library collectives.
     - Bytes: a rank sends and receives at most the keys and values of all parts but the shortest:
       ``2 batch kv_heads width (N - min(lengths))`` elements. Example: N = 1000 on 4 ranks, 250
       each, batch 1, 8 heads of width 64, of which k and v have 2: 2 * 2 * 64 * 750 = 192,000
       elements, and not four times as many.
-    - Overlap: while a rank computes a block, the next one is on its way. When block i of p begins
-      (i = 0, 1, ..., p - 2), the rank has started i + 1 sends and i + 1 receives of whole blocks.
-      A block may travel in several messages.
-    - One after another: when block i begins, the rank has waited for at most i + 2 receives of
-      blocks, and it has started at most i + 3. Example: of 16 ranks, none begins its first block
-      when all 15 others have come.
+    - Overlap: when block i of p begins (i = 0, 1, ..., p - 2), the rank has started i + 1 sends and
+      i + 1 receives of whole blocks. A block may travel in several messages.
+    - One after another: when block i begins, the rank has waited for at most i + 2 blocks, and has
+      started to receive at most i + 3. Of 16 ranks, none begins when all 15 others have come.
     - Memory: at any time at most (1) four blocks of keys and values of other ranks, (2) eight
       arrays as large as ``q``, (3) eight as large as one block's scores, and 64 KiB.
-    - Sends may wait for their receives (rendezvous).
     - Time: at most 1.05 times ``c + (p - 1) max(c, t)``, where c is the time of a block and t that
       of a message with keys and values of one rank, for equal lengths; half the points up to 1.5
       times.

@@ -13,22 +13,20 @@ keys seen so far, and ``o`` and ``l`` to a further block (``attention_torch.forw
 
 Write ``torch.logaddexp(lse, l)`` for ``new``: the exponentials themselves may overflow.
 
-In the backward pass keys and values go round once more. The gradients of a block's keys and values
-are a sum over all ranks, and it travels behind them: each rank adds its summand
-(``attention_torch.backward_block``) and passes the sum on. After P steps it is at home.
+In the backward pass keys and values go round once more. The sum of their gradients travels behind
+them: each rank adds its summand (``attention_torch.backward_block``) and passes the sum on. After P
+steps it is at home.
 
 Rules:
 
-- ``group`` is a process group of P >= 1 ranks in any order; it need not be the world. Only
-  point-to-point calls on it may be used. A rank exchanges messages with its two neighbours in the
-  ring alone: the ranks at the places before and after its own, cyclically.
+- ``group`` is a process group of P >= 1 ranks in any order. Only point-to-point calls on it may be
+  used, with the two neighbours in the ring: the places before and after its own, cyclically.
 - Each block is computed by a function of ``attention_torch.py``, inside a
   ``torch.autograd.Function``: both its passes are yours.
-- Tensors are float64 or float32 and travel as what they are; they may have gaps. Nothing that comes
-  in is changed, neither arguments nor the gradient that autograd hands over.
-- The file runs unchanged under ``torchrun``, with gloo or NCCL. ``ring_messages_torch.py`` has the
-  messages of a step: it starts them, and you wait for them after the block. You may send your own,
-  and write the class below otherwise.
+- Tensors are float64 or float32, travel as what they are, and may have gaps. The gradient that
+  autograd hands over isn't changed either.
+- The file runs unchanged under ``torchrun``, with gloo or NCCL. ``ring_messages_torch.py`` starts
+  the messages of a step, and you wait for them after the block. You may send your own.
 """
 
 import torch
@@ -68,12 +66,11 @@ def ring_attention(group, q, k, v, lengths, causal=False):
       send that step's keys and values on, and to receive those of step i + 1 and no later ones.
     Work: with ``causal``, blocks that are masked altogether are not computed: the rank at place r
       computes r + 1 blocks.
-    Memory: between forward and backward pass a rank keeps its own q, k, v, out and lse: at most 7
-      tensors of its part's size.
+    Memory: between forward and backward pass a rank keeps at most 7 tensors of its part's size.
     Time of forward and backward pass: for 102,400 positions, 8 heads and d = 128 in float32 on 8 to
-      64 GPUs of the machine "zaratan", at most 1.1 times that of a rank's blocks alone: messages
-      hide behind blocks. Half the points up to 1.5 times. The time comes from a trace on fake
-      tensors (``ringside.trace_torch``), so nothing may depend on the elements' values.
+      64 GPUs of the machine "zaratan", at most 1.1 times that of a rank's blocks alone; half the
+      points up to 1.5 times. It is traced on fake tensors (``ringside.trace_torch``), so nothing
+      may depend on the elements' values.
 
     Source: Liu, Zaharia, Abbeel, Ring Attention with Blockwise Transformers, 2023; Dao,
     FlashAttention-2, 2023, section 3.1.

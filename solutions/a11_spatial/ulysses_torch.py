@@ -18,9 +18,9 @@ Rules:
 - ``group`` is a process group of p >= 1 ranks in any order; it need not be the world. The rank at
   place r has the positions ``r n, ..., r n + n - 1`` of a sequence of ``N = p n``.
 - The only collective is the all-to-all; messages from rank to rank are allowed too. Make no group
-  of your own. What is started is waited for.
+  of your own.
 - Tensors are float64, float32 or bfloat16, and travel as what they are. They may have gaps, and so
-  may gradients. Nothing that comes in is changed.
+  may gradients.
 - The file runs unchanged under ``torchrun``, with gloo on CPUs and with NCCL on GPUs.
 
 Source: Jacobs et al., DeepSpeed Ulysses: system optimizations for enabling training of extreme long
@@ -45,7 +45,7 @@ def attention(group, q, k, v, attend):
             first argument. It may be any function of tensors that autograd knows.
 
     Returns:
-        A new tensor of the shape and dtype of ``q``.
+        A tensor of the shape and dtype of ``q``.
 
     Raises:
         ValueError: before any message, if ``heads`` or ``kv_heads`` is not divisible by p.

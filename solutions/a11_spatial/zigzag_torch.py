@@ -3,12 +3,9 @@
     contiguous, 4 ranks       0 0 1 1 2 2 3 3      rank 0 sees 1 block of keys, rank 3 sees 4
     zigzag                    0 1 2 3 3 2 1 0      8 chunks; rank r has chunks r and 7 - r
 
-    chunk of     keys of chunk               With contiguous parts the rank with the last part
-    queries      0 1 2 3 4 5 6 7             works at every step, and all others wait for it at
-       0         x                           the end of the ring. With chunks r and 2 P - 1 - r
-       1         x x                         each rank has one early chunk, with little to see,
-       ...                                   and one late chunk, with much to see.
-       7         x x x x x x x x
+With contiguous parts the rank with the last part works at every step, and all others wait for it.
+With chunks r and 2 P - 1 - r each rank has one early chunk, which sees few keys, and one late
+chunk, which sees many.
 
 What a block of another rank's keys needs depends only on who comes first. Say its rank is s, and
 this rank r has the early chunk a and the late chunk b:
@@ -37,8 +34,7 @@ def split(x, world_size):
         world_size: P.
 
     Returns:
-        A list of P tensors, shape ``(batch, heads, N / P, d)``: for rank r the chunks r and
-        2 P - 1 - r, in this order.
+        P tensors, shape ``(batch, heads, N / P, d)``: for rank r the chunks r and 2 P - 1 - r.
 
     Raises:
         ValueError: N is not divisible by 2 P. Say how long the sequence must be.
@@ -57,9 +53,6 @@ def split(x, world_size):
 
 def merge(parts):
     """Put the parts of all ranks together: the inverse of ``split``.
-
-    Args:
-        parts: a list of P tensors, shape ``(batch, heads, N / P, d)``.
 
     Returns:
         A tensor, shape ``(batch, heads, N, d)``.

@@ -7,19 +7,17 @@
          data  0  [  0    1    2 ]                data  0  [  6    7    8 ]
                1  [  3    4    5 ]                      1  [  9   10   11 ]
 
-An axis is a way of cutting the work, and its size says into how many parts. There may be any number
-of axes, with any names. The **order** names the axes from the fastest to the slowest: from one rank
-to the next the first axis of the order counts up, and when it is full, the second one. The dict
-``sizes`` has an order too, which means nothing.
+There may be any number of axes, with any names. The **order** names them from the fastest to the
+slowest: from one rank to the next the first axis of the order counts up, and when it is full, the
+second one. The order of the dict ``sizes`` means nothing.
 
 A **group** of an axis holds the ranks that differ in this axis alone. In the drawing ``[3, 4, 5]``
 is a group of "tensor", and ``[1, 4]`` one of "data".
 
 The coordinates of all ranks are a list with a dict for each rank:
 ``[{"data": 0, "pipe": 0, "tensor": 0}, {"data": 0, "pipe": 0, "tensor": 1}, ...]``. ``groups`` and
-``neighbour`` take such a list as it is, whoever made it: its ranks may stand in any order.
-
-These are functions of numbers and names. They need no communicator; ``comm.Split`` comes later.
+``neighbour`` take any such list, also one that ``coordinates`` didn't make. No function needs a
+communicator.
 
 Source: Narayanan et al., Efficient large-scale language model training on GPU clusters using
 Megatron-LM, SC 2021, section 3; Shazeer et al., Mesh-TensorFlow, 2018, section 2.
@@ -32,14 +30,13 @@ def coordinates(world_size, sizes, order):
     """The coordinates of each rank.
 
     Args:
-        world_size: the number of ranks.
         sizes: a dict from the name of an axis to its size, at least 1. Without axes there is one
             rank.
         order: the names of all axes, the fastest first.
 
     Returns:
-        A list of ``world_size`` dicts, from the name of each axis to the rank's coordinate.
-        Example: rank 8 of the drawing is ``{"tensor": 2, "data": 0, "pipe": 1}``.
+        A list of ``world_size`` dicts. Example: rank 8 of the drawing is
+        ``{"tensor": 2, "data": 0, "pipe": 1}``.
 
     Raises:
         ValueError: the product of the sizes isn't ``world_size``, ``order`` doesn't name each axis
@@ -100,8 +97,6 @@ def neighbour(ranks, rank, axis, step, wrap):
 
     Args:
         ranks: coordinates of all ranks, rank 0 first.
-        rank: where to begin.
-        axis: the name of an axis.
         step: how far; negative: back.
         wrap: whether the axis is a ring, as for an all-reduce. If not, it has two ends, as a
             pipeline has.
@@ -129,7 +124,6 @@ def place(world_size, sizes, inside, ranks_per_node):
     Args:
         world_size, sizes: as in ``coordinates``.
         inside: names of axes. The ranks that differ in these axes alone must be on one node.
-        ranks_per_node: the number of ranks of a full node.
 
     Returns:
         A list of the names of all axes, the fastest first. Any order is right with which no group

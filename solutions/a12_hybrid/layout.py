@@ -103,21 +103,6 @@ def backward(graph, sizes, layout, mesh):
     ### END SOLUTION
 
 
-def sent_bytes(reductions, mesh, itemsize):
-    """Bytes that a rank sends for a list of ``AllReduce``, each done by a ring: a number.
-
-    A ring of p ranks sends ``2 (p - 1) / p`` times the part, on average over its ranks. p is the
-    number of ranks that sum: 6 for both axes of a 2 x 3 mesh.
-    """
-    ### BEGIN SOLUTION
-    ranks = [prod(mesh[axis] for axis in each.axes) for each in reductions]
-    return sum(
-        2 * (p - 1) * each.num_elements * itemsize / p
-        for p, each in zip(ranks, reductions, strict=True)
-    )
-    ### END SOLUTION
-
-
 def execute(comm, graph, layout, mesh, parts):
     """Run the forward pass on a mesh of ranks.
 

@@ -42,10 +42,6 @@ def layout_words(function):
             else:
                 graph, sizes = layout_graph(told)
                 words = f"{function}({graph}, {sizes}, {layout}, {mesh})"
-        elif function == "sent_bytes":
-            reductions, mesh, itemsize = call
-            listed = ", ".join(f"AllReduce{tuple(each)}" for each in reductions)
-            words = f"sent_bytes([{listed}], {mesh}, {itemsize})"
         else:
             words = f"{function}({', '.join(map(repr, call))})"
         return words, f'python -c "{head}; print({words})"'

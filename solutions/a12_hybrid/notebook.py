@@ -572,14 +572,14 @@ guess(
 # {{check layout}}
 
 # %%
-from einsum_graph import MLP, MLP_SIZES
+from einsum_graph import MLP, MLP_SIZES, sent_bytes
 
 invalidate_caches()
 layout = reload(import_module("layout"))
 mesh = {"all": 4}
 for dim in MLP_SIZES:
     sums = [each(MLP, MLP_SIZES, {dim: "all"}, mesh) for each in (layout.forward, layout.backward)]
-    nbytes = layout.sent_bytes(sums[0] + sums[1], mesh, 8)
+    nbytes = sent_bytes(sums[0] + sums[1], mesh, 8)
     names = [", ".join(one.tensor for one in each) or "nothing" for each in sums]
     print(f"{dim:<7} forward sums {names[0]:<8} backward {names[1]:<8} {nbytes:5.0f} bytes a rank")
 hidden = {"hidden": "all"}

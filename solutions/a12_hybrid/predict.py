@@ -13,10 +13,8 @@ and ``batch`` (l, h, a, V, s, B), and no methods: the formulas are yours to writ
 ``microbatch_size``, ``interleave``, ``zero`` and ``recompute``. No function needs ranks.
 
 **The example below** is l = 2, h = 4, a = 2, V = 5, s = 3, B = 8, on d = t = p = 2 with b = 1, so
-M = 4, nothing recomputed, elements of 2 bytes.
-
-**How exact.** Parameters, FLOPs and memory within 0.5 %, so the last norm may be left out. Bytes
-exactly. Days and seconds as their docstrings say.
+M = 4, nothing recomputed, elements of 2 bytes. Parameters, FLOPs and memory must be right within
+0.5 %, so the last norm may be left out; bytes exactly.
 
 Sources: Narayanan et al., Megatron-LM, SC 2021, sections 3 and 5; Rajbhandari et al., ZeRO, SC
 2020; Korthikanti et al., Reducing Activation Recomputation, 2022, section 4.
@@ -53,11 +51,8 @@ def step_flops(model, recompute=True):
 def training_days(parameters, tokens, num_gpus, flop_per_s):
     """Days of training with recomputation: 8 FLOPs for each parameter and token.
 
-    Args:
-        flop_per_s: what each GPU really reaches, not its peak.
-
-    GPT-3's 174.6e9 parameters, 300e9 tokens on 384 GPUs at 153e12 FLOP/s: 82.6 days. Published are
-    84. The tests allow 3.5 % to the published days.
+    ``flop_per_s`` is what each GPU really reaches. GPT-3's 174.6e9 parameters, 300e9 tokens on 384
+    GPUs at 153e12 FLOP/s: 82.6 days. Published are 84; the tests allow 3.5 % to published days.
     """
     ### BEGIN SOLUTION
     return 8 * tokens * parameters / (num_gpus * flop_per_s) / 86400
@@ -105,9 +100,9 @@ def memory_bytes(model, config):
 def sent_bytes(model, config, element_bytes=2):
     """Bytes that a GPU of an inner stage sends in a step, by axis.
 
-    The result is a dict with the keys "tensor", "pipeline" and "data".
-    A ring over p GPUs that sums m bytes sends 2 (p - 1) / p m from each of them; a ring that only
-    scatters the sum, or gathers, sends half. The tests' p divides l here.
+    The result is a dict with the keys "tensor", "pipeline" and "data". A ring over p GPUs that
+    sums m bytes sends 2 (p - 1) / p m from each of them; a ring that only scatters the sum, or
+    gathers, sends half. The tests' p divides l here.
 
     - tensor: four rings that sum s b h elements, for each of the GPU's layers and each microbatch.
       Two of them are forward, so there are six with recomputation.

@@ -556,7 +556,7 @@ def test_layout_shapes(ranks):
     layout_check(ranks, "local_shape", calls, [(2, 4), (4, 4), *["ValueError"] * 3])
 
 
-@points(15, "values", "layout")
+@points(20, "values", "layout")
 def test_layout_forward(ranks):
     calls = [("MLP", {dim: "all"}, LAYOUT_ALL) for dim in ("hidden", "batch", "wide")]
     layout_check(ranks, "forward", calls, [[["y", ["all"], 32]], [], [["h", ["all"], 96]]])
@@ -594,15 +594,6 @@ def test_layout_dimensions_that_meet_in_a_step(ranks):
 
 
 @points(10, "values", "layout")
-def test_layout_bytes(ranks):
-    calls = [
-        ([["y", ["all"], 32]], LAYOUT_ALL, 8),
-        ([["y", ["rows", "columns"], 6]], LAYOUT_GRID, 8),
-    ]
-    layout_check(ranks, "sent_bytes", calls, [384.0, 80.0])
-
-
-@points(10, "values", "layout")
 def test_layout_placements(ranks):
     right = {
         ("P", "R"): "all-reduce", ("P", "S(0)"): "reduce-scatter", ("S(0)", "R"): "all-gather",
@@ -611,7 +602,7 @@ def test_layout_placements(ranks):
     layout_check(ranks, "collective", right, right.values())
 
 
-@points(15, "values", "layout")
+@points(20, "values", "layout")
 def test_layout_runs(ranks):
     layout_counted(ranks, layout_case("MLP", {"batch": "all"}, {"all": 4}), 0)
     both = {"batch": "rows", "hidden": "columns"}

@@ -18,13 +18,12 @@ column. Messages stay in columns and rows; ``Split`` makes communicators of them
 
 Rules for all functions:
 
-- Part r of d features is what ``part_bounds(d, Pr, r)`` says: Pr need not divide d, and a part
-  may be empty. Columns may differ in samples and have none, but one of them has some.
-- Products go through ``matmul``, which counts them: in a step a rank with n samples and ``rows_i``
-  rows takes ``2 n rows_i d_(i-1)`` operations forward, and twice as many backward; the first layer
-  once as many.
-- The library's collectives are allowed and count as a ring's: an all-reduce of m elements on p
-  ranks as ``2 m (p - 1) / p`` on each, an all-gather or reduce-scatter of m in all as half of it.
+- Part r of d features is what ``part_bounds(d, Pr, r)`` says; a part may be empty. Columns may
+  differ in samples and have none, but one of them has some.
+- Products go through ``matmul``, which counts them: a rank with n samples and ``rows_i`` rows takes
+  ``2 n rows_i d_(i-1)`` operations forward, and twice as many backward (once in the first layer).
+- The library's collectives are allowed and count as a ring's: ``2 m (p - 1) / p`` for an all-reduce
+  of m elements on p ranks, half of it for an all-gather or reduce-scatter of m in all.
 - Values: those of one rank, to 1e-10 in float64 (1e-4 in float32).
 
 Bounds for what a rank sends in a step:
@@ -60,9 +59,7 @@ from train2d_layers import (
 def communicators(comm, num_rows, num_columns):
     """This rank's column and row of the grid.
 
-    Args:
-        comm: any communicator of Pr x Pc ranks.
-        num_rows, num_columns: Pr and Pc.
+    ``num_rows`` and ``num_columns`` are Pr and Pc.
 
     Returns:
         ``(column, row)``: of the Pr ranks with the same samples, rank r of it in row r; and of the
@@ -84,7 +81,6 @@ def forward(column, widths, params, x):
     """The logits of this column's samples, whole on each of its ranks.
 
     Args:
-        column: the communicator of the column.
         widths: ``[d_0, ..., d_L]``, those of the whole layers.
         params: this rank's parts, a list of ``(W, b)``.
         x: this column's samples, shape ``(n, d_0)``.
@@ -109,7 +105,6 @@ def backward(column, row, widths, params, saved, grad):
     """The gradients of this rank's parts, summed over all samples.
 
     Args:
-        column, row: the communicators of the grid.
         widths, params, saved: of the forward pass.
         grad: of the loss with respect to the logits of this column's samples, shape ``(n, d_L)``.
 
@@ -142,13 +137,12 @@ def train(comm, num_rows, num_columns, widths, params, batches, learning_rate):
 
     Args:
         comm, num_rows, num_columns: as in ``communicators``.
-        widths, params: as in ``forward``; the parameters that are given stay as they are.
+        widths, params: as in ``forward``.
         batches: for each step this column's ``(x, labels)``, shapes ``(n, d_0)`` and ``(n,)``.
-        learning_rate: a number.
 
     Returns:
-        ``(params, losses)``: this rank's parts after the last step, new arrays of the same dtype;
-        and each step's loss before its update, a list of floats, the same on all ranks.
+        ``(params, losses)``: this rank's parts after the last step, in the same dtype; and each
+        step's loss before its update, a list of floats, the same on all ranks.
     """
     ### BEGIN SOLUTION
     column, row = communicators(comm, num_rows, num_columns)

@@ -4,6 +4,8 @@ Whatever a test is about, it asks for the values of its own run first, on two ra
 program that collects all keys by other ways than the ring fails here, whatever its values.
 """
 
+import functools
+
 from ringside.checking import Verdict, assert_ran
 from ringside.errors import RunError, TraceError
 from ringside.factors import Factors
@@ -12,9 +14,33 @@ from solutions.a11_spatial import ring_cases_torch as cases
 from solutions.a11_spatial import ring_observed_torch as observed
 from solutions.a11_spatial.ring_cases_torch import RING, ZIGZAG
 
+ALL = range(4)  # the result, and the gradients of q, k and v
+HALVES = {"the result": ALL[:1], "the gradients": ALL[1:]}
 
-def called(ranks, rng, case, *, ordered=False, real=False, inputs=False, **where):
-    """Run a case, and compare with the whole sequence on one rank; returns call and result."""
+
+def called(
+    ranks, rng, case, *, ordered=False, real=False, inputs=False, only=ALL, run=None, **where
+):
+    """Run a case, and compare with the whole sequence on one rank; returns call and result.
+
+    Args:
+        only: which of the result and the gradients of q, k and v are compared.
+        run: what ``made`` gave; it is compared, and not made again.
+    """
+    call, result, wanted = run or made(ranks, rng, case, ordered=ordered, real=real, **where)
+    for rank, value in enumerate(result.values):
+        cases.check_attention(value, wanted, case, call, rank, only)
+        if inputs and value["changed"]:
+            raise call.fail(f"rank {rank} changed a tensor that it was given.")
+    if not real and "members" not in where:
+        observed.assert_ring(result, call)
+    if getattr(result, "factors", None) and not case.causal and len(set(case.lengths)) == 1:
+        observed.assert_early(result, call, case)
+    return call, result
+
+
+def made(ranks, rng, case, *, ordered=False, real=False, **where):
+    """A run that ended: its call, the result, and what it must be."""
     call = cases.attention_call(case)
     sample = cases.sample_attention(rng, case)
     target = ZIGZAG if case.zigzag else RING
@@ -31,16 +57,21 @@ def called(ranks, rng, case, *, ordered=False, real=False, inputs=False, **where
     if not real:
         call = call.seen_in(result)
     factors = getattr(result, "factors", None)  # real ranks have none
-    wanted = [cases.serial(case, parts, factors) for parts in sample]
-    for rank, value in enumerate(result.values):
-        cases.check_attention(value, wanted, case, call, rank)
-        if inputs and value["changed"]:
-            raise call.fail(f"rank {rank} changed a tensor that it was given.")
-    if not real and "members" not in where:
-        observed.assert_ring(result, call)
-    if ordered and not case.causal and len(set(case.lengths)) == 1:
-        observed.assert_early(result, call, case)
-    return call, result
+    return call, result, [cases.serial(case, parts, factors) for parts in sample]
+
+
+def halves(ranks, rng, some, where="", *, ordered=True):
+    """Checks of the result and of the gradients, each by itself: of the same runs."""
+
+    @functools.cache
+    def run(case):
+        return made(ranks, rng, case, ordered=ordered)
+
+    def check(only):
+        for case in some:
+            called(ranks, rng, case, only=only, run=run(case))
+
+    return {f"{name}{where}": functools.partial(check, only) for name, only in HALVES.items()}
 
 
 def on_gloo(run):

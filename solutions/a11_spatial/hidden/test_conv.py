@@ -19,6 +19,7 @@ from ringside.checking import (
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a11_spatial.hidden.oracle import examples
+from solutions.a11_spatial.hidden.parts import checked
 
 cases = examples.conv_cases
 conv_case, convolved = cases.conv_case, cases.convolved
@@ -48,37 +49,55 @@ def test_gradients_of_filters_and_biases(ranks, rng):
         convolved(ranks, conv_case((4,) * p, rng), parts=["dw", "db"])
 
 
-@points(4, "values")
-def test_kernels_of_5_and_7(ranks, rng):
-    for k, p in ((5, 2), (5, 4), (7, 3)):
-        convolved(ranks, conv_case((8,) * p, rng, k, shape=(1, 2, 3, 9)))
-
-
-@points(4, "values")
-def test_kernels_of_1_send_no_halo(ranks, rng):
-    for p in (2, 4):
-        case, result = convolved(ranks, conv_case((3,) * p, rng, 1))
+@points(8, "values")
+def test_kernels_of_1_5_and_7(ranks, rng):
+    def no_halo(case, result):
         assert_pairs(result, bytes_to(case, case.halo_bytes()), case)
 
+    small = [conv_case((3,) * p, rng, 1) for p in (2, 4)]
+    large = [conv_case((8,) * p, rng, k, shape=(1, 2, 3, 9)) for k, p in ((5, 2), (5, 4), (7, 3))]
+    checked(
+        parts_of(ranks, small, " where k is 1", no_halo)
+        | parts_of(ranks, large, " where k is 5 or 7")
+    )
 
-@points(5, "values")
-def test_heights_that_differ(ranks, rng):
-    for heights in ((2, 5, 3), (1, 4, 1), (1, 1), (3, 1, 1, 2, 6)):
-        convolved(ranks, conv_case(heights, rng))
+
+@points(7, "values")
+def test_heights_that_differ_and_float32(ranks, rng):
+    some = [conv_case(heights, rng) for heights in ((2, 5, 3), (1, 4, 1), (1, 1), (3, 1, 1, 2, 6))]
+    single = [conv_case((4,) * 3, rng, dtype="float32")]
+    checked(
+        parts_of(ranks, some, " of heights that differ") | parts_of(ranks, single, " in float32")
+    )
 
 
 @points(6, "values")
 def test_stride_2(ranks, rng):
-    for heights, k in (((4, 4), 3), ((3, 5, 4), 3), ((1, 2, 1, 3), 3), ((5, 4, 6), 5)):
-        convolved(ranks, conv_case(heights, rng, k, 2, (2, 2, 3, 6)))
+    tried = ((4, 4), 3), ((3, 5, 4), 3), ((1, 2, 1, 3), 3), ((5, 4, 6), 5)
+    checked(parts_of(ranks, [conv_case(each, rng, k, 2, (2, 2, 3, 6)) for each, k in tried]))
 
 
-@points(2, "values")
-def test_float32(ranks, rng):
-    convolved(ranks, conv_case((4,) * 3, rng, dtype="float32"))
+PARTS = {"y": ["y"], "dx": ["dx"], "dw and db": ["dw", "db"]}
 
 
-@points(3, "reality")
+def parts_of(ranks, some, where="", also=lambda case, result: None):
+    """Checks of y, of dx, and of dw with db, each by itself: of the same runs."""
+
+    @functools.cache
+    def runs():
+        seen = [convolved(ranks, case, parts=[]) for case in some]
+        for each in seen:
+            also(*each)
+        return seen
+
+    def check(parts):
+        for case, result in runs():
+            cases.check_values(result.values, case, case.seen_in(result), parts)
+
+    return {f"{name}{where}": functools.partial(check, parts) for name, parts in PARTS.items()}
+
+
+@points(2, "reality")
 def test_real_mpi(mpi, ranks, rng):
     tried = [conv_case((4, 4, 4), rng), conv_case((4, 4, 4), rng)]
     for case in tried:
@@ -101,14 +120,18 @@ def test_real_mpi(mpi, ranks, rng):
 
 @points(11, "communication")
 def test_bytes_of_halos(ranks, rng):
-    for p, height, shape in (
-        (2, 4, (2, 3, 2, 5)), (3, 4, (2, 2, 3, 5)), (4, 3, (1, 1, 2, 7)), (5, 3, (1, 2, 1, 7)),
-        (10, 3, (1, 1, 1, 6)), (18, 2, (1, 1, 1, 5)), (3, 20, (1, 3, 2, 200)),
-    ):  # fmt: skip
-        case, result = convolved(ranks, conv_case((height,) * p, rng, shape=shape))
-        neighbours = case.halo_bytes()
+    def to_the_byte(case, result):
         ranks.record(case, result, {"sent_bytes": case.allowed_bytes})
-        assert_pairs(result, bytes_to(case, neighbours), case)
+        assert_pairs(result, bytes_to(case, case.halo_bytes()), case)
+
+    some = [
+        conv_case((height,) * p, rng, shape=shape)
+        for p, height, shape in (
+            (2, 4, (2, 3, 2, 5)), (3, 4, (2, 2, 3, 5)), (4, 3, (1, 1, 2, 7)), (5, 3, (1, 2, 1, 7)),
+            (10, 3, (1, 1, 1, 6)), (18, 2, (1, 1, 1, 5)), (3, 20, (1, 3, 2, 200)),
+        )
+    ]  # fmt: skip
+    checked(parts_of(ranks, some, also=to_the_byte))
 
 
 @points(5, "communication")
@@ -123,7 +146,18 @@ def test_one_all_reduce_of_filters_and_biases(ranks, rng):
 
 @points(4, "communication")
 def test_given_communicator_is_used(ranks, rng):
-    on_three_members(rng, functools.partial(convolved, ranks, conv_case((4,) * 3, rng)))
+    case = conv_case((4,) * 3, rng)
+
+    def check(options):
+        on_three_members(rng, functools.partial(convolved, ranks, case, **options))
+
+    checked({name: functools.partial(check, each) for name, each in BOTH.items()})
+
+
+BOTH = {
+    "the forward pass": {"caller": "conv_forward"},
+    "the backward pass": {"parts": ["dx", "dw", "db"]},
+}
 
 
 @points(8, "schedule")
@@ -137,21 +171,23 @@ def test_rows_without_halo_do_not_wait(ranks, rng):
 # -- safety ----------------------------------------------------------------------------------------
 
 
-@points(4, "safety")
+@points(6, "safety")
 def test_messages_may_wait_and_come_in_any_order(ranks, rng):
     case = conv_case((4,) * 4, rng)
 
-    def run(**options):
-        seen, result = convolved(ranks, case, **options)
-        kinds = [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE]
-        assert_requests_complete(result, seen, kinds)
+    def check(own):
+        def run(**options):
+            seen, result = convolved(ranks, case, **own, **options)
+            assert_requests_complete(result, seen, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
 
-    with_waiting_sends(run, case.via("conv_both"))
-    for seed in LATENCY_SEEDS:
-        run(machine=rendezvous(), seed=seed)
+        with_waiting_sends(run, case.via(own.get("caller", "conv_both")))
+        for seed in LATENCY_SEEDS:
+            run(machine=rendezvous(), seed=seed)
+
+    checked({name: functools.partial(check, each) for name, each in BOTH.items()})
 
 
-@points(4, "safety")
+@points(3, "safety")
 def test_inputs_stay_and_results_are_new(ranks, rng):
     convolved(ranks, conv_case((4, 4), rng))
     for p in (2, 3):

@@ -8,6 +8,7 @@ from ringside.checking import (
     assert_bytes,
     assert_makespan,
     assert_messages,
+    assert_own_messages,
     assert_pairs,
     assert_ran,
     assert_requests_complete,
@@ -18,8 +19,10 @@ from ringside.checking import (
     short_wire,
     with_waiting_sends,
 )
+from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a11_spatial.hidden.oracle import examples
+from solutions.a11_spatial.hidden.parts import checked
 
 cases = examples.halo_cases
 halo_case, grid_case, exchanged = cases.halo_case, cases.grid_case, cases.exchanged
@@ -38,30 +41,33 @@ def test_one_row_on_2_to_5_ranks(ranks, rng):
         exchanged(ranks, halo_case((4,) * p, 1, (2, 3, 5), rng))
 
 
-@points(8, "values")
-def test_heights_that_differ(ranks, rng):
-    for heights in ((2, 5), (4, 1, 3), (1, 6, 2, 3, 1)):
-        exchanged(ranks, halo_case(heights, 1, (1, 2, 4), rng))
+@points(14, "values")
+def test_heights_that_differ_and_wider_halos(ranks, rng):
+    def check(tried):
+        exchanged(ranks, halo_case(*tried, (1, 2, 4), rng))
+
+    differ = [((2, 5), 1), ((4, 1, 3), 1), ((1, 6, 2, 3, 1), 1)]
+    wider = [((4,) * 3, 2), ((5,) * 4, 3), ((3,) * 3, 3)]
+    check_kinds([*differ, *wider], by_width, check)
 
 
-@points(6, "values")
-def test_wider_halos(ranks, rng):
-    for p, height, halo_width in ((3, 4, 2), (4, 5, 3), (3, 3, 3)):
-        exchanged(ranks, halo_case((height,) * p, halo_width, (1, 2, 4), rng))
+def by_width(tried):
+    return "a halo of one row" if tried[1] == 1 else "wider halos"
 
 
-@points(4, "values")
-def test_float32_and_images_of_one_column(ranks, rng):
-    exchanged(ranks, halo_case((4,) * 3, 1, (2, 3, 5), rng, "float32"))
-    exchanged(ranks, halo_case((4,) * 3, 1, (3, 1, 1), rng))
+@points(7, "values")
+def test_float32_no_halo_and_one_rank(ranks, rng):
+    def float32():
+        exchanged(ranks, halo_case((4,) * 3, 1, (2, 3, 5), rng, "float32"))
+        exchanged(ranks, halo_case((4,) * 3, 1, (3, 1, 1), rng))
 
+    def no_halo():
+        exchanged(ranks, halo_case((3, 3), 1, (1, 2, 4), rng))
+        for heights, halo_width in (((3, 3, 3), 0), ((4,), 1), ((1,), 2)):
+            case = halo_case(heights, halo_width, (1, 2, 4), rng)
+            assert_messages(exchanged(ranks, case), [0] * len(heights), case)
 
-@points(4, "values")
-def test_no_halo_and_one_rank(ranks, rng):
-    exchanged(ranks, halo_case((3, 3), 1, (1, 2, 4), rng))
-    for heights, halo_width in (((3, 3, 3), 0), ((4,), 1), ((1,), 2)):
-        result = exchanged(ranks, halo_case(heights, halo_width, (1, 2, 4), rng))
-        assert_messages(result, [0] * len(heights), halo_case(heights, halo_width, (1, 2, 4), rng))
+    checked({"float32": float32, "no halo": no_halo})
 
 
 @points(12, "values")
@@ -72,7 +78,7 @@ def test_grid_with_corners(ranks, rng):
         exchanged(ranks, grid_case(heights, widths, halo_width, (2, 2), rng))
 
 
-@points(4, "reality")
+@points(3, "reality")
 def test_real_mpi(mpi, ranks, rng):
     heights = [(3, 2, 4), (4, 5, 4)]
     tried = [halo_case(each, k + 1, (2, 2, 4), rng) for k, each in enumerate(heights)]
@@ -104,20 +110,23 @@ def counted(ranks, case):
     return result, neighbours
 
 
-@points(10, "communication")
-def test_bytes_to_each_neighbour(ranks, rng):
-    for p, height, shape in (
-        (2, 4, (2, 3, 5)), (3, 4, (2, 3, 5)), (4, 3, (1, 2, 7)), (5, 3, (1, 2, 7)),
-        (12, 3, (1, 2, 3)), (18, 2, (1, 1, 3)), (3, 40, (2, 4, 100)),
-    ):  # fmt: skip
-        counted(ranks, halo_case((height,) * p, 1, shape, rng))
+@points(14, "communication")
+def test_bytes_and_messages_to_each_neighbour(ranks, rng):
+    def bytes_of_rows():
+        for p, height, shape in (
+            (2, 4, (2, 3, 5)), (3, 4, (2, 3, 5)), (4, 3, (1, 2, 7)), (5, 3, (1, 2, 7)),
+            (12, 3, (1, 2, 3)), (18, 2, (1, 1, 3)), (3, 40, (2, 4, 100)),
+        ):  # fmt: skip
+            counted(ranks, halo_case((height,) * p, 1, shape, rng))
 
+    def messages():
+        for p in (2, 3, 5, 10):
+            case = halo_case((4,) * p, 1, (2, 3, 5), rng)
+            result = exchanged(ranks, case)
+            assert_own_messages(result, case)
+            assert_messages(result, [len(own) for own in case.neighbours()], case)
 
-@points(5, "communication")
-def test_one_message_to_each_neighbour(ranks, rng):
-    for p in (2, 3, 5, 10):
-        case = halo_case((4,) * p, 1, (2, 3, 5), rng)
-        assert_messages(exchanged(ranks, case), [len(own) for own in case.neighbours()], case)
+    checked({"bytes": bytes_of_rows, "numbers of messages": messages}, {"bytes": 2})
 
 
 @points(5, "communication")
@@ -139,18 +148,19 @@ def test_corners_of_a_grid_need_no_message(ranks, rng):
 # -- safety ----------------------------------------------------------------------------------------
 
 
-@points(4, "safety")
-def test_sends_may_wait_for_their_receives(ranks, rng):
-    for p in (2, 5):
-        case = halo_case((4,) * p, 1, (2, 3, 5), rng)
-        with_waiting_sends(lambda case=case, **there: exchanged(ranks, case, **there), case)
+@points(9, "safety")
+def test_sends_may_wait_and_all_is_completed(ranks, rng):
+    def waiting():
+        for p in (2, 5):
+            case = halo_case((4,) * p, 1, (2, 3, 5), rng)
+            with_waiting_sends(lambda case=case, **there: exchanged(ranks, case, **there), case)
 
+    def slow():
+        for seed in LATENCY_SEEDS:
+            case = halo_case((4,) * 6, 1, (1, 2, 5), rng)
+            assert_requests_complete(exchanged(ranks, case, seed=seed), case)
 
-@points(2, "safety")
-def test_messages_may_arrive_in_any_order(ranks, rng):
-    for seed in LATENCY_SEEDS:
-        case = halo_case((4,) * 6, 1, (1, 2, 5), rng)
-        assert_requests_complete(exchanged(ranks, case, seed=seed), case)
+    checked({"sends that wait": waiting, "messages in any order": slow}, {"sends that wait": 2})
 
 
 @points(3, "safety")
@@ -192,13 +202,14 @@ def timed(ranks, rng, p, width, machine):
     assert_makespan(result, bound_s, case)
 
 
-@points(6, "speed")
-def test_latency_is_paid_once(ranks, rng):
-    for p in (4, 9):
-        timed(ranks, rng, p, 20, BUFFERED_WIRE)
+@points(12, "speed")
+def test_both_ways_at_once(ranks, rng):
+    def short_rows():
+        for p in (4, 9):
+            timed(ranks, rng, p, 20, BUFFERED_WIRE)
 
+    def long_rows():
+        for p in (4, 8):
+            timed(ranks, rng, p, 10_000, long_wire())
 
-@points(6, "speed")
-def test_time_of_long_rows(ranks, rng):
-    for p in (4, 8):
-        timed(ranks, rng, p, 10_000, long_wire())
+    checked({"short rows": short_rows, "long rows": long_rows})

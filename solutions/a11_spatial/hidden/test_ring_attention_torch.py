@@ -1,5 +1,7 @@
 """ring_attention_torch.py: keys and values round the ring, blocks joined, gradients home."""
 
+import functools
+
 from ringside.checking import (
     LATENCY_SEEDS,
     assert_ran,
@@ -11,80 +13,81 @@ from ringside.checking.points import points_of
 from solutions.a11_spatial import ring_cases_torch as cases
 from solutions.a11_spatial import ring_observed_torch as observed
 from solutions.a11_spatial.hidden import ring_runs_torch as runs
+from solutions.a11_spatial.hidden.parts import checked
 from solutions.a11_spatial.ring_cases_torch import Attention
 
 points = points_of("ring_attention_torch")
 
 
-def ring(ranks, rng, lengths, *, ordered=True, real=False, inputs=False, where=None, **settings):
+def ring(ranks, rng, lengths, *, where=None, ordered=True, real=False, inputs=False, only=runs.ALL,
+         **settings):  # fmt: skip
     """A run whose values are right; settings are those of ``Attention``."""
     case = Attention(tuple(lengths), **settings)
-    call, result = runs.called(
-        ranks, rng, case, ordered=ordered, real=real, inputs=inputs, **(where or {})
-    )
+    about = {"ordered": ordered, "real": real, "inputs": inputs, "only": only}
+    call, result = runs.called(ranks, rng, case, **about, **(where or {}))
     return call, result, case
 
+
+RESULT, GRADIENTS = runs.HALVES.values()
 
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(14, "values")
-def test_forward_pass_alone(ranks, rng):
-    for p in (2, 3, 4):
+@points(10, "values")
+def test_result_on_2_to_5_ranks(ranks, rng):
+    for p in (2, 3, 4, 5):
         ring(ranks, rng, (3,) * p, how="forward")
 
 
-@points(7, "values")
-def test_attention_equals_serial_on_2_to_5_ranks(ranks, rng):
+@points(10, "values")
+def test_gradients_on_2_to_5_ranks(ranks, rng):
     for p in (2, 3, 4, 5):
-        ring(ranks, rng, (3,) * p)
+        ring(ranks, rng, (3,) * p, only=GRADIENTS)
     ring(ranks, rng, (4,), ordered=False)
 
 
-@points(3, "values")
-def test_attention_on_9_and_17_ranks(ranks, rng):
-    for p in (9, 17):
-        ring(ranks, rng, (2,) * p, batch=1)
-
-
-@points(5, "values")
+@points(11, "values")
 def test_causal_attention(ranks, rng):
-    for p in (2, 3, 5):
-        ring(ranks, rng, (3,) * p, causal=True)
+    def masked_blocks_are_left_out():
+        call, result, case = ring(ranks, rng, (8,) * 4, causal=True, only=RESULT)
+        observed.assert_skipped(result, call, case)
+
+    some = [Attention((3,) * p, causal=True) for p in (2, 3, 5)]
+    checks = runs.halves(ranks, rng, some)
+    checked(checks | {"the work": masked_blocks_are_left_out})
 
 
 @points(5, "values")
 def test_uneven_parts(ranks, rng):
-    for lengths in ((2, 5), (4, 1, 3), (1, 1, 6, 2)):
-        ring(ranks, rng, lengths)
+    some = [Attention(lengths) for lengths in ((2, 5), (4, 1, 3), (1, 1, 6, 2))]
+    checked(runs.halves(ranks, rng, some))
 
 
-@points(5, "values")
+@points(6, "values")
 def test_fewer_heads_of_keys(ranks, rng):
     # Factors belong to the heads of keys: keys that were repeated first would look wrong.
-    ring(ranks, rng, (3, 3), ordered=False, heads=4, kv_heads=2)
-    ring(ranks, rng, (2, 2, 2), ordered=False, heads=3, kv_heads=1)
+    def nbytes():
+        more = {"heads": 6, "kv_heads": 1, "width": 8, "ordered": False, "only": RESULT}
+        call, result, case = ring(ranks, rng, (4, 4, 4), **more)
+        observed.assert_volume(result, call, case)
+
+    few = Attention((3, 3), heads=4, kv_heads=2), Attention((2, 2, 2), heads=3, kv_heads=1)
+    checked(runs.halves(ranks, rng, few, ordered=False) | {"the bytes": nbytes})
 
 
-@points(3, "values")
-def test_large_scores(ranks, rng):
-    # Exponentials of these overflow; logarithms of sums don't.
-    ring(ranks, rng, (3, 3, 3), ordered=False, spread=40.0)
-
-
-@points(2, "values")
-def test_float32(ranks, rng):
-    ring(ranks, rng, (3, 3, 3), dtype="float32")
-
-
-@points(2, "values")
-def test_tensors_with_gaps(ranks, rng):
-    ring(ranks, rng, (4, 4, 4), how="gaps")
-
-
-@points(3, "values")
-def test_two_calls_before_their_backward_passes(ranks, rng):
-    ring(ranks, rng, (3, 3, 3), ordered=False, how="together")
+@points(6, "values")
+def test_large_scores_float32_gaps_and_two_calls(ranks, rng):
+    # Exponentials of large scores overflow; logarithms of sums don't.
+    tried = {
+        " of large scores": (Attention((3, 3, 3), spread=40.0), False),
+        " in float32": (Attention((3, 3, 3), dtype="float32"), True),
+        " of tensors with gaps": (Attention((4, 4, 4), how="gaps"), True),
+        " of two calls": (Attention((3, 3, 3), how="together"), False),
+    }
+    checks = {}
+    for name, (case, ordered) in tried.items():
+        checks |= runs.halves(ranks, rng, [case], name, ordered=ordered)
+    checked(checks)
 
 
 @points(3, "reality")
@@ -95,70 +98,73 @@ def test_real_gloo(gloo, rng):
 # -- communication and schedule --------------------------------------------------------------------
 
 
-@points(6, "communication")
+@points(9, "communication")
 def test_bytes_of_both_passes(ranks, rng):
-    for p, n in ((2, 8), (3, 8), (4, 8), (5, 4), (9, 2), (17, 2), (2, 100)):
-        for how in ("forward", "plain") if p < 5 else ("plain",):
+    def check(how, sizes):
+        for p, n in sizes:
             more = {"batch": 1, "width": 8, "how": how}
             call, result, case = ring(ranks, rng, (n,) * p, **more)
             observed.assert_volume(result, call, case)
             allowed = case.forward_bytes() + (how != "forward") * case.backward_bytes()
             ranks.record(call, result, {"sent_bytes": [allowed] * p})
 
-
-@points(3, "communication")
-def test_keys_travel_once_for_all_their_queries(ranks, rng):
-    more = {"heads": 6, "kv_heads": 1, "width": 8, "ordered": False}
-    call, result, case = ring(ranks, rng, (4, 4, 4), **more)
-    observed.assert_volume(result, call, case)
+    small, others = ((2, 8), (3, 8), (4, 8)), ((5, 4), (9, 2), (17, 2), (2, 100))
+    checked(
+        {
+            "the forward pass": lambda: check("forward", (*small, (9, 2))),
+            "both passes": lambda: check("plain", (*small, *others)),
+        }
+    )
 
 
 @points(4, "communication")
 def test_given_group_is_used(ranks, rng):
-    def call(**where):
-        return ring(ranks, rng, (3, 3, 3), where=where)[:2]
+    def check(only):
+        def call(**where):
+            return ring(ranks, rng, (3, 3, 3), where=where, only=only)[:2]
 
-    on_three_members(rng, call, comm="the group")
+        on_three_members(rng, call, comm="the group")
+
+    checked({name: functools.partial(check, only) for name, only in runs.HALVES.items()})
 
 
-@points(7, "schedule")
+@points(9, "schedule")
 def test_keys_travel_on_while_their_block_is_computed(ranks, rng):
-    for p in (2, 4):
-        call, result, case = ring(ranks, rng, (4,) * p)
-        observed.assert_travelling(result, call, case)
+    def check(name, only):
+        for p in (2, 4):
+            call, result, case = ring(ranks, rng, (4,) * p, only=only)
+            observed.assert_travelling(result, call, case, [name])
 
-
-@points(5, "schedule")
-def test_masked_blocks_are_not_computed(ranks, rng):
-    call, result, case = ring(ranks, rng, (8,) * 4, causal=True)
-    observed.assert_skipped(result, call, case)
+    passes = {"forward": RESULT, "backward": GRADIENTS}
+    checked({name: functools.partial(check, name, only) for name, only in passes.items()})
 
 
 # -- safety, memory, speed -------------------------------------------------------------------------
 
 
-@points(6, "safety")
+@points(8, "safety")
 def test_any_order_and_everything_waited_for(ranks, rng):
-    for seed in LATENCY_SEEDS:
-        where = {"machine": rendezvous(), "seed": seed}
-        call, result, _ = ring(ranks, rng, (3, 3, 3, 3), where=where)
-        assert_requests_complete(result, call)
+    def check(only):
+        for seed in LATENCY_SEEDS:
+            where = {"machine": rendezvous(), "seed": seed}
+            call, result, _ = ring(ranks, rng, (3, 3, 3, 3), where=where, only=only)
+            assert_requests_complete(result, call)
+
+    checked({name: functools.partial(check, only) for name, only in runs.HALVES.items()})
 
 
-@points(2, "safety")
-def test_inputs_and_incoming_gradient_stay(ranks, rng):
-    ring(ranks, rng, (3, 3), inputs=True)
+@points(3, "safety")
+def test_inputs_stay_and_wrong_lengths_are_refused(ranks, rng):
+    def refused():
+        ring(ranks, rng, (3, 3), only=RESULT)
+        for lengths, positions in (((4, 4), 3), ((3,), 3)):
+            call = cases.refused_call(lengths, positions)
+            result = ranks.call("ring_callers_torch:ring_refuses", 2, (lengths, positions))
+            assert_ran(result, call)
+            for error in result.values:
+                cases.check_refused(error, call)
 
-
-@points(1, "safety")
-def test_lengths_that_cannot_be_right(ranks, rng):
-    ring(ranks, rng, (3, 3))
-    for lengths, positions in (((4, 4), 3), ((3,), 3)):
-        call = cases.refused_call(lengths, positions)
-        result = ranks.call("ring_callers_torch:ring_refuses", 2, (lengths, positions))
-        assert_ran(result, call)
-        for error in result.values:
-            cases.check_refused(error, call)
+    checked({"inputs": lambda: ring(ranks, rng, (3, 3), inputs=True), "refusals": refused})
 
 
 @points(4, "memory")
@@ -173,7 +179,7 @@ def test_no_keys_of_others_are_kept(ranks, rng):
     cases.check_kept(result, case, call)
 
 
-@points(10, "speed")
+@points(12, "speed")
 def test_time_of_a_long_sequence_on_8_to_64_ranks(ranks, rng):
     call, _, case = ring(ranks, rng, (4,) * 4)
     # A trace is believed that agrees with what the network counts, operation by operation.

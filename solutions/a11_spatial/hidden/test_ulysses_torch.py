@@ -1,5 +1,7 @@
 """ulysses_torch.py: attention of the whole sequence, heads dealt out by all-to-alls."""
 
+import functools
+
 from ringside import Machine
 from ringside.checking import (
     LATENCY_SEEDS,
@@ -17,31 +19,54 @@ from ringside.checking import (
 from ringside.checking.points import points_of
 from ringside.trace import Kind
 from solutions.a11_spatial.cases_torch import (
+    ULYSSES_TORCH_PARTS,
     ULYSSES_TORCH_REFUSALS,
     assert_ulysses_torch,
+    assert_ulysses_torch_collectives,
     assert_ulysses_torch_work,
     ulysses_torch_case,
     ulysses_torch_refusal,
 )
 from solutions.a11_spatial.hidden.oracle import examples
+from solutions.a11_spatial.hidden.parts import checked
 
 points = points_of("ulysses_torch")
 
 
-def called(ranks, case, **options):
+def called(ranks, case, parts=ULYSSES_TORCH_PARTS, **options):
     """``attention`` and its gradients on all ranks; checks values, and which collectives ran."""
     world_size = options.pop("world_size", case.world_size)
     options.setdefault("machine", buffered())
     given = case.arguments_of_ranks()
     result = ranks.call("callers_torch:ulysses_torch_called", world_size, given, **options)
-    assert_ulysses_torch(result, case)
+    assert_ulysses_torch(result, case, parts)
     return result
+
+
+HALVES = {"the result": ULYSSES_TORCH_PARTS[:1], "the gradients": ULYSSES_TORCH_PARTS[1:]}
+
+
+def halves(ranks, some, where="", also=lambda ranks, result, case: None):
+    """Checks of the result and of the gradients, each by itself: of the same runs."""
+
+    @functools.cache
+    def runs():
+        seen = [(called(ranks, case, ()), case) for case in some]
+        for each in seen:
+            also(ranks, *each)
+        return seen
+
+    def check(parts):
+        for each in runs():
+            assert_ulysses_torch(*each, parts)
+
+    return {f"{name}{where}": functools.partial(check, parts) for name, parts in HALVES.items()}
 
 
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(8, "values")
+@points(10, "values")
 def test_results_on_2_to_5_ranks(ranks, rng):
     for p, n, heads in ((2, 3, 4), (3, 2, 3), (4, 2, 8), (5, 2, 5)):
         called(ranks, ulysses_torch_case(p, n, rng, heads=heads, batch=2, backward=False))
@@ -50,51 +75,48 @@ def test_results_on_2_to_5_ranks(ranks, rng):
 @points(10, "values")
 def test_gradients_on_2_to_5_ranks(ranks, rng):
     for p, n, heads in ((2, 3, 4), (3, 2, 3), (4, 2, 8), (5, 2, 5)):
-        called(ranks, ulysses_torch_case(p, n, rng, heads=heads, batch=2))
+        case = ulysses_torch_case(p, n, rng, heads=heads, batch=2)
+        called(ranks, case, HALVES["the gradients"])
 
 
-@points(5, "values")
+@points(9, "values")
 def test_fewer_kv_heads(ranks, rng):
-    for p, heads, kv_heads in ((2, 4, 2), (3, 6, 3), (2, 8, 4)):
-        called(ranks, ulysses_torch_case(p, 3, rng, heads=heads, kv_heads=kv_heads))
+    def nbytes():
+        for p, heads, kv_heads in ((2, 8, 2), (4, 8, 4)):
+            case = ulysses_torch_case(p, 3, rng, heads=heads, kv_heads=kv_heads, backward=False)
+            moved_at_most(ranks, called(ranks, case), case)
+
+    some = [
+        ulysses_torch_case(p, 3, rng, heads=heads, kv_heads=kv_heads)
+        for p, heads, kv_heads in ((2, 4, 2), (3, 6, 3), (2, 8, 4))
+    ]
+    checked(halves(ranks, some) | {"the bytes": nbytes})
 
 
 @points(4, "values")
 def test_another_attention(ranks, rng):
-    for p in (2, 4):
-        called(ranks, ulysses_torch_case(p, 3, rng, sees="near"))
+    checked(halves(ranks, [ulysses_torch_case(p, 3, rng, sees="near") for p in (2, 4)]))
 
 
-@points(3, "values")
-def test_float32(ranks, rng):
-    called(ranks, ulysses_torch_case(4, 2, rng, kind="float32"))
-
-
-@points(2, "values")
-def test_bfloat16(ranks, rng):
-    called(ranks, ulysses_torch_case(2, 3, rng, kind="bfloat16"))
-
-
-@points(4, "values")
-def test_tensors_with_gaps_and_gradients_of_sums(ranks, rng):
-    for how in ("gaps", "sum"):
-        called(ranks, ulysses_torch_case(2, 3, rng, batch=2, how=how))
-
-
-@points(3, "values")
-def test_two_calls_in_one_graph(ranks, rng):
-    called(ranks, ulysses_torch_case(2, 3, rng, how="together"))
-
-
-@points(2, "values")
-def test_one_position_a_rank_and_one_rank(ranks, rng):
-    called(ranks, ulysses_torch_case(4, 1, rng))
-    called(ranks, ulysses_torch_case(1, 5, rng))
+@points(10, "values")
+def test_other_dtypes_gaps_sums_and_two_calls(ranks, rng):
+    tried = {
+        " in float32": [ulysses_torch_case(4, 2, rng, kind="float32")],
+        " in bfloat16": [ulysses_torch_case(2, 3, rng, kind="bfloat16")],
+        " of tensors with gaps": [ulysses_torch_case(2, 3, rng, batch=2, how="gaps")],
+        " of a sum": [ulysses_torch_case(2, 3, rng, batch=2, how="sum")],
+        " of two calls": [ulysses_torch_case(2, 3, rng, how="together")],
+        " of few positions": [ulysses_torch_case(4, 1, rng), ulysses_torch_case(1, 5, rng)],
+    }
+    checks = {}
+    for name, some in tried.items():
+        checks |= halves(ranks, some, name)
+    checked(checks)
 
 
 @points(3, "values")
 def test_heads_that_cannot_be_shared(ranks, rng):
-    called(ranks, ulysses_torch_case(2, 2, rng))
+    called(ranks, ulysses_torch_case(2, 2, rng, backward=False))
     for heads, kv_heads in ULYSSES_TORCH_REFUSALS:
         case = ulysses_torch_refusal(heads, kv_heads)
         result = ranks.call("callers_torch:ulysses_torch_refused", 2, (heads, kv_heads))
@@ -117,61 +139,83 @@ def test_real_gloo(gloo, rng):
 # -- communication ---------------------------------------------------------------------------------
 
 
-def moved_at_most(ranks, case):
+@points(4, "communication", essential=True)
+def test_each_rank_takes_some_of_the_heads(ranks, rng):
+    case = ulysses_torch_case(4, 3, rng, width=4, backward=False)
+    given = case.arguments_of_ranks()
+    result = ranks.call("callers_torch:ulysses_torch_called", 4, given, machine=buffered())
+    assert_ran(result, case)
+    assert_ulysses_torch_collectives(result, case)
+    whole = case.num_flops
+    case = case.seen_in(result).asking(f"shared_work={whole / 4:.12g}")
+    for rank, done in enumerate(result.num_flops()):
+        if not 0 < done < 0.75 * whole:
+            raise case.fail(
+                f"rank {rank} counted {done:.6g} floating-point operations of matrix products; all "
+                f"heads have {whole:.6g}, and each of 4 ranks takes a quarter of them."
+            )
+
+
+def moved_at_most(ranks, result, case):
     """Each rank sent and received so many bytes at most, an all-to-all as its messages."""
-    result = called(ranks, case)
     bound = case.allowed_bytes
     ranks.record(case, result, {"sent_bytes": [bound] * case.world_size})
     what = "q, k, v and the result travel once in each pass, and a rank's own part stays"
     assert_moved(result, bound + 0.5, case, what)
-    return result
 
 
-@points(10, "communication")
+SIZES = ((2, 3, 4, 3), (3, 2, 3, 3), (4, 2, 4, 3), (5, 2, 5, 3), (12, 1, 12, 2), (18, 1, 18, 2),
+         (2, 24, 4, 24))  # fmt: skip
+
+
+@points(9, "communication")
 def test_bytes_forward(ranks, rng):
-    for p, n, heads, width in ((2, 3, 4, 3), (3, 2, 3, 3), (4, 2, 4, 3), (5, 2, 5, 3),
-                               (12, 1, 12, 2), (18, 1, 18, 2), (2, 24, 4, 24)):  # fmt: skip
+    for p, n, heads, width in SIZES:
         case = ulysses_torch_case(p, n, rng, heads=heads, width=width, backward=False)
-        moved_at_most(ranks, case)
+        moved_at_most(ranks, called(ranks, case), case)
 
 
 @points(8, "communication")
 def test_bytes_of_both_passes(ranks, rng):
-    for p, n, heads, width in ((2, 3, 4, 3), (3, 2, 3, 3), (4, 2, 4, 3), (5, 2, 5, 3),
-                               (12, 1, 12, 2), (18, 1, 18, 2), (2, 24, 4, 24)):  # fmt: skip
-        moved_at_most(ranks, ulysses_torch_case(p, n, rng, heads=heads, width=width))
-
-
-@points(4, "communication")
-def test_fewer_kv_heads_send_their_share(ranks, rng):
-    for p, heads, kv_heads in ((2, 8, 2), (4, 8, 4)):
-        moved_at_most(ranks, ulysses_torch_case(p, 3, rng, heads=heads, kv_heads=kv_heads))
+    some = [ulysses_torch_case(p, n, rng, heads=h, width=width) for p, n, h, width in SIZES]
+    checked(halves(ranks, some, also=moved_at_most))
 
 
 @points(6, "communication")
 def test_given_group_is_used(ranks, rng):
     case = ulysses_torch_case(3, 2, rng, heads=3)
     members = members_of_world(rng, 3)
-    on_members(lambda **there: called(ranks, case, **there), *members, case, comm="the group")
+
+    def check(parts):
+        def run(**there):
+            return called(ranks, case, parts, **there)
+
+        on_members(run, *members, case, comm="the group")
+
+    checked({name: functools.partial(check, parts) for name, parts in HALVES.items()})
 
 
 # -- safety and speed ------------------------------------------------------------------------------
 
 
-@points(10, "safety")
+@points(9, "safety")
 def test_any_order_and_everything_waited_for(ranks, rng):
-    for seed in LATENCY_SEEDS:
-        for machine in (buffered(), rendezvous()):
-            case = ulysses_torch_case(4, 2, rng)
-            result = called(ranks, case, machine=machine, seed=seed)
-            assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
+    def check(parts):
+        for seed in LATENCY_SEEDS:
+            for machine in (buffered(), rendezvous()):
+                case = ulysses_torch_case(4, 2, rng)
+                result = called(ranks, case, parts, machine=machine, seed=seed)
+                assert_requests_complete(result, case, [Kind.ISEND, Kind.IRECV, Kind.COLLECTIVE])
+
+    checked({name: functools.partial(check, parts) for name, parts in HALVES.items()})
 
 
 @points(8, "speed")
 def test_each_rank_has_its_share_of_the_work(ranks, rng):
     for p in (2, 4):
         case = ulysses_torch_case(p, 3, rng, width=4)
-        assert_ulysses_torch_work(called(ranks, case), case, case.num_flops / p)
+        result = called(ranks, case, HALVES["the result"])
+        assert_ulysses_torch_work(result, case, case.num_flops / p)
 
 
 @points(7, "speed")

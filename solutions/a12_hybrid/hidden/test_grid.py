@@ -6,6 +6,7 @@ import math
 from ringside.checking import Verdict, assert_ran, buffered
 from ringside.checking.points import points_of
 from solutions.a12_hybrid.hidden.grid2d_oracle import grid_cases as cases
+from solutions.a12_hybrid.hidden.parts import checked
 
 points = points_of("grid")
 
@@ -37,18 +38,26 @@ def test_three_axes_in_every_order(ranks, rng):
     check_coordinates(ranks, [(THREE, list(order)) for order in itertools.permutations(THREE)])
 
 
-@points(8, "values")
-def test_one_two_and_five_axes(ranks, rng):
-    drawn = [({"data": 6}, ["data"]), ({"rows": 3, "columns": 4}, ["columns", "rows"])]
-    drawn += [(FIVE, list(rng.permutation(list(FIVE)))) for _ in range(3)]
-    check_coordinates(ranks, [(sizes, [str(each) for each in order]) for sizes, order in drawn])
+@points(12, "values")
+def test_other_numbers_of_axes(ranks, rng):
+    def several():
+        drawn = [({"data": 6}, ["data"]), ({"rows": 3, "columns": 4}, ["columns", "rows"])]
+        drawn += [(FIVE, list(rng.permutation(list(FIVE)))) for _ in range(3)]
+        check_coordinates(ranks, [(sizes, [str(each) for each in order]) for sizes, order in drawn])
 
+    def size_1():
+        sizes = {"data": 1, "pipe": 3, "tensor": 1}
+        orders = itertools.permutations(sizes)
+        check_coordinates(ranks, [(sizes, list(order)) for order in orders])
 
-@points(4, "values")
-def test_axes_of_size_1_and_no_axes(ranks, rng):
-    sizes = {"data": 1, "pipe": 3, "tensor": 1}
-    drawn = [(sizes, list(order)) for order in itertools.permutations(sizes)]
-    check_coordinates(ranks, [*drawn, ({}, [])])
+    checked(
+        {
+            "one, two and five axes": several,
+            "axes of size 1": size_1,
+            "no axes": lambda: check_coordinates(ranks, [({}, [])]),
+        },
+        {"one, two and five axes": 4},
+    )
 
 
 @points(7, "safety")
@@ -90,15 +99,16 @@ def test_the_first_axis_of_a_group_is_the_fastest(ranks, rng):
     check_groups(ranks, [(in_order(THREE), list(each[:2])) for each in axes])
 
 
-@points(4, "values")
-def test_groups_of_no_axis_are_single_ranks(ranks, rng):
-    check_groups(ranks, [(in_order(THREE), []), (in_order({"data": 3}), [])])
-
-
-@points(4, "values")
-def test_groups_of_ranks_in_any_order(ranks, rng):
+@points(8, "values")
+def test_groups_of_no_axis_and_of_ranks_in_any_order(ranks, rng):
     shuffled = cases.Laid(THREE, list(THREE), int(rng.integers(2**31)))
-    check_groups(ranks, [(shuffled, [axis]) for axis in THREE])
+    none = [(in_order(THREE), []), (in_order({"data": 3}), [])]
+    checked(
+        {
+            "no axis": lambda: check_groups(ranks, none),
+            "ranks in any order": lambda: check_groups(ranks, [(shuffled, [a]) for a in THREE]),
+        }
+    )
 
 
 @points(3, "safety")

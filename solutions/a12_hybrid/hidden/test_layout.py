@@ -6,6 +6,7 @@ from math import prod
 from ringside.checking import Verdict, assert_inputs_kept, assert_ran, members_of_world, on_members
 from ringside.checking.points import points_of
 from solutions.a12_hybrid.hidden.oracle import examples
+from solutions.a12_hybrid.hidden.parts import checked
 
 cases = examples.layout_cases
 layout_case, layout_check, layout_counted = (
@@ -90,7 +91,7 @@ def test_layout_shapes_refused(ranks):
     layout_check(ranks, "local_shape", calls, ["ValueError"] * 3)
 
 
-@points(10, "values")
+@points(12, "values")
 def test_layout_forward(ranks):
     axes = ({"hidden": "all"}, {"batch": "all"}, {"wide": "all"}, {"out": "all"}, {})
     check_reductions(ranks, "forward", [("MLP", each, ALL) for each in axes])
@@ -101,22 +102,24 @@ def test_layout_forward(ranks):
     check_reductions(ranks, "forward", calls)
 
 
-@points(6, "values")
-def test_layout_forward_over_two_axes(ranks):
+@points(10, "values")
+def test_layout_forward_over_two_axes_and_axes_of_one_rank(ranks):
     told = {"i": "rows", "j": "columns"}, {"wide": "rows", "hidden": "columns"}
     calls = [(LONGER, told[0], GRID), ("MLP", told[1], {"rows": 2, "columns": 2})]
-    turned = (LONGER, {"i": "columns", "j": "rows"}, {"rows": 3, "columns": 2})
-    check_reductions(ranks, "forward", [*calls, turned, (LONGER, {"j": "x"}, {"y": 3, "x": 2})])
+    calls.append((LONGER, {"i": "columns", "j": "rows"}, {"rows": 3, "columns": 2}))
+    calls.append((LONGER, {"j": "x"}, {"y": 3, "x": 2}))
+    mesh, both = {"one": 1, "all": 2}, {"hidden": "one", "wide": "all"}
+    alone = [("MLP", both, mesh), ("MLP", {"hidden": "one"}, mesh)]
+    checked(
+        {
+            "two axes": lambda: check_reductions(ranks, "forward", calls),
+            "axes of one rank": lambda: check_reductions(ranks, "forward", alone),
+        },
+        {"two axes": 2},
+    )
 
 
-@points(3, "values")
-def test_layout_axis_of_one_rank(ranks):
-    mesh = {"one": 1, "all": 2}
-    both = {"hidden": "one", "wide": "all"}
-    check_reductions(ranks, "forward", [("MLP", both, mesh), ("MLP", {"hidden": "one"}, mesh)])
-
-
-@points(12, "values")
+@points(14, "values")
 def test_layout_backward(ranks):
     check_reductions(ranks, "backward", [("MLP", {dim: "all"}, ALL) for dim in ("batch", "out")])
     check_reductions(ranks, "backward", [("MLP", {"batch": "rows", "out": "columns"}, MORE)])
@@ -138,14 +141,6 @@ def test_layout_dimensions_that_meet_in_a_step_alone(ranks):
         layout_check(ranks, function, calls, ["ValueError"] * 2)
 
 
-@points(7, "values")
-def test_layout_bytes(ranks):
-    listed = [["y", ["columns"], 30], ["w", ["rows", "columns"], 12], ["v", ["rows"], 7]]
-    calls = [(listed[:1], GRID, 8), (listed, GRID, 4), ([], GRID, 8)]
-    right = [2 * 2 / 3 * 30 * 8, (2 * 2 / 3 * 30 + 2 * 5 / 6 * 12 + 7) * 4, 0.0]
-    layout_check(ranks, "sent_bytes", calls, right)
-
-
 @points(10, "values")
 def test_layout_placements(ranks):
     right = {
@@ -164,7 +159,7 @@ def test_layout_runs_on_one_axis(ranks):
     counted(ranks, LONGER, {"j": "all"}, {"all": 3}, 3, "float32")
 
 
-@points(9, "values")
+@points(11, "values")
 def test_layout_result_does_not_depend_on_it(ranks):
     """Every layout that may be, of two dimensions on two axes, on 2 x 2 ranks."""
     mesh = {"rows": 2, "columns": 2}

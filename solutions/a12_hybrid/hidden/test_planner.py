@@ -3,6 +3,7 @@
 from ringside import Machine
 from ringside.checking.points import points_of
 from ringside.scale.hybrid_cost import AXES, Model, configs
+from solutions.a12_hybrid.hidden.parts import checked
 from solutions.a12_hybrid.planner_cases import (
     GB,
     MODELS,
@@ -92,12 +93,7 @@ def drawn(rng, counts, case=None, **given):
     return calls
 
 
-@points(5, "values")
-def test_one_gpu(ranks, rng):
-    planner_check(ranks, drawn(rng, (1, 1, 1)))
-
-
-@points(12, "values")
+@points(14, "values")
 def test_up_to_eight_gpus(ranks, rng):
     planner_check(ranks, drawn(rng, (2, 2, 4, 4, 6, 8, 8, 8)))
 
@@ -107,9 +103,13 @@ def test_nine_to_sixteen_gpus(ranks, rng):
     planner_check(ranks, drawn(rng, (9, 12, 12, 16, 16)))
 
 
-@points(5, "values")
-def test_odd_numbers_of_gpus(ranks, rng):
-    planner_check(ranks, [drawn(rng, (n,), batch=4 * n, num_layers=n)[0] for n in (3, 5, 7, 15)])
+@points(8, "values")
+def test_one_gpu_and_odd_numbers_of_gpus(ranks, rng):
+    def odd():
+        counts = (3, 5, 7, 15)
+        planner_check(ranks, [drawn(rng, (n,), batch=4 * n, num_layers=n)[0] for n in counts])
+
+    checked({"one GPU": lambda: planner_check(ranks, drawn(rng, (1, 1, 1))), "odd numbers": odd})
 
 
 @points(5, "values")
@@ -178,14 +178,15 @@ def test_fits_on_512_gpus(ranks):
     list(planner_plans(ranks, [call]))
 
 
-@points(4, "safety")
-def test_refuses_where_nothing_fits(ranks, rng):
-    planner_refused(ranks, too_much(rng), named=False)
-
-
-@points(4, "safety")
-def test_says_what_comes_nearest(ranks, rng):
-    planner_refused(ranks, too_much(rng), named=True)
+@points(8, "safety")
+def test_refuses_and_says_what_comes_nearest(ranks, rng):
+    calls = too_much(rng)
+    checked(
+        {
+            "refusing": lambda: planner_refused(ranks, calls, named=False),
+            "what comes nearest": lambda: planner_refused(ranks, calls, named=True),
+        }
+    )
 
 
 def too_much(rng):

@@ -51,14 +51,6 @@ def backward(graph, sizes, layout, mesh):
     return found
 
 
-def sent_bytes(reductions, mesh, itemsize):
-    total = 0.0
-    for _, axes, n in reductions:
-        p = int(np.prod([mesh[a] for a in axes]))
-        total += 2 * n * itemsize * (1 - 1 / p)
-    return total
-
-
 def execute(comm, graph, layout, mesh, parts):
     here, made, groups = place(comm.rank, mesh), {}, {}
     for step in graph.steps:

@@ -1,6 +1,5 @@
-"""The all-reduce is a ring of the submission's own messages, and formulas are in fractions."""
+"""The all-reduce is a ring of the submission's own messages."""
 
-from fractions import Fraction
 from math import prod
 
 import numpy as np
@@ -35,12 +34,6 @@ def backward(graph, sizes, layout, mesh):
         local_shape(graph.dims(step), sizes, layout, mesh)
     pairs = [(s, n) for s in reversed(graph.steps) for n in s.inputs if n not in graph.data]
     return sum((_sums(graph, s, n, sizes, layout, mesh) for s, n in pairs), [])
-
-
-def sent_bytes(reductions, mesh, itemsize):
-    shares = [Fraction(2 * (prod(mesh[a] for a in r.axes) - 1), prod(mesh[a] for a in r.axes))
-              for r in reductions]  # fmt: skip
-    return float(sum(f * r.num_elements * itemsize for f, r in zip(shares, reductions, strict=True)))
 
 
 def ring(comm, y):
