@@ -71,13 +71,6 @@ class DrawnCall(checking.Call):
         line = f"ringside run callers.py:{module}_looked_at {rest}"
         return replace(self, line=line, about=f"{self.about}, called twice")
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
 
 # -- local_sgd -------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ import numpy as np
 import replayed
 from actions import parse
 from callers import sample
-from callers_torch import torch_sample
 from cases import stage_call, torch_call
 from examples import assert_passed_on
 from model import Piece, loss_gradient
@@ -577,6 +576,8 @@ TORCH_CHUNKS = ["F0 F1 F0.1 F1.1 B0.1 B1.1 B0 B1", "F0 F1 F0.1 B0.1 F1.1 B1.1 B0
 
 def torch_step(ranks, name, words, batch_sizes, recompute=False, dropout=0.0, **options):
     """One step of ``pipeline_torch.run``, compared with the whole batch unless there is dropout."""
+    from callers_torch import torch_sample  # torch takes longer than the checks of other modules
+
     p, chunks = len(words), 2 if words is TORCH_CHUNKS else 1
     call = torch_call(name, words, batch_sizes, chunks, recompute, dropout)
     params, inputs, targets = torch_sample(

@@ -17,13 +17,6 @@ class PartsCall(Call):
         line = f"ringside run callers.py:{function} {rest}"
         return replace(self, line=line, about=self.about + about)
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
 
 @dataclass(frozen=True)
 class HaloCase(PartsCall):

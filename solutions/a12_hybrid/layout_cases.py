@@ -88,13 +88,6 @@ class LayoutCase(Call):
         return replace(self, line=line, about=self.about + about)
 
     @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        there = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", there, 1)
-
-    @property
     def graph(self):
         """The graph."""
         return layout_graph(self.told)[0]

@@ -116,13 +116,6 @@ class DecodeCase(Call):
         old = self.target.rpartition(":")[2]
         return replace(self, target=f"callers:{function}", line=self.line.replace(old, function, 1))
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
     # -- what the docstring allows -----------------------------------------------------------------
 
     @property

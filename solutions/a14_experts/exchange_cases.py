@@ -37,13 +37,6 @@ class ExchangeCase(Call):
         target = f"{called.partition('.')[0]}:{function}"
         return replace(self, target=target, line=line, about=self.about + about)
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        there = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", there, 1)
-
     @cached_property
     def given(self):
         """Per rank ``(x, routing, dy)``, numbers of the case's dtype."""
