@@ -26,8 +26,8 @@ def collect(comm, rows):
         return None
     result = [squares] + [None] * (comm.Get_size() - 1)
     status = MPI.Status()
-    for _ in range(comm.Get_size() - 1):
-        comm.Probe(status=status)
+    for source in range(1, comm.Get_size()):
+        comm.Probe(source=source, status=status)
         part = np.empty_like(squares)
         comm.Recv(part, source=status.Get_source())
         result[status.Get_source()] = part
