@@ -9,6 +9,7 @@ from ringside.checking import (
     long_wire,
     short_wire,
 )
+from ringside.checking.kinds import check_kinds
 from solutions.a03_allreduce.hidden import oracle, runs
 from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 
@@ -62,29 +63,26 @@ test_sends_may_wait_for_their_receives = shared.rendezvous(4)
 test_messages_may_arrive_in_any_order = shared.any_order(4)
 
 
-@points(3, "speed")
-def test_recursive_doubling_time_with_long_vectors(ranks, rng):
-    cases = [Case(DOUBLING, p, 1200) for p in (6, 16, 33)]
-    bound_s = partial(oracle.seconds, "recursive_doubling")
-    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+def check_times(ranks, rng, long, short, name):
+    """Long vectors and short ones share the points."""
+    bound_s = partial(oracle.seconds, name)
+    check = partial(runs.check_makespans, ranks, rng)
+    checks = {
+        "long vectors": partial(check, long, long_wire(), bound_s),
+        "short vectors": partial(check, short, short_wire(), bound_s, full=2.5, half=4),
+    }
+    check_kinds(checks, str, lambda words: checks[words]())
 
 
-@points(4, "speed")
-def test_recursive_doubling_time_with_short_vectors(ranks, rng):
-    cases = [Case(DOUBLING, p, n) for p, n in ((6, 12), (16, 16), (33, 33))]
-    bound_s = partial(oracle.seconds, "recursive_doubling")
-    runs.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
+@points(7, "speed")
+def test_recursive_doubling_time(ranks, rng):
+    long = [Case(DOUBLING, p, 1200) for p in (6, 16, 33)]
+    short = [Case(DOUBLING, p, n) for p, n in ((6, 12), (16, 16), (33, 33))]
+    check_times(ranks, rng, long, short, "recursive_doubling")
 
 
-@points(5, "speed")
-def test_halving_doubling_time_with_long_vectors(ranks, rng):
-    cases = [Case(HALVING, p, 1250 * p) for p in (6, 16, 33)]
-    bound_s = partial(oracle.seconds, "halving_doubling")
-    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)
-
-
-@points(3, "speed")
-def test_halving_doubling_time_with_short_vectors(ranks, rng):
-    cases = [Case(HALVING, p, 32) for p in (8, 16, 32)]
-    bound_s = partial(oracle.seconds, "halving_doubling")
-    runs.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
+@points(8, "speed")
+def test_halving_doubling_time(ranks, rng):
+    long = [Case(HALVING, p, 1250 * p) for p in (6, 16, 33)]
+    short = [Case(HALVING, p, 32) for p in (8, 16, 32)]
+    check_times(ranks, rng, long, short, "halving_doubling")
