@@ -23,6 +23,7 @@ halving = SharedTests("recursive", [HALVING])
 shared = SharedTests("recursive", [DOUBLING, HALVING])
 points = shared.points
 
+test_each_rank_has_log2_p_partners = shared.scheme(6, *PLAIN)
 test_recursive_doubling_on_2_4_and_8_ranks = doubling.sums(7, runs.POWERS_OF_TWO, PLAIN)
 test_recursive_doubling_on_3_5_6_and_7_ranks = doubling.sums(6, runs.OTHER_SIZES, PLAIN)
 test_halving_doubling_on_2_4_and_8_ranks = halving.sums(7, runs.POWERS_OF_TWO, PLAIN)
@@ -31,7 +32,6 @@ test_dtype_is_kept_and_integers_are_exact = shared.dtypes(4)
 test_inputs_may_have_gaps_and_stay_as_they_were = shared.inputs(5)
 test_second_call_is_independent = shared.second_call(4)
 test_real_mpi = shared.real_mpi(4)
-test_each_rank_has_log2_p_partners = shared.scheme(6, *PLAIN)
 
 
 @points(11, "communication")
