@@ -30,6 +30,11 @@ def check_values(ranks, rng, cases):
         runs.reduced(ranks, rng, asked, values_only=True)
 
 
+@points(6, "communication", essential=True)
+def test_every_rank_sends_inside_its_node_and_between_nodes(ranks, rng):
+    runs.check_scheme(ranks, rng, [case(6, 3, 36)])
+
+
 @points(13, "values")
 def test_sums_where_everything_divides(ranks, rng):
     check_values(ranks, rng, [case(p, g, n) for p, g in GRIDS for n in (p, 6 * p)])
@@ -83,11 +88,6 @@ def test_other_worlds_are_refused(ranks, rng):
 @points(4, "reality")
 def test_real_mpi(mpi, rng):
     runs.check_real_mpi(mpi, rng, [case(4, 2, 12), case(4, 2, runs.LARGE)])
-
-
-@points(6, "communication", essential=True)
-def test_every_rank_sends_inside_its_node_and_between_nodes(ranks, rng):
-    runs.check_scheme(ranks, rng, [case(6, 3, 36)])
 
 
 @points(10, "communication")

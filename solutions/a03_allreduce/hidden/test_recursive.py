@@ -9,6 +9,7 @@ from ringside.checking import (
     long_wire,
     short_wire,
 )
+from ringside.checking.kinds import check_kinds
 from solutions.a03_allreduce.hidden import oracle, runs
 from solutions.a03_allreduce.hidden.shared_tests import SharedTests
 
@@ -22,6 +23,7 @@ halving = SharedTests("recursive", [HALVING])
 shared = SharedTests("recursive", [DOUBLING, HALVING])
 points = shared.points
 
+test_each_rank_has_log2_p_partners = shared.scheme(6, *PLAIN)
 test_recursive_doubling_on_2_4_and_8_ranks = doubling.sums(7, runs.POWERS_OF_TWO, PLAIN)
 test_recursive_doubling_on_3_5_6_and_7_ranks = doubling.sums(6, runs.OTHER_SIZES, PLAIN)
 test_halving_doubling_on_2_4_and_8_ranks = halving.sums(7, runs.POWERS_OF_TWO, PLAIN)
@@ -30,7 +32,6 @@ test_dtype_is_kept_and_integers_are_exact = shared.dtypes(4)
 test_inputs_may_have_gaps_and_stay_as_they_were = shared.inputs(5)
 test_second_call_is_independent = shared.second_call(4)
 test_real_mpi = shared.real_mpi(4)
-test_each_rank_has_log2_p_partners = shared.scheme(6, *PLAIN)
 
 
 @points(11, "communication")
@@ -62,29 +63,26 @@ test_sends_may_wait_for_their_receives = shared.rendezvous(4)
 test_messages_may_arrive_in_any_order = shared.any_order(4)
 
 
-@points(3, "speed")
-def test_recursive_doubling_time_with_long_vectors(ranks, rng):
-    cases = [Case(DOUBLING, p, 1200) for p in (6, 16, 33)]
-    bound_s = partial(oracle.seconds, "recursive_doubling")
-    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)
+def check_times(ranks, rng, long, short, name):
+    """Long vectors and short ones share the points."""
+    bound_s = partial(oracle.seconds, name)
+    check = partial(runs.check_makespans, ranks, rng)
+    checks = {
+        "long vectors": partial(check, long, long_wire(), bound_s),
+        "short vectors": partial(check, short, short_wire(), bound_s, full=2.5, half=4),
+    }
+    check_kinds(checks, str, lambda words: checks[words]())
 
 
-@points(4, "speed")
-def test_recursive_doubling_time_with_short_vectors(ranks, rng):
-    cases = [Case(DOUBLING, p, n) for p, n in ((6, 12), (16, 16), (33, 33))]
-    bound_s = partial(oracle.seconds, "recursive_doubling")
-    runs.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
+@points(7, "speed")
+def test_recursive_doubling_time(ranks, rng):
+    long = [Case(DOUBLING, p, 1200) for p in (6, 16, 33)]
+    short = [Case(DOUBLING, p, n) for p, n in ((6, 12), (16, 16), (33, 33))]
+    check_times(ranks, rng, long, short, "recursive_doubling")
 
 
-@points(5, "speed")
-def test_halving_doubling_time_with_long_vectors(ranks, rng):
-    cases = [Case(HALVING, p, 1250 * p) for p in (6, 16, 33)]
-    bound_s = partial(oracle.seconds, "halving_doubling")
-    runs.check_makespans(ranks, rng, cases, long_wire(), bound_s)
-
-
-@points(3, "speed")
-def test_halving_doubling_time_with_short_vectors(ranks, rng):
-    cases = [Case(HALVING, p, 32) for p in (8, 16, 32)]
-    bound_s = partial(oracle.seconds, "halving_doubling")
-    runs.check_makespans(ranks, rng, cases, short_wire(), bound_s, full=2.5, half=4)
+@points(8, "speed")
+def test_halving_doubling_time(ranks, rng):
+    long = [Case(HALVING, p, 1250 * p) for p in (6, 16, 33)]
+    short = [Case(HALVING, p, 32) for p in (8, 16, 32)]
+    check_times(ranks, rng, long, short, "halving_doubling")

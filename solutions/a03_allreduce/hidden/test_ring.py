@@ -100,6 +100,12 @@ def neighbours(world_size):
     return [{(r - 1) % world_size, (r + 1) % world_size} for r in range(world_size)]
 
 
+@points(6, "communication", essential=True)
+def test_data_goes_round_the_ring(ranks, rng):
+    cases = [Case(target, 4, 40) for target in (SCATTER, GATHER, TARGET)]
+    runs.check_scheme(ranks, rng, cases)
+
+
 @points(9, "values")
 def test_reduce_scatter_gives_rank_r_shard_r(ranks, rng):
     check_half(ranks, rng, SCATTER)
@@ -144,12 +150,6 @@ def test_second_call_is_independent(ranks, rng):
 
 
 test_real_mpi = shared.real_mpi(4)
-
-
-@points(6, "communication", essential=True)
-def test_data_goes_round_the_ring(ranks, rng):
-    cases = [Case(target, 4, 40) for target in (SCATTER, GATHER, TARGET)]
-    runs.check_scheme(ranks, rng, cases)
 
 
 @points(12, "communication")

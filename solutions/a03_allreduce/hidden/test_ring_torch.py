@@ -31,6 +31,7 @@ def neighbours(world_size):
     return [{(r - 1) % world_size, (r + 1) % world_size} for r in range(world_size)]
 
 
+test_data_goes_round_the_ring = shared.scheme(8)
 test_sum_on_2_4_and_8_ranks = shared.sums(12, runs.POWERS_OF_TWO)
 test_sum_on_3_5_6_and_7_ranks = shared.sums(11, runs.OTHER_SIZES)
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
@@ -98,7 +99,6 @@ def test_real_gloo(gloo, rng):
 
 
 CASES = [Case(TARGET, p, n) for p, n in ((4, 64), (5, 203), (8, 9), (6, 5004), (17, 77))]
-test_data_goes_round_the_ring = shared.scheme(8)
 
 
 @points(14, "communication")

@@ -11,13 +11,13 @@ TARGET = "sharded_server:all_reduce"
 shared = SharedTests("sharded_server", [TARGET])
 points = shared.points
 
+test_every_two_ranks_exchange_shards = shared.scheme(8, 8, 64)
 test_sum_on_2_4_and_8_ranks = shared.sums(10, runs.POWERS_OF_TWO)
 test_sum_on_3_5_6_and_7_ranks = shared.sums(10, runs.OTHER_SIZES)
 test_dtype_is_kept_and_integers_are_exact = shared.dtypes(6)
 test_inputs_may_have_gaps_and_stay_as_they_were = shared.inputs(6)
 test_second_call_is_independent = shared.second_call(4)
 test_real_mpi = shared.real_mpi(4)
-test_every_two_ranks_exchange_shards = shared.scheme(8, 8, 64)
 
 
 @points(18, "communication")

@@ -86,6 +86,9 @@ def depth(tree, p, which):
 ALL_SIZES = (*range(1, 18), 31, 32, 33, 64, 100)
 
 
+test_data_goes_over_binary_trees = shared.scheme(6, 8, 48)
+
+
 @points(7, "schedule")
 def test_both_are_binary_trees_of_small_depth(ranks, rng):
     for p, trees in double_trees(ranks, ALL_SIZES).items():
@@ -137,7 +140,6 @@ test_dtype_is_kept_and_integers_are_exact = shared.dtypes(5)
 test_inputs_may_have_gaps_and_stay_as_they_were = shared.inputs(5)
 test_second_call_is_independent = shared.second_call(4)
 test_real_mpi = shared.real_mpi(4)
-test_data_goes_over_binary_trees = shared.scheme(6, 8, 48)
 
 
 @points(7, "communication")
