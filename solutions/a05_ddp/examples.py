@@ -261,24 +261,23 @@ def assert_launches(result, case, widths, buckets):
 
 
 def assert_overlaps(result, case, waited=True):
-    """On each rank, an all-reduce is under way while a layer's backward pass computes.
+    """On each rank, gradients are under way while a layer's backward pass computes.
 
     Args:
-        waited: it must not be complete before; else it is enough that it began.
+        waited: what began must not be complete before; else it is enough that it began.
     """
     case = case.seen_in(result).asking("overlaps" if waited else "begins")
     for rank in range(case.world_size):
         ops = result.trace.ops[rank]
-        passes = [place for place, _ in backward_phases(ops)]
-        begun = [(place, op.request) for place, op in enumerate(ops) if op.kind == Kind.COLLECTIVE
-                 and op.detail[0] == "allreduce"]  # fmt: skip
+        passes = [place for place, _ in backward_phases(ops)] or [len(ops)]
         done = {each: k for k, op in enumerate(ops) if op.kind == Kind.WAIT for each in op.detail}
-        over = [
-            any(start < at < (done.get(request, len(ops)) if waited else len(ops)) for at in passes)
-            for start, request in begun
+        begun = [
+            (place, done.get(op.request, len(ops)) if waited else len(ops))
+            for place, op in enumerate(ops)
+            if op.kind in (Kind.COLLECTIVE, Kind.ISEND) and place > passes[0]
         ]
-        if not any(over):
-            what = "was under way" if waited and begun else "had begun"
+        if not any(start < at < end for start, end in begun for at in passes):
+            what = "was under way" if waited else "had begun"
             raise case.fail(
                 f"no all-reduce of rank {rank} {what} while a layer's backward pass computed."
             )
