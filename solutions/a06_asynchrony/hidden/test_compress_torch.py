@@ -121,6 +121,8 @@ def test_bytes_in_low_rank(ranks, rng):
         bound = 2 * (p - 1) / p * sum(case.lengths) * itemsize
         ranks.record(case, result, {"sent_bytes": [bound] * p})
         assert_moved(result, bound, case)
+    case = compress_case(3, (6, 9), 2, rng, num_calls=4, compare="means")
+    cases_torch.assert_compressed_bytes(compressed(ranks, case), case)
 
 
 @points(5, "communication")

@@ -134,7 +134,7 @@ COUNTED = (
 )
 
 
-@points(9, "communication")
+@points(7, "communication")
 def test_one_message_a_round_and_neighbour(ranks, rng):
     def check(case):
         allowed = [case.num_rounds * len(own) for own in case.neighbours]
@@ -143,7 +143,7 @@ def test_one_message_a_round_and_neighbour(ranks, rng):
     check_kinds([gossip_case(*counted, rng) for counted in COUNTED], by_graph, check)
 
 
-@points(10, "communication")
+@points(12, "communication")
 def test_bytes_to_each_neighbour(ranks, rng):
     def check(case):
         result, allowed = gossiped(ranks, case), bytes_of_edges(case)
