@@ -75,7 +75,7 @@ def test_plans_fit(ranks, rng):
             )
 
 
-@points(34, "values")
+@points(36, "values")
 def test_as_short_as_any_plan(ranks, rng):
     check_shortest(ranks, [oracle.drawn(rng, n) for n in (2, 3, 4, 5, 5, 6, 6, 7, 7, 8, 8)])
 
@@ -107,7 +107,7 @@ def test_equal_layers_and_layers_without_activations(ranks, rng):
     check_shortest(ranks, calls)
 
 
-@points(6, "safety")
+@points(4, "safety")
 def test_refuses_where_nothing_fits(ranks, rng):
     numbers, _, host = oracle.drawn(rng, 5)
     short = max(n for *_, n in numbers) - 1
