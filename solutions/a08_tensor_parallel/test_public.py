@@ -477,7 +477,7 @@ def operate(ranks, rng, target, p, shape, how="plain"):
     dys = [rng.standard_normal(after) for _ in range(p)]
     call = operator_call(target, p, shape, how=how)
     given = [(target, x, dy, how) for x, dy in zip(xs, dys, strict=True)]
-    result = ranks.call("callers_torch:operator", p, given)
+    result = ranks.call("callers_torch:operator", p, given, machine=buffered())
     assert_ran(result, call)
     if how == "sum":
         dys = [np.ones_like(dy) for dy in dys]
@@ -521,6 +521,7 @@ def trained_pair(ranks, rng, p, rows, widths, steps=1, needs="all", **more):
     measure = more.pop("measure", False)
     arguments = [(handed_pair(params, p, rank), given, needs, measure) for rank in range(p)]
     world_size = more.pop("world_size", p)
+    more.setdefault("machine", buffered())
     result = ranks.call("callers_torch:pair", world_size, arguments, **more)
     assert_ran(result, call)
     for rank, value in enumerate(result.values):
@@ -700,6 +701,7 @@ def trained_block(ranks, rng, p, positions, widths, rate=0.0, steps=1, names=WHO
         (handed_block(params, p, rank), rate, own[rank], training, backward, measure)
         for rank in range(p)
     ]
+    more.setdefault("machine", buffered())
     result = ranks.call("callers_torch:block", world_size, given, **more)
     assert_ran(result, call)
     for rank, value in enumerate(result.values):
@@ -799,7 +801,7 @@ def test_norm_and_dropout_keep_own_positions_only(ranks, rng):
     call = block_call(p, positions, (d, h), 0.1)
     params, x = block_params(rng, (d, h)), rng.standard_normal((p, positions // p, d))
     given = [(params, 0.1, x[rank], 5) for rank in range(p)]
-    result = ranks.call("callers_torch:kept_for_backward", p, given)
+    result = ranks.call("callers_torch:kept_for_backward", p, given, machine=buffered())
     assert_ran(result, call)
     most = 8 * positions * d + positions // p * 8 * (6 * d + 4 * h) + 16 * 1024
     for rank, told in enumerate(result.memory):

@@ -55,6 +55,7 @@ def called(ranks, rng, call, expected, shape, *, how="plain", same=False, **wher
     dys = [rng.standard_normal(y.shape).astype(call.dtype) for y in ys]
     arguments = [(call.target, x, dy, how) for x, dy in zip(xs, dys, strict=True)]
     world_size = where.pop("world_size", p)
+    where.setdefault("machine", buffered())
     result = ranks.call("callers_torch:operator", world_size, arguments, **where)
     call = call.seen_in(result)
     counts = [np.ones_like(dy) for dy in dys] if how == "sum" else dys

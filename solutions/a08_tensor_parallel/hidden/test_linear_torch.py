@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringside.checking import assert_makespan, award, microseconds
+from ringside.checking import assert_makespan, award, buffered, microseconds
 from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from ringside.errors import TraceError
@@ -79,7 +79,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 
 def trained(
     ranks, rng, p, rows, widths, *, shape=None, dtype="float64", biases=True, steps=1,
-    needs="all", measure=False, how="plain", world_size=None, about="", **where,
+    needs="all", measure=False, how="plain", world_size=None, about="", real=False, **where,
 ):  # fmt: skip
     """A column and a row on p ranks against one rank; returns call and run."""
     call = pair_call(p, rows, widths, dtype, about)
@@ -90,6 +90,8 @@ def trained(
         for _ in range(steps)
     ]
     arguments = [(handed_pair(params, p, rank), given, needs, measure, how) for rank in range(p)]
+    if not real:
+        where.setdefault("machine", buffered())
     result = ranks.call("callers_torch:pair", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = [oracle.pair(params, x, dz) for x, dz in given]
@@ -186,7 +188,7 @@ def test_replicas_are_equal_bit_for_bit(ranks):
 
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
-    runs.on_gloo(lambda: trained(gloo, rng, 2, 5, UNEVEN, steps=2))
+    runs.on_gloo(lambda: trained(gloo, rng, 2, 5, UNEVEN, steps=2, real=True))
 
 
 # -- communication ---------------------------------------------------------------------------------
@@ -256,7 +258,7 @@ def two_groups(ranks, rng):
     for rank in range(2 * q):
         own = [handed_pair(pairs[0], q, rank % q), handed_pair(pairs[1], 2, rank // q)]
         arguments.append((own, x, dz))
-    result = ranks.call("callers_torch:two_groups", 2 * q, arguments)
+    result = ranks.call("callers_torch:two_groups", 2 * q, arguments, machine=buffered())
     for rank, (found_z, found_dx, gradients) in enumerate(runs.finished(result, call)):
         assert_near(found_z, z, call, f"rank {rank}'s result")
         assert_near(found_dx, dx, call, f"rank {rank}'s gradient of x")

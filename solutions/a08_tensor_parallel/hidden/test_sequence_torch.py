@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringside.checking import assert_makespan
+from ringside.checking import assert_makespan, buffered
 from ringside.checking.kinds import check_kinds
 from ringside.checking.points import points_of
 from solutions.a08_tensor_parallel.cases_torch import (
@@ -82,7 +82,7 @@ def test_incoming_gradients_and_inputs_stay(ranks, rng):
 def trained(
     ranks, rng, p, positions, widths, *, rate=0.0, dtype="float64", steps=1, training=True,
     backward=True, measure=False, check=WHOLE_NAMES, world_size=None, about="", before=0,
-    how="plain", **where,
+    how="plain", real=False, **where,
 ):  # fmt: skip
     """A block on p ranks against one rank; ``check`` names the gradients that are compared."""
     call = block_call(p, positions, widths, rate, dtype, about)
@@ -96,6 +96,8 @@ def trained(
         own = [(*(oracle.part(each, p, rank) for each in (x, dz)), seed) for x, dz, seed in given]
         parts = own[before:], training, backward, measure, own[:before], how
         arguments.append((handed_block(params, p, rank), rate, *parts))
+    if not real:
+        where.setdefault("machine", buffered())
     result = ranks.call("callers_torch:block", world_size or p, arguments, **where)
     call = call.seen_in(result)
     wanted = []
@@ -167,7 +169,7 @@ def test_gradients_add_up(ranks):
 
 @points(4, "reality")
 def test_real_gloo(gloo, rng):
-    runs.on_gloo(lambda: trained(gloo, rng, 2, 6, SMALL, rate=0.3, steps=2))
+    runs.on_gloo(lambda: trained(gloo, rng, 2, 6, SMALL, rate=0.3, steps=2, real=True))
 
 
 # -- communication ---------------------------------------------------------------------------------
@@ -233,7 +235,7 @@ def test_activations_of_norm_and_dropout_are_cut(ranks, rng):
     params = block_params(rng, (d, h))
     x = rng.standard_normal((positions, d))
     arguments = [(params, 0.1, oracle.part(x, p, rank), 7) for rank in range(p)]
-    result = ranks.call("callers_torch:kept_for_backward", p, arguments)
+    result = ranks.call("callers_torch:kept_for_backward", p, arguments, machine=buffered())
     mask = scaled_mask(7, 0, positions, d, 0.1)
     z, *_ = oracle.block(params, x, np.zeros_like(x), mask)
     own = positions // p
