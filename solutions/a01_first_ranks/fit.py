@@ -65,8 +65,9 @@ def two_regimes(sizes, times_s):
     """Two lines instead of one: libraries treat short and long messages differently.
 
     Messages of fewer than ``threshold`` bytes get one line, all others a second, each by ``fit``.
-    The threshold is one of ``sizes``, with two different sizes at least on either side; of these
-    the one whose two lines together have the smallest sum of squared residuals.
+    The threshold is one of ``sizes``, with at least two different sizes below it, and two from it
+    on. Of these it is the one whose two lines together have the smallest sum of squared
+    residuals; of equally good ones, any is right.
 
     Args:
         sizes, times_s: see above.

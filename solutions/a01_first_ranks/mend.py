@@ -54,11 +54,12 @@ def mean_and_deviation(comm, x):
     Returns:
         ``(mean, deviation)`` on every rank, two floats: the deviation is the root of the mean
         squared distance from the mean, ``numpy.std``. Right to nine digits where the elements
-        are of the order of their deviation; where all are equal, a deviation of less than 1e-5
-        times their size will do for 0.
+        are of the order of their deviation. If all elements equal a, any deviation from 0 to
+        1e-5 ``|a|`` is right; NaN is not.
 
     Messages: collectives only, at most four of them. To each, a rank gives at most three numbers
-    (24 bytes) and 64 bytes of names or the like, however long its ``x`` is.
+    (24 bytes), however long its ``x`` is. Up to 64 bytes more are free, such as the keys of a
+    dictionary of these numbers.
     """
     ### BEGIN SOLUTION
     count, total = comm.allreduce(np.array([len(x), x.sum()]))

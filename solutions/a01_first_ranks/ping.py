@@ -27,8 +27,8 @@ def bounce(comm, x, repetitions, partner=1):
 
     Args:
         comm: the ranks, see above.
-        x: shape ``(n,)``, n >= 0, contiguous, of the same length and dtype on rank 0 and on the
-            partner, with different values.
+        x: shape ``(n,)``, n >= 0, contiguous. The partner's ``x`` has the same length and dtype as
+            that of rank 0; its values don't matter.
         repetitions: round trips, at least 1.
         partner: the rank of ``comm`` at the other end; at least 1, and below p if p > 1.
 

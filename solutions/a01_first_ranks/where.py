@@ -16,11 +16,11 @@ from where_table import line
 def where(comm, visible):
     """Bring together where every rank is, and let rank 0 print it in order of ranks.
 
-    The *host* is what ``MPI.Get_processor_name()`` says. The *local rank* counts the ranks of
-    ``comm`` on the same host, in their order in ``comm``, from 0. Ranks of a host need not be
-    neighbours in ``comm``. Of the GPUs that a rank sees it takes the one at the place of its
-    local rank; where they are fewer than the host's ranks, it begins again with the first:
-    local rank 5 of three GPUs takes the third.
+    The *host* is what ``MPI.Get_processor_name()`` says; ranks with equal names are on the same
+    host. The *local rank* counts the ranks of ``comm`` on the same host, in their order in
+    ``comm``, from 0. Ranks of a host need not be neighbours in ``comm``. Of the GPUs that a rank
+    sees it takes the one at the place of its local rank. If a host has more ranks than a rank
+    sees GPUs, the count begins again with the first: local rank 5 of three GPUs takes the third.
 
     Args:
         comm: the ranks.

@@ -9,7 +9,8 @@
              +--------+---------------->  FLOPs for each byte moved
 
 ``networks.py`` describes networks: ``Network``, and its layers ``Conv``, ``Pool`` and ``Linear``.
-Shapes are tuples, ``(channels, rows, columns)`` or ``(features,)``, without the batch.
+Shapes are tuples, ``(channels, rows, columns)`` or ``(features,)``, without the batch. ``Linear``
+takes either: an image of ``(256, 6, 6)`` goes into it as 9216 features.
 
 Rules for every function:
 
@@ -93,10 +94,8 @@ def activation_bytes(network, batch_size, itemsize=4, convention="uniform"):
 
     Args:
         convention: ``"uniform"``: the network's input and the output of each layer, also of the
-            last, each once. ``"slide"``: as a famous slide on AlexNet counts, the outputs of the
-            layers whose ``doubled`` is True twice, all else once. (On AlexNet those are its first
-            two convolutions and the poolings behind them. The slide gives no reason; each of
-            these two blocks has a normalisation, which keeps a copy of its own.)
+            last, each once. ``"slide"``, as a famous slide on AlexNet counts: the same, but the
+            outputs of the layers whose ``doubled`` is True twice.
     """
     ### BEGIN SOLUTION
     numbers = size(network.input_shape)
@@ -121,8 +120,8 @@ def training_flops(network, batch_size):
 
     Backward, a layer makes two products, each as large as its forward one: one for the gradient of
     its weights, one for that of its input. Nobody asks for the gradient of the network's input, so
-    the first layer makes only the first of the two. (If it is a ``Pool``, all its FLOPs are none,
-    and the layer behind it makes both.)
+    the first layer makes only the first of the two. If the first layer is a ``Pool``, it has no
+    FLOPs, and the layer after it makes both products.
     """
     ### BEGIN SOLUTION
     flops = [layer_flops(layer, shape, batch_size) for layer, shape in walk(network)]

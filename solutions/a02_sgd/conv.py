@@ -25,8 +25,8 @@ them: its gradient is the sum of what comes from each.
 Rules for every function:
 
 - Filters, biases and ``dy`` are of one dtype, float64 or float32, and so are the results. The
-  images may be of another, integers too (uint8, with values up to 255): they are taken in the
-  dtype of the filters. ``im2col`` and ``toeplitz`` give the dtype that they get, integers too.
+  images may be of another, integers too (uint8, with values up to 255): they are converted to the
+  dtype of the filters first. ``im2col`` and ``toeplitz`` give the dtype that they get.
 - Arrays may be read-only, and may lie in memory in any way: slices of larger ones, transposed ones.
 - Values are right to 1e-10 in float64, 1e-4 in float32, relative to the largest element of an array
   or to 1, whichever is larger.
@@ -37,9 +37,8 @@ Bounds, with the numbers for x (2, 8, 12, 12) and w (16, 8, 5, 5) in float64:
 - Work: loops are welcome, over the elements of a kernel, over windows, over images; a loop over
   single products is not. A call executes at most 200 lines of this file for each of the
   ``B H_out W_out`` windows (128 windows, 25,600 lines).
-- Memory: let M be the bytes of im2col's matrix, of x, of the filters and of y, all together, as
-  elements of the filters' dtype (265,216 bytes). ``conv_forward`` needs at most 4 M,
-  ``conv_backward`` at most 6 M, and 64 KiB more each.
+- Memory: ``M = w.itemsize * (elements of im2col's matrix, x, w and y)`` (265,216 bytes).
+  ``conv_forward`` needs at most 4 M + 64 KiB, and ``conv_backward`` at most 6 M + 64 KiB.
 """
 
 import numpy as np

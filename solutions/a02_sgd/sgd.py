@@ -15,11 +15,12 @@ shapes ``(d0, d1), (d1,), (d1, d2), (d2,), ...``; there may be any number of lay
 Rules for every function:
 
 - Parameters, velocity and gradients are of one dtype, float64 or float32, and so are all arrays
-  that are computed from them. The samples ``x`` may be of another, integers too (pixels are): they
-  are taken in the dtype of the weights.
+  that are computed from them. The samples ``x`` may be of another, integers too (pixels are).
+  They are converted to the dtype of the weights first, in ``linear_backward`` too.
+- A loss is a number, Python's or NumPy's.
 - Values are right to 1e-10 in float64, 1e-4 in float32, relative to the largest element of an array
   or to 1, whichever is larger.
-- Arrays may be read-only; lists that are given stay as they were, too.
+- Arrays may be read-only.
 - NumPy does the work: no SciPy and no torch (that is the last module).
 
 Bounds for ``loss_and_gradients``, with the numbers for layers of 48, 64 and 10 and B = 256:
@@ -48,8 +49,8 @@ def linear_backward(dy, x, W):
         x, W: what the layer was called with.
 
     Returns:
-        ``(dx, dW, db)``: of the shapes of x, W and b. Gradients are sums over the samples: who
-        wants a mean, has divided dy by B.
+        ``(dx, dW, db)``: of the shapes of x, W and b. dW and db are sums over the samples. For
+        the gradient of a mean, dy has been divided by B before.
     """
     ### BEGIN SOLUTION
     dW = np.matmul(x.T.astype(W.dtype), dy)
@@ -162,8 +163,8 @@ def train(params, x, y, batches, lr, momentum):
             length. The loss of a step is the mean over *its* samples.
 
     Returns:
-        ``(params, losses)``: the trained parameters, and a list with a number for each step, the
-        loss before its update (an array of one dimension will do).
+        ``(params, losses)``: the trained parameters, and a list or one-dimensional array with the
+        loss of each step before its update.
     """
     ### BEGIN SOLUTION
     velocity, losses = [np.zeros_like(w) for w in params], []

@@ -63,8 +63,8 @@ def train_step(model, optimizer, x, y):
 
     Args:
         model: any ``nn.Module``: ``model(x)`` gives scores, shape ``(B, classes)``. It stays in
-            the mode in which it is. Some of its parameters may not learn. What is in ``grad`` of
-            any parameter before the call counts for nothing.
+            the mode in which it is. Some of its parameters may be frozen (``requires_grad`` is
+            False). What is in ``grad`` of any parameter before the call counts for nothing.
         optimizer: any ``torch.optim.Optimizer`` of its parameters; its ``step()`` is called once.
         x, y: tensors of shapes ``(B, d0)`` and ``(B,)``, B at least 1.
 
@@ -87,7 +87,7 @@ def evaluate(model, x, y):
         (to 1e-4) whose largest score is that of the right class.
 
     - The model is in evaluation mode meanwhile (dropout drops nothing), and afterwards in the
-      mode in which it was.
+      mode in which it was. That is one mode for all modules in it.
     - Parameters and their ``grad`` stay as they are.
     - Work and memory: the samples go through the model once, and gradients are off meanwhile
       (``torch.no_grad`` or ``torch.inference_mode``), so nothing is kept for a backward pass.

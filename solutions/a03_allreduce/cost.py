@@ -1,9 +1,8 @@
 """What each all-reduce costs, in closed form, and which one to take.
 
-A message of b bytes between two ranks takes ``alpha_s + b * beta_s_per_byte``; a rank sends
-one and receives one message at a time, both at once if need be; additions cost nothing. A message
-of no bytes takes ``alpha_s``.
-That is the port model of ``ringside.Machine``.
+A message of b bytes between two ranks takes ``alpha_s + b * beta_s_per_byte``, so one of no bytes
+takes ``alpha_s``. A rank sends one message at a time and receives one at a time; its send and its
+receive may overlap. Additions cost nothing. That is the port model of ``ringside.Machine``.
 
 Each formula is the makespan of the program that its docstring describes, from the moment when
 all ranks start until the last one returns. Vectors divide evenly: ``nbytes`` is a multiple of
@@ -77,8 +76,8 @@ def choose(nbytes, world_size, machine):
     """Name the fastest of the five: ``"star"``, ``"sharded_server"``, ``"ring"``,
     ``"recursive_doubling"`` or ``"halving_doubling"``.
 
-    The choice may take at most 5 % longer than the fastest, when the reference programs are
-    replayed; here ``nbytes`` need not divide evenly.
+    By the formulas above, the choice may take at most 5 % longer than the fastest. Here
+    ``nbytes`` need not divide evenly: 100 bytes on 3 ranks make shards of 33.3 bytes.
     """
     ### BEGIN SOLUTION
     predicted_s = {

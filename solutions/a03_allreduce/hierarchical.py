@@ -11,7 +11,7 @@ g = 3 ranks each. Ranks are numbered node by node: rank r is on node r // g, at 
 Only a g-th of the vector leaves a rank's node, and ring steps between nodes are N - 1 twice
 instead of p - 1 twice.
 
-The rules of this assignment stand in ``ring.py``, and those of every module in the notebook.
+The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 
 Source: Jia et al. 2018, "Highly scalable deep learning training system with mixed-precision";
 Thakur, Rabenseifner, Gropp 2005, for the two halves.

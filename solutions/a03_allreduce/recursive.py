@@ -6,21 +6,15 @@
     step 2   0-4   1-5   2-6   3-7
     each exchanges its whole vector        each rank ends the first half with n/p elements
 
-When p is not a power of two, let core be the largest power of two below p. The ranks beyond
-it hand their vectors to partners inside before, and get the result after (the fold):
+Let ``steps = floor(log2(p))`` and ``core = 2 ** steps``. If p is not a power of two, the ranks
+beyond core hand their vectors to partners inside first, and get the result at the end (the fold):
 
     p = 6:   4 -> 0, 5 -> 1    then 0 1 2 3 as above,    then 0 -> 4, 1 -> 5
 
-Rules of this assignment, beside those of every module, which stand in the notebook:
+In the bounds below ``fold`` is 0 if p is a power of two, else 1. Which ranks fold, and how, is free
+within the bounds.
 
-- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
-  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
-  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
-- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
-  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
-
-In the bounds below ``steps`` is ``floor(log2(p))`` and ``fold`` is 0 if p is a power of two,
-else 1. Which ranks fold, and how, is free within the bounds.
+The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 """
 
 import numpy as np
@@ -74,7 +68,7 @@ def halving_doubling(comm, x):
     Returns:
         A new array, shape ``(n,)``: on every rank the sum of all ranks' ``x``.
 
-    What is bounded, with ``core = 2 ** steps``, ``elements = 2 (core - 1) * ceil(n / core)`` and
+    What is bounded, with ``elements = 2 (core - 1) * ceil(n / core)`` and
     ``halving_s = 2 steps alpha + elements * x.itemsize * beta + 2 fold (alpha + x.nbytes * beta)``:
 
     1. Each rank sends and receives at most ``elements + fold * n`` elements: for n = 12 that is

@@ -11,17 +11,13 @@
     step 2    1 (+2)    2 (+2)    3 (+2)    0 (+2)
     at last   0 (all)   1 (all)   2 (all)   3 (all)    rank r holds the sum of shard r
 
-Rules of this assignment, beside those of every module, which stand in the notebook:
+Here rank r sends shard r - 1 first, so that it ends with the sum of shard r.
 
-- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
-  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
-  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
-- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
-  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
-- A transfer may be split into several messages, at most 64 instead of one.
+The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 
 Messages go to and come from neighbours only: rank r talks to ``(r - 1) % p`` and ``(r + 1) % p``.
-Either direction, or both, is right. Shards are those of ``shard_bounds(n, p, rank)``.
+Either direction, or both, is right. The message of a step may be sent in up to 64 pieces. Shards
+are those of ``shard_bounds(n, p, rank)``.
 """
 
 import numpy as np
@@ -63,7 +59,7 @@ def all_gather(comm, shard, n):
 
     Args:
         comm: the ranks that take part; p of them.
-        shard: this rank's shard of a vector of ``n`` elements; not modified.
+        shard: this rank's shard of a vector of ``n`` elements.
         n: length of the whole vector.
 
     Returns:

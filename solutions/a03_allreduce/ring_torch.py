@@ -6,7 +6,8 @@ What differs from ``ring.py``:
   job. ``dist.get_rank(group)`` is this rank's place in it. The peer of a message is named by its
   *global* rank: ``dist.get_global_rank(group, place)``.
 - There is no Sendrecv. ``dist.batch_isend_irecv`` starts several sends and receives at once, and
-  returns what to ``wait()`` for. Started one by one, a ring of sends can block NCCL for ever.
+  returns what to ``wait()`` for. With gloo, ``isend`` and ``irecv`` one by one are right as well;
+  with NCCL, a ring of sends that are started one by one can block for ever.
 - ``x`` is overwritten.
 
 Rules, beside those of every module, which stand in the notebook:

@@ -7,13 +7,7 @@
 Each step is a permutation: every rank sends to one and receives from one, so nobody queues.
 If all ranks served rank 0 first, then rank 1, ..., they would queue at one port after another.
 
-Rules of this assignment, beside those of every module, which stand in the notebook:
-
-- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
-  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
-  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
-- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
-  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
+The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 """
 
 import numpy as np
@@ -32,8 +26,8 @@ def all_reduce(comm, x):
 
     What is bounded, with an example of p = 3 ranks and n = 4, so shards of 2, 1 and 1 elements:
 
-    1. Rank i sends rank j at most shard j (of its own ``x``) and shard i (summed). So rank 0
-       sends rank 1 at most 1 + 2 elements, and rank 1 sends rank 2 at most 1 + 1.
+    1. Rank i sends rank j at most shard j of its own ``x``, and later shard i of the sum. So in
+       all rank 0 sends rank 1 at most 1 + 2 elements, and rank 1 sends rank 2 at most 1 + 1.
     2. With long vectors (a shard takes 100 alpha or more on the wire) the time is at most 1.05
        times ``2 (p - 1) (alpha + ceil(n / p) * x.itemsize * beta)``. Up to 1.5 times earns half
        the points. The order of the sends decides: see the picture above.

@@ -7,9 +7,10 @@
 
 Rules of this assignment, beside those of every module, which stand in the notebook:
 
-- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
-  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
-  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
+- Use point-to-point calls only; no collective, not even ``Barrier``. No rank sends to itself.
+- The calls go over ``comm`` or over communicators made from it (``Dup``, ``Split``, ...). A call of
+  your function makes at most ``4 + 2 ceil(log2(p))`` of them (8 for p = 4). Making one takes no
+  time.
 - ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
   and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
 """

@@ -12,13 +12,7 @@ In one tree half of the ranks, the leaves, would send but never pass on: half of
 ports stay idle. Rank r is a leaf in one tree and has children in the other, so all are busy.
 Cut into chunks, the halves flow: up to the root, adding, then down again.
 
-Rules of this assignment, beside those of every module, which stand in the notebook:
-
-- Use point-to-point calls only, and no other collective, not even ``Barrier``. They go over
-  ``comm`` or over communicators made from it (``Dup``, ``Split``, ...; at most
-  ``4 + 2 ceil(log2(p))`` in a call, which count as no time). No rank sends to itself.
-- ``x`` is float32, float64 or int64, of any length, contiguous or not, and may be read-only. Length
-  and dtype are the same on all ranks. Integers are exact; floats may be added in any order.
+The rules of this assignment stand in ``star.py``, and those of every module in the notebook.
 
 Source: Sanders, Speck, Traeff 2009, "Two-tree algorithms for full bandwidth broadcast,
 reduction and scan".

@@ -36,8 +36,7 @@ def accumulated_step(comm, params, velocity, microbatches, lr, momentum):
     - Work: each sample goes through ``model.loss_and_gradients`` once, on the rank that has it.
     - Memory: never more samples at a time than the rank's longest microbatch has.
     - Bytes: those of one step in ``step.py``, however many microbatches there are.
-    - Time, where latency hardly counts: at most 1.05 times the longest work of a rank and one
-      all-reduce of the gradient and 8 numbers. Half the points up to 1.5 times.
+    - Time: as in ``step.py``.
     """
     ### BEGIN SOLUTION
     sums = [np.zeros_like(p) for p in params]  # of gradients over samples, not means

@@ -36,8 +36,9 @@ def shard(n, world_size, rank, epoch, seed):
 
     - Coverage: over all ranks, each of 0, ..., n - 1 stands in exactly one shard: none twice,
       none left out, none added to fill up. ``n % p`` shards are one longer than the others.
-    - Order: with one rank it is a random permutation; each pair of epoch and seed has its own
-      (epoch 1 of seed 2 is not epoch 2 of seed 1), and knowing one says nothing of another.
+    - Order: with one rank it is a random permutation. Each pair of epoch and seed has an order of
+      its own, which resembles no other. So ``seed + epoch`` as the only seed is wrong: epoch 1 of
+      seed 2 would be epoch 2 of seed 1.
     - Steps: for every k, the first k indices of all ranks together are the first
       ``min(k p, n)`` of the order on one rank.
     """

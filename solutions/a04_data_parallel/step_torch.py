@@ -63,7 +63,8 @@ def train_step(group, model, optimizer, x, y):
       has it.
     - Bytes: one all-reduce of the gradient, in any number of calls, and of up to 8 numbers more.
       For each learning parameter of m elements a rank sends and receives at most
-      ``2 (p - 1) ceil(m / p)`` elements, and ``64 (p - 1)`` bytes in all beside them.
+      ``2 (p - 1) ceil(m / p)`` elements, and ``64 (p - 1)`` bytes in all beside them. The
+      numbers may be float64 although the parameters are float32.
     - Time: as in ``step.py``.
     """
     ### BEGIN SOLUTION

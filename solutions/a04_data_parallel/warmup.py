@@ -45,7 +45,8 @@ def lr_at(step, base_lr, k, warmup_steps, milestones=(), decay=0.1):
             ``warmup_steps`` is the first to have ``k * base_lr``, and in between lies a straight
             line. Without a warm-up, step 0 has ``k * base_lr``.
         milestones: steps, in any order; from each of them on (that step included) the rate is
-            multiplied by ``decay`` once more, during the warm-up too.
+            multiplied by ``decay`` once more, during the warm-up too. One that is listed twice
+            counts twice.
         decay: see there.
 
     Returns:
@@ -74,8 +75,7 @@ def schedule(
         milestone_epochs: the rate is multiplied by ``decay`` from the first step of each of them.
 
     Returns:
-        A list of floats, one a step: as many as there are steps. Epochs count the same for any
-        number of ranks, steps do not.
+        A list of floats, one for each step.
     """
     ### BEGIN SOLUTION
     steps_per_epoch = -(-n // (local_batch_size * world_size))

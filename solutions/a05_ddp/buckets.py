@@ -102,8 +102,8 @@ def average(comm, gradients, buckets):
     Args:
         comm: the ranks that take part; p of them.
         gradients: a list of arrays, written to in place.
-        buckets: lists of indices of ``gradients``, the same on all ranks; a gradient that is in
-            no bucket stays as it was.
+        buckets: lists of indices of ``gradients``, none empty, the same on all ranks; a gradient
+            that is in no bucket stays as it was.
 
     Communication: exactly one all-reduce a bucket, of its elements, in the order of ``buckets``.
     """
@@ -127,14 +127,16 @@ def fusion_cycle(comm, gradients, ready, threshold_bytes):
     Args:
         comm: the ranks that take part; p of them.
         gradients: a list of n arrays; those that are ready on all ranks are written to in place.
-        ready: n booleans, this rank's own: which gradients are ready and not yet averaged.
+        ready: a boolean array of length n, this rank's own: which gradients are ready and not
+            yet averaged.
         threshold_bytes: cap of a fused buffer; a longer gradient travels alone.
 
     Returns:
         The indices of the averaged gradients, from high to low, the same on all ranks.
 
     Communication: one all-reduce of at most 8 n bytes to agree, none if n is 0. Then exactly one
-    all-reduce for each of ``assign_buckets``'s buckets of what is ready everywhere.
+    for each bucket of what is ready everywhere. These buckets are filled from the highest index
+    down: a gradient opens a new one only if it doesn't fit into the current one.
 
     Source: Sergeev, Del Balso, Horovod, 2018, section 4 (tensor fusion).
     """

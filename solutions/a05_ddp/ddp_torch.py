@@ -16,8 +16,9 @@
   are broadcast once and never reduced. One may be used in several places (tied): it is one
   parameter. Which ones require a gradient does not change after the constructor.
 - Between two ``finish`` there is one backward pass outside ``no_sync``.
-- Gradients exist once, for instance as parts of flat buffers. At the end of the backward pass
-  tensors beside parameters and buffers hold at most 1.25 times the gradients' bytes and 64 KiB.
+- Gradients exist once, for instance as parts of flat buffers. At the end of the backward pass all
+  tensors beside parameters and buffers, gradients included, hold at most 1.25 times the gradients'
+  bytes and 64 KiB.
 - The file runs unchanged under ``torchrun``, with gloo or NCCL.
 """
 
@@ -93,8 +94,8 @@ class DDP(nn.Module):
     def no_sync(self):
         """Inside, nothing is communicated: gradients add up in ``param.grad`` on each rank.
 
-        The next backward pass outside averages the sums. Left by an exception, it ends as well;
-        one inside another ends alone.
+        The next backward pass outside averages the sums. An exception that leaves the block ends
+        it as well. If one block stands inside another, leaving the inner one doesn't end the outer.
         """
         ### BEGIN SOLUTION
         before, self.syncs = self.syncs, False

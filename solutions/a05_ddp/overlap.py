@@ -7,11 +7,11 @@
                                              ^ starts when bucket 1's last gradient is ready
 
 ``model`` is a ``model.Model``, on each rank the same parameters and another part of the batch, of
-equal length. ``buckets`` are lists of indices of the model's parameters: each parameter is in
-exactly one of them, no bucket is empty, and all ranks have the same ones. Parameters are float32
-or float64, all alike.
+equal length. ``buckets`` are lists of indices of the model's parameters. Each parameter is in
+exactly one of them, no bucket is empty, and all ranks have the same ones. Indices stand in any
+order: ``[[3, 5], [4], [0], [1, 2]]`` is right. Parameters are float32 or float64, all alike.
 
-- Only ``Iallreduce`` on ``comm`` may be called, and what completes it.
+- Communicate by ``Iallreduce`` on ``comm`` only, and complete what you start.
 - Every gradient array of the model is a part of one flat buffer of its bucket, so nothing is
   copied: ``backward`` allocates, beside what the layers need, less than a quarter of the
   gradients' bytes.
@@ -29,7 +29,8 @@ def flat_buckets(model, buckets):
 
     Args:
         model: its layers' ``grads`` are replaced by arrays of the same shapes that share memory
-            with the buffers; ``model.owners()`` says which parameter is where.
+            with the buffers; what they held need not be kept. ``model.owners()`` says which
+            parameter is where.
         buckets: lists of indices of the model's parameters.
 
     Returns:
@@ -58,7 +59,7 @@ def backward(comm, model, grad_output, buckets, flats):
     Args:
         comm: the ranks that take part; p of them.
         model: after its forward pass; its gradients are parts of ``flats``.
-        grad_output: gradient with respect to the output; not modified.
+        grad_output: gradient with respect to the output.
         buckets: lists of indices of the model's parameters; the order of the lists is the order of
             launches, on every rank, whichever bucket is full first.
         flats: what ``flat_buckets(model, buckets)`` returned.
@@ -103,7 +104,7 @@ def finish_s(ready_s, end_s, buckets, bucket_s):
         bucket_s: per bucket, what its all-reduce takes alone, in seconds.
 
     Returns:
-        Seconds from the pass's beginning until everything is done. No argument is modified.
+        Seconds from the pass's beginning until everything is done.
     """
     ### BEGIN SOLUTION
     done_s = 0.0
