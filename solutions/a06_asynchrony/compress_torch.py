@@ -40,8 +40,8 @@ def all_reduce(group, gradient, residual, approx_rank, state):
         approx_rank: r, 1 or more; the same on all ranks.
         state: a dict that belongs to this gradient and that the caller hands to each of its calls.
             Before the first call it holds ``"seed"`` only, a whole number that is the same on all
-            ranks. Keep under other names what the next call needs, and leave the seed. This is
-            the only place where something may be kept.
+            ranks. Put what the next call needs there, under names of your own, and leave the seed.
+            Nothing may be kept elsewhere.
 
     Returns:
         ``(mean, residual)``: two tensors of the gradient's shape and dtype.
@@ -61,13 +61,12 @@ def all_reduce(group, gradient, residual, approx_rank, state):
       ``torch.linalg.qr`` does all that.
     - The residual is M_i minus this rank's own part P Q_i^T, and not minus the mean.
     - Values: those of the formulas, to 1e-10 in float64 and 1e-3 in float32. ``mean`` is equal on
-      all ranks bit for bit; nothing else is compared so strictly.
+      all ranks bit for bit.
     - Bytes: all-reduces of at most r (n + m) elements in the gradient's dtype where it is
       compressed, and of n m elements where it is not. Example: a float32 gradient of 1024 x 4096
       in rank 4 is all-reduced in 4 * 5120 * 4 = 81,920 bytes, not in 16.8 MB.
     - Time: at most 1.05 times two all-reduces, of n r and of m r elements, each
-      ``2 (p - 1) (alpha + ceil(elements / p) * itemsize * beta)``; half the points up to 1.5
-      times.
+      ``2 (p - 1) (alpha + ceil(elements / p) * itemsize * beta)``.
 
     Source: Vogels, Karimireddy, Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
     """

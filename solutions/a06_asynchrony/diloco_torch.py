@@ -51,19 +51,19 @@ def train(group, model, loss, inner, outer_lr, outer_momentum, num_steps, period
       elements, in the order of ``model.parameters()``. Fragment f holds elements f * n // F up to,
       and without, (f + 1) * n // F. It may cut a parameter in two, and with n < F some are empty;
       an empty one is never sent. Example: n = 10 and F = 4 give [0, 2), [2, 5), [5, 7), [7, 10).
-    - Turns: fragment f is averaged after t steps if t >= H and t modulo H is f * H // F. After the
-      last step every fragment is averaged that wasn't at this t, so that all ranks end with the
-      same parameters bit for bit. That is at most ceil(T / H) averages for a fragment, and never
-      two at the same t. Example: T = 10, H = 4, F = 3: offsets 0, 1, 2; fragment 0 after 4, 8 and
+    - Turns: fragment f has the offset o_f = f * H // F. It is averaged after t steps if t >= H and
+      t modulo H is o_f, and after the last step. So all ranks end with the same parameters, bit for
+      bit. A fragment is averaged at most once after the same step, and at most ceil(T / H) times.
+      Example: T = 10, H = 4, F = 3 give the offsets 0, 1, 2. Fragment 0 is averaged after 4, 8 and
       10 steps, fragment 1 after 5, 9 and 10, fragment 2 after 6 and 10.
     - Values: those of the formulas above, to 1e-12 in float64 (1e-5 in float32).
     - Bytes: an average of fragment f all-reduces at most its elements, in the parameters' dtype.
       In all that is at most ceil(T / H) times the parameters. After any step but the last it is
       one fragment. Example: n = 1000 float64, H = 4, F = 4: 2000 bytes after a step, where F = 1
       has 8000.
-    - Time: at most 1.05 times the steps and one all-reduce of ``2 (p - 1) (alpha + ceil(m / p) *
-      itemsize * beta)`` for each average of a fragment of m elements; half the points up to 1.5
-      times. So let a fragment travel whole, and not a parameter at a time.
+    - Time: at most 1.05 times the steps and one all-reduce for each average. With a fragment of m
+      elements it takes ``2 (p - 1) (alpha + ceil(m / p) * itemsize * beta)``. So let a fragment
+      travel whole, and not a parameter at a time.
 
     Source: Douillard et al., DiLoCo (2023) and Streaming DiLoCo (2025).
     """

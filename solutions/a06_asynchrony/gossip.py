@@ -53,11 +53,11 @@ def average(comm, x, neighbours, weights, num_rounds):
     - Messages: only to neighbours, at most one a round and neighbour, of at most ``x.nbytes``.
       Example: 10 rounds on a ring with 100 float64: a rank sends 20 messages and 16,000 bytes.
     - No library collectives, nor those among neighbours (``Neighbor_allgather``), and no message
-      to oneself. You may make up to 4 + 2 log2(p) communicators in a call.
+      to oneself. No communicator needs to be made; up to 4 + 2 log2(p) in a call are allowed.
     - A neighbour may be a round ahead, or in the next call of ``average`` already.
     - Time: at most 1.05 times ``num_rounds * (alpha + 2 d * x.nbytes * beta)`` where d is the
-      largest number of neighbours of any rank; half the points up to 1.5 times. So a round takes
-      one latency: a rank talks to all its neighbours at once, not to one after the other.
+      largest number of neighbours of any rank. So a round takes one latency: a rank talks to all
+      its neighbours at once, not to one after the other.
 
     Source: Xiao, Boyd, Fast linear iterations for distributed averaging, 2004; Lian et al., Can
     decentralized algorithms outperform centralized algorithms?, NeurIPS 2017.

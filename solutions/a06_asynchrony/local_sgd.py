@@ -47,14 +47,14 @@ def train(comm, params, gradient, num_steps, period, lr):
       period of 3, 2 for 6 steps, 1 for 2 steps, none for 0 steps.
     - Values: those of the drawing, computed serially, to 1e-12 in float64 (1e-5 in float32).
     - Bytes: for each average a rank sends and receives at most ``2 (p - 1) ceil(m / p)`` elements
-      for each array of m elements, as in a ring all-reduce. ``Allreduce`` of m bytes counts as
-      ``2 m (p - 1) / p``. The lower-case ``allreduce`` hands everybody's part to everybody and
-      counts as ``m (p - 1)``. Example: 8 steps on 4 ranks with one array of 1000 float64. With a
+      for each array of m elements, as in a ring all-reduce. ``Allreduce`` of b bytes counts as
+      ``2 b (p - 1) / p``. The lower-case ``allreduce`` hands everybody's part to everybody and
+      counts as ``b (p - 1)``. Example: 8 steps on 4 ranks with one array of 1000 float64. With a
       period of 3 a rank sends 3 * 6 * 250 * 8 = 36,000 bytes; with a period of 1, 96,000.
-    - Time: at most 1.05 times ``num_steps`` gradients and ceil(num_steps / period) all-reduces of
-      all parameters in one vector, ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)`` each
-      with n elements in all arrays; half the points up to 1.5 times. So call ``gradient`` once a
-      step, and let small arrays travel together.
+    - Time: at most 1.05 times ``num_steps`` gradients and ceil(num_steps / period) all-reduces.
+      Each all-reduce takes ``2 (p - 1) (alpha + ceil(n / p) * itemsize * beta)``, where n is the
+      number of elements in all arrays together. So call ``gradient`` once a step, and let small
+      arrays travel together.
 
     Source: Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
     """

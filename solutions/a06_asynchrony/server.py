@@ -20,19 +20,21 @@ when it is answered:
 - ``None``, asynchronous: at once. Every push is applied at once.
 - ``s`` = 1, 2, ..., stale-synchronous: as soon as c is at most s larger than the smallest clock
   among the workers that still work. Every push is applied at once.
-- ``0``, synchronous: as soon as all earlier rounds are applied. Round k consists of the gradients
-  of step k, of all workers that have such a step. When every worker that still works has pushed
-  its step k, the server applies their mean once, as one version.
+- ``0``, synchronous: as soon as the newest version is c, so that rounds 0 to c - 1 are applied.
+  Round k consists of the gradients of step k, of all workers that have such a step. When every
+  worker that still works has pushed its step k, the server applies their mean once, as one version.
 
 A worker that has ended holds nobody back. So an END may complete a round, or allow a pull that was
-held back. Example with 3 ranks and staleness 1: worker 1 has pushed twice and pulls with clock 2.
-Worker 2's clock is 0, and 2 is more than 0 + 1, so this pull waits for worker 2's first push.
+held back. A round's mean is over the workers that pushed in it, also those that have ended since.
+Example with 3 ranks and staleness 1: worker 1 has pushed twice and pulls with clock 2. Worker 2's
+clock is 0, and 2 is more than 0 + 1, so this pull waits for worker 2's first push.
 
 - Messages: a worker with ``num_steps`` steps sends ``num_steps`` pulls, as many pushes, and one
   END, to rank 0 only. With n = 1000 weights and 3 steps these are 7 messages and 3 * 8008 bytes.
   It receives 3 * 8008 bytes. Library collectives are not used.
-- Time: at most 1.05 times the reference's, also where one worker is much slower than the others.
-  So the server takes messages in the order in which they come, and waits for no worker by name.
+- Time: a training takes at most 1.05 times as long as the gradients, three messages a step, and
+  the waiting that ``staleness`` demands. One worker may be much slower than the others. So the
+  server takes messages in the order in which they come, and waits for no worker by name.
 - Arrays are float64, of shape ``(n,)`` with n >= 0, the same n on all ranks.
 - Workers may have different ``num_steps``. A worker without steps sends END alone.
 - A worker returns while others may still work. The caller calls ``comm.Barrier()`` before the next

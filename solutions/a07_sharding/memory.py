@@ -26,8 +26,8 @@ A shard has ceil(Psi / N) elements, padding included, on every rank. Mixed preci
     its output, the input of "down" 4 s b h      w
     mask of dropout behind it       s b h        1   } only with dropout
 
-In 16 bits (w = 2) with dropout that is s b h (34 + 5 a s / h) bytes. Without dropout, softmax's
-output itself meets V, and is kept once.
+In 16 bits (w = 2) with dropout that is s b h (34 + 5 a s / h) bytes. Without dropout it is
+16 w s b h + w a s s b bytes: softmax's output itself meets V, and is kept once.
 
 **Outside the layers** the model keeps dropout's mask behind the embedding (s b h bytes, only with
 dropout), the input and the output of the last norm (s b h elements each), and the logarithms of the
@@ -85,7 +85,7 @@ def state_bytes(
 
 
 def activation_bytes(sizes, batch, *, recompute=False, element_bytes=2, dropout=True):
-    """Bytes of activations at their highest, in and outside layers, for ``batch`` sequences.
+    """The most bytes of activations kept at one time, for ``batch`` sequences, as described above.
 
     Args:
         recompute: keep the layers' inputs only, and compute each layer once more.
@@ -145,8 +145,8 @@ def fewest_ranks(capacity_bytes, sizes, batch, stage, *, recompute=False):
     Answers are at most 5000, and needn't be powers of two.
 
     Raises:
-        ValueError: the step fits on no number of ranks. Some bytes don't shrink with N: with Psi
-            ranks a shard has one element, and never fewer.
+        ValueError: the step fits on no number of ranks. Try N = Psi first: a shard then has one
+            element, and more ranks never help.
     """
 
     ### BEGIN SOLUTION

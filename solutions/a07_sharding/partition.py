@@ -109,7 +109,9 @@ def pieces(starts, shapes, shard_size, rank):
         A list of ``(index, begin, end)``, ints, in the order of the flat vector: elements
         ``begin`` to ``end - 1`` of parameter ``index``, counted row by row. A tied parameter stands
         under its first index. A parameter without elements in the shard is left out. Above,
-        rank 2 has ``[(1, 0, 3)]`` and rank 3 has ``[(1, 3, 4), (3, 0, 1)]``.
+        rank 2 has ``[(1, 0, 3)]`` and rank 3 has ``[(1, 3, 4), (3, 0, 1)]``. An empty array begins
+        where the next one does, and isn't tied to it: with starts 0, 0 and shapes ``(0,)``,
+        ``(2,)`` and shards of 2 elements, rank 0 has ``[(1, 0, 2)]``.
     """
     ### BEGIN SOLUTION
     lo, hi = rank * shard_size, (rank + 1) * shard_size

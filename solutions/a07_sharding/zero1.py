@@ -15,7 +15,8 @@ update has moved in between.
 Parameters and gradients are flat vectors of Psi elements, float64 or float32. N ranks take shards
 of ``ceil(Psi / N)`` elements. The last shards may be shorter, or empty if there are more ranks than
 elements: pad, or cut unevenly, as you like. Library collectives are allowed. A lower-case
-``allreduce`` hands each rank's object to every rank: use it for a number at most.
+``allreduce`` hands each rank's object to every rank, and counts as 8 (N - 1) bytes for one float:
+use it for numbers only.
 """
 
 import numpy as np
@@ -59,13 +60,13 @@ def step(comm, params, gradient, state, lr, decay=0.0, clip=None):
 
     - Values: those of ``adam.adam`` on one rank that has the mean gradient, to 1e-12 in float64
       (1e-5 in float32).
-    - State: at most ``2 ceil(Psi / N)`` elements of ``params``' dtype, and 64 bytes for numbers.
-      Psi = 11 on 4 ranks: 6 elements.
+    - State: at most ``2 ceil(Psi / N)`` elements of ``params``' dtype, and 64 bytes for numbers. An
+      ``int`` or a ``float`` counts as 8 bytes. Psi = 11 on 4 ranks: 6 elements.
     - Bytes: each rank sends and receives at most ``2 (N - 1) ceil(Psi / N)`` elements, and
       ``16 (N - 1)`` bytes for the norm. Psi = 11 on 4 ranks in float64: 18 elements, and
       144 + 48 bytes.
     - Time: at most 1.05 times that of a reduce-scatter, an all-reduce of one number, the update of
-      ``ceil(Psi / N)`` elements and an all-gather, each by a ring; half the points up to 1.5 times.
+      ``ceil(Psi / N)`` elements and an all-gather, each by a ring.
     """
     ### BEGIN SOLUTION
     world_size, shard_size = comm.Get_size(), len(state["m"])

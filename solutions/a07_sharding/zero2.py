@@ -42,9 +42,9 @@ def backward(comm, layers, grad_output):
       collective that does. A message that is started, and completed later, is in time.
     - Bytes: each rank sends and receives at most ``N ceil(Psi / N)`` elements. An all-reduce, or
       an all-gather at the end, is too much.
-    - Memory: when a layer's ``backward`` is called, a rank holds at most its shard and as much as
-      the gradients of three layers: of one layer its own, a copy, and what it receives. With twelve
-      equal layers on 4 ranks: half of the whole gradient.
+    - Memory: when a layer's ``backward`` is called, a rank holds at most (1) its shard and (2)
+      three times the gradient of the largest layer: this gradient, a copy, and what it receives.
+      Example with 12 equal layers on 4 ranks: 3 + 3 layers, half of the whole gradient.
     """
     ### BEGIN SOLUTION
     rank, psi = comm.Get_rank(), sum(layer.size for layer in layers)

@@ -23,7 +23,7 @@ How to write it. ``FlatLayer`` (flat_torch.py) does the bookkeeping; you write w
    its way, wait for it, and then start to gather layer k + 1. Before it computes backward
    (``module.register_full_backward_pre_hook``): the same with layer k - 1.
 4. After its forward pass (``register_forward_hook``) free layer k. The last layer is needed again
-   at once, so keep it, unless no backward pass will follow (``torch.is_grad_enabled()``).
+   at once, so you may keep it, unless no backward pass will follow (``torch.is_grad_enabled()``).
 5. When all of its gradients are there (``when_gradients_are_there``): take the flat gradient, free
    the layer, and start ``dist.reduce_scatter_tensor(..., async_op=True)``. Wait for the
    reduce-scatter of the layer before it first, so that only one is under way.

@@ -15,7 +15,7 @@ more. ``f`` and ``g`` are those of ``mlp.py``.
     shapes   (d,) (d,) (d, 3 H k) (3 H k,) (H k, d) (d,)     whole
                        (d, 3 n k) (3 n k,) (n k, d)          a rank's part: n of H heads
 
-What ``mlp.py`` says holds here too, but for memory, which is not asked for. Besides:
+The rules of ``mlp.py`` hold here, without its bound on memory, and with these changes:
 
 - "Part r" of H heads is what ``shards.shard_bounds(H, p, r)`` says; it may be empty.
 - x has shape ``(B, T, d)``: B sequences of T positions, B >= 0, T >= 1. Attention is causal;
@@ -24,12 +24,12 @@ What ``mlp.py`` says holds here too, but for memory, which is not asked for. Bes
   products are those of its own heads, ``n / H`` of the whole layer's. You may compute up to a third
   of them again in ``backward``.
 - Bytes: ``forward`` and ``backward`` need one all-reduce of B T rows of d elements each. A rank
-  sends and receives in each at most ``2 (p - 1) max(ceil(B T / p) d, B T ceil(d / p))`` elements,
-  and ``8 d`` elements and ``64 (p - 1)`` bytes more. Example: p = 4, B = 8, T = 4, d = 8 in
-  float64: 2 * 3 * 64 * 8 = 3072 bytes, and 704 more.
-- Time of both passes together, in a node and across nodes: at most 1.05 times the products of the
-  largest part (what is computed again included) and two ring all-reduces; half the points up to
-  1.5 times.
+  sends and receives in each at most ``2 (p - 1) max(ceil(B T / p) d, B T ceil(d / p))`` elements.
+  Another ``8 d`` elements and ``64 (p - 1)`` bytes are free. Example: p = 4, B = 8, T = 4, d = 8 in
+  float64: 2 * 3 * 64 * 8 = 3072 bytes, and 512 + 192 that are free.
+- Time of both passes together, in a node and across nodes: at most 1.05 times the time of the
+  matrix products of the rank with the largest part (what is computed again included), plus that of
+  two ring all-reduces.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """

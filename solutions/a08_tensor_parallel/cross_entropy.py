@@ -24,7 +24,7 @@ What is special to this module:
 - Bytes: forward and backward together, a rank sends and receives at most ``6 (p - 1) ceil(B / p)``
   elements and ``64 (p - 1)`` bytes: three all-reduces of B numbers. Example: p = 4, B = 64 in
   float64: 6 * 3 * 16 * 8 = 2304 bytes, and 192 more.
-- Time: at most 1.05 times three ring all-reduces of B numbers; half the points up to 1.5 times.
+- Time: at most 1.05 times three ring all-reduces of B numbers.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """

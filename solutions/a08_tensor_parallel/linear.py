@@ -29,9 +29,9 @@ What is special to this module:
   sends and receives at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and
   ``64 (p - 1)`` bytes more. Example: p = 4, B = 24, d = 16 in float64: 2 * 3 * 96 * 8 = 4608
   bytes, and 192 more. Weights and their gradients never travel. ``comm.allreduce`` (lower case)
-  hands every rank's part to every rank, and counts as that.
-- Time of both passes together, on a cluster whose ranks are in nodes: at most 1.05 times the
-  products of the largest part and one ring all-reduce; half the points up to 1.5 times.
+  hands every rank's part to every rank, which is above the bound from 3 ranks on.
+- Time of both passes together, on a cluster whose ranks are in nodes: at most 1.05 times the time
+  of the matrix products of the rank with the largest part, plus that of one ring all-reduce.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """

@@ -31,9 +31,10 @@ What is special to this module:
   Example: p = 4, n = 8, d = 24 in float64: 2 * 3 * 48 * 8 = 2304 bytes, and 192 more. Nothing else
   travels: no weights and none of their gradients, and no gradient of an ``x`` that requires none.
 - Memory: a layer keeps its own part of W and b, and 4 KiB. So the whole tensors can be given back.
-- Time of a pair forward and backward: at most 1.05 times ``work / p + two all-reduces``, half the
-  points up to 1.5 times. ``work`` are the matrix products of one rank that has all, three for each
-  weight; an all-reduce of m bytes takes ``2 (p - 1) (alpha + ceil(m / p) beta)``.
+- Time of a pair forward and backward: at most 1.05 times ``work / p`` plus two all-reduces.
+  ``work`` is the time of the matrix products on one rank that has whole layers, three for each
+  weight. An all-reduce of m bytes takes ``2 (p - 1) (alpha + ceil(m / p) beta)`` on a machine with
+  a latency of alpha seconds and beta seconds per byte.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
@@ -46,6 +47,8 @@ from torch.nn.functional import linear
 
 def copy_to_group(group, x):
     """f: the elements of ``x``; the gradient of ``x`` is the sum of all ranks' gradients.
+
+    The result may be a view of ``x``.
 
     Args:
         x: the same on all ranks, of any shape.

@@ -29,14 +29,15 @@ What is special to this module:
   units ``forward`` takes ``4 B d n`` floating-point operations and ``backward`` ``8 B d n``. You
   may compute the product with W1_r again in ``backward``.
 - Bytes: ``forward`` and ``backward`` need one all-reduce of B rows of d elements each. A rank sends
-  and receives in each at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements, and ``8 d``
-  elements and ``64 (p - 1)`` bytes more. Example: p = 4, B = 32, d = 16 in float64:
-  2 * 3 * 128 * 8 = 6144 bytes, and 1216 more. Weights and their gradients never travel.
+  and receives in each at most ``2 (p - 1) max(ceil(B / p) d, B ceil(d / p))`` elements. Another
+  ``8 d`` elements and ``64 (p - 1)`` bytes are free, for small sums of your own. Example: p = 4,
+  B = 32, d = 16 in float64: 2 * 3 * 128 * 8 = 6144 bytes, and 1024 + 192 that are free. Weights and
+  their gradients never travel.
 - Memory: when ``forward`` returns, it keeps at most ``4 B ceil(h / p) + 6 B d`` elements and 64 KiB
   that it has allocated, y included. Example: p = 8, B = 64, d = 8, h = 1024 in float64: 344 KiB.
 - Time of both passes together, for a GPT's layer on 2 to 64 ranks, in a node and across nodes: at
-  most 1.05 times the products of the largest part (with the first once more if you compute it
-  again) and two ring all-reduces; half the points up to 1.5 times.
+  most 1.05 times the time of the matrix products of the rank with the largest part (the first one
+  twice if you compute it again), plus that of two ring all-reduces.
 
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
@@ -59,6 +60,8 @@ def shard(params, world_size, rank):
 
 def forward(comm, x, params):
     """``(y, saved)``: the whole result, shape ``(B, d)``, on all ranks; what ``backward`` needs.
+
+    ``saved`` may refer to ``x`` and ``params``: they don't change before ``backward``.
 
     Args:
         x: shape ``(B, d)``, the same on all ranks.

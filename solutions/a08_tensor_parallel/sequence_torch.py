@@ -24,7 +24,7 @@ What is special to this module:
 - Bytes of an operator: a rank sends and receives at most ``(p - 1) t`` positions in the forward
   pass, as many in the backward pass, and ``64 (p - 1)`` bytes more.
 - Time of a block forward, backward and ``finish``: at most 1.05 times ``work / p``, five
-  all-gathers of T positions and three all-reduces of d elements; half the points up to 1.5 times.
+  all-gathers of T positions and three all-reduces of d elements.
   Work and all-reduce as in ``linear_torch.py``; an all-gather is half an all-reduce.
 
 Source: Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models, 2022,

@@ -38,7 +38,8 @@ def bubble_fraction(num_stages, num_microbatches, num_chunks=1):
 def fewest_microbatches(num_stages, most_bubble, num_chunks=1):
     """The smallest M whose bubble fraction is at most ``most_bubble``, above 0 and below 1.
 
-    M need not be a multiple of anything.
+    A fraction of exactly ``most_bubble`` is small enough: S = 3 and 0.25 give 6. M need not be a
+    multiple of anything.
     """
     ### BEGIN SOLUTION
     least = (num_stages - 1) / num_chunks * (1 / most_bubble - 1)
@@ -76,8 +77,8 @@ def in_flight(schedule, num_stages, num_microbatches, stage, num_chunks=1):
     A microbatch is in flight from its forward to the end of its backward pass.
 
     Args:
-        schedule: "gpipe", "one_f_one_b" (both with one chunk) or "interleaved" (v at least 1):
-            what ``schedule.py`` allows at most is reached.
+        schedule: "gpipe", "one_f_one_b" (both with one chunk) or "interleaved" (v at least 1). The
+            result is the bound that ``schedule.py`` states under "In flight"; it is reached.
         stage: 0 to S - 1.
 
     Raises:

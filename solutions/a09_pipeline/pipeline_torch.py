@@ -58,9 +58,12 @@ def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompu
       pass but those of piece 0. Stages 0, 1 and 2 send at most 4, 8 and 4.
     - Bytes: a message holds an activation or its gradient. It goes to the rank of the next piece or
       of the piece before, never to the rank itself.
-    - Memory: activations of the microbatches in flight (from ``Forward`` to the end of
-      ``Backward``); with ``recompute`` their inputs alone, and all activations of one. Beside that
-      a rank may hold what it sends and receives in all, and three times one microbatch's graph.
+    - Memory, at any time: (1) activations of the microbatches in flight (from ``Forward`` to the
+      end of ``Backward``); with ``recompute`` their inputs alone, and all activations of one;
+      (2) all bytes that the rank sends and receives during the step; (3) three times one
+      microbatch's graph. Stage 1 under 1F1B has at most 2 microbatches in flight. If a graph has
+      100 kB and a message or an input 10 kB, it may hold 200 + 160 + 300 kB; with ``recompute``
+      20 + 100 + 160 + 300 kB.
     - Time: at most 1.02 times that of an interpreter that waits for its sends at the end only,
       and posts the receive for the next action before it computes the present one. Half the points
       up to 1.5 times.

@@ -48,10 +48,12 @@ def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
       pass but those of piece 0. Stages 0, 1 and 2 send at most 4, 8 and 4.
     - Bytes: a message holds an activation or its gradient, and 1 KiB of envelope is free. It goes
       to the rank of the next piece or of the piece before, never to the rank itself.
-    - Memory: what a forward pass saved is kept until the microbatch's ``Backward`` (or
-      ``BackwardInput``, whose ``pending`` is kept until ``BackwardWeight``). Beside that a rank may
-      hold what it sends and receives in all, three times what one microbatch saves, twice the
-      parameters, and 64 KiB.
+    - Memory, at any time: (1) what forward passes saved, until the microbatch's ``Backward`` (or
+      ``BackwardInput``, whose ``pending`` is kept until ``BackwardWeight``), (2) all bytes that the
+      rank sends and receives during the step, (3) three times what one microbatch saves, (4) twice
+      the parameters, (5) 64 KiB. Stage 1 under 1F1B has at most 2 microbatches in flight. If each
+      saves 100 kB, a message has 10 kB and the parameters 50 kB, it may hold
+      200 + 160 + 300 + 100 kB and 64 KiB.
     - Time: at most 1.02 times that of an interpreter that waits for its sends at the end only,
       and posts the receive for the next action before it computes the present one. Half the points
       up to 1.5 times.

@@ -17,8 +17,8 @@ flushed, and its gradient is that of the whole batch, whatever came first.
 1. It takes in every message that has arrived by now.
 2. If the gradient of a microbatch is there, it computes a backward pass.
 3. Else, if an activation is there, it computes a forward pass. Stage 0 takes the next microbatch
-   of ``inputs``, if fewer than ``limit`` microbatches are in flight: stage 0 has computed their F
-   and not their B.
+   of ``inputs``, if fewer than ``limit`` microbatches are in flight. A microbatch is in flight
+   when stage 0 has computed its F, and not yet its B.
 4. Else it waits until a message arrives, whoever sends it.
 
 The last stage makes the gradient of a microbatch itself, as soon as it has its output. So there a
@@ -46,13 +46,14 @@ def run(comm, piece, params, batch_sizes, limit, inputs=None, targets=None):
     Args:
         comm: the stages, in order; S >= 1 of them.
         piece: this stage's ``model.Piece``.
-        params: weight and bias of each of its layers in turn; at least one layer. The first
-            weight has shape ``(d_in, ...)``, the last bias ``(d_out,)``.
+        params: weight and bias of each of its layers in turn; at least one layer. Weights have
+            shape ``(d_in, d_out)`` and biases ``(d_out,)``.
         batch_sizes: samples of each microbatch, on all ranks; M >= 1 of them, at least one sample
             each. They may differ.
         limit: how many microbatches may be in flight on stage 0, from 1, on all ranks.
-        inputs: on stage 0 a list of one array a microbatch, shape ``(samples, d_in)``; else None.
-        targets: on stage S - 1 likewise, shape ``(samples, d_out)``; else None.
+        inputs: on stage 0 a list of one array a microbatch, shape ``(samples, d_in)`` of the first
+            layer; else None.
+        targets: on stage S - 1 likewise, ``(samples, d_out)`` of the last layer; else None.
 
     Returns:
         ``(loss, grads)``. On stage S - 1 ``loss`` is that of the whole batch, a float; on the
@@ -62,15 +63,13 @@ def run(comm, piece, params, batch_sizes, limit, inputs=None, targets=None):
         over the samples that they are given: with microbatches of 1 and 3 samples those of the
         first count 1/4, those of the second 3/4.
 
-    Messages: at most one for each forward pass of a stage but the last, and one for each backward
-    pass of a stage but the first. With 4 stages and 10 microbatches, rank 1 sends at most 20. Each
-    goes to a neighbour and holds the activation or the gradient, up to 1 KiB of envelope.
-    Order: as above. Messages that arrive less than 1 % of a pass before it begins may be missed.
-    Safety: no deadlock, though every send may wait for its receive, in whatever order messages
-    come. All that was started is completed.
-    Time: stages' times differ in the tests from one microbatch to the next. With a limit of 2 S,
-    all tests' steps together take at most 1.05 times as long as ``axonn_times.message_driven``
-    says. Half the points are given for less time than ``axonn_times.one_f_one_b`` takes.
+    - Messages: at most one for each forward pass of a stage but the last, and one for each backward
+      pass of a stage but the first. With 4 stages and 10 microbatches, rank 1 sends at most 20.
+      Each goes to a neighbour and holds the activation or the gradient; 1 KiB of envelope is free.
+    - Order: as above. Messages that arrive less than 1 % of a pass before it begins may be missed.
+    - Time: stages' times differ in the tests from one microbatch to the next. With a limit of 2 S,
+      all tests' steps together take at most 1.05 times as long as ``axonn_times.message_driven``
+      says. Half the points are given for less time than ``axonn_times.one_f_one_b`` takes.
     """
     ### BEGIN SOLUTION
     num_stages, stage = comm.Get_size(), comm.Get_rank()

@@ -6,7 +6,8 @@
               minibatch 2, 5, 8 |                and 6 and takes each minibatch
 
 A *plan* is a list of stages ``(lo, hi, replicas)``: layers lo to hi - 1 on so many workers, in the
-order of the layers, each layer once.
+order of the layers, each layer once. A plan may leave workers idle, which is faster where averaging
+takes longest.
 
 **What a plan costs.** In the steady state of the pipeline all stages and all links work at the same
 time. So the slowest of them says how many seconds pass between two minibatches. With B bytes per
@@ -17,8 +18,9 @@ second, which is ``1 / machine.beta_s_per_byte``, they take for each minibatch:
 
 ``compute`` and ``weights`` are sums over the stage's layers. The replicas compute m minibatches at
 a time, and average their gradients once, beside the computation. So the larger one of the two times
-counts, over m. Averaging moves 2 (m - 1) weights bytes, counted as if they went over one link. The
-link behind a stage carries the activation forward and its gradient back, whatever the replicas.
+counts, over m. Averaging moves 2 (m - 1) weights bytes, and we count all of them as if they went
+over one link. The link behind a stage carries the activation forward and its gradient back,
+whatever the replicas.
 The time of the plan is the largest of all these times; the latency ``machine.alpha_s`` is not
 counted.
 
@@ -38,8 +40,7 @@ state, no input of the stage. In the example stage 0 has ceil(3 / 2) = 2 version
 
 ``profiles.py`` has ``Layer``, the profile of VGG-16, and profiles that are drawn.
 
-Source: Narayanan et al., PipeDream, SOSP 2019, section 3.1. There a plan uses all workers; here it
-may leave some idle, which is faster where averaging takes longest.
+Source: Narayanan et al., PipeDream, SOSP 2019, section 3.1. There a plan uses all workers.
 """
 
 

@@ -53,8 +53,8 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
         loss ``f_t`` of each minibatch at the versions that it used. On the other stages ``losses``
         is None.
 
-    - Values: those of the recursion. A parameter array may differ from the right one by at most
-      1e-12 (float32: 1e-5) times 1 plus the largest magnitude in the right one.
+    - Values: those of the recursion. Each element of a parameter array may be off by at most 1e-12
+      (float32: 1e-5) times (1 + the largest magnitude in the right array).
     - Schedule: a stage computes forward passes until ``min(S - s, N)`` minibatches are in flight.
       Then it computes one backward and one forward pass in turn, and in the end the backward
       passes that are left. S = 4, s = 2, N = 4: F0 F1 B0 F2 B1 F3 B2 B3. Each pass is computed
@@ -64,13 +64,12 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
       alone. (1 KiB of envelope is free. A version number may travel there, or you derive it.)
     - Memory: stage s keeps at most S - s versions, the newest one included; with vertical sync
       each stage keeps at most S. For S = 4 that is 4, 3, 2, 1; with vertical sync 4, 4, 4, 4.
-      Beside the versions a stage may hold what forward passes saved for the minibatches in flight,
-      and three times its parameters (gradients, a version in the making). Messages and 64 KiB are
-      free.
+      Beside the versions a stage may hold (1) what forward passes saved for the minibatches in
+      flight, (2) three times its parameters: gradients, a version in the making, and as much again
+      for arrays of your own. Messages and 64 KiB are free.
     - Time: at most 1.05 times that of stages that never wait for a send, and post the receive for
       the next pass before they compute the present one. If messages take no time, that is
-      ``(N + S - 1) (forward + backward)``: 39 ms for N = 10, S = 4, and passes of 1 and 2 ms. Half
-      the points up to 1.5 times.
+      ``(N + S - 1) (forward + backward)``: 39 ms for N = 10, S = 4, and passes of 1 and 2 ms.
 
     Source: Narayanan et al., PipeDream, SOSP 2019, section 3.3.
     """

@@ -48,17 +48,18 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
 
     Returns:
         On stage S - 1 a list of N floats, the loss (``loss_of``) of each minibatch as its forward
-        pass computed it; on the others None. The module's parameters, the same objects as before,
-        hold the newest version, after N updates, and their ``grad`` is None. A second call goes on
-        from there: it begins with an empty pipeline.
+        pass computed it; on the others None.
+
+    - Afterwards: the module's parameters are the same objects as before and hold version N, the
+      newest one. Their ``grad`` is None. A second call goes on from there with an empty pipeline.
 
     - Versions: version k of a stage's parameters is what they are after k updates of this call.
       Forward and backward pass of minibatch m use version ``max(0, m - (S - 1 - s))`` on stage s;
       with ``vertical_sync`` version ``max(0, m - (S - 1))`` on every stage. For S = 4 and m = 5:
       versions 2, 3, 4, 5 on stages 0 to 3; with ``vertical_sync`` 2, 2, 2, 2.
     - Values: those of one process that computes each minibatch through the whole model with these
-      versions, and then updates the newest one with that gradient. A parameter may differ by at
-      most 1e-12 times 1 plus the largest magnitude in it.
+      versions, and then updates the newest one with that gradient. Each element of a parameter may
+      be off by at most 1e-12 times (1 + the largest magnitude in the parameter).
     - Order: 1F1B without a flush. Stage s computes min(S - s, N) forward passes, then backward and
       forward passes in turn, then the backward passes that are left. Each pass is computed once.
       S = 3, s = 1, N = 4: F0 F1 B0 F2 B1 F3 B2 B3.
@@ -70,8 +71,8 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
       (the module's own, gradients, a version in the making). Messages are free. With S = 4 and
       1 MB of parameters in each stage, stage 0 holds at most 7 MB of these, stage 3 at most 4 MB.
     - Time: at most 1.05 times that of a stage that waits for its sends at the end only, and posts
-      the receive for the next pass before it computes the present one; half the points up to 1.5
-      times. Where messages are free that is (N + S - 1)(tf + tb), for passes of tf and tb.
+      the receive for the next pass before it computes the present one. Where messages are free that
+      is (N + S - 1)(tf + tb), for passes of tf and tb.
 
     Source: Narayanan et al., PipeDream, SOSP 2019, sections 3.2 and 3.3.
     """
