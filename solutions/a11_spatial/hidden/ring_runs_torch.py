@@ -6,7 +6,7 @@ program that collects all keys by other ways than the ring fails here, whatever 
 
 import functools
 
-from ringside.checking import Verdict, assert_ran
+from ringside.checking import Verdict, assert_ran, buffered
 from ringside.errors import RunError, TraceError
 from ringside.factors import Factors
 from ringside.scale import agreement
@@ -51,6 +51,8 @@ def made(ranks, rng, case, *, ordered=False, real=False, **where):
     ]
     if ordered:
         where["factors"] = Factors.drawn(rng)
+    if not real:
+        where.setdefault("machine", buffered())
     world_size = where.pop("world_size", case.world_size)
     result = ranks.call("ring_callers_torch:ring_called", world_size, arguments, **where)
     assert_ran(result, call)

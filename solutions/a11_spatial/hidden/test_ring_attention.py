@@ -63,7 +63,7 @@ def check(result, case):
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(11, "values")
+@points(9, "values")
 def test_attention_on_2_to_5_ranks(ranks, rng):
     for p, n, batch, heads in ((2, 4, 1, 2), (3, 5, 2, 1), (4, 3, 1, 3), (5, 4, 2, 2)):
         attended(ranks, ring_attention_case([n] * p, rng, batch=batch, heads=heads, width=5))
@@ -181,7 +181,7 @@ def test_each_rank_computes_with_its_own_queries(ranks, rng):
     examples.assert_ring_attention_shared(result, case)
 
 
-@points(10, "communication")
+@points(12, "communication")
 def test_keys_and_values_are_sent_once_round_a_ring(ranks, rng):
     def nbytes():
         for p, n, width in ((2, 4, 4), (3, 4, 4), (4, 3, 4), (5, 3, 4), (12, 2, 4), (18, 1, 4),
@@ -199,7 +199,7 @@ def test_keys_and_values_are_sent_once_round_a_ring(ranks, rng):
             assert_own_messages(result, case)
             examples.assert_ring_attention_peers(result, case)
 
-    checked({"bytes": nbytes, "peers": peers}, {"bytes": 2})
+    checked({"bytes": nbytes, "peers": peers}, {"peers": 2})
 
 
 @points(4, "communication")

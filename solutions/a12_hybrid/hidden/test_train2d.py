@@ -29,7 +29,7 @@ points = points_of("train2d")
 # -- values ----------------------------------------------------------------------------------------
 
 
-@points(13, "values")
+@points(10, "values")
 def test_equal_to_serial_over_several_steps(ranks, rng):
     for grid, widths in (((2, 3), WIDE), ((3, 3), (6, 60, 72, 6)), ((4, 3), (5, 64, 64, 4))):
         trained(ranks, train2d_case(grid, widths, 2, rng, steps=3))
@@ -132,7 +132,7 @@ def backward_bytes(ranks, rng):
         cases.assert_axis(step, case, 0, allowed)
 
 
-@points(13, "communication")
+@points(19, "communication")
 def test_bytes_of_a_column(ranks, rng):
     passes = {"forward": forward_bytes, "backward": backward_bytes}
     checked({name: functools.partial(check, ranks, rng) for name, check in passes.items()})
@@ -217,7 +217,7 @@ def timed(ranks, rng, grid, widths, n):
     assert_makespan(result, cases.step_s(case, machine), case)
 
 
-@points(13, "speed")
+@points(10, "speed")
 def test_time_on_two_and_four_nodes(ranks, rng):
     timed(ranks, rng, (4, 2), (16, 32, 32, 16), 16)
     timed(ranks, rng, (2, 4), (16, 32, 32, 16), 16)

@@ -69,12 +69,6 @@ def test_an_essential_test_that_was_not_run_cuts_nothing() -> None:
     assert [test.earned for test in tests] == [60, 0]
 
 
-def test_an_essential_test_that_was_not_run_cuts_nothing() -> None:
-    tests = [Worth("test_sum", 60, 60), Worth("test_own", 40, 0, "not run: an earlier call", True)]
-    hold_to_the_essential(tests)
-    assert [test.earned for test in tests] == [60, 0]
-
-
 def test_a_module_with_its_scheme_keeps_its_points() -> None:
     tests = [Worth("test_sum", 60, 20), Worth("test_own_messages", 40, 1, essential=True)]
     hold_to_the_essential(tests)
