@@ -58,9 +58,7 @@ from train2d_layers import (
 
 
 def communicators(comm, num_rows, num_columns):
-    """This rank's column and row of the grid.
-
-    ``num_rows`` and ``num_columns`` are Pr and Pc.
+    """This rank's column and row of the grid; ``num_rows`` and ``num_columns`` are Pr and Pc.
 
     Returns:
         ``(column, row)``: of the Pr ranks with the same samples, rank r of it in row r; and of the
@@ -161,10 +159,6 @@ def train(comm, num_rows, num_columns, widths, params, batches, learning_rate):
 
 
 def measured_steps(comm, num_rows, num_columns, widths, params, batches, learning_rate):
-    """``train`` as the run on a cluster measures it: supplied, nothing to write.
-
-    Returns:
-        ``(elements, losses)``: two arrays, the elements of this rank's parameters in one.
-    """
+    """``train`` as the run on a cluster measures it, with parameters in one array: supplied."""
     params, losses = train(comm, num_rows, num_columns, widths, params, batches, learning_rate)
     return pack(params), np.array(losses)
