@@ -151,10 +151,5 @@ def generate(comm, prompts, part, sizes, num_tokens):
 
 
 def measured_tokens(comm, sizes, part, prompts, num_tokens):
-    """A generation as the run on a cluster measures it: supplied, nothing to write.
-
-    Args:
-        sizes: the numbers of a ``model.Sizes``.
-        part: this rank's part of the weights.
-    """
+    """``generate`` as the run on a cluster measures it: supplied. ``sizes`` is a tuple."""
     return generate(comm, prompts, part, Sizes(*sizes), num_tokens)
