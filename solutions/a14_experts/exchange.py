@@ -154,10 +154,7 @@ def backward(comm, experts, saved, dy):
 
 
 def measured_layer(comm, w1, w2, num_experts, x, experts, weights, kept, dy):
-    """Both passes as the run on a cluster measures them: supplied, nothing to write.
-
-    ``w1`` and ``w2`` hold the weights of this rank's experts.
-    """
+    """Both passes as the run on a cluster measures them; w1, w2: of its own experts. Supplied."""
     own = [Expert(*each) for each in zip(w1, w2, strict=True)]
     y, saved = forward(comm, own, x, Routing(experts, weights, kept), num_experts)
     return (y, *backward(comm, own, saved, dy)[:2])
