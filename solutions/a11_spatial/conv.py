@@ -13,8 +13,8 @@
 
 The backward pass sends the gradient of what was read from a neighbour back to it. Instead you may
 fetch the neighbours' rows of dy, as the forward pass fetches those of x; both are right. All
-filters are on every rank, so their gradient is a sum over ranks: one all-reduce. It and the
-messages to neighbours can be under way while the rank computes.
+filters are on every rank, so their gradient is a sum over ranks: one all-reduce. The all-reduce and
+the messages to neighbours can be under way while the rank computes.
 
 ``layers.Conv`` is supplied: the passes over some rows (im2col), k odd, zeros left and right. Above
 the image's first row and below its last one you add ``pad = k // 2`` rows of zeros. ``halo.py``
@@ -113,10 +113,10 @@ def backward(comm, conv, saved, dy):
         db are sums over all ranks, the same on each. Values as in ``forward``.
 
     - Passes: each of this rank's output rows goes once through ``conv.backward_weight`` and once
-      through ``conv.backward_input``, in one pass or several. Whoever fetches rows of dy passes
-      those through ``conv.backward_input``, too.
-    - Messages: to the ranks before and after alone, at most ``B max(C, O) pad W`` elements to each.
-      Nothing is sent if k is 1.
+      through ``conv.backward_input``, in one pass or several. If you fetch rows of dy, these go
+      through ``conv.backward_input``, too.
+    - Messages: to the ranks before and after alone, at most ``B max(C, O) pad W`` elements to each,
+      be they gradients of x or rows of dy. Nothing is sent if k is 1.
     - Collectives: one all-reduce of dw and db together, blocking or not: ``O C k k + O`` elements.
       Example: 4 filters for 3 channels, k = 5: 304 elements in one call.
     - Time: at most 1.05 times the reference's; half the points up to 1.5 times. The reference

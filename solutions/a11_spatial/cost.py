@@ -105,7 +105,7 @@ def filter_s(layers, batch, world_size, machine, itemsize=4):
 
 
 def domain_s(layers, batch, world_size, machine, itemsize=4):
-    """Seconds of a step's messages in domain parallelism."""
+    """Seconds of a step's messages in domain parallelism: each halo has an alpha of its own."""
     ### BEGIN SOLUTION
     neighbours = min(2, world_size - 1)
     halos = [count * itemsize for count in _halos(layers, batch) if count and neighbours]

@@ -32,19 +32,19 @@ def exchange(comm, x, halo_width):
         rank; ``below`` is ``halo_width``, and 0 on the last one. Without halo it is a copy of x.
 
     Raises:
-        ValueError: ``halo_width`` is below 0: on all ranks, before anything is sent. Or the part of
-            a rank with neighbours has fewer than ``halo_width`` rows: then on this rank **and on
-            its neighbours**, after their messages are done. It sends the rows that it has, and a
-            neighbour sees that fewer came than it asked for (``MPI.Status.Get_count``). All other
-            ranks get their results.
+        ValueError: (1) on all ranks, before anything is sent, if ``halo_width`` is below 0. (2) If
+            the part of a rank with neighbours has fewer than ``halo_width`` rows, on this rank
+            **and on its neighbours**, after their messages are done. The rank sends the rows that
+            it has, and a neighbour sees that fewer came than it asked for
+            (``MPI.Status.Get_count``). All other ranks get their results.
 
     - Messages: to the ranks before and after alone, at most one to each. No library collectives.
     - Bytes: at most ``B C halo_width W`` elements to each of them, and nothing if ``halo_width``
       is 0. Example: one image of 3 channels, 100 columns, 2 rows of halo in float32: 2400 bytes to
       each neighbour, so a rank between two others sends two messages and 4800 bytes.
-    - Time: at most 1.05 times ``alpha + 2 m beta``, m the bytes to one neighbour; half the points
-      up to 1.5 times. So both directions are under way at once: start both receives and both sends
-      before you wait for one of them.
+    - Time: at most 1.05 times ``alpha + m beta``, where m is what a rank sends to its neighbours
+      together; half the points up to 1.5 times. So both directions are under way at once: start
+      both receives and both sends before you wait for one of them.
     """
     ### BEGIN SOLUTION
     if halo_width < 0:
@@ -94,7 +94,8 @@ def exchange_grid(comm, x, halo_width, grid):
     Args:
         x: shape ``(B, C, h, w)``, at least as high and as wide as ``halo_width``. Parts of a row of
             the grid are equally high, parts of a column equally wide.
-        grid: ``(rows, columns)`` of ranks; their product is the number of ranks.
+        grid: ``(rows, columns)`` of ranks; their product is the number of ranks. No argument needs
+            to be refused here.
 
     Returns:
         x with ``halo_width`` rows and columns of all neighbours, those across corners included, and

@@ -56,15 +56,17 @@ def attention(comm, q, k, v, lengths, causal=False):
       them is infinite, or 0, in any floating-point type.
     - Work: each block goes through ``ring_blocks.block_scores``, once: all of this rank's queries
       against all keys of one rank. A block that the causal mask hides altogether may be left out.
-    - Messages: only with the previous and the next rank of the ring. No library collectives.
+    - Messages: only with the previous and the next rank of the ring, which may go the other way
+      round than drawn. No library collectives.
     - Bytes: a rank sends and receives at most the keys and values of all parts but the shortest:
       ``2 batch kv_heads width (N - min(lengths))`` elements. Example: N = 1000 on 4 ranks, 250
       each, batch 1, 8 heads of width 64, of which k and v have 2: 2 * 2 * 64 * 750 = 192,000
       elements, and not four times as many.
     - Overlap: when block i of p begins (i = 0, 1, ..., p - 2), the rank has started i + 1 sends and
       i + 1 receives of whole blocks. A block may travel in several messages.
-    - One after another: when block i begins, the rank has waited for at most i + 2 blocks, and has
-      started to receive at most i + 3. Of 16 ranks, none begins when all 15 others have come.
+    - Not far ahead: when block i begins, the rank has waited for at most i + 2 blocks of other
+      ranks, and has started to receive at most i + 3. Example: on 16 ranks, when block 0 begins,
+      at most 2 of 15 others have come, and at most 3 receives have started.
     - Memory: at any time at most (1) four blocks of keys and values of other ranks, (2) eight
       arrays as large as ``q``, (3) eight as large as one block's scores, and 64 KiB.
     - Time: at most 1.05 times ``c + (p - 1) max(c, t)``, where c is the time of a block and t that

@@ -97,12 +97,13 @@ def neighbour(ranks, rank, axis, step, wrap):
 
     Args:
         ranks: coordinates of all ranks, rank 0 first.
-        step: how far; negative: back.
-        wrap: whether the axis is a ring, as for an all-reduce. If not, it has two ends, as a
-            pipeline has.
+        axis: the name of one of their axes.
+        step: how far; negative: back. It may be larger than the axis.
+        wrap: whether the axis is a ring, as for an all-reduce. Then coordinates count modulo its
+            size. If not, it has two ends, as a pipeline has.
 
     Returns:
-        The rank; or None where an axis without a ring ends.
+        The rank; or None beyond the ends of an axis that is no ring.
         Example: one step along "tensor" from rank 5 is rank 3 on a ring, and None otherwise.
     """
     ### BEGIN SOLUTION
@@ -126,8 +127,8 @@ def place(world_size, sizes, inside, ranks_per_node):
         inside: names of axes. The ranks that differ in these axes alone must be on one node.
 
     Returns:
-        A list of the names of all axes, the fastest first. Any order is right with which no group
-        of ``inside`` crosses from one node to another.
+        A list of the names of all axes, the fastest first. Any order is right in which each group
+        of ``inside`` is on one node.
         Example: ``["pipe", "tensor", "data"]`` keeps the groups of "pipe" in nodes of 4 ranks.
 
     Raises:

@@ -58,7 +58,8 @@ def plan(model, machine, num_gpus, memory_bytes, cost):
         - On 512 GPUs: at most 1.05 times the shortest, half of the points to 1.25.
         - On 3,072 GPUs, with a trillion parameters: at most 1.10 times the shortest.
         - ``cost`` was asked at most 20,000 times. Asking again about the same mixture counts.
-        - A call takes some seconds of CPU time; all calls of the tests have 60 s together.
+        - All calls of the tests have 60 s of CPU time together, and a few of them ask about more
+          than 16 GPUs. Such a call should take less than 5 s.
 
     Raises:
         ValueError: nothing fits. The message has both values, in bytes, as whole numbers: what

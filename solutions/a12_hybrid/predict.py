@@ -109,8 +109,9 @@ def sent_bytes(model, config, element_bytes=2):
     - pipeline: s b h elements to each neighbour, for each microbatch, ``interleave`` times. Take
       two neighbours where p > 2, one where p = 2.
     - data: the gradients of the GPU's layers. A layer has (12 h^2 + 7 h) / t + 6 h elements: norms
-      and two biases aren't cut. ZeRO 0 and 1: summed once. ZeRO 2: scattered for each microbatch,
-      and the weights gathered once. ZeRO 3: scattered once and gathered twice for each microbatch.
+      and two biases aren't cut. ZeRO 0 and 1: summed once a step. ZeRO 2: scattered for each
+      microbatch, and the weights gathered once a step. ZeRO 3: for each microbatch scattered once,
+      and the weights gathered twice.
 
     The example: 384, 96 and 268 bytes.
     """
@@ -135,12 +136,13 @@ def step_s(model, config, machine, element_bytes=2):
 
     ``predict_parts.py`` has the times of a message and of a ring, and FLOPs of a forward pass.
 
-    - A stage takes for a microbatch: its FLOPs / (t ``machine.flop_per_s``); the tensor axis's
-      rings, one after another; where p > 1, a message in and a message out.
+    - A stage takes for both passes of a microbatch: its FLOPs / (t ``machine.flop_per_s``); the
+      tensor axis's rings, one after another; and, where p > 1, two messages. The first and the last
+      stage count two as well.
     - The last stage has the logits as well. The first l mod p stages have one layer more than the
       others.
-    - Interleaving: every stage has v = ``interleave`` times as many messages, and filling and
-      draining is v times shorter: M slowest + (sum of all - slowest) / v.
+    - Interleaving: every stage has v = ``interleave`` times as many messages, 2 v for a microbatch,
+      and filling and draining is v times shorter: M slowest + (sum of all - slowest) / v.
     - data: at the end of a step the gradients of the first stage are summed, its embedding
       ((V + s) h / t elements) with them, in one ring. Nothing hides that. The tests don't ask for
       ZeRO 2 and 3 here.

@@ -19,7 +19,7 @@ column. Messages stay in columns and rows; ``Split`` makes communicators of them
 Rules for all functions:
 
 - Part r of d features is what ``part_bounds(d, Pr, r)`` says; a part may be empty. Columns may
-  differ in samples and have none, but one of them has some.
+  differ in samples, and a column may have none. In each step at least one column has some.
 - Products go through ``matmul``, which counts them: a rank with n samples and ``rows_i`` rows takes
   ``2 n rows_i d_(i-1)`` operations forward, and twice as many backward (once in the first layer).
 - The library's collectives are allowed and count as a ring's: ``2 m (p - 1) / p`` for an all-reduce
@@ -31,9 +31,10 @@ Bounds for what a rank sends in a step:
 - in its column ``(Pr - 1) n ceil(d_i / Pr)`` elements for each layer forward, and backward
   ``(Pr - 1) n ceil(d_(i-1) / Pr)`` for each layer but the first;
 - in its row ``2 (Pc - 1) ceil(own / Pc)`` elements, ``own`` being those of its part of all W and b;
-- 128 bytes more in either, such as the loss and numbers of samples. ``Split`` is free.
-  Example: widths [8, 6, 4], Pr = 2, Pc = 3, n = 5. Column: 5 (3 + 2) forward, 5 * 3 backward. Row:
-  own = 27 + 14 = 41, 4 * 14 = 56 elements.
+- 128 bytes more in the column, and 128 in the row: for the loss and numbers of samples, say.
+  ``Split`` is free.
+  Example: widths [8, 6, 4], Pr = 2, Pc = 3, n = 5. Column: 5 (3 + 2) = 25 elements forward and
+  5 * 3 = 15 backward. Row: own = 27 + 14 = 41, and 4 * 14 = 56 elements.
 - Time: at most 1.05 times the reference's; half the points up to 1.5 times. It computes and sends
   in turn, with one all-reduce of all gradients in a step.
 
@@ -57,9 +58,7 @@ from train2d_layers import (
 
 
 def communicators(comm, num_rows, num_columns):
-    """This rank's column and row of the grid.
-
-    ``num_rows`` and ``num_columns`` are Pr and Pc.
+    """This rank's column and row of the grid; ``num_rows`` and ``num_columns`` are Pr and Pc.
 
     Returns:
         ``(column, row)``: of the Pr ranks with the same samples, rank r of it in row r; and of the
@@ -160,10 +159,6 @@ def train(comm, num_rows, num_columns, widths, params, batches, learning_rate):
 
 
 def measured_steps(comm, num_rows, num_columns, widths, params, batches, learning_rate):
-    """``train`` as the run on a cluster measures it: supplied, nothing to write.
-
-    Returns:
-        ``(elements, losses)``: two arrays, the elements of this rank's parameters in one.
-    """
+    """``train`` as the run on a cluster measures it, with parameters in one array: supplied."""
     params, losses = train(comm, num_rows, num_columns, widths, params, batches, learning_rate)
     return pack(params), np.array(losses)

@@ -106,9 +106,10 @@ def run_pipeline(grid, stage, batch, actions):
 def train_step(grid, stage, batch, actions, optimizer):
     """One step: gradients of the whole batch on every rank that holds a parameter, then the update.
 
+    First clear the gradients: those of an earlier step may still be there.
+
     Args:
-        optimizer: a ``torch.optim`` optimizer of the stage's parameters. Gradients of an earlier
-            step may still be there.
+        optimizer: a ``torch.optim`` optimizer of the stage's parameters.
 
     Returns:
         The loss of the whole batch before the step, a tensor of shape ``()``, on **every** rank.

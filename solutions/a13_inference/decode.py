@@ -16,14 +16,17 @@ the key heads, hidden units or words is ``model.shard_bounds(n, p, r)``; a part 
 - Work: matrix products go through ``model.matmul`` and attention through the cache. A rank computes
   those of its part, once for each new position, and nothing again for positions in the cache.
 - Bytes of ``forward``, a rank: two all-reduces of ``rows * d`` elements in each layer, and
-  ``64 (p - 1)`` bytes for each are free. Example: 2 layers, d = 24, 3 sequences that decode, 4
-  ranks: 4 all-reduces of 72 numbers, of which a rank sends 2 * 72 * 3/4 = 108; in float64 3,456
-  bytes.
-- Bytes of ``greedy``, a rank: two numbers a sequence to each other rank, ``16 B (p - 1)`` bytes;
-  ``64 (p - 1)`` more are free. Example: 3 sequences, 4 ranks: 144 bytes, and 192 free.
+  ``64 (p - 1)`` more for each all-reduce. Example: 2 layers, d = 24, 3 sequences that decode, 4
+  ranks, float64. Of 72 numbers a rank sends 2 * 72 * 3/4 = 108. In 4 all-reduces these are 3,456
+  bytes, and 768 more are free.
+- Bytes of ``greedy``, a rank: two numbers a sequence to each other rank, of 8 bytes in any dtype.
+  These are ``16 B (p - 1)``, and ``64 (p - 1)`` more are free. Example: 3 sequences, 4 ranks: 144
+  bytes, and 192 free.
 - The library's collectives are allowed.
-- Memory: ``generate`` holds a cache of this rank's key heads only, besides 64 KiB and four times
-  the weights that it was given.
+- Memory: what ``generate`` holds at any time, besides the weights that it is given, is at most
+  (1) its cache, of this rank's key heads only, (2) four times the bytes of these weights, and
+  (3) 64 KiB. Example of (1): 2 layers, 2 sequences, ``longest`` 2048, 2 key heads of width 4,
+  float64: 1 MiB.
 - Time: at most 1.05 times that of ``token_time.py`` on the same machine; half the points up to 1.5.
 
 Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et al., Megatron-LM,
@@ -106,7 +109,8 @@ def greedy(comm, hidden, part, sizes):
 
     Args:
         hidden: what ``forward`` returned, shape ``(B, d)``.
-        part: this rank's part of the weights; logits are ``hidden @ part["head"].T``.
+        part: this rank's part of the weights. Its logits are ``hidden @ part["head"].T``; a rank
+            that has no words has none.
 
     Returns:
         B integers, the same on all ranks.
@@ -147,10 +151,5 @@ def generate(comm, prompts, part, sizes, num_tokens):
 
 
 def measured_tokens(comm, sizes, part, prompts, num_tokens):
-    """A generation as the run on a cluster measures it: supplied, nothing to write.
-
-    Args:
-        sizes: the numbers of a ``model.Sizes``.
-        part: this rank's part of the weights.
-    """
+    """``generate`` as the run on a cluster measures it: supplied. ``sizes`` is a tuple."""
     return generate(comm, prompts, part, Sizes(*sizes), num_tokens)

@@ -12,21 +12,22 @@ Rules:
 
 - ``group`` is a process group of p >= 1 ranks. Collectives and point-to-point calls on it are
   allowed; make no group of your own.
-- Each rank is handed its own part of the weights only, as ``model_torch.py`` draws it. Parts may
+- Each rank is handed its own part of the weights only, as ``model_torch.py`` cuts them. Parts may
   differ in size and may be empty: a rank may have no heads, or no words.
 - Tensors are float64 or float32. Of what comes in only the cache is changed.
 - Weights may require gradients. None is computed here, and nothing is kept for a backward pass.
-- Nothing depends on the value of an element, no ``if`` and no ``.item()``: the tests trace the
-  program on fake tensors. Numbers of tokens are Python numbers.
+- The tests trace the program on fake tensors, whose elements have no values. So there is no ``if``
+  on a tensor's element and no ``.item()``. Sizes and numbers of tokens are Python numbers, and an
+  ``if`` on them is allowed.
 - Bytes of ``forward``, a rank: two all-reduces of ``rows * d`` elements in each layer, each counted
-  as ``2 (p - 1) / p`` of them; ``64 (p - 1)`` bytes more for each all-reduce are free. Example:
-  2 layers, d = 24, 3 sequences that decode, p = 4, float64: 4 * 72 * 8 * 1.5 = 3,456 bytes.
-- Bytes of ``greedy``, a rank: two numbers of 8 bytes a sequence to each other rank, which is
-  ``16 B (p - 1)``; ``64 (p - 1)`` more are free. Example: 3 sequences, p = 4: 144 bytes, and 192
-  free.
-- Time of a decoding step on 1 to 8 GPUs: at most 1.05 times that of reading this rank's weights and
-  its cache once, and of ``2 layers`` all-reduces of ``B d`` elements and one all-gather of 2 B
-  numbers of 8 bytes; half the points up to 1.5 times. ``decode_time_torch.py`` computes it.
+  as ``2 (p - 1) / p`` of them, and ``64 (p - 1)`` more for each all-reduce. Example: 2 layers,
+  d = 24, 3 sequences that decode, p = 4, float64: 4 * 72 * 8 * 1.5 = 3,456 bytes, and 768 free.
+- Bytes of ``greedy``, a rank: two numbers a sequence to each other rank, of 8 bytes in any dtype.
+  These are ``16 B (p - 1)``, and ``64 (p - 1)`` more are free. Example: 3 sequences, p = 4: 144
+  bytes, and 192 free.
+- Time of a decoding step on 1 to 8 GPUs: at most 1.05 times that of (1) reading this rank's weights
+  and its cache once, (2) ``2 layers`` all-reduces of ``B d`` elements, and (3) one all-gather of
+  2 B numbers of 8 bytes; half the points up to 1.5 times. ``decode_time_torch.py`` computes it.
 
 Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et al., Megatron-LM,
 2019.
@@ -83,8 +84,8 @@ def greedy(group, hidden, part, sizes):
     Returns:
         An int64 tensor of shape ``(B,)``, the same on all ranks.
 
-    On gloo the result of ``all_gather_into_tensor`` has p times as many rows as what a rank gives,
-    and no dimension more.
+    On gloo the result of ``all_gather_into_tensor`` must have p times as many rows as what a rank
+    gives, and as many dimensions.
     """
     ### BEGIN SOLUTION
     p, rank = dist.get_world_size(group), dist.get_rank(group)

@@ -8,18 +8,18 @@
 
     tables  {a: [2, 0], b: [2, 3]}      counts  [1, 0, 2, 1, 0, 0]
 
-A sequence takes a page when it needs one, wherever a page is free, and at most one of its pages is
+A sequence takes a page when it needs one. Any free page will do. At most one page of a sequence is
 not full. Sequences that begin with the same prompt share pages. **Copy on write**: before positions
 are written into a page that another sequence uses too, the page is copied, and the writer's table
 names the copy.
 
 - S positions need ``ceil(S / page_size)`` pages. Example: 6 positions in pages of 4 need 2.
-- ``fork`` copies nothing. A sequence that is forked at a page's end never needs a copy, since the
-  next position goes into a new page. Example: with 8 positions in pages of 4, fork and append 1 on
-  each side: 2 shared pages and 2 new ones, 4 in all. With 6 positions, fork and append 1 on each
-  side: the first side to write copies the page of positions 4 and 5, the other one keeps it; 3
-  pages in all.
-- A page that one sequence alone uses (again) is written in place.
+- ``fork`` copies nothing. Example: 6 positions in pages of 4, fork, and append 1 on each side. The
+  side that writes first copies the page of positions 4 and 5, and the other side keeps it: 3 pages
+  in all.
+- A fork at a page's end never leads to a copy, since the next position goes into a new page.
+  Example: the same with 8 positions: 2 shared pages and 2 new ones, 4 in all.
+- A page that only one sequence uses, from the beginning or again, is written in place.
 - A page is free again when the last sequence that uses it is freed. Forks may be forked.
 - A name that was never given, or whose sequence was freed, raises ``ValueError`` in each method.
 - An error changes nothing: neither lengths, nor pages, nor what sequences hold.
@@ -27,7 +27,7 @@ names the copy.
   layers, 8 key heads of width 128, and 2 bytes an element: 131,072 bytes, or 128 KiB.
 
 The tests look at ``tables``, ``lengths``, ``counts``, ``keys`` and ``values``, and call the
-methods. More attributes are allowed.
+methods. Other attributes are yours: you may add some, or rename ``next_name``.
 
 Source: Kwon et al., Efficient memory management for large language model serving with
 PagedAttention, 2023, section 4.
@@ -90,7 +90,7 @@ class PagedCache:
 
         Args:
             name: of the sequence.
-            keys, values: shape ``(n, layers, kv_heads, head_dim)``.
+            keys, values: both of shape ``(n, layers, kv_heads, head_dim)``, of the cache's dtype.
 
         Raises:
             RuntimeError: more pages are needed than are free, those for copies included. The

@@ -10,8 +10,8 @@ Each of p ranks has tokens of its own and some of the E experts. A token's exper
     3. experts    each computes its rows
     4. answers    back by the same way, and into the order in which the rows stood
 
-Nobody knows before step 1 how much comes, and it may be nothing: a rank may have no tokens. The
-backward pass sends gradients along the same ways; it knows the counts already.
+Nobody knows before step 1 how much comes. A rank may have no tokens, and an expert may get no rows.
+The backward pass sends gradients along the same ways; it knows the counts already.
 
 Rules:
 
@@ -19,6 +19,8 @@ Rules:
   than ranks.
 - The library's ``Alltoall`` and ``Alltoallv`` may be used, and messages of your own. The lower-case
   forms, which pickle, may not.
+- An *exchange* is one such collective, or at most one message to each other rank.
+- What a rank sends to itself is free, also in an ``Alltoallv``.
 - Time: with many rows on two nodes of ``zaratan``, both passes take at most 1.6 times what the rows
   between the nodes take through the nodes' ports; half the points up to 2.2 times.
 
@@ -42,9 +44,9 @@ def dispatch(comm, rows, numbers, num_experts):
         first the rows of rank 0, in the order in which they stood there, then those of rank 1, ...;
         and what ``send_back`` and ``send_again`` need.
 
-    - Bytes: a row goes to its expert's rank, once, ``d * itemsize`` bytes; and at most 8 bytes for
-      each expert of another rank, its count.
-    - At most two exchanges: counts, and rows. With messages of your own at most two to each rank.
+    - Bytes: ``d * itemsize`` for a row, which goes to its expert's rank, once; and at most 8 for
+      the count of each expert of another rank.
+    - At most two exchanges: one of counts, and one of rows.
     """
     ### BEGIN SOLUTION
     p = comm.Get_size()
@@ -63,9 +65,9 @@ def dispatch(comm, rows, numbers, num_experts):
 
 
 def send_again(comm, rows, way):
-    """Return ``received`` as ``dispatch`` does with the same numbers, without counts: one exchange.
+    """Return ``received`` as ``dispatch`` does with the same numbers, without counts. One exchange.
 
-    The backward pass sends gradients so.
+    The backward pass sends its gradients with it.
     """
     ### BEGIN SOLUTION
     order, sent, coming, _ = way
@@ -108,7 +110,7 @@ def forward(comm, experts, x, routing, num_experts):
 
     Args:
         experts: this rank's, a list of ``Expert``.
-        x: this rank's tokens, shape (T, d).
+        x: this rank's tokens, shape (T, d); T may differ from rank to rank, and be 0.
         routing: of this rank's tokens, a ``Routing``. What isn't kept isn't sent.
 
     Returns:
@@ -134,9 +136,9 @@ def backward(comm, experts, saved, dy):
         dy: shape (T, d), the gradient of y.
 
     Returns:
-        ``(dx, dweights, gradients)``. dx of shape (T, d); ``dweights`` of shape (T, k), 0 where a
-        token wasn't sent; per expert of this rank ``(dw1, dw2)``, summed over all ranks' tokens.
-        One ``send_again``, one ``send_back``: the answers are there already.
+        ``(dx, dweights, gradients)``: dx of shape (T, d); ``dweights`` of shape (T, k), 0 where a
+        token wasn't sent; and a list with ``(dw1, dw2)`` of each expert of this rank, summed over
+        all ranks' tokens. One ``send_again`` and one ``send_back``: the answers are there already.
     """
     ### BEGIN SOLUTION
     routing, way, states, answers = saved
@@ -152,10 +154,7 @@ def backward(comm, experts, saved, dy):
 
 
 def measured_layer(comm, w1, w2, num_experts, x, experts, weights, kept, dy):
-    """Both passes as the run on a cluster measures them: supplied, nothing to write.
-
-    ``w1`` and ``w2`` hold the weights of this rank's experts.
-    """
+    """Both passes as the run on a cluster measures them; w1, w2: of its own experts. Supplied."""
     own = [Expert(*each) for each in zip(w1, w2, strict=True)]
     y, saved = forward(comm, own, x, Routing(experts, weights, kept), num_experts)
     return (y, *backward(comm, own, saved, dy)[:2])

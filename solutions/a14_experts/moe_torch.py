@@ -20,7 +20,8 @@ Rules:
 
 - ``group`` is a process group of p ranks. Expert e lives on rank ``owners(num_experts, p)[e]``
   (``experts.py``).
-- ``by_expert`` and ``by_rank`` of ``experts_torch.py`` sort what has come, and what goes back.
+- ``by_expert`` and ``by_rank`` of ``experts_torch.py`` sort what has come, and what goes back. You
+  need not use them.
 - ``all_to_all_single`` is the only collective.
 - Experts and shared expert may be any modules from (n, d) to (n, d).
 
@@ -35,7 +36,9 @@ from torch import nn
 
 
 class Experts(nn.Module):
-    """A shared expert and E routed ones: ``y = shared(x) + sum over k of weight * expert(x)``.
+    """A shared expert and E routed ones: ``y = shared(x) + sum of weight * expert(x)``.
+
+    The sum is over those of a token's k experts that keep it.
 
     Args:
         group: the ranks.
@@ -50,13 +53,16 @@ class Experts(nn.Module):
     - Values and gradients: those of one rank with all experts and all tokens. The gradients of an
       expert's weights are sums over all ranks' tokens; those of the gate and of the shared expert
       are of this rank's tokens alone (data parallelism sums them, elsewhere).
-    - Tokens that aren't kept aren't sent. A row is sent once each way and pass, to its expert's
-      rank, and counts once, 8 bytes an expert: at most three exchanges in the forward pass, two in
-      the backward pass. Example: 100 rows of 64 elements in float32, 75 of them for experts of
-      other ranks: 19,200 bytes, four times, and the counts.
-    - Every rank takes part in every exchange, even with no row to send or to receive.
-    - Time of both passes: at most 1.05 times the work, the counts, and two of the four exchanges
-      of rows, if the shared expert takes longer than one; half the points up to 1.1 times.
+    - Rows: a token that isn't kept isn't sent. A row goes once to its expert's rank and once back,
+      in each pass. Example: 100 rows of 64 elements in float32, 75 of them for experts of other
+      ranks: 19,200 bytes go there, and 19,200 come back.
+    - Counts are sent once, 8 bytes for each expert of another rank. So the forward pass has at most
+      three exchanges, and the backward pass two.
+    - Every rank takes part in every exchange of both passes, even with no row to send or to
+      receive. If there is a backward pass, x requires a gradient on every rank.
+    - Time, if the shared expert takes longer than an exchange of rows: at most 1.05 times the work,
+      the counts, and one exchange of rows in each pass; the other one is hidden. This is asked of
+      the forward pass alone, and of both. Half the points go to 1.1 times.
     """
 
     def __init__(self, group, gate, experts, shared, num_experts):

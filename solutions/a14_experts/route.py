@@ -23,7 +23,7 @@ from experts import Routing
 
 
 def capacity(num_tokens, num_experts, k, factor):
-    """Room of an expert, in tokens: ``ceil(factor k T / E)``, an int.
+    """Room of an expert, in tokens: ``math.ceil(factor * k * T / E)``, an int.
 
     With ``factor = 1`` perfectly spread tokens just fit. Example: 100 tokens, 8 experts, k = 2,
     factor 1.25: ``ceil(31.25) = 32``.
@@ -49,16 +49,15 @@ def route(scores, k, room):
         room: the capacity of an expert.
 
     Returns:
-        A ``Routing`` of ``experts.py``, for which holds:
+        A ``Routing`` of ``experts.py``, with the shapes and dtypes that it names, for which holds:
 
     - Experts: those with the k highest scores, the highest first. Of equal scores the expert with
       the lower number is the better one.
-    - Weights: ``softmax`` over these k scores, in the scores' dtype. They are 0 where the expert
-      was full; the others stay as they are, so a token that lost an expert has a smaller sum.
-      Scores may be large: 1000 and 1001 give 0.27 and 0.73, no infinity.
-    - Kept: an expert keeps the first ``room`` tokens that chose it, by the tokens' numbers. So
-      later tokens are dropped first, and for which of its k places an expert was chosen doesn't
-      matter.
+    - Weights: ``softmax`` over these k scores. They are 0 where the expert was full. The others
+      stay as they are, so the weights of a token that lost an expert have a smaller sum. Scores
+      may be large: 1000 and 1001 give 0.27 and 0.73, no infinity.
+    - Kept: an expert keeps the first ``room`` tokens that chose it, by the tokens' numbers. It
+      doesn't matter whether a token chose it first or last. With ``room = 0`` nothing is kept.
 
     Example: scores ``[[2, 1, 0], [2, 1, 3], [5, 4, 4]]``, k = 2, room = 2. The experts are
     ``[[0, 1], [2, 0], [0, 1]]``; expert 0 keeps tokens 0 and 1, so token 2 keeps expert 1 alone,
