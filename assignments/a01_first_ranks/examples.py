@@ -14,8 +14,9 @@ from where_table import line
 from ringside.checking import assert_array, award, one_line
 from ringside.checking.inputs import vectors
 from ringside.trace import Kind
+from ringside.units import format_count
 
-CALLERS = ("late", "busy", "again")  # functions of callers.py
+CALLERS = ("late", "busy", "again", "in_a_row")  # functions of callers.py
 OPTIONS = {
     "nbytes", "repetitions", "partner", "lengths", "equal", "rows", "visible", "target", "who",
     "seconds", "other",
@@ -30,7 +31,7 @@ def arguments(function, world_size, rank, options):
         target = str(others.get("target", "ping:ping"))
         own = arguments(target.partition(":")[2], world_size, rank, options)
         own = own or (vectors(world_size, options)[rank],)
-        if function == "again":
+        if function in ("again", "in_a_row"):
             return target, *own
         first = others.get("who", 1) if function == "late" else others.get("seconds", 1e-6)
         second = others.get("seconds", 1e-3) if function == "late" else others.get("other", 15_000)
@@ -112,7 +113,7 @@ def check(case, function, rank, value, options):
         assert_none_elsewhere([None] * rank + [value], case, 0 if p > 1 or name[0] in "cw" else -1)
     if name in ("bounce", "exchange", "collect"):
         right = expected(name, p, rank, options)
-        before = LATER if function == "again" else ""
+        before = {"again": LATER, "in_a_row": IN_A_ROW}.get(function, "")
         if right is not None:
             assert_array(value, right, None, case, f"{before}rank {rank}'s result")
         return True
@@ -124,6 +125,12 @@ def check(case, function, rank, value, options):
 
 
 LATER = "called twice (callers.again), the first result is wrong after the second call: "
+
+
+IN_A_ROW = (
+    "called twice in a row (callers.in_a_row), so that a rank is in its second call while another "
+    "one comes late to the first: "
+)
 
 
 def number(value):
@@ -187,10 +194,9 @@ def assert_time(value, right_s, case):
         )
 
 
-def assert_places(result, case, rows):
-    """Rank 0 returned and printed this table of where the members of ``comm`` are."""
-    case = case.seen_in(result)
-    assert_rows(result.values[0], rows, case)
+def assert_printed(result, case, rows):
+    """Rank 0 printed the lines of this table, of where the members of ``comm`` are."""
+    case = case.seen_in(result).asking("printed")
     told = [text for text in result.output[result.members[0]].splitlines() if text.strip()]
     told = [text for text in told if re.match(r"rank \d+:", text)]
     for row, text in zip(rows, told, strict=False):
@@ -198,7 +204,8 @@ def assert_places(result, case, rows):
             shown = one_line(text, 100)
             raise case.fail(f"rank 0 printed {shown!r} where {line(*row)!r} was due.")
     if len(told) != len(rows):
-        raise case.fail(f"rank 0 printed {len(told)} lines for {len(rows)} ranks.")
+        lines, due = format_count(len(told), "line"), format_count(len(rows), "rank")
+        raise case.fail(f"rank 0 printed {lines} like {line(*rows[0])!r} for {due}.")
 
 
 def assert_rows(value, rows, case):
@@ -256,7 +263,32 @@ def assert_count(result, case, source, dest, right):
     found = result.messages_matrix()[source, dest]
     if found != right:
         case = case.seen_in(result).asking(f"count={source}:{dest}:{right}")
-        raise case.fail(f"rank {source} sent rank {dest} {found} messages; {right} are asked for.")
+        sent = format_count(found, "message")
+        are = "is" if right == 1 else "are"
+        raise case.fail(f"rank {source} sent rank {dest} {sent}; {right} {are} asked for.")
+
+
+def assert_exchange(result, case, nbytes):
+    """Messages between ranks 0 and 1, each way, carry at least so many bytes."""
+    for source, dest in ((0, 1), (1, 0)):
+        sent = int(result.bytes_matrix()[source, dest])
+        if sent < nbytes:
+            case = case.seen_in(result).asking(f"exchange={nbytes}")
+            raise case.fail(
+                f"rank {source} sent rank {dest} {sent} bytes in messages; what is "
+                f"bounced goes to rank 1 and back in messages of {nbytes} bytes."
+            )
+
+
+def assert_in_messages(result, case, first):
+    """Each rank from ``first`` on sends what it has in messages of its own."""
+    for rank, sent in enumerate(result.sent_bytes()):
+        if rank >= first and sent == 0:
+            case = case.seen_in(result).asking(f"in_messages={first}")
+            raise case.fail(
+                f"rank {rank} sent nothing in messages of its own; what it has travels in messages "
+                "from point to point, and not in a collective."
+            )
 
 
 def assert_exact_bytes(result, case, rank, right):
@@ -405,6 +437,8 @@ CHECKS = {
     "at_most": lambda result, case, value: assert_at_most(result, case, float(value)),
     "only_messages": _alone(assert_only_messages),
     "count": _numbers(assert_count),
+    "exchange": _numbers(assert_exchange),
+    "in_messages": _numbers(assert_in_messages),
     "exact_bytes": _numbers(assert_exact_bytes),
     "left_alone": _numbers(assert_left_alone),
     "in_turn": _numbers(assert_one_after_the_other),
@@ -414,6 +448,7 @@ CHECKS = {
     "next_only": _alone(assert_next_only),
     "to_rank_0": _alone(assert_to_rank_0),
     "few_numbers": _numbers(assert_few_numbers),
+    "printed": lambda result, case, _: assert_printed(result, case, result.values[0]),
     "rank_0_prints": _alone(assert_rank_0_prints),
     "few_calls": _numbers(assert_few_calls),
     "few_bytes": _numbers(assert_few_bytes),

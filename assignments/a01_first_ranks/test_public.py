@@ -35,6 +35,9 @@ from ringside.checking.points import points
 QUIET = rendezvous().with_(poll_s=1e-10)  # to look at the clock takes next to no time
 
 
+IN_A_ROW = "called twice in a row, the last rank 1 ms late (callers.in_a_row):"
+
+
 def own_messages(result, case):
     """Point-to-point calls only."""
     if result.collectives or result.comm_calls:
@@ -127,7 +130,17 @@ def test_input_of_bounce_stays(ranks, rng):
     assert_array(result.values[0], vectors[0], None, case, what)
 
 
-@points(20, "communication", "ping")
+@points(5, "communication", "ping", essential=True)
+def test_two_ranks_exchange_messages(ranks, rng):
+    case = bounce_call(2, 100, 3)
+    arguments = [(x, 3, 1) for x in case.vectors(rng)]
+    result = ranks.call(case.target, 2, arguments, machine=buffered())
+    there, back = result.bytes_matrix()[[0, 1], [1, 0]]
+    if there < case.nbytes or back < case.nbytes:
+        raise case.fail("x must travel to the partner and back in messages between the two.")
+
+
+@points(15, "communication", "ping")
 def test_messages_to_and_fro_and_no_others(ranks, rng):
     for case, result, trips in (
         (bounce_call(4, 10, 3, 2), bounce(ranks, rng, bounce_call(4, 10, 3, 2), 3, 2), 3),
@@ -301,20 +314,31 @@ def test_exchange(ranks, rng):
             raise case.fail("the result must be a new array.")
 
 
-@points(15, "values", "mend")
+@points(10, "values", "mend")
 def test_mean_and_deviation(ranks, rng):
     for lengths in ((3, 2), (4, 0, 1), (0, 5, 0, 2), (6,)):
         mean(ranks, rng, lengths)
 
 
-@points(15, "values", "mend")
+@points(10, "values", "mend")
 def test_collect(ranks, rng):
     for p, rows, width in ((3, 4, 5), (2, 3, 1), (1, 2, 2), (4, 0, 3)):
         collect(ranks, rng, collect_call(p, rows, width), rows)
     collect(ranks, rng, collect_call(6, 2, 3), 2, seed=2)
 
 
-@points(10, "communication", "mend")
+@points(5, "communication", "mend", essential=True)
+def test_data_travels_in_messages(ranks, rng):
+    one, other = exchange_call(4, 50), collect_call(4, 2, 25)
+    given = [(x,) for x in one.vectors(rng)]
+    sent = ranks.call(one.target, 4, given, machine=buffered()).sent_bytes()
+    rows = [(each,) for each in rng.standard_normal((4, 2, 25))]
+    gathered = ranks.call(other.target, 4, rows, machine=buffered()).sent_bytes()
+    if not (all(sent) or all(gathered[1:])):
+        raise one.fail("ranks must send what they have in messages of their own, as they did.")
+
+
+@points(5, "communication", "mend")
 def test_exchange_sends_to_the_next_rank(ranks, rng):
     case = exchange_call(4, 10)
     result = exchange(ranks, rng, case)
@@ -357,6 +381,17 @@ def test_neighbours_are_ranks_of_comm(ranks, rng):
 
 
 @points(10, "safety", "mend")
+def test_a_rank_may_be_in_its_next_call(ranks, rng):
+    case = collect_call(3, 2, 4)
+    collect(ranks, rng, case, 2)
+    drawn = rng.standard_normal((3, 2, 4))
+    arguments = [(case.target, each) for each in drawn]
+    result = ranks.call("callers:in_a_row", 3, arguments, machine=QUIET)
+    assert_ran(result, case)
+    assert_array(result.values[0], drawn**2, None, case, f"{IN_A_ROW} rank 0's result")
+
+
+@points(10, "safety", "mend")
 def test_any_order_and_all_requests(ranks, rng):
     one, other = exchange_call(4, 20), collect_call(4, 3, 2)
     for machine in (buffered(), rendezvous()):
@@ -380,7 +415,7 @@ def test_times(ranks, rng):
 
 
 def located(ranks, p, ranks_per_node, visible, rows, **options):
-    """Call ``where`` and compare table and printed lines; ``rows`` are (host, local rank, GPU)."""
+    """Call ``where`` and compare the table; ``rows`` are (host, local rank, GPU)."""
     machine = QUIET.with_(ranks_per_node=ranks_per_node)
     case = where_call(p, visible).on(machine)
     size = options.pop("world_size", p)
@@ -392,17 +427,10 @@ def located(ranks, p, ranks_per_node, visible, rows, **options):
     alike = isinstance(found, list | tuple) and all(isinstance(r, list | tuple) for r in found)
     if not alike or [tuple(row) for row in found] != rows:
         raise case.fail(f"rank 0 returned {found!r}; it must be {rows}.")
-    first, *others = [result.output[rank] for rank in options.get("members", range(p))]
-    wanted = [line(*row) for row in rows]
-    printed = [text.rstrip() for text in first.splitlines()]
-    if [text for text in printed if text in wanted] != wanted:
-        raise case.fail(f"rank 0 printed {printed}; the lines {wanted} were due.")
-    if any(text.strip() for text in others):
-        raise case.fail("a rank other than 0 printed something.")
     return case, result
 
 
-@points(30, "values", "where")
+@points(25, "values", "where")
 def test_hosts_and_local_ranks_in_order(ranks):
     nodes = ("node0", "node0", "node1", "node1", "node2")
     located(ranks, 5, 2, None, [(n, k % 2, None) for k, n in enumerate(nodes)])
@@ -415,7 +443,20 @@ def test_ranks_of_a_host_need_not_be_neighbours(ranks):
     located(ranks, 4, 2, "0,1", rows, world_size=5, members=[3, 0, 2, 1])
 
 
-@points(20, "values", "where")
+@points(10, "values", "where")
+def test_rank_0_alone_prints(ranks):
+    rows = [("node0", 0, "7"), ("node0", 1, "8"), ("node1", 0, "7")]
+    case, result = located(ranks, 3, 2, "7,8", rows)
+    first, *others = result.output
+    wanted = [line(rank, *row) for rank, row in enumerate(rows)]
+    printed = [text.rstrip() for text in first.splitlines()]
+    if [text for text in printed if text in wanted] != wanted:
+        raise case.fail(f"rank 0 printed {printed}; the lines {wanted} were due.")
+    if any(text.strip() for text in others):
+        raise case.fail("a rank other than 0 printed something.")
+
+
+@points(15, "values", "where")
 def test_gpus(ranks):
     located(ranks, 3, 3, "2,GPU-8f", [("node0", k, g) for k, g in enumerate(("2", "GPU-8f", "2"))])
     located(ranks, 2, 1, "", [("node0", 0, None), ("node1", 0, None)])
@@ -436,9 +477,14 @@ def test_few_calls_and_bytes(ranks):
 @points(15, "safety", "where")
 def test_places_come_in_any_order(ranks):
     rows = [(f"node{k // 2}", k % 2, "0") for k in range(4)]
+    machine = QUIET.with_(ranks_per_node=2)
     for seed in LATENCY_SEEDS:
         case, result = located(ranks, 4, 2, "0", rows, seed=seed)
         assert_requests_complete(result, case)
+    result = ranks.call("callers:in_a_row", 4, [("where:where", "0")] * 4, machine=machine)
+    assert_ran(result, case)
+    if [list(row) for row in result.values[0]] != [[k, *row] for k, row in enumerate(rows)]:
+        raise case.fail(f"{IN_A_ROW} rank 0 returned {result.values[0]!r}.")
 
 
 # -- real ranks ------------------------------------------------------------------------------------

@@ -8,21 +8,18 @@ from inside, such as memory or inputs that can't be written to, the tests ask fo
     python -c "import callers; callers.show('conv:conv_forward', [2, 3, 7, 5], [4, 3, 3, 2], [4])"
 """
 
-import builtins
 import gc
 import os
 import random
 import sys
 import tracemalloc
-from contextlib import contextmanager
 from importlib import import_module
 
 import numpy as np
 
 from ringside.checking.callers import arrays_in, copied, find, lists_differ, lists_in
 
-FOREIGN = {"scipy", "sklearn", "torch"}  # what does the work in NumPy's place
-_LOADED = set(sys.modules)  # before your files were, which may not need them
+FOREIGN = ("scipy", "sklearn", "torch")  # what does the work in NumPy's place
 
 
 def answers(comm, target, calls):
@@ -87,21 +84,18 @@ def measured(comm, target, arguments):
     """Call twice: once counting the lines of your file that run, once watching the memory.
 
     Returns:
-        ``(result, lines, peak_bytes, kept_bytes, foreign)``: the most memory that was in use above
-        what was there before the call, the result included; what is still in use when the result
-        is gone; and libraries that are not for this module.
+        ``(result, lines, peak_bytes, kept_bytes)``: the most memory that was in use above what was
+        there before the call, the result included; and what is still in use when the result is
+        gone.
     """
-    find(target)  # a file that can't be imported complains here, by itself
-    with _noted_imports() as imported:
-        _forget_your_modules()
-        function = find(target)
-        lines = _Lines(import_module(target.partition(":")[0]).__file__)
-        outer = sys.gettrace()
-        sys.settrace(lines.enter)
-        try:
-            function(*arguments)
-        finally:
-            sys.settrace(outer)
+    function = find(target)
+    lines = _Lines(import_module(target.partition(":")[0]).__file__)
+    outer = sys.gettrace()
+    sys.settrace(lines.enter)
+    try:
+        function(*arguments)
+    finally:
+        sys.settrace(outer)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     tracemalloc.reset_peak()
@@ -112,33 +106,27 @@ def measured(comm, target, arguments):
     gc.collect()
     after = tracemalloc.get_traced_memory()[0] - sum(array.nbytes for array in arrays_in(own))
     tracemalloc.stop()
-    foreign = sorted(FOREIGN & (imported | sys.modules.keys() - _LOADED))
-    return own, lines.count, peak - before, after - before, foreign
+    return own, lines.count, peak - before, after - before
 
 
-@contextmanager
-def _noted_imports():
-    """The names of packages that are imported meanwhile, be they loaded already or not."""
-    found, outer = set(), builtins.__import__
+def helpers(comm, target, arguments):
+    """Call twice, and name the libraries whose functions run: SciPy's, torch's, not NumPy's."""
+    function, found = find(target), set()
 
-    def noted(name, *more, **named):
-        found.add(name.partition(".")[0])
-        return outer(name, *more, **named)
+    def note(frame, event, called):
+        names = [frame.f_globals.get("__name__")]
+        if event == "c_call":
+            owner = getattr(called, "__self__", None)
+            names += [called.__module__, type(owner).__module__, getattr(owner, "__name__", "")]
+        found.update(name.partition(".")[0] for name in names if isinstance(name, str))
 
-    builtins.__import__ = noted
+    function(*arguments)  # what it imports isn't looked at: that would take long
+    sys.setprofile(note)
     try:
-        yield found
+        function(*arguments)
     finally:
-        builtins.__import__ = outer
-
-
-def _forget_your_modules():
-    """Let the files of this folder be imported anew."""
-    here = os.path.dirname(__file__)
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and os.path.dirname(file) == here and name != __name__:
-            del sys.modules[name]
+        sys.setprofile(None)
+    return [name for name in FOREIGN if name in found]
 
 
 class _Lines:

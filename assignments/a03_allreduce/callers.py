@@ -29,13 +29,17 @@ def strided(comm, target, stride, x, *rest):
 def twice(comm, target, first, second, *rest):
     """Call with one vector, another, and the first again; then look at the first result again.
 
+    Between the first two calls is one with the second vector as float32, if it isn't that.
+
     Returns:
-        ``(first result then, first result now, second result, shared, fixed)``: does one result
-        share memory with another or with an input; can one of them not be written to?
+        ``(first result then, first result now, second result, shared, fixed, as float32)``: does
+        one result share memory with another or with an input; can one not be written to?
     """
     function = find(target)
     early = function(comm, first, *rest)
     then = np.array(early)
+    is_single = second.dtype == np.float32
+    single = None if is_single else function(comm, second.astype(np.float32), *rest)
     late = function(comm, second, *rest)
     last = function(comm, first, *rest)
     pairs = [(out, given) for out in (early, late, last) for given in (first, second)]
@@ -43,7 +47,7 @@ def twice(comm, target, first, second, *rest):
     arrays = [pair for pair in pairs if all(isinstance(each, np.ndarray) for each in pair)]
     shared = any(a is b or bool(np.shares_memory(a, b)) for a, b in arrays)
     fixed = any(isinstance(out, np.ndarray) and not out.flags.writeable for out in (early, late))
-    return then, early, late, shared, fixed
+    return then, early, late, shared, fixed, single
 
 
 def special(comm, target, x, *rest):

@@ -34,11 +34,16 @@ def strided(group, stride, x):
 
 
 def twice(group, first, second):
-    """Call twice in a row; returns the first tensor after each call, and the second one."""
+    """Call with one tensor, with float32 of the second, and with the second.
+
+    Returns:
+        ``(first then, first now, second, float32)``: None if the second is float32 itself.
+    """
     ring_torch.all_reduce(group, first)
     then = first.clone()
+    single = None if second.dtype == torch.float32 else all_reduce(group, second.float())
     ring_torch.all_reduce(group, second)
-    return then, first.clone(), second.clone()
+    return then, first.clone(), second.clone(), single
 
 
 def special(group, x):

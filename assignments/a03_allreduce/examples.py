@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ringside.checking import assert_array, magnitude, total
+from ringside.checking import assert_array, assert_ran, magnitude, total
 from ringside.checking.inputs import expected as wanted_of
 from ringside.checking.inputs import parts as parts_of
 from ringside.checking.inputs import scale as scale_of
@@ -119,7 +119,7 @@ def check_returned(case, rank, value):
 
 def check_twice(case, rank, value, first, second):
     """What ``callers.twice`` gave back on a rank."""
-    then, now, late, shared, fixed = value
+    then, now, late, shared, fixed, single = value
     _check_three(case, f"rank {rank}'s", ("result",) * 3, (then, now, late), first, second)
     if shared:
         raise case.fail(
@@ -128,6 +128,7 @@ def check_twice(case, rank, value, first, second):
         )
     if fixed:
         raise case.fail(f"rank {rank}'s result can't be written to by its caller.")
+    _check_single(case, f"rank {rank}'s result", single, second)
 
 
 def check_torch_strided(case, rank, value, right):
@@ -144,7 +145,16 @@ def check_torch_strided(case, rank, value, right):
 
 def check_torch_twice(case, rank, value, first, second):
     """What ``callers_torch.twice`` gave back on a rank."""
-    _check_three(case, f"rank {rank}'s", ("x",) * 3, value, first, second)
+    *three, single = value
+    _check_three(case, f"rank {rank}'s", ("x",) * 3, three, first, second)
+    _check_single(case, f"rank {rank}'s x", single, second)
+
+
+def _check_single(case, what, single, second):
+    """What a call with the second vector as float32 gave, between the other two."""
+    if np.dtype(case.dtype) != np.float32:
+        what = f"{what} for float32, after a call with {case.dtype},"
+        assert_array(single, second[0].astype(np.float32), second[1], case, what)
 
 
 def _check_three(case, whose, names, values, first, second):
@@ -169,6 +179,133 @@ def _nth(options, which):
     if options.drawn:
         return replace(options, drawn=options.drawn[which:])
     return replace(options, seed=options.seed + which)
+
+
+# -- the schemes -----------------------------------------------------------------------------------
+
+
+def scheme_arguments(case, drawn):
+    """What each rank gets for a look at its scheme."""
+    if case.function != "all_gather":
+        return case.arguments(drawn)
+    return [(shard.copy(), case.n) for shard in np.array_split(drawn[0], case.world_size)]
+
+
+def assert_scheme(result, case):
+    """Ranks' own messages carry the data, between the ranks that the module's scheme has.
+
+    Nothing else is looked at: no values, and no bounds on bytes.
+    """
+    assert_ran(result, case)
+    seen = case.seen_in(result).asking("scheme")
+    used = [each.name for each in result.collectives if each.name != "barrier"]
+    if used:
+        raise seen.fail(f"the library's {used[0]} moved data; your own messages must carry it.")
+    sent = np.asarray(result.bytes_matrix())
+    exchanged = sent + sent.T
+    np.fill_diagonal(exchanged, 0)
+    _SCHEMES[case.target.partition(":")[0]](seen, exchanged)
+
+
+def _star(seen, exchanged):
+    for rank in range(1, seen.world_size):
+        if exchanged[0, rank] < seen.nbytes:
+            raise seen.fail(
+                f"rank 0 and rank {rank} exchanged {exchanged[0, rank]} bytes; rank {rank}'s whole "
+                f"vector of {seen.nbytes} bytes must go to rank 0."
+            )
+    _nobody_else(seen, exchanged, [(0, rank) for rank in range(1, seen.world_size)])
+
+
+def _server(seen, exchanged):
+    for a, b in _pairs(seen.world_size):
+        if exchanged[a, b] < seen.shard_nbytes:
+            raise seen.fail(
+                f"rank {a} and rank {b} exchanged {exchanged[a, b]} bytes; each rank serves a "
+                f"shard of {seen.shard_nbytes} bytes, so every two ranks exchange shards."
+            )
+        if exchanged[a, b] > 1.5 * seen.nbytes:
+            raise seen.fail(
+                f"rank {a} and rank {b} exchanged {exchanged[a, b]} bytes, as much as whole "
+                f"vectors; each rank adds up its own shard only, of {seen.shard_nbytes} bytes."
+            )
+
+
+def _ring(seen, exchanged):
+    neighbours = [(rank, (rank + 1) % seen.world_size) for rank in range(seen.world_size)]
+    for a, b in neighbours:
+        if exchanged[a, b] < seen.shard_nbytes:
+            raise seen.fail(
+                f"rank {a} and its neighbour {b} exchanged {exchanged[a, b]} bytes; round a ring "
+                f"shards go from each rank to the next, of {seen.shard_nbytes} bytes here."
+            )
+    _nobody_else(seen, exchanged, neighbours)
+
+
+def _recursive(seen, exchanged):
+    steps = seen.world_size.bit_length() - 1
+    for rank, row in enumerate(exchanged):
+        partners = int((row >= seen.shard_nbytes).sum())
+        if partners != steps:
+            raise seen.fail(
+                f"rank {rank} exchanged data with {partners} other ranks; in log2(p) steps it has "
+                f"{steps} partners."
+            )
+        parts = sorted(int(nbytes) for nbytes in row)[-steps:]
+        if seen.function == "halving_doubling" and parts[-1] < 2 * parts[0]:
+            raise seen.fail(
+                f"rank {rank} exchanged {parts[0]} to {parts[-1]} bytes with its partners; in "
+                "halving, each exchange is half as long as the one before."
+            )
+
+
+def _tree(seen, exchanged):
+    most = max(int((row >= seen.shard_nbytes).sum()) for row in exchanged)
+    if not 3 <= most <= 6:
+        raise seen.fail(
+            f"the rank with most partners exchanged data with {most} others; in two binary trees "
+            "some have 3, and none has more than 6."
+        )
+
+
+def _levels(seen, exchanged):
+    per_node = seen.options["ranks_per_node"]
+    for rank, row in enumerate(exchanged):
+        first = rank // per_node * per_node
+        inside = int(row[first : first + per_node].sum())
+        between = int(row.sum()) - inside
+        if not inside or not between:
+            where = "other nodes" if inside else "its own node"
+            raise seen.fail(
+                f"rank {rank} exchanged no data with ranks of {where}; each rank takes part in "
+                "the steps inside its node and in those between nodes."
+            )
+
+
+def _nobody_else(seen, exchanged, pairs):
+    """Between other ranks goes nothing that is as long as a shard."""
+    known = {tuple(sorted(pair)) for pair in pairs}
+    for a, b in _pairs(seen.world_size):
+        if (a, b) not in known and exchanged[a, b] >= seen.shard_nbytes:
+            raise seen.fail(
+                f"rank {a} and rank {b} exchanged {exchanged[a, b]} bytes; in this scheme no data "
+                "goes between them."
+            )
+
+
+def _pairs(world_size):
+    return [(a, b) for a in range(world_size) for b in range(a + 1, world_size)]
+
+
+_SCHEMES = {
+    "star": _star,
+    "sharded_server": _server,
+    "ring": _ring,
+    "recursive": _recursive,
+    "callers_torch": _ring,
+    "tree": _tree,
+    "hierarchical": _levels,
+}
 
 
 # -- two levels ------------------------------------------------------------------------------------
@@ -204,4 +341,7 @@ def check_refused(case, rank, value):
         )
 
 
-CHECKS = {"levels": lambda result, case, _: assert_two_levels(result, case)}
+CHECKS = {
+    "levels": lambda result, case, _: assert_two_levels(result, case),
+    "scheme": lambda result, case, _: assert_scheme(result, case),
+}

@@ -49,9 +49,13 @@ def steps(group, params, velocity, batches, lrs, momentum, frozen=(), stale=Fals
 def steps_of_another(group, params, velocity, batches, lrs, momentum):
     """``steps`` of a network inside another module, by an optimizer that has two groups.
 
+    Before, there is a step of a network of its own, which the others know nothing of.
+
     Returns:
         ``(params, velocity, losses, calls)``: and how often its ``step()`` was called.
     """
+    first = [0.5 * p for p in params]
+    train_step(group, first, velocity, *batches[0], lrs[0], momentum)
     model = torch.nn.Sequential(Network(params))
     halves = [{"params": [p for p in model.parameters() if p.ndim == n]} for n in (2, 1)]
     optimizer = Noted(halves, lr=lrs[0], momentum=momentum)
@@ -91,8 +95,8 @@ def assert_two_steps(group):
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     torch.manual_seed(0)
     params = [torch.randn(shape, dtype=torch.float64) for shape in ((6, 5), (5,), (5, 3), (3,))]
-    x, y = torch.randn(11, 6, dtype=torch.float64), torch.randint(3, (11,))
-    mine = range(rank, 11, world_size)
+    x, y = torch.randn(12, 6, dtype=torch.float64), torch.randint(3, (12,))
+    mine = range(rank, 12, world_size)
     alone, shared = Network(params), Network([p + rank for p in params])
     step_torch.broadcast_parameters(group, shared)
     optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in (alone, shared)]

@@ -9,12 +9,14 @@ For ``accumulated_step`` each rank's samples are cut into ``microbatches`` piece
 import numpy as np
 from model import init_params, loss_and_gradients
 
+from ringside.checking.ring_bytes import received_as_ring
 from ringside.trace import Kind
 
 WIDTHS = (64, 128, 64, 10)
 LR, MOMENTUM = 0.1, 0.9
 STEPS = ("train_step", "accumulated_step")
-CALLERS = ("steps", "looked_at", "twice")  # functions of callers.py, and of callers_torch.py
+# Functions of callers.py, and of callers_torch.py.
+CALLERS = ("steps", "steps_of_another", "looked_at", "twice")
 OPTIONS = {
     "sizes", "widths", "microbatches", "target", "shares", "frozen", "stale", "second_shares",
     "second_widths", "inside",
@@ -79,9 +81,11 @@ def _starts(world_size, options):
 
 def _arguments_of_caller(function, target, rank, options):
     training = _drawn(target, options)
-    if function == "steps":
+    if function in ("steps", "steps_of_another"):
         batches = [training.batch(step, rank) for step in range(len(training.lrs))]
         given = (training.params, training.velocity, batches, training.lrs, training.momentum)
+        if function == "steps_of_another":
+            return given
         if "_torch:" in target:  # callers_torch.py calls no other module
             return (*given, training.frozen, bool(options.others.get("stale")))
         return (target, *given)
@@ -219,7 +223,7 @@ def check(case, function, rank, value, options):
     if function not in CALLERS:
         return False
     training = _drawn(target, options)
-    if function == "steps":
+    if function in ("steps", "steps_of_another"):
         assert_steps(case, rank, value, training.serial())
         assert_losses(value[2], training.serial()[2], case, rank)
         assert_frozen(case, rank, value, training)
@@ -360,6 +364,31 @@ def assert_work(result, case, rank, own, right):
         )
 
 
+def assert_split(result, case, own, right, nbytes):
+    """No rank has all the work, and the ranks tell each other what they found.
+
+    Args:
+        own: samples of each rank.
+        right: floating-point operations that they take.
+        nbytes: of the gradient.
+    """
+    case = case.seen_in(result).asking(f"split={own}:{right:.12g}:{nbytes}")
+    received = received_as_ring(result)
+    for rank in range(case.world_size):
+        ops = result.trace.ops[rank]
+        done = sum(op.detail[0] for op in ops if op.kind == Kind.COMPUTE)
+        if done > 3 * right:
+            raise case.fail(
+                f"rank {rank} put {done:.6g} floating-point operations into the network; its own "
+                f"{own} samples take {right:.6g}. Each rank works on its own samples."
+            )
+        if 2 * received[rank] < nbytes:
+            raise case.fail(
+                f"rank {rank} received {received[rank]:.0f} bytes; the gradient has {nbytes}. "
+                "The ranks must add up their gradients."
+            )
+
+
 def assert_all_work(result, case, right):
     """All ranks together put the samples through the network."""
     done = sum(op.detail[0] for own in result.trace.ops for op in own if op.kind == Kind.COMPUTE)
@@ -393,6 +422,13 @@ CHECKS = {
     "replicas": lambda result, case, _: assert_equal_replicas(result, case),
     "work": lambda result, case, value: assert_work(
         result, case, *map(int, value.split(":")[:2]), float(value.split(":")[2])
+    ),
+    "split": lambda result, case, value: assert_split(
+        result,
+        case,
+        int(value.split(":")[0]),
+        float(value.split(":")[1]),
+        int(value.split(":")[2]),
     ),
     "all_work": lambda result, case, value: assert_all_work(result, case, float(value)),
     "at_once": lambda result, case, value: assert_at_once(

@@ -144,19 +144,23 @@ def average_memory(comm, gradients, buckets):
     return arrays, watched.held
 
 
-def overlapped(comm, params, batches, buckets, lr, work=1.0):
+def overlapped(comm, params, batches, buckets, lr, work=1.0, before=False):
     """Train for some steps with ``overlap``: forward, its ``backward``, and an update.
 
     Args:
         params: weights and biases in turn, the same on all ranks.
         batches: a list of ``(x, target)``, this rank's; one a step.
         lr: learning rate; None: no update.
+        before: make a step of another model first, of the same widths.
 
     Returns:
         A dict: ``params`` and ``gradients`` at the end, ``flats`` (the buffers), ``inputs`` (per
         step the gradient with respect to x), ``shared`` (is every gradient a part of its buffer).
     """
     overlap = import_module("overlap")
+    if before:
+        first = [0.5 * np.array(each) for each in params]
+        overlapped(comm, first, batches[:1], buckets, None, work)
     model = Model([np.array(each) for each in params], work)
     flats = overlap.flat_buckets(model, buckets)
     inputs = []

@@ -26,7 +26,9 @@ def train(group, spec, params, buffers, steps, options):
             ``no_sync()``.
         options: a dict with ``bucket_bytes``, ``lr``, ``momentum`` and ``set_to_none``; with
             ``interrupted``, an exception leaves a ``no_sync()`` before the first step; with
-            ``nested``, another ``no_sync()`` ends inside each before its microbatch runs.
+            ``nested``, another ``no_sync()`` ends inside each before its microbatch runs;
+            with ``between``, another module is wrapped first, and each step begins with a batch in
+            evaluation mode.
 
     Returns:
         A dict: ``begin`` and ``begin_buffers`` (after wrapping), ``gradients`` (per step, after
@@ -41,7 +43,9 @@ def train(group, spec, params, buffers, steps, options):
             mine.copy_(given)
         for mine, given in zip(network.buffers(), buffers, strict=True):
             mine.copy_(given)
-    ddp = import_module("ddp_torch").DDP(network, group, bucket_bytes=options["bucket_bytes"])
+    DDP = import_module("ddp_torch").DDP
+    other = DDP(nn.Linear(3, 2), group) if options.get("between") else None  # noqa: F841
+    ddp = DDP(network, group, bucket_bytes=options["bucket_bytes"])
     learning = [each for each in network.parameters() if each.requires_grad]
     optimizer = torch.optim.SGD(learning, lr=options["lr"], momentum=options["momentum"])
     result = {
@@ -57,6 +61,11 @@ def train(group, spec, params, buffers, steps, options):
             raise RuntimeError("a batch could not be read")
     for microbatches in steps:
         optimizer.zero_grad(set_to_none=options["set_to_none"])
+        if options.get("between"):
+            ddp.eval()
+            with torch.no_grad():
+                ddp(microbatches[0][0], microbatches[0][2])
+            ddp.train()
         for number, (x, target, path) in enumerate(microbatches):
             last = number == len(microbatches) - 1
             with contextlib.nullcontext() if last else ddp.no_sync():

@@ -260,6 +260,29 @@ def assert_launches(result, case, widths, buckets):
                 )
 
 
+def assert_overlaps(result, case, waited=True):
+    """On each rank, gradients are under way while a layer's backward pass computes.
+
+    Args:
+        waited: what began must not be complete before; else it is enough that it began.
+    """
+    case = case.seen_in(result).asking("overlaps" if waited else "begins")
+    for rank in range(case.world_size):
+        ops = result.trace.ops[rank]
+        passes = [place for place, _ in backward_phases(ops)] or [len(ops)]
+        done = {each: k for k, op in enumerate(ops) if op.kind == Kind.WAIT for each in op.detail}
+        begun = [
+            (place, done.get(op.request, len(ops)) if waited else len(ops))
+            for place, op in enumerate(ops)
+            if op.kind in (Kind.COLLECTIVE, Kind.ISEND) and place > passes[0]
+        ]
+        if not any(start < at < end for start, end in begun for at in passes):
+            what = "was under way" if waited else "had begun"
+            raise case.fail(
+                f"no all-reduce of rank {rank} {what} while a layer's backward pass computed."
+            )
+
+
 def _listed(numbers):
     return ",".join(map(str, numbers))
 
@@ -275,6 +298,8 @@ def _all_reduces(result, case, value):
 
 CHECKS = {
     "all_reduces": _all_reduces,
+    "overlaps": lambda result, case, _: assert_overlaps(result, case),
+    "begins": lambda result, case, _: assert_overlaps(result, case, waited=False),
     "launches": lambda result, case, _: assert_launches(
         result, case, case.options["widths"], case.options["buckets"]
     ),

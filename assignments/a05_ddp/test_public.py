@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from cases import average_call, ddp_call, drawn, fusion_call, greedy, ring_s, step_call
-from examples import mean, training
+from examples import assert_overlaps, mean, training
 from model import Model, loss_gradient, random_parameters
 
 from ringside import Machine
@@ -169,10 +169,10 @@ def test_pack_and_unpack_are_opposites(ranks, rng):
             raise Verdict("pack makes a new array; unpack refuses buffers of another length.")
 
 
-def averaged(ranks, rng, p, buckets, shapes=SHAPES, **options):
+def averaged(ranks, rng, p, buckets, shapes=SHAPES, dtype="float64", **options):
     """Run ``average``, and check the means."""
-    contributions = [drawn(shapes, rng) for _ in range(p)]
-    call = average_call(p, [int(np.prod(shape)) for shape in shapes], buckets)
+    contributions = [drawn(shapes, rng, dtype) for _ in range(p)]
+    call = average_call(p, [int(np.prod(shape)) for shape in shapes], buckets, dtype)
     world_size = options.pop("world_size", p)
     arguments = [("average", own, (buckets,), False) for own in contributions]
     result = ranks.call("callers:averaged", world_size, arguments, **options)
@@ -245,9 +245,13 @@ def test_average_under_mpiexec(ranks, rng, mpiexec):
 
 @points(10, "communication", "buckets")
 def test_average_calls_one_all_reduce_a_bucket(ranks, rng):
-    for buckets in ([[5, 4, 3, 2, 1, 0]], [[5, 4], [3, 2], [1], [0]]):
-        call, result = averaged(ranks, rng, 3, buckets)
-        wanted = [8 * sum(int(np.prod(SHAPES[i])) for i in bucket) for bucket in buckets]
+    for buckets, dtype in (
+        ([[5, 4, 3, 2, 1, 0]], "float64"),
+        ([[5, 4], [3, 2], [1], [0]], "float32"),
+    ):
+        call, result = averaged(ranks, rng, 3, buckets, dtype=dtype)
+        unit = np.dtype(dtype).itemsize
+        wanted = [unit * sum(int(np.prod(SHAPES[i])) for i in bucket) for bucket in buckets]
         ranks.record(call, result, {"all_reduce_bytes": wanted})
         only_all_reduces(result, wanted, call)
 
@@ -317,7 +321,7 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
         for _ in range(p)
     ]
     world_size = options.pop("world_size", p)
-    arguments = [(params, own, buckets, lr, work) for own in batches]
+    arguments = [(params, own, buckets, lr, work, steps > 1) for own in batches]
     result = ranks.call("callers:overlapped", world_size, arguments, **options)
     assert_ran(result, call)
     seen = call.seen_in(result)
@@ -328,12 +332,27 @@ def stepped(ranks, rng, p, buckets=BUCKETS, widths=WIDTHS, dtype="float64", step
     for rank, value in enumerate(result.values):
         all_near(value["gradients"], gradients, seen, f"rank {rank}'s gradient")
         all_near(value["params"], updated, seen, f"rank {rank}'s parameter")
+        inputs = [each.astype(dtype) for each in right["inputs"][rank]]
+        what = f"rank {rank}'s gradient with respect to the input, step"
+        all_near(value["inputs"], inputs, seen, what)
     if result.factors is not None:
         assert_declared_at_once(result, call)
     return call, result, params
 
 
-@points(15, "values", "overlap")
+@points(5, "schedule", "overlap", essential=True)
+def test_an_all_reduce_is_under_way_in_the_backward_pass(ranks, rng):
+    widths, buckets = (16,) * 5, [[7, 6], [5, 4], [3, 2], [1, 0]]
+    params, call = random_parameters(widths, rng), step_call(4, widths, buckets)
+    arguments = [
+        (params, [tuple(rng.standard_normal((2, 3, 16)))], buckets, None) for _ in range(4)
+    ]
+    result = ranks.call("callers:overlapped", 4, arguments)
+    assert_ran(result, call)
+    assert_overlaps(result, call)
+
+
+@points(10, "values", "overlap")
 def test_gradients_are_the_mean(ranks, rng):
     for p in (2, 3):
         for buckets in (BUCKETS, [[5, 4, 3, 2, 1, 0]]):
@@ -416,7 +435,7 @@ def test_communicator_of_some_ranks(ranks, rng):
 
 @points(5, "schedule", "overlap")
 def test_launches_follow_the_order_of_buckets(ranks, rng):
-    buckets = [[1, 0], [5, 4], [3, 2]]  # the first one is full last
+    buckets = [[1, 4], [5, 0], [3, 2]]  # the first two are full last
     call, result, params = stepped(ranks, rng, 2, buckets, observed=True)
     only_all_reduces(result, [sum(params[i].nbytes for i in b) for b in buckets], call)
 
@@ -487,10 +506,11 @@ def shapes_of(spec):
     ]
 
 
-def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
+def trained(ranks, rng, p, paths=None, cap=400, name="plain", set_to_none=True, **options):
     """Train with ``DDP``, and compare with the same training without a group.
 
-    ``paths``: per rank, step and microbatch, the layers that are used.
+    ``paths``: per rank, step and microbatch, the layers that are used. ``set_to_none``: what
+    becomes of gradients between the steps, else they are zeros.
     """
     spec = SPEC | options.pop("spec", {})
     paths = [[[ALL]] * 2] * p if paths is None else paths
@@ -501,7 +521,7 @@ def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
         [[(*rng.standard_normal((2, 3, d)), path) for path in step] for step in own]
         for own in paths
     ]
-    numbers = NUMBERS | {"bucket_bytes": cap}
+    numbers = NUMBERS | {"bucket_bytes": cap, "set_to_none": set_to_none}
     world_size = options.pop("world_size", p)
     arguments = [(spec, params[rank], [], steps[rank], numbers) for rank in range(p)]
     result = ranks.call("callers_torch:train", world_size, arguments, **options)
@@ -523,10 +543,21 @@ def trained(ranks, rng, p, paths=None, cap=400, name="plain", **options):
     return call, result
 
 
-@points(20, "values", "ddp_torch")
+@points(5, "schedule", "ddp_torch", essential=True)
+def test_an_all_reduce_begins_in_the_backward_pass(ranks, rng):
+    call = ddp_call(4, "plain", 336)
+    params = [rng.standard_normal(shape) / np.sqrt(6) for shape in shapes_of(SPEC)]
+    steps = [[(*rng.standard_normal((2, 3, 6)), ALL)]]
+    arguments = [(SPEC, params, [], steps, NUMBERS | {"bucket_bytes": 336})] * 4
+    result = ranks.call("callers_torch:train", 4, arguments)
+    assert_ran(result, call)
+    assert_overlaps(result, call, waited=False)
+
+
+@points(15, "values", "ddp_torch")
 def test_training_equals_serial_training(ranks, rng):
     for p in (2, 3):
-        trained(ranks, rng, p)
+        trained(ranks, rng, p, set_to_none=p == 2)
 
 
 @points(10, "values", "ddp_torch")
@@ -560,7 +591,8 @@ def test_buffers_are_rank_0s_in_each_forward(ranks, rng):
         params = [rng.standard_normal(shape) for shape in shapes_of(spec)]
         steps = [[(x, x, [0])] for x in batches[rank]]
         own = [np.full(6, float(rank)), np.array(5 * rank)]
-        arguments.append((spec, params, own, steps, NUMBERS | {"bucket_bytes": 400}))
+        numbers = NUMBERS | {"bucket_bytes": 400, "between": True}
+        arguments.append((spec, params, own, steps, numbers))
     result = ranks.call("callers_torch:train", 2, arguments)
     assert_ran(result, call)
     after_first = 0.1 * batches[0][0].mean(axis=0)  # of rank 0, on both ranks

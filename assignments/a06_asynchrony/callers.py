@@ -173,7 +173,7 @@ def local_sgd_refused(comm, num_steps, period):
 
 
 def gossip_looked_at(comm, x, neighbours, weights, num_rounds):
-    """Two equal calls of ``gossip.average`` with an x that is not contiguous.
+    """Two equal calls of ``gossip.average`` with an x that is not contiguous; ranks begin late.
 
     Returns:
         ``(first, second, changed, shared)``: as ``local_sgd_looked_at``.
@@ -182,6 +182,8 @@ def gossip_looked_at(comm, x, neighbours, weights, num_rounds):
     given = larger[..., 0]
     given[...] = x
     lists = list(neighbours), list(weights)
+    # Rank 0 may be in its second call before rank 1 has heard of rank 2.
+    ringside.compute(seconds=1e-3 * comm.Get_rank(), phase="late")
     first, second = (find("gossip:average")(comm, given, *lists, num_rounds) for _ in range(2))
     spoilt = bool(np.any(larger[..., 1] != 77)) or not np.array_equal(given, x)
     changed = spoilt or lists != (list(neighbours), list(weights))

@@ -71,13 +71,6 @@ class DrawnCall(checking.Call):
         line = f"ringside run callers.py:{module}_looked_at {rest}"
         return replace(self, line=line, about=f"{self.about}, called twice")
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
 
 # -- local_sgd -------------------------------------------------------------------------------------
 
@@ -225,11 +218,13 @@ def gossip_inputs(world_size, graph, shape, seed, dtype="float64", nan_of=None):
         graph: "ring" and "wheel", or "even", a random graph, whose weights are all equal:
             1 / (1 + the largest number of neighbours); "random", a random graph with weights of
             its own for each edge; "apart", where the last rank has no neighbours and the others
-            form a ring.
+            form a ring; "line", a ring without its last edge.
     """
     rng = np.random.default_rng(seed)
     if graph in ("random", "even"):
         neighbours = random_graph(world_size, rng)
+    elif graph == "line":
+        neighbours = _sorted(world_size, [(i, i + 1) for i in range(world_size - 1)])
     elif graph == "apart":
         neighbours = [*ring(world_size - 1), []]
     else:

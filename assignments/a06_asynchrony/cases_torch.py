@@ -226,12 +226,14 @@ def _gradients(params, x, target):
     return [dz.T @ x, dz.sum(axis=0), dy.T @ hidden, dy.sum(axis=0)]
 
 
-def assert_diloco(result, case):
-    """After each step at most the fragments whose turn it was, and the right parameters at the end.
+def assert_diloco(result, case, turns=False):
+    """The right parameters at the end.
 
-    Turns come first: who sends at the wrong time has wrong parameters, too, but reads why.
+    Args:
+        turns: also, after each step at most the fragments were all-reduced whose turn it was. This
+            comes first: who sends at the wrong time has wrong parameters, too, but reads why.
     """
-    if getattr(result, "trace", None) is not None:
+    if turns:
         assert_diloco_turns(result, replace(case, line=f"{case.line} --compare turns"))
     seen = case.seen_in(result)
     wanted = diloco_serial(case, getattr(result, "factors", None))
@@ -286,9 +288,37 @@ def reduced_after_steps(ops, num_steps):
     for place, op in enumerate(ops):
         if place in begun:
             taken = min(taken + 1, num_steps)
-        elif op.kind == Kind.COLLECTIVE:
+        elif op.kind in (Kind.COLLECTIVE, Kind.ISEND):
             found[taken] += op.nbytes
     return found
+
+
+def assert_meets(result, case):
+    """Ranks train, and parameters travel after as many steps as there are averages at most.
+
+    How many bytes they are, and after which steps, is not looked at.
+    """
+    rounds, nbytes = -(-case.num_steps // case.period), case.n * np.dtype(case.dtype).itemsize
+    case = (
+        of_the_scheme(case)
+        .seen_in(result)
+        .asking(f"meets_torch={case.num_steps}:{rounds}:{nbytes}")
+    )
+    check_meets(result, case, case.num_steps, rounds, nbytes)
+
+
+def check_meets(result, case, num_steps, rounds, nbytes):
+    """``assert_meets``, of these numbers."""
+    moved = np.zeros(num_steps + 1)
+    for rank, member in enumerate(result.members or range(case.world_size)):
+        ops = result.trace.ops[member]
+        if not any(op.kind == Kind.COMPUTE for op in ops):
+            raise case.fail(f"rank {rank} computed no loss; it takes {num_steps} steps.")
+        moved += reduced_after_steps(ops, num_steps)
+    times = int((moved >= nbytes).sum())
+    if not 1 <= times <= rounds:
+        found = "never averaged" if times == 0 else f"sent parameters after {times} steps"
+        raise case.fail(f"the ranks {found}; {rounds} averages are asked for in {num_steps} steps.")
 
 
 # -- compress_torch --------------------------------------------------------------------------------
@@ -425,16 +455,11 @@ def compress_serial(gradients, approx_rank, seed):
 
 
 def assert_compressed(result, case):
-    """Every call's mean is right, and its residual where the case compares it.
-
-    No more than asked for was all-reduced.
-    """
+    """Every call's mean is right, and its residual where the case compares it."""
     wanted, gradients = compress_serial(case.inputs(), case.approx_rank, case.seed), case.inputs()
     seen = case.seen_in(result)
     for rank, value in enumerate(result.values):
         assert_compressed_values(value, rank, wanted, gradients, seen, case.compare)
-    if getattr(result, "trace", None) is not None:
-        assert_compressed_bytes(result, case)
 
 
 def assert_compressed_values(value, rank, wanted, gradients, case, compare="all"):
@@ -476,6 +501,24 @@ def assert_compressed_bytes(result, case, allowed=None):
             )
 
 
+def assert_thin(result, case):
+    """Something travels between ranks, and it is less than half of the gradients."""
+    nbytes = case.num_calls * case.n * np.dtype(case.dtype).itemsize
+    check_thin(result, of_the_scheme(case).seen_in(result).asking(f"thin={nbytes}"), nbytes)
+
+
+def check_thin(result, case, nbytes):
+    """``assert_thin``, of gradients of so many bytes."""
+    for rank, member in enumerate(result.members or range(case.world_size)):
+        ops = result.trace.ops[member]
+        sent = sum(op.nbytes for op in ops if op.kind in (Kind.COLLECTIVE, Kind.ISEND))
+        if not 0 < sent < nbytes / 2:
+            raise case.fail(
+                f"rank {rank} handed over {sent} bytes to be summed; the gradients are {nbytes} "
+                "bytes, and two thin matrices travel instead of them."
+            )
+
+
 def assert_zeros(result, case):
     """A first gradient of zeros: afterwards nothing is lost, and the mean is a part of M in rank r.
 
@@ -493,7 +536,6 @@ def assert_zeros(result, case):
             raise seen.fail(f"in the {nth(call)} call a part of the gradients is lost after zeros.")
         if abs(np.sum(mean * residuals)) > 1e-9 or (call and not mean.any()):
             raise seen.fail(f"in the {nth(call)} call P has no orthonormal columns after zeros.")
-    assert_compressed_bytes(result, case)
 
 
 def assert_zeros_values(value, rank, approx_rank, gradients, case):
@@ -583,7 +625,14 @@ def assert_converged(weight, rank, best, case):
         )
 
 
-# -- what both need --------------------------------------------------------------------------------
+# -- what several of them need ---------------------------------------------------------------------
+
+
+def of_the_scheme(case):
+    """The case where a line looks at what was sent, and not at values."""
+    if not hasattr(case, "line"):
+        return case  # of a line that is typed
+    return replace(case, line=f"{case.line} --compare scheme")
 
 
 def ops_of_ranks(result, case):

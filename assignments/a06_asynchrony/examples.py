@@ -15,7 +15,7 @@ import cases_torch
 import numpy as np
 import wire
 from callers import server_answers
-from cases import gossip_inputs, local_sgd_inputs, mixing_matrix
+from cases import gossip_inputs, local_sgd_inputs, mixing_matrix, ring
 from server_problem import Problem, trained
 
 from ringside import Machine
@@ -179,12 +179,19 @@ def messages_by_tag(result, case):
             if op.kind != Kind.ISEND:
                 continue
             if (op.peer == members[0]) == (rank == 0):
-                raise case.fail(f"rank {rank} sent a message to a rank other than its partners.")
+                whom = "itself" if rank == 0 else "another worker"
+                raise case.fail(
+                    f"rank {rank} sent a message to {whom}; workers exchange messages with rank 0 "
+                    "only."
+                )
             worker = rank or members.index(op.peer)
             count, nbytes = counted.get((worker, op.tag), (0, 0))
             counted[worker, op.tag] = (count + 1, nbytes + op.nbytes)
             if (op.tag == wire.STATE) != (rank == 0):
-                raise case.fail(f"rank {rank} sent a message with tag {op.tag}.")
+                raise case.fail(
+                    f"rank {rank} sent a message with tag {op.tag}; rank 0 sends STATE "
+                    f"({wire.STATE}), and workers send the other tags of wire.py."
+                )
     return counted
 
 
@@ -208,7 +215,27 @@ def assert_protocol(result, case):
                     f"rank {worker}; it must be {right[0]} of {right[1]} bytes."
                 )
     if counted:
-        raise case.fail(f"messages have tags {sorted(tag for _, tag in counted)}: {wire.__name__}.")
+        worker, tag = min(counted)
+        raise case.fail(f"rank {worker} sent a message with tag {tag}, which wire.py doesn't have.")
+
+
+def assert_pushes_travel(result, case):
+    """Each worker's gradients went to rank 0 as messages, and the weights came back at least once.
+
+    How many messages there are, and which versions they hold, is not looked at.
+    """
+    case = cases_torch.of_the_scheme(case)
+    assert_own_messages(result, case)
+    case = case.seen_in(result).asking("pushes")
+    counted = messages_by_tag(result, case)
+    for worker, count in enumerate(case.options["steps"], 1):
+        for name, right in (("PUSH", 8 * case.n * count), ("STATE", 8 * case.n)):
+            _, nbytes = counted.get((worker, getattr(wire, name)), (0, 0))
+            if nbytes < right:
+                raise case.fail(
+                    f"{name} messages of {nbytes} bytes in all were exchanged with rank {worker}; "
+                    f"{count} steps take at least {right}."
+                )
 
 
 def answered_ahead(result):
@@ -354,6 +381,36 @@ def assert_equal_copies(result, case):
                 )
 
 
+def assert_meets(result, case):
+    """Every rank takes its steps, and data move at most once a period, but not never.
+
+    How many bytes they are, and after which step, is not looked at.
+    """
+    case = cases_torch.of_the_scheme(case).seen_in(result)
+    case = case.asking(f"meets={case.num_steps}:{case.rounds}:{case.nbytes}")
+    check_meets(result, case, case.num_steps, case.rounds, case.nbytes)
+
+
+def check_meets(result, case, num_steps, rounds, nbytes):
+    """``assert_meets``, of these numbers."""
+    moved = {}  # bytes of all ranks, by how many gradients a rank had computed
+    for rank, member in enumerate(result.members or range(case.world_size)):
+        computed = 0
+        for op in result.trace.ops[member]:
+            if op.kind == Kind.COMPUTE and str(op.detail[3]).startswith("gradient"):
+                computed += 1
+            elif op.kind in (Kind.ISEND, Kind.COLLECTIVE):
+                moved[computed] = moved.get(computed, 0) + op.nbytes
+        if computed < num_steps // 2:
+            raise case.fail(f"rank {rank} computed {computed} gradients; it takes {num_steps}.")
+    times = sum(each >= nbytes for each in moved.values())
+    if not 1 <= times <= rounds:
+        found = "never" if times == 0 else f"after {times} of {num_steps} steps"
+        raise case.fail(
+            f"the ranks averaged {found}; {rounds} averages are asked for, one after each period."
+        )
+
+
 def assert_averages(result, case, rounds, bound):
     """Each rank sent and received at most ``bound`` bytes, as a ring: for so many averages."""
     case = case.seen_in(result).asking(f"averages={rounds}:{bound}")
@@ -432,6 +489,27 @@ def assert_gossip(result, case, neighbours):
     for rank, own in enumerate(neighbours):
         allowed[world[rank]] = {world[j] for j in own}
     assert_peers(result, allowed, case, "messages go to neighbours only")
+
+
+def assert_values_travel(result, case):
+    """On a ring each rank sent its values to its neighbours, at least once, and to nobody else."""
+    case = cases_torch.of_the_scheme(case)
+    assert_gossip(result, case, case.neighbours)
+    check_values_travel(result, case.seen_in(result).asking(f"travel={case.nbytes}"), case.nbytes)
+
+
+def check_values_travel(result, case, nbytes):
+    """``assert_values_travel``, of so many bytes."""
+    for rank, neighbours in enumerate(ring(case.world_size)):
+        for j in neighbours:
+            sent = [
+                op.nbytes for op in result.trace.ops[rank] if (op.kind, op.peer) == (Kind.ISEND, j)
+            ]
+            if sum(sent) < nbytes:
+                raise case.fail(
+                    f"rank {rank} sent its neighbour {j} {sum(sent)} bytes; its own values are "
+                    f"{nbytes} bytes."
+                )
 
 
 # -- what several modules need ---------------------------------------------------------------------
@@ -595,9 +673,16 @@ OPTIONS = {
 }  # fmt: skip
 INSTEAD = {**SERVER_INSTEAD, **LOCAL_SGD_INSTEAD, **DILOCO_INSTEAD, **COMPRESS_INSTEAD}
 CHECKS = {
+    "travel": lambda result, case, value: check_values_travel(result, case, int(value)),
+    "pushes": lambda result, case, _: assert_pushes_travel(result, case),
     "protocol": lambda result, case, _: assert_protocol(result, case),
     "ahead": lambda result, case, value: assert_ahead(result, int(value), case),
     "equal_copies": lambda result, case, _: assert_equal_copies(result, case),
+    "meets": lambda result, case, value: check_meets(result, case, *map(int, value.split(":"))),
+    "meets_torch": lambda result, case, value: cases_torch.check_meets(
+        result, case, *map(int, value.split(":"))
+    ),
+    "thin": lambda result, case, value: cases_torch.check_thin(result, case, int(value)),
     "averages": lambda result, case, value: assert_averages(
         result, case, *map(int, value.split(":"))
     ),
@@ -635,5 +720,7 @@ def expected(function, world_size, rank, options):
 
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if options.others.get("compare") == "scheme":
+        return True  # a --check looks at what was sent
     modules = (server_check, local_sgd_check, diloco_check, compress_check, gossip_check)
     return any(known(case, function, rank, value, options) for known in modules)

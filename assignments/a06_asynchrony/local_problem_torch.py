@@ -20,16 +20,20 @@ class Network(nn.Module):
 
     Args:
         params: initial ``W1`` of shape (h, d), ``b1`` (h,), ``W2`` (o, h) and ``b2`` (o,).
-        frozen: whether ``b1`` doesn't learn.
+        frozen: whether ``b1`` doesn't learn. Then there is a buffer, too, which counts the calls.
     """
 
     def __init__(self, params, frozen=False):
         super().__init__()
         self.w1, self.b1, self.w2, self.b2 = (nn.Parameter(each.clone()) for each in params)
         self.b1.requires_grad_(not frozen)
+        if frozen:
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x):
         """Shape ``(samples, d)`` to ``(samples, o)``."""
+        if hasattr(self, "calls"):
+            self.calls += 1
         return torch.tanh(x @ self.w1.T + self.b1) @ self.w2.T + self.b2
 
 

@@ -31,13 +31,18 @@ def zero3_train(group, spec, params, steps, evaluated, options):
         steps: per step a list of microbatches ``(x, target)``, each with a backward pass and a
             ``finish`` of its own.
         evaluated: inputs, each of which goes through the network before each step without a graph.
-        options: a dict with ``by_layer``, ``optimizer`` ("sgd" or "adam"), ``lr`` and
-            ``set_to_none``.
+        options: a dict with ``by_layer``, ``optimizer`` ("sgd" or "adam"), ``lr``,
+            ``set_to_none``, and ``second``: another network makes a step before.
 
     Returns:
         A dict: ``begin`` and ``shards`` (before and after), ``gradients`` (of the shards, per
         step), ``outputs`` (per step of the last microbatch), ``evaluations`` (per step a list).
     """
+    if options.get("second"):  # another network's shards are another network's
+        other = _wrapped(_filled(spec, [-each for each in params]), group, options["by_layer"])
+        x, target = steps[0][0]
+        loss_of(other(x), target).backward()
+        other.finish()
     net = _filled(spec, params)
     zero = _wrapped(net, group, options["by_layer"])
     shards = list(zero.shards())
@@ -124,11 +129,12 @@ def _copies(tensors):
 def try_zero3(
     group, widths=(4, 6, 4), blocks=None, bias=True, precision="float64", costs=(1e-6, 2e-6),
     steps=1, microbatches=1, evaluate=False, by_layer=False, keep_zeros=False, optimizer="sgd",
+    second=False,
 ):  # fmt: skip
     """Train a sample network; returns what ``zero3_train`` does, and a verdict compares it."""
     spec = {"widths": widths, "blocks": blocks, "bias": bias, "dtype": precision, "costs": costs}
     plan = {"steps": steps, "microbatches": microbatches, "evaluate": evaluate}
-    options = options_of(optimizer, by_layer=by_layer, keep_zeros=keep_zeros)
+    options = options_of(optimizer, by_layer=by_layer, keep_zeros=keep_zeros, second=second)
     sample = sample_training(np.random.default_rng(0), spec, group.size(), by_layer, **plan)
     arguments = training_arguments(spec, sample, options)[group.rank()]
     return zero3_train(group, *tensors(group, arguments))

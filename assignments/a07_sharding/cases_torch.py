@@ -82,10 +82,11 @@ def handed(params, units, p, rank, rng):
     return given
 
 
-def options_of(optimizer="sgd", *, by_layer=False, keep_zeros=False, lr=0.1):
+def options_of(optimizer="sgd", *, by_layer=False, keep_zeros=False, lr=0.1, second=False):
     """What ``callers_torch.zero3_train`` takes beside the network and its data."""
     return {
-        "optimizer": optimizer, "by_layer": by_layer, "set_to_none": not keep_zeros, "lr": lr
+        "optimizer": optimizer, "by_layer": by_layer, "set_to_none": not keep_zeros, "lr": lr,
+        "second": second,
     }  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def training_arguments(spec, sample, options):
 
 def zero3_call(
     p, spec, by_layer=False, *, steps=2, microbatches=1, evaluate=False, keep_zeros=False,
-    optimizer="sgd",
+    optimizer="sgd", second=False,
 ):  # fmt: skip
     """``zero3_torch.ZeRO3`` around a network of ``layers_torch.py``, trained for some steps."""
     words = [f"--widths '{list(spec['widths'])}' --steps {steps}"]
@@ -134,6 +135,7 @@ def zero3_call(
     words += [f"--precision {spec['dtype']}"] if "dtype" in spec else []
     words += [f"--costs '{list(spec['costs'])}'"] if "costs" in spec else []
     flags = {"evaluate": evaluate, "by-layer": by_layer, "keep-zeros": keep_zeros}
+    flags["second"] = second
     words += [f"--{name} True" for name, flag in flags.items() if flag]
     words += [f"--optimizer {optimizer}"] if optimizer != "sgd" else []
     told = [
@@ -146,6 +148,7 @@ def zero3_call(
         "gradients set to zeros before each" if keep_zeros else "",
         "evaluated before each" if evaluate else "",
         optimizer if optimizer != "sgd" else "",
+        "after a step of another network" if second else "",
         spec.get("dtype", ""),
     ]
     return Call(

@@ -16,50 +16,57 @@ ITEMSIZE = 8
 ALLOWED = ("allgather", "reduce_scatter")
 
 
-def assert_scheme(result, case, layers):
-    """Only all-gathers and reduce-scatters, and no layer is gathered before it is its turn.
-
-    In a test of order, where the network knows when a layer begins: before layer k begins, nothing
-    beyond its neighbour has been gathered.
-    """
-    case = case.seen_in(result).asking("scheme")
-    if result.world_size == 1:
-        return
+def assert_collectives(result, case):
+    """Only all-gathers and reduce-scatters were called."""
+    case = case.seen_in(result).asking("collectives")
     if result.comm_calls or sum(result.sent_messages()):
         raise case.fail("only all-gathers and reduce-scatters on the group may be called.")
+    for record in result.collectives:
+        if len(record.members) > 1 and record.name not in ALLOWED:
+            raise case.fail(
+                f"a collective was called that the network knows as {record.name}; only "
+                "all-gathers and reduce-scatters may be called."
+            )
+
+
+def assert_one_by_one(result, case, layers):
+    """Layers are gathered while others compute, and not all of them before.
+
+    That is ZeRO 3 at all, whatever else is wrong: when layer 0 begins its forward pass, at most
+    half of the parameters have been asked for; when the last layer begins, some have.
+    """
+    case = case.seen_in(result).asking("one_by_one")
+    total = sum(layer.nbytes for layer in layers)
+    for rank, member in enumerate(result.members or range(result.world_size)):
+        found = [seen for seen in begins(result.trace.ops[member], layers)
+                 if seen.direction == "forward"]  # fmt: skip
+        moved = [seen.gathered + seen.reduced for seen in found]
+        if moved and moved[0] > total / 2:
+            raise case.fail(
+                f"when layer 0 began its forward pass, rank {rank} had started to gather "
+                f"{moved[0]} of all {total} bytes of parameters; ZeRO 3 gathers layer by layer."
+            )
+        if not moved or not max(moved[: len(layers)]) + result.sent_messages()[member]:
+            raise case.fail(
+                f"rank {rank} gathered nothing in the forward pass; most of each layer's "
+                "parameters are on other ranks."
+            )
+
+
+def assert_one_ahead(result, case, layers):
+    """When a layer begins, its neighbour is being gathered already, and nothing beyond it."""
+    case = case.seen_in(result).asking("one_ahead")
     sizes = [layer.nbytes for layer in layers]
     for rank, member in enumerate(result.members or range(result.world_size)):
-        for op in result.trace.ops[member]:
-            if op.kind != Kind.COLLECTIVE:
-                continue
-            name, nbytes = op.detail[0], sum(op.detail[4])
-            if name not in ALLOWED:
-                raise case.fail(
-                    f"rank {rank} called a collective that the network knows as {name}; only "
-                    "all-gathers and reduce-scatters may be called."
-                )
-            if nbytes > max(sizes):
-                raise case.fail(
-                    f"rank {rank}'s {name} has {nbytes} bytes; the largest layer has {max(sizes)}."
-                )
-    for rank, member in enumerate(result.members or range(result.world_size)):
         for seen in begins(result.trace.ops[member], layers):
-            most = sum(sizes[k] for k in seen.due(len(sizes)))
+            due = seen.due(len(sizes))
+            most = sum(sizes[k] for k in due)
             if seen.gathered > most:
                 raise case.fail(
                     f"when layer {seen.unit} began its {seen.direction} pass, rank {rank} had "
                     f"started to gather {seen.gathered} bytes since the pass began; up to the "
                     f"layer that comes next it is {most}."
                 )
-
-
-def assert_one_ahead(result, case, layers):
-    """When a layer begins, its neighbour is being gathered already."""
-    case = case.seen_in(result).asking("one_ahead")
-    sizes = [layer.nbytes for layer in layers]
-    for rank, member in enumerate(result.members or range(result.world_size)):
-        for seen in begins(result.trace.ops[member], layers):
-            due = seen.due(len(sizes))
             if seen.direction == "backward":  # the last layer may have been kept
                 due = [k for k in due if k < len(sizes) - 1]
             least = sum(sizes[k] for k in due)
@@ -93,13 +100,14 @@ def assert_volume(result, case, layers, steps, evaluations=0):
     assert_moved(result, bound, case, f"{total} bytes of parameters, gathered twice, reduced once")
 
 
-def assert_ways(result, case, function, shard_size, lengths, dtype="float64"):
+def assert_ways(result, case, function, shard_size, lengths, dtype="float64", only=""):
     """Of ``hsdp_torch``: gathers and reduce-scatters inside, all-reduces between, bytes as allowed.
 
     Args:
         function: "gather" or "synchronise".
+        only: "inside" or "between": look at collectives inside a replica, or at all others, alone.
     """
-    case = case.seen_in(result).asking("ways")
+    case = case.seen_in(result).asking(f"ways={only}" if only else "ways")
     members = list(result.members or range(result.world_size))
     size, replicas = shard_size, len(members) // shard_size
     nbytes = sum(lengths) * np.dtype(dtype).itemsize
@@ -110,8 +118,9 @@ def assert_ways(result, case, function, shard_size, lengths, dtype="float64"):
     if sum(result.sent_messages()):
         raise case.fail("messages were sent point to point; only collectives may be called.")
     for each in result.collectives:
-        count, is_between = len(each.members), each.name == "allreduce"
-        if count == 1 or each.name == "barrier":
+        count = len(each.members)
+        is_between = not any(set(each.members) <= set(replica) for replica in inside)
+        if count == 1 or each.name == "barrier" or only == ("between", "inside")[is_between]:
             continue
         if tuple(each.members) not in allowed.get(each.name, set()):
             raise case.fail(
@@ -128,6 +137,31 @@ def assert_ways(result, case, function, shard_size, lengths, dtype="float64"):
                 raise case.fail(
                     f"rank {rank} sent {sent:.0f} bytes {where}; at most {most:.0f} are allowed."
                 )
+
+
+def assert_two_levels(result, case, shard_size):
+    """Of ``synchronise``: some collectives stay inside a replica; what crosses goes by places.
+
+    That is hybrid sharding at all, whatever else is wrong: no collective has more ranks of a
+    replica than one, and some ranks of another.
+    """
+    case = case.seen_in(result).asking("two_levels")
+    members = list(result.members or range(result.world_size))
+    replica = {rank: place // shard_size for place, rank in enumerate(members)}
+    seen = set()
+    for each in result.collectives:
+        if len(each.members) == 1 or each.name == "barrier":
+            continue
+        crossed = len({replica[rank] for rank in each.members})
+        if crossed > 1 and crossed < len(each.members):
+            raise case.fail(
+                f"the ranks {list(each.members)} of several replicas took part in one "
+                f"{each.name}; the ranks of a replica reduce among themselves first."
+            )
+        seen.add(crossed > 1)
+    if len(seen) < 2:
+        where = "between replicas" if seen == {False} else "inside a replica"
+        raise case.fail(f"no collective was called {where}; gradients are reduced on both levels.")
 
 
 def stretched(trace, world_size):

@@ -30,7 +30,8 @@ def operator(group, target, x, dy, how="plain"):
         target: ``"module:function"``.
         how: "plain"; "gaps" (``x`` and ``dy`` are transposed tensors); "sum" (``dy`` is the
             gradient of a sum, one number in memory); "shared" (``dy`` is the gradient of two
-            tensors, the second is 3 times a tensor); "beside" (``x`` is used elsewhere too: 3 is
+            tensors, the second is 3 times a tensor; before that comes a call with a tensor that
+            needs no gradient); "beside" (``x`` is used elsewhere too: 3 is
             added to its gradient there).
 
     Returns:
@@ -44,8 +45,11 @@ def operator(group, target, x, dy, how="plain"):
         dy = dy.transpose(0, 1).contiguous().transpose(0, 1)
     else:
         given = leaf = x.clone().requires_grad_()
-    dy_before, second = dy.clone(), None
+    dy_before, second, changed = dy.clone(), None, False
     if how == "shared":
+        data = x.clone()
+        call(group, data)
+        changed = not torch.equal(data, x)
         other = torch.zeros_like(dy).requires_grad_()
         tripled = 3 * other
         y = call(group, given)
@@ -62,7 +66,7 @@ def operator(group, target, x, dy, how="plain"):
         y = call(group, given)
         y.backward(dy)
     dx = leaf.grad.transpose(0, 1) if how == "gaps" else leaf.grad
-    changed = not (torch.equal(given.detach(), x) and torch.equal(dy, dy_before))
+    changed |= not (torch.equal(given.detach(), x) and torch.equal(dy, dy_before))
     return y.detach().clone(), dx.clone(), second, changed
 
 

@@ -22,7 +22,9 @@ from layers import (
 )  # fmt: skip
 from shards import shard_bounds
 
-OPTIONS = {"widths", "target", "order", "second_n", "second_widths", "last_first", "bound"}
+OPTIONS = {
+    "widths", "target", "order", "second_n", "second_widths", "second_dtype", "last_first", "bound",
+}  # fmt: skip
 UNSAID = OPTIONS - {"widths", "target"}
 INSTEAD = {  # a layer's forward and backward pass, one after the other
     f"{module}.py:{prefix}{way}": f"callers.py:{layer}"
@@ -75,12 +77,14 @@ def _whole(function, options, which=0):
     if function not in WIDTHS:
         return None
     n, widths = options.n, options.others.get("widths", WIDTHS[function])
+    dtype = options.dtype
     if which:
+        dtype = options.others.get("second_dtype", dtype)
         n = options.others.get("second_n", n)
         widths = options.others.get("second_widths", widths)
     widths = (widths,) if isinstance(widths, int) else tuple(widths)
     seed = options.drawn[which] if options.drawn else options.seed + which
-    return drawn(function, n, widths, np.random.default_rng(seed), options.dtype)
+    return drawn(function, n, widths, np.random.default_rng(seed), dtype)
 
 
 # -- what came back --------------------------------------------------------------------------------
@@ -136,16 +140,17 @@ def assert_arrays(got, whole, case, rank, whose):
     if not isinstance(got, list | tuple) or len(got) != len(names):
         raise case.fail(f"{whose} results must be {len(names)} arrays: {', '.join(names)}.")
     wanted = results(case.function, exact(whole), case.world_size, rank)
+    dtype = str(whole[0].dtype)
     for name, array, right in zip(names, got, wanted, strict=True):
         what = f"{whose} {name}"
         if not isinstance(array, np.ndarray):
             raise case.fail(f"{what} is of type {type(array).__name__}; it must be an array.")
-        if array.shape != right.shape or str(array.dtype) != case.dtype:
+        if array.shape != right.shape or str(array.dtype) != dtype:
             raise case.fail(
                 f"{what} has shape {array.shape} and dtype {array.dtype}; it must have "
-                f"{right.shape} and {case.dtype}."
+                f"{right.shape} and {dtype}."
             )
-        off, allowed = frobenius(array, right), EPS[case.dtype]
+        off, allowed = frobenius(array, right), EPS[dtype]
         if case.function == "loss_layer":  # exp and differences amplify the logits' own rounding
             off /= max(1.0, float(np.abs(whole[0]).max(initial=0)))
         if not off <= allowed:
@@ -251,6 +256,20 @@ def assert_work(result, case, rank, right, spare=0.0):
         )
 
 
+def assert_not_all_work(result, case, rank, work):
+    """A rank of several does not make the products of the whole layer."""
+    done = result.num_flops()[rank]
+    if done > 0.9 * work:
+        raise (
+            case.seen_in(result)
+            .asking(f"not_all_work={rank}:{work:.12g}")
+            .fail(
+                f"rank {rank} put {done:.6g} floating-point operations into layers.matmul, as "
+                f"many as the whole layer takes ({work:.6g}); each rank should multiply its part."
+            )
+        )
+
+
 def assert_all_work(result, case, work):
     """All ranks' products together are at least those of the layer."""
     done = sum(result.num_flops())
@@ -270,9 +289,15 @@ def _work(result, case, value):
     assert_work(result, case, int(rank), float(right), float(spare))
 
 
+def _not_all_work(result, case, value):
+    rank, work = value.split(":")
+    assert_not_all_work(result, case, int(rank), float(work))
+
+
 CHECKS = {
     "alike": lambda result, case, _: assert_alike(result, case),
     "work": _work,
+    "not_all_work": _not_all_work,
     "all_work": lambda result, case, value: assert_all_work(result, case, float(value)),
 }
 

@@ -1,9 +1,9 @@
 """Functions that call ``pipeline_torch`` inside a rank, for the tests: supplied, nothing to write.
 
 ``try_pipeline`` is for you: it makes inputs of its own, and runs what a verdict names.
-``measured_pipeline`` is for real ranks, on CPUs or GPUs::
+``measured_pipeline`` is for real ranks, over gloo::
 
-    ringside launch callers_torch.py:measured_pipeline --site zaratan --gpus-per-node 4 -- --n 1024
+    ringside launch callers_torch.py:measured_pipeline --site zaratan -- --n 1024
 """
 
 from importlib import import_module

@@ -8,11 +8,11 @@ Each stage has two layers n -> n -> n, each microbatch 32 samples; the actions a
 """
 
 from dataclasses import replace
+from importlib import import_module
 
 import callers
 import numpy as np
 import observed
-import schedule
 from actions import parse, text
 from model import Piece, loss_gradient, random_parameters
 
@@ -41,7 +41,7 @@ def arguments(function, world_size, rank, options):
     options = _in_float64(function, options)
     name = str(options.others.get("schedule", "one_f_one_b"))
     count = int(options.others.get("microbatches", 8))
-    actions = getattr(schedule, name)(world_size, count, rank)
+    actions = getattr(import_module("schedule"), name)(world_size, count, rank)
     inputs, targets = _batch(count, options)
     return (
         _params(rank, options),
@@ -269,6 +269,22 @@ def assert_held(result, case, stage, bound, most, saved):
         )
 
 
+def assert_passed_on(result, nbytes, case):
+    """Each stage computed passes, and sent its neighbours half of ``nbytes`` or more each."""
+    sent, num_stages = result.bytes_matrix(), case.world_size
+    case = case.seen_in(result).asking(f"passed_on={nbytes}")
+    for stage in range(num_stages):
+        if not passes(result, stage, num_stages):
+            raise case.fail(f"stage {stage} computed no pass of its piece.")
+        for other in {stage - 1, stage + 1} & set(range(num_stages)):
+            if sent[stage, other] < nbytes / 2:
+                what = "activations" if other > stage else "gradients"
+                raise case.fail(
+                    f"stage {stage} sent {sent[stage, other]} bytes to stage {other} in messages "
+                    f"of its own; the {what} have {nbytes} or more."
+                )
+
+
 def assert_sent(result, case, stage, bound, envelope):
     """A stage sent no more than its activations and gradients, and an envelope."""
     sent = result.sent_bytes()[result.members[stage] if result.members else stage]
@@ -287,7 +303,8 @@ def _lists(case):
         return [parse(each) for each in words]
     more = (others.get("chunks", 1),) if words == "interleaved" else ()
     count = len(others["batch_sizes"])
-    return [getattr(schedule, words)(case.world_size, count, stage, *more) for stage in stages]
+    function = getattr(import_module("schedule"), words)
+    return [function(case.world_size, count, stage, *more) for stage in stages]
 
 
 def _numbers(check):
@@ -304,4 +321,5 @@ CHECKS = {
     ),
     "held": _numbers(assert_held),
     "sent": _numbers(assert_sent),
+    "passed_on": lambda result, case, value: assert_passed_on(result, int(value), case),
 }

@@ -23,7 +23,8 @@ def stash_trained(
 
     Args:
         costs: seconds of a forward and a backward pass.
-        calls: 2 for what the second call gives, after one with other parameters.
+        calls: 2 for what the second call gives, after one with other parameters and the
+            minibatches in the opposite order.
         memory: watch it, and tell the peak of allocated bytes.
 
     Returns:
@@ -34,7 +35,8 @@ def stash_trained(
     options = {"vertical_sync": True} if vertical_sync else {}
     for _ in range(calls - 1):
         halved = [param / 2 for param in params]
-        find("stash:train")(comm, piece, halved, batch_sizes, lr, inputs, targets, **options)
+        turned = [each and each[::-1] for each in (batch_sizes, inputs, targets)]
+        find("stash:train")(comm, piece, halved, turned[0], lr, *turned[1:], **options)
     given = [*params, *(inputs or []), *(targets or [])]
     before, lists = [np.array(each) for each in given], _held(params, inputs, targets)
     train = find("stash:train")

@@ -60,13 +60,6 @@ class StashCase(checking.Call):
             params, inputs, targets, lr, lags(self.world_size, self.vertical_sync), factors
         )
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
 
 def stash_case(world_size, batch_sizes, rng, dtype="float64", **fields):
     """``stash.train`` on a model and data that are drawn; ``rng`` gives the seed.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringside import checking
-from ringside.checking import assert_array, assert_own_messages, one_line
+from ringside.checking import assert_array, one_line
 from ringside.trace import Kind
 from ringside.units import format_count
 
@@ -185,9 +185,17 @@ def _stash_gradients(params, x, target, number, factors):
 
 
 def assert_stash_torch(result, case):
-    """The parameters of the recursion, made by messages between stages alone."""
-    if case.world_size > 1 and getattr(result, "trace", None) is not None:
-        assert_own_messages(result, case.seen_in(result))
+    """The parameters of the recursion, without collectives that carry the stages' tensors."""
+    moved = sum(record.nbytes for record in getattr(result, "collectives", ()))
+    if moved > 64 * (1 + len(case.batch_sizes)):
+        raise (
+            case.seen_in(result)
+            .asking("own")
+            .fail(
+                f"{moved} bytes went through torch's collectives; stages must send their "
+                "activations and gradients themselves."
+            )
+        )
     newest, _ = stash_torch_serial(case, getattr(result, "factors", None))
     for stage, value in enumerate(result.values):
         assert_stash_torch_params(value, stage, newest[stage], case.seen_in(result))
@@ -237,6 +245,23 @@ def assert_stash_torch_kept(result, call, case=None):
             raise case.fail(f"after the call a parameter of stage {stage} has a grad, not None.")
 
 
+def assert_stash_torch_passed_on(result, call, case=None):
+    """Each stage computed passes, and sent each neighbour half of what is due there, or more."""
+    case = case or call.seen_in(result).asking("torch_passed_on")
+    sent, samples = result.bytes_matrix(), call.num_calls * sum(call.batch_sizes)
+    for stage in range(call.world_size):
+        if not any(op.kind == Kind.COMPUTE and op.detail[2] for op in result.trace.ops[stage]):
+            raise case.fail(f"stage {stage} computed no pass of its piece.")
+        for other in {stage - 1, stage + 1} & set(range(call.world_size)):
+            due = 8 * samples * call.widths(max(stage, other))[0]
+            if sent[stage, other] < due / 2:
+                what = "activations" if other > stage else "gradients"
+                raise case.fail(
+                    f"stage {stage} sent {sent[stage, other]} bytes to stage {other} in messages "
+                    f"of its own; the {what} have {due}."
+                )
+
+
 def assert_stash_torch_sent(result, call, case=None):
     """At most 2 messages for each minibatch and boundary, and no more bytes than they need."""
     case = case or call.seen_in(result).asking("torch_sent")
@@ -244,9 +269,11 @@ def assert_stash_torch_sent(result, call, case=None):
         messages, nbytes = call.sent(stage)
         sent, size = result.sent_messages()[stage], result.sent_bytes()[stage]
         if sent > messages:
-            raise case.fail(f"stage {stage} sent {sent} messages; {messages} are allowed.")
+            raise case.fail(f"stage {stage} sent {sent} messages; at most {messages} are allowed.")
         if size > nbytes:
-            raise case.fail(f"stage {stage} sent {size} bytes; {nbytes} are allowed.")
+            raise case.fail(
+                f"stage {stage} sent {size} bytes; its activations and gradients have {nbytes}."
+            )
 
 
 def assert_stash_torch_order(result, call, case=None):

@@ -196,6 +196,24 @@ def stash_allowed(case):
     return counts, nbytes
 
 
+def stash_assert_passed_on(result, case):
+    """Each stage computed passes, and sent each neighbour half of what is due there, or more."""
+    sent, last = result.bytes_matrix(), case.world_size - 1
+    asked, case = _stash_asked(case), case.seen_in(result).asking("stash_passed_on")
+    itemsize, samples = np.dtype(case.dtype).itemsize, sum(asked.batch_sizes)
+    for stage in range(case.world_size):
+        if not any(op.kind == Kind.COMPUTE and op.detail[2] for op in result.trace.ops[stage]):
+            raise case.fail(f"stage {stage} computed no pass of its piece.")
+        for other in {stage - 1, stage + 1} & set(range(last + 1)):
+            due = itemsize * samples * asked.widths[max(stage, other)]
+            if sent[stage, other] < due / 2:
+                what = "activations" if other > stage else "gradients"
+                raise case.fail(
+                    f"stage {stage} sent {sent[stage, other]} bytes to stage {other} in messages "
+                    f"of its own; the {what} have {due}."
+                )
+
+
 def stash_assert_sent(result, case):
     """Each stage sent a message for each activation and gradient, and nothing else."""
     for stage, (count, bound) in enumerate(zip(*stash_allowed(_stash_asked(case)), strict=True)):
@@ -247,6 +265,7 @@ STASH_CHECKS = {
     "stash_order": lambda result, case, _: stash_assert_order(result, case),
     "stash_work": lambda result, case, value: stash_assert_work(result, case, float(value)),
     "stash_sent": lambda result, case, _: stash_assert_sent(result, case),
+    "stash_passed_on": lambda result, case, _: stash_assert_passed_on(result, case),
     "stash_held": lambda result, case, _: stash_assert_held(result, case),
 }
 
@@ -303,6 +322,7 @@ STASH_TORCH_CHECKS = {
     "torch_losses": _stash_torch_seen(cases_torch.assert_stash_torch_losses),
     "torch_kept": _stash_torch_seen(cases_torch.assert_stash_torch_kept),
     "torch_sent": _stash_torch_seen(cases_torch.assert_stash_torch_sent),
+    "torch_passed_on": _stash_torch_seen(cases_torch.assert_stash_torch_passed_on),
     "torch_order": _stash_torch_seen(cases_torch.assert_stash_torch_order),
     "torch_memory": _stash_torch_seen(cases_torch.assert_stash_torch_memory),
 }

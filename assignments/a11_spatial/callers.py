@@ -19,19 +19,19 @@ from ringside.checking import find
 
 
 def halo_looked_at(comm, x, halo_width):
-    """Two equal calls of ``halo.exchange`` with an x that has gaps and can't be written to.
+    """Two calls of ``halo.exchange``, of x with gaps that can't be written to, and of 2 x.
 
     Returns:
-        ``(first, second, changed, shared)``: both results, looked at after the second call; was x
-        changed; does a result share memory with it or with the other one?
+        ``(first, second, changed, shared)``: both results, the second one halved, looked at after
+        the second call; was x changed; does a result share memory with it or with the other one?
     """
     wide = np.full((*x.shape, 2), 77, x.dtype)
     wide[..., 0] = x
     wide.flags.writeable = comm.rank % 2 == 1
     given = wide[..., 0]
-    first, second = (find("halo:exchange")(comm, given, halo_width) for _ in range(2))
+    first, second = (find("halo:exchange")(comm, each, halo_width) for each in (given, 2 * given))
     changed = not np.array_equal(given, x) or bool(np.any(wide[..., 1] != 77))
-    return first, second, changed, overlapping([wide, first, second])
+    return first, times(0.5, second), changed, overlapping([wide, first, second])
 
 
 def halo_refused(comm, x, halo_width, right):
@@ -67,9 +67,12 @@ def conv_both(comm, weight, bias, stride, x, first_row, dy):
 def conv_looked_at(comm, weight, bias, stride, x, first_row, dy):
     """Both passes, twice, with arrays that have gaps; even ranks' can't be written to.
 
+    The second call has 2 x and half the filters, so that y is the same.
+
     Returns:
-        ``(first, second, changed, shared)``: the results, looked at after the second call; did an
-        argument change; does a result share memory with one or with another result?
+        ``(first, second, changed, shared)``: the results, looked at after the second call, the
+        second ones scaled to be as the first; did an argument change; does a result share memory
+        with one or with another result?
     """
     wide = [np.full((*each.shape, 2), 77, each.dtype) for each in (x, dy)]
     for array, each in zip(wide, (x, dy), strict=True):
@@ -78,13 +81,14 @@ def conv_looked_at(comm, weight, bias, stride, x, first_row, dy):
     given = weight.copy(), bias.copy(), stride, wide[0][..., 0], first_row, wide[1][..., 0]
     first = conv_both(comm, *given)
     early = [np.array(each) for each in first]
-    second = conv_both(comm, *given)
+    second = conv_both(comm, weight / 2, bias.copy(), stride, 2 * given[3], *given[4:])
     kept = np.array_equal(given[0], weight) and np.array_equal(given[1], bias)
     kept = kept and np.array_equal(given[3], x) and np.array_equal(given[5], dy)
     changed = not kept or any(bool(np.any(each[..., 1] != 77)) for each in wide)
     same = all(map(np.array_equal, early, first))
     shared = overlapping([*given[:2], *wide, *first, *second]) or not same
-    return first, second, changed, shared
+    y, dx, dw, db = second
+    return first, (y, times(2, dx), times(0.5, dw), db), changed, shared
 
 
 # -- cost ------------------------------------------------------------------------------------------
@@ -112,6 +116,11 @@ def cost_numbers(comm, target, calls):
 # -- what several of them need ---------------------------------------------------------------------
 
 
+def times(factor, value):
+    """An array times a power of two; what is no array stays as it is."""
+    return value * value.dtype.type(factor) if isinstance(value, np.ndarray) else value
+
+
 def overlapping(arrays):
     """Do two of these share memory?"""
     found = [array for array in arrays if isinstance(array, np.ndarray) and array.size]
@@ -122,21 +131,26 @@ def overlapping(arrays):
 
 
 def ring_attention_looked_at(comm, q, k, v, lengths, causal=False):
-    """Two equal calls of ``ring_attention.attention`` with arrays that have gaps.
+    """Two calls of ``ring_attention.attention`` with arrays that have gaps, the second with 2 v.
 
     Returns:
-        ``(first, second, changed, shared)``: both results, looked at after the second call; was an
-        argument changed, and does a result share memory with one, or with the other result?
+        ``(first, second, changed, shared)``: both results, the second one halved, looked at after
+        the second call; was an argument changed, and does a result share memory with one, or with
+        the other result?
     """
     larger = [np.full((*each.shape, 2), 77, each.dtype) for each in (q, k, v)]
     given = [each[..., 0] for each in larger]
     for own, each in zip(given, (q, k, v), strict=True):
         own[...] = each
     told = list(lengths)
-    first, second = (find("ring_attention:attention")(comm, *given, told, causal) for _ in range(2))
+    q_given, k_given, v_given = given
+    first, second = (
+        find("ring_attention:attention")(comm, q_given, k_given, each, told, causal)
+        for each in (v_given, 2 * v_given)
+    )
     changed = told != list(lengths) or any(bool(np.any(each[..., 1] != 77)) for each in larger)
     changed = changed or not all(map(np.array_equal, given, (q, k, v)))
-    return first, second, changed, overlapping([*larger, first, second])
+    return first, times(0.5, second), changed, overlapping([*larger, first, second])
 
 
 def ring_attention_held(comm, q, k, v, lengths, causal=False, bound=None):

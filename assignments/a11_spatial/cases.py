@@ -57,13 +57,6 @@ class RingAttentionCase(Call):
         per_position = 2 * self.batch * self.kv_heads * self.width
         return per_position * positions * np.dtype(self.dtype).itemsize
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
     def called_through(self, function, more=""):
         """The same through a function of ``callers.py``."""
         _, _, rest = self.line.removeprefix("ringside run ").partition(" ")

@@ -288,6 +288,20 @@ def assert_ring_attention_peers(result, case):
     assert_peers(result, allowed, case, "only the previous and the next rank of the ring are peers")
 
 
+def assert_ring_attention_shared(result, case):
+    """Each rank computed blocks of its queries with the keys of every rank."""
+    case = case.seen_in(result).asking(f"overlap={case.block_nbytes}")
+    wanted = {f"block {source}" for source in range(case.world_size)}
+    for rank, member in enumerate(result.members or range(case.world_size)):
+        found = {phase for _, phase, _ in announced(result.trace.ops[member])}
+        if not wanted <= found:
+            raise case.fail(
+                f"rank {rank} announced blocks of {len(wanted & found)} of {case.world_size} "
+                "ranks: each rank computes its own queries with each rank's keys, through "
+                "ring_blocks.block_scores."
+            )
+
+
 def assert_ring_attention_overlap(result, case, nbytes):
     """When a block was announced, the next one was under way, and not all had been waited for.
 

@@ -320,7 +320,7 @@ def test_conv_backward_hides_halo_and_all_reduce(ranks, rng):
 
 # -- cost ------------------------------------------------------------------------------------------
 ONE = [Layer(8, 8, 2, 4)]  # the docstring's example
-TWO = [Layer(8, 16, 2, 8), Layer(8, 8, 8, 8, 5, 1)]
+TWO = [Layer(8, 16, 2, 8), Layer(8, 8, 8, 4, 5, 1)]
 
 
 def cost_check(ranks, function, call, right):
@@ -354,10 +354,10 @@ def test_cost_of_the_example(ranks):
 
 @points(15, "values", "cost")
 def test_cost_of_two_layers_in_bytes(ranks):
-    cost_check(ranks, "data_bytes", (TWO, 3, 5), 8 * (144 + 320) * 4)
-    cost_check(ranks, "filter_bytes", (TWO, 3, 5), 4 * 3 * (1024 + 512 + 512) * 4)
-    halos = 3 * (2 * 16 + 8 * 8 * 2 + 8 * 8 * 2)  # the second layer has 5 rows and 1 column
-    cost_check(ranks, "domain_bytes", (TWO, 3, 5), 8 * (halos + 144 + 320) * 4)
+    cost_check(ranks, "data_bytes", (TWO, 3, 5), 8 * (144 + 160) * 4)
+    cost_check(ranks, "filter_bytes", (TWO, 3, 5), 4 * 3 * (1024 + 256 + 512) * 4)
+    halos = 3 * (2 * 16 + 8 * 8 * 2 + 4 * 8 * 2)  # the second layer has 5 rows and 1 column
+    cost_check(ranks, "domain_bytes", (TWO, 3, 5), 8 * (halos + 144 + 160) * 4)
 
 
 @points(5, "values", "cost")

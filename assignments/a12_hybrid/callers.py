@@ -12,7 +12,6 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
-from einsum_graph import AllReduce
 from layout_cases import layout_graph
 from mpi4py import MPI
 from planner_cases import (
@@ -210,9 +209,6 @@ def layout_numbers(comm, target, calls):
         if target.endswith(("forward", "backward")):
             told, *others = call
             given = (*layout_graph(told), *others)
-        elif target.endswith("sent_bytes"):
-            reductions, *others = call
-            given = ([AllReduce(name, tuple(axes), n) for name, axes, n in reductions], *others)
         else:
             given = [tuple(each) if isinstance(each, list) else each for each in call]
         try:

@@ -70,6 +70,19 @@ class Graph:
         return [name for name in self.tensors if name not in made]
 
 
+def sent_bytes(reductions, mesh, itemsize):
+    """Bytes that a rank sends for a list of ``AllReduce``, each done by a ring.
+
+    A ring of p ranks sends ``2 (p - 1) / p`` times the part, on average over its ranks. p is the
+    number of ranks that sum: 6 for both axes of a 2 x 3 mesh.
+    """
+    ranks = [prod(mesh[axis] for axis in each.axes) for each in reductions]
+    return sum(
+        2 * (p - 1) * each.num_elements * itemsize / p
+        for p, each in zip(ranks, reductions, strict=True)
+    )
+
+
 def place(rank, mesh):
     """A rank's coordinates: axis -> number. Ranks run fastest along the last axis."""
     where = np.unravel_index(rank, tuple(mesh.values()))

@@ -42,10 +42,6 @@ def layout_words(function):
             else:
                 graph, sizes = layout_graph(told)
                 words = f"{function}({graph}, {sizes}, {layout}, {mesh})"
-        elif function == "sent_bytes":
-            reductions, mesh, itemsize = call
-            listed = ", ".join(f"AllReduce{tuple(each)}" for each in reductions)
-            words = f"sent_bytes([{listed}], {mesh}, {itemsize})"
         else:
             words = f"{function}({', '.join(map(repr, call))})"
         return words, f'python -c "{head}; print({words})"'
@@ -90,13 +86,6 @@ class LayoutCase(Call):
         """The same by way of another function of ``callers.py``."""
         line = self.line.replace("callers.py:layout_executed", f"callers.py:{function}", 1)
         return replace(self, line=line, about=self.about + about)
-
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        there = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", there, 1)
 
     @property
     def graph(self):

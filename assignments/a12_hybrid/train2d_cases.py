@@ -72,13 +72,6 @@ class Train2dCase(Call):
             given.append((*self.grid, list(self.widths), mine, part, RATE))
         return given
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
     def via(self, function, about=""):
         """The same by way of a function of ``callers.py``."""
         _, _, rest = self.line.removeprefix("ringside run ").partition(" ")

@@ -116,13 +116,6 @@ class DecodeCase(Call):
         old = self.target.rpartition(":")[2]
         return replace(self, target=f"callers:{function}", line=self.line.replace(old, function, 1))
 
-    @property
-    def real_line(self):
-        """The line that runs it on real ranks of this machine."""
-        ranks = f"--site local --set ranks_per_node={self.world_size}"
-        line = self.line.replace("ringside run", "ringside launch", 1)
-        return line.replace(f"--ranks {self.world_size}", ranks, 1)
-
     # -- what the docstring allows -----------------------------------------------------------------
 
     @property
@@ -242,6 +235,11 @@ def _logits(case):
     for _ in range(case.tokens):
         yield (logits := serial_forward(tokens, cache, weights, sizes) @ weights["head"].T)
         tokens = logits.argmax(axis=1)[:, None]
+
+
+def of_the_scheme(case):
+    """The case where a line looks at what was sent, and not at values."""
+    return replace(case, line=f"{case.line} --compare scheme")
 
 
 def _few(values):

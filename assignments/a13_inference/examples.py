@@ -11,6 +11,7 @@ import numpy as np
 from decode_cases import Sizes, decode_case
 
 import ringside
+from ringside.checking.ring_bytes import sent_as_ring
 
 # -- decode ----------------------------------------------------------------------------------------
 DECODE_SIZES = ("vocabulary", "d", "heads", "kv_heads", "layers", "longest")
@@ -129,6 +130,31 @@ def assert_work(result, case, rank, right):
         )
 
 
+def assert_divided(result, case):
+    """In ``decode_steps`` sums travel, weights don't, and no rank does half of the work."""
+    alone = decode_cases.replace(case, world_size=1).num_flops(0)
+    numbers = f"{case.forward_nbytes()}:{alone / 2:.12g}"
+    case = decode_cases.of_the_scheme(case)
+    check_divided(result, case.seen_in(result).asking(f"divided={numbers}"), numbers)
+
+
+def check_divided(result, case, numbers):
+    """``assert_divided``, of the bytes of all sums and of half of the work."""
+    nbytes, most = map(float, numbers.split(":"))
+    for rank, sent in enumerate(sent_as_ring(result)):
+        if not 0 < sent <= 3 * nbytes:
+            raise case.fail(
+                f"rank {rank} sent {sent:.0f} bytes; two sums a layer are {nbytes:.0f}, and whole "
+                "weights don't travel."
+            )
+    for rank, done in enumerate(result.num_flops()):
+        if done > most:
+            raise case.fail(
+                f"rank {rank} computed {done:.6g} floating-point operations; half of what one rank "
+                f"alone computes is {most:.6g}, and each rank computes its part only."
+            )
+
+
 def _work(result, case, value):
     rank, right = value.split(":")
     assert_work(result, case, int(rank), float(right))
@@ -182,11 +208,15 @@ def decode_torch_time(result, case, value):
 
 # -- all modules -----------------------------------------------------------------------------------
 
-OPTIONS = {*DECODE_OPTIONS, *DECODE_TORCH_OPTIONS}
+OPTIONS = {*DECODE_OPTIONS, *DECODE_TORCH_OPTIONS, "compare"}
 INSTEAD = {**DECODE_INSTEAD, **DECODE_TORCH_INSTEAD}
 CHECKS = {
     "memory": lambda result, case, value: assert_memory(result, case, float(value)),
     "work": _work,
+    "divided": check_divided,
+    "sums": lambda result, case, value: decode_cases_torch.check_sums_travel(
+        result, case, float(value)
+    ),
     "decode_torch_time": decode_torch_time,
 }
 
@@ -207,5 +237,7 @@ def expected(function, world_size, rank, options):
 
 def check(case, function, rank, value, options):
     """Raise a verdict where what came back on a rank is not right; True: it was compared."""
+    if options.others.get("compare") == "scheme":
+        return True  # a --check looks at what was sent
     modules = decode_check, decode_torch_check
     return any(known(case, function, rank, value, options) for known in modules)

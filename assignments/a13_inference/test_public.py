@@ -120,6 +120,14 @@ def test_parts_of_the_weights(ranks, rng):
             examples.assert_part(value, case, case, rank)
 
 
+@points(5, "communication", "decode", essential=True)
+def test_work_is_divided_and_sums_travel(ranks, rng):
+    case = decode_case("decode_steps", 4, rng, heads=4, vocabulary=12)
+    result = ranks.call(case.target, 4, case.arguments_of_ranks(), machine=buffered())
+    assert_ran(result, case)
+    examples.assert_divided(result, case)
+
+
 @points(15, "values", "decode")
 def test_forward(ranks, rng):
     decoded(ranks, decode_case("decode_steps", 2, rng, lengths=(3,), vocabulary=30))
@@ -161,9 +169,9 @@ def test_real_mpi(ranks, rng, tmp_path):
     assert_real_run(words, Path(__file__).parent, f"{target} under mpiexec", 120.0)
 
 
-@points(10, "communication", "decode")
+@points(5, "communication", "decode")
 def test_bytes_of_two_sums_a_layer(ranks, rng):
-    case = decode_case("decode_steps", 4, rng, heads=4, lengths=(6, 6))
+    case = decode_case("decode_steps", 4, rng, heads=16, lengths=(6, 6))
     rule = "two all-reduces a layer of d elements for each new position"
     assert_moved(decoded(ranks, case), case.forward_nbytes(), case, rule)
 
@@ -224,6 +232,14 @@ def decoded_torch(ranks, case, **options):
     return result
 
 
+@points(5, "communication", "decode_torch", essential=True)
+def test_decode_torch_sums_travel_and_weights_do_not(ranks, rng):
+    case = decode_torch_even("torch_steps", 4, rng, heads=1)
+    result = ranks.call(case.target, 4, case.arguments_of_ranks())
+    assert_ran(result, case)
+    decode_cases_torch.assert_sums_travel(result, case)
+
+
 @points(15, "values", "decode_torch")
 def test_decode_torch_forward(ranks, rng):
     for p in (2, 3):
@@ -257,10 +273,10 @@ def test_decode_torch_equal_logits_give_the_lowest_word(ranks, rng):
         decoded_torch(ranks, decode_torch_case("torch_greedy", p, rng, lengths=[1] * 20, **sizes))
 
 
-@points(20, "communication", "decode_torch")
+@points(15, "communication", "decode_torch")
 def test_decode_torch_bytes(ranks, rng):
     for p in (2, 4):
-        steps = decode_torch_even("torch_steps", p, rng, lengths=(3, 2))
+        steps = decode_torch_even("torch_steps", p, rng, heads=4, lengths=(3, 2))
         greedy = decode_torch_even("torch_greedy", p, rng, lengths=[1] * 3, vocabulary=40 * p)
         for case in (steps, greedy):
             decode_cases_torch.assert_decode_torch_bytes(decoded_torch(ranks, case), case)

@@ -13,6 +13,7 @@ def route_answers(comm, target, calls):
 
     Returns:
         Per call the result, a ``Routing`` as a list of its arrays; or the type of an exception.
+        Where an argument was changed, "changed" is one more entry of the list, or stands alone.
     """
     answers = []
     for call in calls:
@@ -25,7 +26,10 @@ def route_answers(comm, target, calls):
             isinstance(each, np.ndarray) and not np.array_equal(each, before)
             for each, before in zip(given, call, strict=True)
         )
-        answers.append("changed" if changed else list(value) if isinstance(value, tuple) else value)
+        if isinstance(value, tuple):
+            answers.append([*value, "changed"] if changed else list(value))
+        else:
+            answers.append("changed" if changed else value)
     return answers
 
 
@@ -42,9 +46,14 @@ def exchange_layer(comm, num_experts, d, hidden, seed, dtype, x, experts, weight
 
 
 def exchange_twice(comm, *words):
-    """Two such passes with arrays that can't be written to; both results, after the second."""
+    """Two such passes with arrays that can't be written to; both results, after the second.
+
+    Before them, a pass where as many tokens go to the experts in the reverse order.
+    """
     for array in words[5:]:
         array.flags.writeable = False
+    num_experts, chosen = words[0], words[6]
+    exchange_layer(comm, *words[:6], num_experts - 1 - chosen, *words[7:])
     return [exchange_layer(comm, *words) for _ in range(2)]
 
 

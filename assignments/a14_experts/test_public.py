@@ -6,8 +6,16 @@ and communicators.
 
 import numpy as np
 from exchange_cases import assert_exchanges, assert_sent, dispatched, exchange_case, exchanged
-from moe_cases import moe_case, moe_ran
-from node_cases import assert_same_place, node_case, node_check, node_ran
+from exchange_cases import sent_to_experts as exchange_sent_to_experts
+from moe_cases import assert_all_to_all, moe_case, moe_ran, sent_to_experts
+from node_cases import (
+    assert_once_to_a_node,
+    assert_same_place,
+    node_case,
+    node_check,
+    node_ran,
+    on_two_levels,
+)
 from route_cases import route_check
 
 from ringside import Machine
@@ -75,8 +83,9 @@ def test_route_dtype_and_no_tokens(ranks):
 def test_route_balance_loss(ranks):
     even, one = np.arange(4)[:, None], np.zeros((4, 1), np.int64)
     calls = [(np.zeros((4, 4)), even), (np.zeros((4, 4)), one),
-             (np.tile([1000.0, 0, 0, 0], (4, 1)), one)]  # fmt: skip
-    route_check(ranks, "balance_loss", calls, [1.0, 1.0, 4.0])
+             (np.tile([1000.0, 0, 0, 0], (4, 1)), one),
+             (np.tile([1000.0, 0, 0, 0], (4, 1)), np.tile([0, 1], (4, 1)))]  # fmt: skip
+    route_check(ranks, "balance_loss", calls, [1.0, 1.0, 4.0, 2.0])
 
 
 # -- exchange --------------------------------------------------------------------------------------
@@ -97,24 +106,33 @@ def test_exchange_several_experts_a_rank(ranks):
 def test_exchange_where_nothing_comes(ranks):
     dispatched(ranks, exchange_case((4, 0, 3), 3, "one", k=1))
     dispatched(ranks, exchange_case((4, 3, 2), 2))
+    exchanged(ranks, exchange_case((4, 0), 2), forward=False)
 
 
 @points(20, "values", "exchange")
 def test_exchange_layer(ranks):
-    exchanged(ranks, exchange_case((6, 4), 4))
-    exchanged(ranks, exchange_case((5, 4, 6), 3, dtype="float32"))
+    exchanged(ranks, exchange_case((6, 4), 4), forward=False)
+    exchanged(ranks, exchange_case((5, 4, 6), 3, dtype="float32"), forward=False)
 
 
-@points(20, "communication", "exchange")
+@points(10, "communication", "exchange", essential=True)
+def test_exchange_rows_go_to_their_experts_alone(ranks):
+    case = exchange_case((16,) * 8, 8, "even", d=40, k=1)
+    exchange_sent_to_experts(ranks, case, machine=buffered())
+
+
+@points(10, "communication", "exchange")
 def test_exchange_no_row_too_many(ranks):
     for case in (exchange_case((6, 5), 4, d=40), exchange_case((4, 4, 4), 3, "one", d=40)):
-        assert_sent(exchanged(ranks, case), case)
+        assert_sent(exchanged(ranks, case), case, num_counts=5)
 
 
 @points(10, "communication", "exchange")
 def test_exchange_counts_once(ranks):
-    case = exchange_case((5, 4, 6), 3)
-    assert_exchanges(exchanged(ranks, case), case)
+    case = exchange_case((4, 4, 4, 4), 4, "even")
+    result = exchanged(ranks, case)
+    assert_exchanges(result, case)
+    assert_sent(result, case)
 
 
 @points(5, "communication", "exchange")
@@ -132,7 +150,7 @@ def test_exchange_sends_may_wait(ranks):
 @points(5, "safety", "exchange")
 def test_exchange_inputs_and_a_second_call(ranks):
     case = exchange_case((5, 4), 4)
-    looked = case.via("exchange_twice", ", twice, with arrays that can't be written to")
+    looked = case.via("exchange_twice", ", three times, with arrays that can't be written to")
     given = case.arguments_of_ranks()
     result = ranks.call("callers:exchange_twice", 2, given, machine=buffered())
     assert_ran(result, looked)
@@ -152,8 +170,8 @@ def test_moe_forward(ranks):
 
 @points(20, "values", "moe_torch")
 def test_moe_gradients(ranks):
-    moe_ran(ranks, moe_case((6, 4), 2))
-    moe_ran(ranks, moe_case((4, 7, 3), 6, dtype="float32"))
+    moe_ran(ranks, moe_case((6, 4), 2), forward=False)
+    moe_ran(ranks, moe_case((4, 7, 3), 6, dtype="float32"), forward=False)
 
 
 @points(15, "values", "moe_torch")
@@ -161,10 +179,16 @@ def test_moe_where_nothing_comes(ranks):
     moe_ran(ranks, moe_case((4, 0, 3), 3, "one", k=1))
 
 
-@points(15, "communication", "moe_torch")
+@points(5, "communication", "moe_torch", essential=True)
+def test_moe_rows_go_to_their_experts_alone(ranks):
+    sent_to_experts(ranks, moe_case((16,) * 4, 4, "even", d=40, k=1, how="forward"))
+
+
+@points(10, "communication", "moe_torch")
 def test_moe_no_row_too_many(ranks):
     case = moe_case((6, 5), 4, d=40)
     result = moe_ran(ranks, case)
+    assert_all_to_all(result, case)
     assert_sent(result, case)
     assert_exchanges(result, case)
 
@@ -221,10 +245,17 @@ def test_node_where_nothing_comes(ranks):
     node_ran(ranks, node_case((4, 0, 3, 2), 4, 2, "one"))
 
 
-@points(20, "communication", "node_limited")
+@points(10, "communication", "node_limited", essential=True)
+def test_node_few_copies_of_a_token(ranks):
+    on_two_levels(ranks, node_case((8,) * 8, 8, 4, "even", d=100, k=8))
+
+
+@points(10, "communication", "node_limited")
 def test_node_same_place_and_no_row_too_many(ranks):
     case = node_case((4,) * 6, 6, 2, d=10, k=3)
-    assert_same_place(node_ran(ranks, case), case, "2")
+    result = node_ran(ranks, case)
+    assert_same_place(result, case, "2")
+    assert_once_to_a_node(result, case)
 
 
 @points(5, "communication", "node_limited")

@@ -198,8 +198,8 @@ def test_train2d_gathers_in_columns_forward(ranks, rng):
 def test_train2d_scatters_sums_in_columns_backward(ranks, rng):
     case = train2d_case((3, 2), (3, 60, 90, 3), 10, rng, steps=1)
     result = trained(ranks, case)
-    allowed = [case.gathered(rank) + case.scattered(rank) + 1024 for rank in range(6)]
-    ranks.record(case, result, {"sent_bytes": allowed})
+    allowed = [case.gathered(rank) + case.scattered(rank) + 128 for rank in range(6)]
+    ranks.record(case, result, {})
     train2d_cases.assert_axis(result, case, 0, allowed)
 
 
