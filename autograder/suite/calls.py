@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -56,6 +57,7 @@ class Ranks:
         self.made: list[whose_fault.Made] = []  # its calls
         self._called_before = False  # whether there were calls before the running test
         self._called = False
+        self._fresh = False  # whether each call is made by new ranks
         self.disclosure = Disclosure(Path(job.folder))
 
     def begin(self) -> None:
@@ -69,6 +71,18 @@ class Ranks:
         used_up = self._endless or self._num_operations > self._limits.calls_operations
         used_up = used_up or self._result_bytes > self._limits.calls_result_bytes
         return self._called_before and not used_up
+
+    @contextlib.contextmanager
+    def fresh(self) -> Iterator[None]:
+        """Each call in here is made by ranks that have made no other; nothing is recorded."""
+        shared, self._once, self._fresh = self._once, {}, True
+        num_counts = len(self._record.counts)
+        self._session.end_ranks()
+        try:
+            yield
+        finally:
+            self._once, self._fresh = shared, False
+            del self._record.counts[num_counts:]
 
     def call(
         self,
@@ -109,7 +123,9 @@ class Ranks:
         }  # fmt: skip
         left_s = self._allowance.left_s
         with self._allowance.calling():
-            result = self._session.call(target, world_size, args, timeout_s=left_s, **options)
+            result = self._session.call(
+                target, world_size, args, timeout_s=left_s, last=self._fresh, **options
+            )
         result = self.disclosure.of_run(result)
         if self._allowance.ended:
             first = args[0][0] if args and args[0] else None  # what supplied callers shall call

@@ -48,13 +48,7 @@ _RECORDER = pytest.StashKey["Recorder"]()
 def ranks(pytestconfig: pytest.Config) -> Iterator[Ranks]:
     """Calls into the submission on simulated ranks, sandboxed unless submissions are trusted."""
     recorder = pytestconfig.stash[_RECORDER]
-    with started(recorder.job, recorder.record) as recorder.ranks:
-        yield recorder.ranks
-
-
-@contextlib.contextmanager
-def started(job: SuiteJob, record: SuiteRecord) -> Iterator[Ranks]:
-    """Simulated ranks that have made no call."""
+    job, record = recorder.job, recorder.record
     folder, limits = Path(job.folder), job.bounds
     allowance = Allowance(limits)
     with contextlib.ExitStack() as stack:
@@ -83,7 +77,8 @@ def started(job: SuiteJob, record: SuiteRecord) -> Iterator[Ranks]:
             allowance.watch(place.reading, place.lower_priority)
         else:
             allowance.watch(lambda: of_tree(session.process))
-        yield Ranks(session, record, job, allowance)
+        recorder.ranks = Ranks(session, record, job, allowance)
+        yield recorder.ranks
 
 
 def network_limits(limits: Limits) -> NetworkLimits:
@@ -277,14 +272,15 @@ class Recorder:
     def _decided(self, item: pytest.Item, verdict: Verdict) -> Verdict | None:
         """The verdict that counts, where ranks that have made no call may say another."""
         names = item._fixtureinfo.argnames  # type: ignore[attr-defined]  # pytest has no public name
-        if self.ranks is None or "ranks" not in names or not self.ranks.may_keep_something:
+        ranks = self.ranks
+        if ranks is None or "ranks" not in names or not ranks.may_keep_something:
             return verdict
 
         def again() -> None:
-            with started(self.job, SuiteRecord(self.record.module)) as fresh:
-                given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
-                given |= {"ranks": fresh, "rng": self.job.rng(item.name)}
-                item.obj(**{name: given[name] for name in names})  # type: ignore[attr-defined]
+            given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
+            given |= {"rng": self.job.rng(item.name)} if "rng" in names else {}
+            with ranks.fresh():
+                item.obj(**given)  # type: ignore[attr-defined]
 
         return self.fresh_ranks.decide(verdict, again)
 

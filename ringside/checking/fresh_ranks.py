@@ -2,7 +2,7 @@
 
 Ranks live on between tests, so a module that keeps something (a global, a default argument, an
 attribute of a function) fails tests that have nothing to do with it. A failed test is therefore
-run once more on ranks that have made no call::
+run once more, each of its calls on ranks that have made no other::
 
     fails again       the failure is the test's own
     right this time   something was kept: the first such test says so and earns nothing, the
@@ -35,7 +35,7 @@ class FreshRanks:
 
         Args:
             verdict: of the test on ranks that have made other calls before.
-            again: runs the same test, with the same inputs, on fresh ranks.
+            again: runs the same test, with the same inputs, each call on fresh ranks.
         """
         if self._own >= _ENOUGH and not self._kept:
             return verdict

@@ -126,6 +126,7 @@ class Ranks:
         self._running = running
         self.results: list[Result] = []  # of the running test
         self._num_calls = 0
+        self._last = False  # whether each call is made by new ranks
 
     @property
     def may_keep_something(self) -> bool:
@@ -133,10 +134,14 @@ class Ranks:
         return self._num_calls > len(self.results)
 
     @contextlib.contextmanager
-    def anew(self) -> Iterator[Ranks]:
-        """The same calls on ranks that have made none."""
-        with Session(self._session.folder) as session:
-            yield Ranks(session, Record(), self._running)
+    def fresh(self) -> Iterator[None]:
+        """Each call in here is made by ranks that have made no other; nothing is recorded."""
+        record, self._record, self._last = self._record, Record(), True
+        self._session.end_ranks()
+        try:
+            yield
+        finally:
+            self._record, self._last = record, False
 
     def call(
         self,
@@ -163,6 +168,7 @@ class Ranks:
             seed=seed,
             timeout_s=self._running.timeout_s,
             factors=factors,
+            last=self._last,
         )
         self.results.append(result)
         self._num_calls += 1
@@ -339,10 +345,10 @@ def _decided(item: pytest.Item, ranks: Ranks, module: str, verdict: Verdict) -> 
     names = item._fixtureinfo.argnames  # type: ignore[attr-defined]  # pytest has no public name
 
     def again() -> None:
-        with ranks.anew() as fresh:
-            given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
-            given |= {"ranks": fresh, "rng": random_of(item.name)}
-            item.obj(**{name: given[name] for name in names})  # type: ignore[attr-defined]
+        given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
+        given |= {"rng": random_of(item.name)} if "rng" in names else {}
+        with ranks.fresh():
+            item.obj(**given)  # type: ignore[attr-defined]
 
     return item.config.stash[_RECORD].fresh_ranks[module].decide(verdict, again)
 

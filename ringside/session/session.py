@@ -286,14 +286,18 @@ class Session:
     def close(self) -> None:
         """End all ranks; the process that started them may serve the next session."""
         if self._lent:
-            for front, world_size in list(self._worlds):
-                self._discard(front, world_size)
+            self.end_ranks()
             give_back(self._nursery)
         else:
             for world in self._worlds.values():
                 world.close()
             self._worlds.clear()
             self._nursery.close()  # and with it all its ranks
+
+    def end_ranks(self) -> None:
+        """End all ranks; the next call starts new ones."""
+        for front, world_size in list(self._worlds):
+            self._discard(front, world_size)
 
     def call(
         self,
