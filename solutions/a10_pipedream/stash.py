@@ -53,7 +53,7 @@ def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, ve
         loss ``f_t`` of each minibatch at the versions that it used. On the other stages ``losses``
         is None.
 
-    - Values: those of the recursion. Each element of a parameter array may be off by at most 1e-12
+    - Values: those of the recursion. Each element of a parameter array may be off by at most 1e-10
       (float32: 1e-5) times (1 + the largest magnitude in the right array).
     - Schedule: a stage computes forward passes until ``min(S - s, N)`` minibatches are in flight.
       Then it computes one backward and one forward pass in turn, and in the end the backward

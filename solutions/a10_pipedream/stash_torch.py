@@ -59,7 +59,7 @@ def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, v
       versions 2, 3, 4, 5 on stages 0 to 3; with ``vertical_sync`` 2, 2, 2, 2.
     - Values: those of one process that computes each minibatch through the whole model with these
       versions, and then updates the newest one with that gradient. Each element of a parameter may
-      be off by at most 1e-12 times (1 + the largest magnitude in the parameter).
+      be off by at most 1e-10 times (1 + the largest magnitude in the parameter).
     - Order: 1F1B without a flush. Stage s computes min(S - s, N) forward passes, then backward and
       forward passes in turn, then the backward passes that are left. Each pass is computed once.
       S = 3, s = 1, N = 4: F0 F1 B0 F2 B1 F3 B2 B3.
