@@ -17,6 +17,7 @@ import grid_cases
 import layout_cases
 import numpy as np
 import train2d_cases
+import train3d_cases_torch as train3d
 from train2d_layers import pack
 
 import ringside
@@ -163,16 +164,16 @@ def train3d_check(case, function, rank, value, options):
     others, rng = options.others, np.random.default_rng(0)
     if function == "try_training":
         training = train3d_training(case)
-        wanted = train3d().serial(training, *train3d().sample(rng, training), case.factors)
-        train3d().check_training(value, wanted, training, case, rank)
+        wanted = train3d.serial(training, *train3d.sample(rng, training), case.factors)
+        train3d.check_training(value, wanted, training, case, rank)
     elif function == "try_grid":
         dp, tp = (others.get(name, 1) for name in ("dp", "tp"))
         sizes = others.get("pp", case.world_size // (dp * tp)), dp, tp
-        train3d().check_grid(value, sizes, case, rank)
+        train3d.check_grid(value, sizes, case, rank)
     elif function == "try_layer":
-        layer = train3d().layer_case(case.world_size)
-        wanted = train3d().serial_layer(layer, *train3d().layer_sample(rng, layer), case.factors)
-        train3d().check_layer(value, wanted, layer, case, rank)
+        layer = train3d.layer_case(case.world_size)
+        wanted = train3d.serial_layer(layer, *train3d.layer_sample(rng, layer), case.factors)
+        train3d.check_layer(value, wanted, layer, case, rank)
     else:
         return False
     return True
@@ -184,19 +185,12 @@ def train3d_training(case):
     given = {name: case.options[name] for name in names if name in case.options}
     stages = case.world_size // (given.get("dp", 1) * given.get("tp", 1))
     given.setdefault("layers", (1,) * stages)
-    return train3d().training(given)
-
-
-def train3d():
-    """The cases of ``train3d_torch``: they import torch, which takes longer than most runs."""
-    import train3d_cases_torch
-
-    return train3d_cases_torch
+    return train3d.training(given)
 
 
 def train3d_seen(check_of_run):
     """The check of ``train3d_cases_torch.py`` of this name, of what the network saw, for a line."""
-    return lambda result, case, _: getattr(train3d(), check_of_run)(
+    return lambda result, case, _: getattr(train3d, check_of_run)(
         result, train3d_training(case), case
     )
 
@@ -210,7 +204,7 @@ def train3d_time(_, case, value):
             f"{folder}/{target.replace(':', '.py:')}", *arguments, **options
         )
 
-    train3d().assert_time(trace, case, int(value))
+    train3d.assert_time(trace, case, int(value))
 
 
 TRAIN3D_CHECKS = {

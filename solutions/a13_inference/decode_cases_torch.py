@@ -5,6 +5,7 @@ Prompts, weights and what must come out are those of ``decode_cases.py``.
 
 from dataclasses import dataclass
 
+import decode_time_torch
 from decode_cases import DecodeCase, assert_decoded, decode_case, of_the_scheme
 from model import Sizes, serial_generate
 
@@ -169,8 +170,6 @@ def assert_decode_torch_agreement(ranks, case, sizes=None):
 
 def assert_decode_torch_time(trace, case, world_size):
     """A decoding step of four layers of 4096 columns, traced on fake tensors."""
-    import decode_time_torch  # it imports torch, which takes longer than most checks
-
     case = case.asking(f"decode_torch_time={world_size}")
     machine = decode_torch_machine()
     try:
