@@ -43,4 +43,6 @@ def test_a_copy_shares_no_array_with_its_original() -> None:
 def test_a_mark_says_what_a_test_is_worth_for_what_and_in_which_module() -> None:
     for mark in (points(12, "values", "ring"), points_of("ring")(12, "values")):
         assert mark.name == "points" and mark.args == (12,)
-        assert mark.kwargs == {"kind": "values", "module": "ring"}
+        assert mark.kwargs == {"kind": "values", "module": "ring", "essential": False}
+    mark = points_of("ring")(7, "communication", essential=True)
+    assert mark.kwargs == {"kind": "communication", "module": "ring", "essential": True}
