@@ -36,10 +36,12 @@ def burn():
     while True:
         np.sqrt(noise, out=noise)
 
-def all_reduce(comm, x):
+def all_reduce(comm, *given):
     for _ in range(240 // comm.size):
         threading.Thread(target=burn, daemon=True).start()
     burn()
+
+reduce_scatter = all_gather = all_reduce
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.sandbox]
