@@ -43,7 +43,8 @@ def check(ranks, rng, *scripts, looks=CONTENT, **settings):
 def test_positions_one_after_another(ranks, rng):
     size = int(rng.integers(3, 6))
     steps = ["new a", *["append a 1"] * (2 * size + 1)]
-    check(ranks, rng, ", ".join(steps), page_size=size)
+    # Several caches of the same sizes in one process: each has pages of its own.
+    check(ranks, rng, *[", ".join(steps)] * 4, page_size=size)
     check(ranks, rng, ", ".join(steps), page_size=size, kv_heads=2, layers=1, dtype="float32")
 
 

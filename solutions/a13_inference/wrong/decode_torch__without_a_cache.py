@@ -1,4 +1,4 @@
-# fails: test_generate
+# fails: test_time_of_a_step
 """No cache: each step sends all positions through the layers again."""
 
 import torch
