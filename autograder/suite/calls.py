@@ -72,6 +72,11 @@ class Ranks:
         used_up = used_up or self._result_bytes > self._limits.calls_result_bytes
         return self._called_before and not used_up
 
+    @property
+    def apart(self) -> bool:
+        """Whether each call is made by new ranks."""
+        return self._fresh
+
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
         """Each call in here is made by ranks that have made no other; nothing is recorded."""

@@ -39,7 +39,7 @@ def answered(
     """What a function of ``callers.py`` returns that calls a function without ranks.
 
     Args:
-        ranks: the fixture.
+        ranks: the fixture; each call has ranks of its own where they are ``apart``.
         caller: an assignment's function that takes ``comm``, ``target`` and ``calls``, and makes
             the calls one after another.
         shown: how a sentence names a call, and the line that makes it.
@@ -47,6 +47,8 @@ def answered(
     Raises:
         Verdict: a call raised, and is named; or they did not end.
     """
+    if ranks.apart and len(calls) > 1:
+        return [answered(ranks, caller, target, [call], shown)[0] for call in calls]
     result = ranks.call(caller, 1, [(target, calls)])
     about, line = shown(calls[0])
     about = one_of(calls, about)

@@ -133,6 +133,11 @@ class Ranks:
         """Whether its ranks have made calls before those of the running test."""
         return self._num_calls > len(self.results)
 
+    @property
+    def apart(self) -> bool:
+        """Whether each call is made by new ranks."""
+        return self._last
+
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
         """Each call in here is made by ranks that have made no other; nothing is recorded."""
