@@ -47,7 +47,7 @@ def answered(
     Raises:
         Verdict: a call raised, and is named; or they did not end.
     """
-    if ranks.apart and len(calls) > 1:
+    if getattr(ranks, "apart", False) and len(calls) > 1:
         return [answered(ranks, caller, target, [call], shown)[0] for call in calls]
     result = ranks.call(caller, 1, [(target, calls)])
     about, line = shown(calls[0])
