@@ -119,20 +119,15 @@ def share(every: Sequence[Subject], seed: int) -> list[Subject]:
 
     It holds each reference and stub, one wrong submission for each hidden test, and one right form
     for each module. The seed decides which: it is a commit's number, and the next commit takes
-    others. Of a wrong submission only the test is run that it must fail; one of those that say what
-    they earn is graded whole.
+    others. Of a wrong submission only the test is run that it must fail; what it earns is looked at
+    where all are graded.
     """
     groups: dict[tuple[str, str, str], list[Subject]] = {}
     for subject in every:
         if subject.kind in ("wrong", "right"):
             groups.setdefault((subject.kind, subject.module, subject.fails), []).append(subject)
-    banded = [each for each in every if each.earns]
-    whole = banded[seed % len(banded)] if banded else None
     chosen = [each for each in every if each.kind in ("reference", "stub")]
-    chosen += [replace(group[seed % len(group)], earns=None) for group in groups.values()]
-    return [each for each in chosen if whole is None or each.name != whole.name] + (
-        [whole] if whole else []
-    )
+    return chosen + [replace(group[seed % len(group)], earns=None) for group in groups.values()]
 
 
 def stub(source: str) -> str:
