@@ -229,7 +229,7 @@ def verify(
         finding = judge(subject, record)
         if points and subject.kind == "wrong":
             finding.public = public.percent(plan, subject.module, subject.source)
-            _compare(subject, finding)
+            compare_with_public(subject, finding)
         if subject.kind == "reference" and finding.ok:
             names = [test["name"] for test in record["tests"]]
             idle = [name for name in names if (subject.module, name) not in caught]
@@ -246,7 +246,7 @@ def verify(
     return report
 
 
-def _compare(subject: Subject, finding: Finding) -> None:
+def compare_with_public(subject: Subject, finding: Finding) -> None:
     """An honest mistake that no public test warns of may cost little."""
     if finding.ok and subject.honest and finding.public == 100 and finding.score < NO_WARNING:
         finding.ok = False

@@ -1,0 +1,51 @@
+"""Points of wrong submissions: bands, and what public tests must warn of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autograder.verify.verify import Finding, Report, Subject, compare_with_public, judge, table
+
+WRONG = Subject("wrong", "ring", "ring__twice", "", "test_bytes", (40, 70))
+
+
+def record(*earned: float) -> dict[str, object]:
+    names = ("test_values", "test_bytes")
+    tests = [
+        {"name": name, "kind": "values", "points": 50, "earned": each, "message": "no."}
+        for name, each in zip(names, earned, strict=True)
+    ]
+    return {"tests": tests}
+
+
+@pytest.mark.parametrize(
+    ("earned", "said"),
+    [
+        ((50, 0), ""),
+        ((50, 20), ""),
+        ((20, 0), "earns 20 points, not 40 to 70"),
+        ((50, 50), "passes test_bytes; fails no test of values"),
+    ],
+)
+def test_a_wrong_submission_earns_what_its_edit_says(
+    earned: tuple[float, float], said: str
+) -> None:
+    finding = judge(WRONG, record(*earned))
+    assert (finding.ok, finding.sentence) == (not said, said)
+
+
+@pytest.mark.parametrize(
+    ("public", "score", "honest", "ok"),
+    [(100, 80, True, False), (100, 90, True, True), (99, 20, True, True), (100, 20, False, True)],
+)
+def test_an_honest_mistake_that_no_public_test_warns_of_may_cost_little(
+    public: float, score: float, honest: bool, ok: bool
+) -> None:
+    finding = Finding("wrong", "ring", "ring__twice", True, score=score, public=public)
+    compare_with_public(replace(WRONG, honest=honest), finding)
+    assert finding.ok is ok
+    shown = table(Report("a03_allreduce", findings=[finding]))
+    assert f"ring__twice{public:>10.0f}{score:>8.1f}" in shown
+    assert ("has all public points" in shown) is not ok
