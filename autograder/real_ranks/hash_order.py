@@ -11,24 +11,19 @@ seed. Starting costs each rank its imports, which other modules don't have to pa
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
 # Calls and attributes that give a hash, or a set; keys() does when it is joined with others.
 _NAMES = {"hash", "__hash__", "set", "frozenset", "keys"}
 
 
-def may_depend_on_hashes(sources: Iterable[str]) -> bool:
-    """Whether any of the modules makes a set or asks for a hash.
+def may_depend_on_hashes(source: str) -> bool:
+    """Whether a module makes a set or asks for a hash.
 
-    >>> may_depend_on_hashes(["def owner(name, p): return hash(name) % p"])
+    >>> may_depend_on_hashes("def owner(name, p): return hash(name) % p")
     True
-    >>> may_depend_on_hashes(["def owner(number, p): return number % p"])
+    >>> may_depend_on_hashes("def owner(number, p): return number % p")
     False
     """
-    return any(_in(source) for source in sources)
-
-
-def _in(source: str) -> bool:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

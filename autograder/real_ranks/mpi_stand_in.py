@@ -17,10 +17,11 @@ def main(path: str, world: str, first_pipe: str) -> int:
     own_hashes = "RINGSIDE_JOB_OWN_HASHES" in os.environ
     if "PMI_FD" not in os.environ or own_hashes:  # be the rank
         nursery = os.path.join(os.environ["RINGSIDE_JOB_RESULTS"], "nursery.py")
-        rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
-        os.environ["PYTHONHASHSEED"] = str(int(rank) + 1)
-        # Isolated (-I) it would not read the seed.
-        isolated = ("-s", "-P") if own_hashes else ("-I",)
+        isolated = ["-I"]
+        if own_hashes:
+            rank = os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+            os.environ["PYTHONHASHSEED"] = str(int(rank) + 1)
+            isolated = ["-s", "-P"]  # with -I it would not read the seed
         words = [sys.executable, *isolated, nursery, "alone", world, first_pipe]
         os.execv(sys.executable, words)
     import _socket  # the module socket takes twice the time that all the rest here takes

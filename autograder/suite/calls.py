@@ -57,7 +57,7 @@ class Ranks:
         self.made: list[whose_fault.Made] = []  # its calls
         self._called_before = False  # whether there were calls before the running test
         self._called = False
-        self._fresh = False  # whether each call is made by new ranks
+        self.apart = False  # whether each call is made by new ranks
         self.disclosure = Disclosure(Path(job.folder))
 
     def begin(self) -> None:
@@ -72,21 +72,16 @@ class Ranks:
         used_up = used_up or self._result_bytes > self._limits.calls_result_bytes
         return self._called_before and not used_up
 
-    @property
-    def apart(self) -> bool:
-        """Whether each call is made by new ranks."""
-        return self._fresh
-
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
         """Each call in here is made by ranks that have made no other; nothing is recorded."""
-        shared, self._once, self._fresh = self._once, {}, True
+        shared, self._once, self.apart = self._once, {}, True
         num_counts = len(self._record.counts)
         self._session.end_ranks()
         try:
             yield
         finally:
-            self._once, self._fresh = shared, False
+            self._once, self.apart = shared, False
             del self._record.counts[num_counts:]
 
     def call(
@@ -129,7 +124,7 @@ class Ranks:
         left_s = self._allowance.left_s
         with self._allowance.calling():
             result = self._session.call(
-                target, world_size, args, timeout_s=left_s, last=self._fresh, **options
+                target, world_size, args, timeout_s=left_s, last=self.apart, **options
             )
         result = self.disclosure.of_run(result)
         if self._allowance.ended:

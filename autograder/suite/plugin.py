@@ -31,7 +31,7 @@ from autograder.suite.calls import Mpi, Ranks
 from autograder.suite.job import SuiteJob, SuiteRecord, TestRecord
 from autograder.suite.reality import RealRanks
 from ringside.checking import Verdict, cut, noted
-from ringside.checking.fresh_ranks import FreshRanks
+from ringside.checking.fresh_ranks import FreshRanks, arguments_of, run_again
 from ringside.checking.points import hold_to_the_essential
 from ringside.files import write_atomically
 from ringside.network.bounds import Limits as NetworkLimits
@@ -131,7 +131,7 @@ def gloo(pytestconfig: pytest.Config, ranks: Ranks) -> Mpi:
 def _own_hashes(job: SuiteJob) -> bool:
     """Whether the ranks of this module must not share the seed of their hashes."""
     source = (Path(job.folder) / f"{job.module}.py").read_text(encoding="utf-8", errors="replace")
-    return may_depend_on_hashes([source])
+    return may_depend_on_hashes(source)
 
 
 def _reference(suite: Path) -> Path:
@@ -271,16 +271,13 @@ class Recorder:
 
     def _decided(self, item: pytest.Item, verdict: Verdict) -> Verdict | None:
         """The verdict that counts, where ranks that have made no call may say another."""
-        names = item._fixtureinfo.argnames  # type: ignore[attr-defined]  # pytest has no public name
         ranks = self.ranks
-        if ranks is None or "ranks" not in names or not ranks.may_keep_something:
+        if ranks is None or "ranks" not in arguments_of(item) or not ranks.may_keep_something:
             return verdict
 
         def again() -> None:
-            given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
-            given |= {"rng": self.job.rng(item.name)} if "rng" in names else {}
             with ranks.fresh():
-                item.obj(**given)  # type: ignore[attr-defined]
+                run_again(item, self.job.rng(item.name))
 
         return self.fresh_ranks.decide(verdict, again)
 

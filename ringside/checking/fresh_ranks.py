@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+import pytest
+
 from ringside.checking.assertions import Verdict
 
 KEPT = (
@@ -21,6 +24,24 @@ KEPT = (
     "of a function or a class). There: {sentence}"
 )
 _ENOUGH = 3  # failures that were the tests' own: a module that keeps something shows it sooner
+
+
+def arguments_of(item: pytest.Item) -> tuple[str, ...]:
+    """The fixtures that a test takes, by name; pytest has no public name for them."""
+    names: tuple[str, ...] = item._fixtureinfo.argnames  # type: ignore[attr-defined]
+    return names
+
+
+def run_again(item: pytest.Item, rng: np.random.Generator) -> None:
+    """Run a test once more with the fixtures that it had, but for its random numbers.
+
+    Args:
+        rng: the same numbers as at first, from their beginning.
+    """
+    given = {name: item.funcargs[name] for name in arguments_of(item)}  # type: ignore[attr-defined]
+    if "rng" in given:
+        given["rng"] = rng
+    item.obj(**given)  # type: ignore[attr-defined]
 
 
 class FreshRanks:

@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 from ringside.checking.assertions import Case, Verdict, noted
-from ringside.checking.fresh_ranks import FreshRanks
+from ringside.checking.fresh_ranks import FreshRanks, run_again
 from ringside.checking.points import hold_to_the_essential
 from ringside.checking.public_tests import CALL_TIMEOUT_S
 from ringside.checking.pytest_process import Teller
@@ -126,27 +126,22 @@ class Ranks:
         self._running = running
         self.results: list[Result] = []  # of the running test
         self._num_calls = 0
-        self._last = False  # whether each call is made by new ranks
+        self.apart = False  # whether each call is made by new ranks
 
     @property
     def may_keep_something(self) -> bool:
         """Whether its ranks have made calls before those of the running test."""
         return self._num_calls > len(self.results)
 
-    @property
-    def apart(self) -> bool:
-        """Whether each call is made by new ranks."""
-        return self._last
-
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
         """Each call in here is made by ranks that have made no other; nothing is recorded."""
-        record, self._record, self._last = self._record, Record(), True
+        record, self._record, self.apart = self._record, Record(), True
         self._session.end_ranks()
         try:
             yield
         finally:
-            self._record, self._last = record, False
+            self._record, self.apart = record, False
 
     def call(
         self,
@@ -173,7 +168,7 @@ class Ranks:
             seed=seed,
             timeout_s=self._running.timeout_s,
             factors=factors,
-            last=self._last,
+            last=self.apart,
         )
         self.results.append(result)
         self._num_calls += 1
@@ -347,13 +342,10 @@ def _note(item: pytest.Item, marker: pytest.Mark, call: pytest.CallInfo[None]) -
 
 def _decided(item: pytest.Item, ranks: Ranks, module: str, verdict: Verdict) -> Verdict | None:
     """The verdict that counts, where ranks that have made no call may say another."""
-    names = item._fixtureinfo.argnames  # type: ignore[attr-defined]  # pytest has no public name
 
     def again() -> None:
-        given = {name: item.funcargs[name] for name in names}  # type: ignore[attr-defined]
-        given |= {"rng": random_of(item.name)} if "rng" in names else {}
         with ranks.fresh():
-            item.obj(**given)  # type: ignore[attr-defined]
+            run_again(item, random_of(item.name))
 
     return item.config.stash[_RECORD].fresh_ranks[module].decide(verdict, again)
 

@@ -50,4 +50,4 @@ def test_each_rank_has_a_seed_of_its_own_where_it_is_asked_for(
     ],
 )
 def test_a_module_without_sets_and_hashes_can_not_depend_on_them(source: str, may: bool) -> None:
-    assert may_depend_on_hashes([source]) is may
+    assert may_depend_on_hashes(source) is may
