@@ -36,12 +36,19 @@ from ringside.checking.points import points
 # -- kv_cache --------------------------------------------------------------------------------------
 
 
+def first_line(error):
+    """The first line of what a run says of an exception: rank 0 raised KeyError at ..."""
+    return str(error).partition("\n")[0]
+
+
 def check_script(ranks, steps, looks=LOOKS, **settings):
     """Perform a script of ``kv_script.py``, and find no fault."""
     script = Script(steps, looks=looks, **settings)
     result = ranks.call("callers:kv_scripts", 1, [("kv_cache:PagedCache", [astuple(script)])])
     if result.error is not None:
-        raise Verdict(f"the script '{steps}' ended with an exception.", reproduce=script.line)
+        raise Verdict(
+            f"the script '{steps}' ended with {first_line(result.error)}", reproduce=script.line
+        )
     problem = fault(script, result.values[0][0])
     if problem:
         raise Verdict(problem, reproduce=script.line)
@@ -88,7 +95,8 @@ def test_bytes_of_keys_and_values(ranks):
     )
     if result.error is not None or list(result.values[0]) != [131_072, 96]:
         line = 'python -c "from kv_cache import *; print(token_bytes(32, 8, 128))"'
-        raise Verdict("token_bytes(32, 8, 128) must be 131072.", reproduce=line)
+        said = f" It ended with {first_line(result.error)}" if result.error is not None else ""
+        raise Verdict(f"token_bytes(32, 8, 128) must be 131072.{said}", reproduce=line)
     script = Script("new a, append a 5")
     result = ranks.call("callers:kv_scripts", 1, [("kv_cache:PagedCache", [astuple(script)])])
     if result.error is not None or result.values[0][0][1][2]["bytes"] != 2 * 4 * 96:

@@ -479,8 +479,9 @@ def test_partition_long_profiles(ranks):
         taken_s = PARTITION_FREE if error else partition_cost(layers, plan, 5e9)[0]
         award(
             float(taken_s <= equal_s / 1.2),
-            f"The plan of {num_layers} layers on {workers} workers takes {taken_s:.6g} s; stages "
-            f"of equally many layers take {equal_s:.6g} s, and it must be 1.2 times as fast.",
+            f"The plan of {num_layers} layers on {workers} workers "
+            f"{f'raised {error}' if error else f'takes {taken_s:.6g} s'}; stages of equally many "
+            f"layers take {equal_s:.6g} s, and it must be 1.2 times as fast.",
             reproduce=partition_line("partition", call),
         )
 

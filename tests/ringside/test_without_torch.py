@@ -78,11 +78,11 @@ def test_a_check_runs_what_needs_no_torch_and_names_it_for_the_rest(
 
 
 def test_public_tests_that_need_torch_themselves_say_so(bare: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "a09_pipeline"
-    shutil.copytree(KIT / "assignments" / "a09_pipeline", folder)
-    (folder / "a09_pipeline.ipynb").unlink()
-    shutil.copy(KIT / "solutions" / "a09_pipeline" / "bubble.py", folder)
-    done = ringside(bare, folder, "check", "bubble")
+    folder = tmp_path / "a13_inference"
+    shutil.copytree(KIT / "assignments" / "a13_inference", folder)
+    (folder / "a13_inference.ipynb").unlink()
+    shutil.copy(KIT / "solutions" / "a13_inference" / "kv_cache.py", folder)
+    done = ringside(bare, folder, "check", "kv_cache")
     assert done.returncode == 2
     wanted = f"test_public.py needs torch, which is not installed here: {INSTALL}"
     assert done.stderr == f"ringside: {wanted}\n"
