@@ -79,7 +79,7 @@ def check_kinds(
     first = next(iter(verdicts.values()))
     passed = [name for name in right if name not in verdicts]
     if passed:
-        first.sentence += f" It is right for {_listed(passed)}."
+        first.sentence += f" Right in this test: {_listed(passed)}."
     first.fraction = earned
     raise first
 

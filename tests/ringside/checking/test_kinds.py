@@ -26,7 +26,7 @@ def test_each_kind_of_cases_earns_its_share_and_a_failed_kind_is_not_tried_again
     assert failed.value.fraction == 0.5
     assert tried == [2, 3, 4]
     assert failed.value.sentence.endswith(
-        "rank 0 sent 8 bytes. It is right for powers of two as numbers of ranks."
+        "rank 0 sent 8 bytes. Right in this test: powers of two as numbers of ranks."
     )
 
 
