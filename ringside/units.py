@@ -38,9 +38,11 @@ def three_digits(value: float) -> str:
 def format_time(seconds: float, unit: tuple[float, str] | None = None) -> str:
     """A duration with its unit.
 
-    >>> format_time(126e-6), format_time(0.0)
-    ('126 µs', '0 s')
+    >>> format_time(126e-6), format_time(0.0), format_time(-1e-19)
+    ('126 µs', '0 s', '0 s')
     """
+    if abs(seconds) < 5e-13:  # half of the clock's step, a picosecond: what sums of floats leave
+        seconds = 0.0
     if unit is None:
         unit = time_unit(abs(seconds)) if seconds else (1.0, "s")
     return f"{three_digits(seconds / unit[0])} {unit[1]}"

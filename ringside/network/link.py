@@ -270,7 +270,8 @@ class Link:
 
     def compute(self, flops: float, nbytes: float, seconds: float | None, label: str) -> None:
         """Let virtual time pass for work done."""
-        body = codec.encode((float(flops), float(nbytes), seconds, label))
+        taken = None if seconds is None else float(seconds)
+        body = codec.encode((float(flops), float(nbytes), taken, label))
         self._post(Op.COMPUTE, 0, ("compute", (("phase", label),)), 0, 0, 0, 0, 0, body)
 
     def work(self, flops: float, nbytes: float, moved: float, label: str) -> None:

@@ -223,9 +223,11 @@ def _missing_partner(standing: Standing, blocked: tuple[BlockedCall, ...]) -> st
             if op.kind == Kind.IRECV:
                 return f"Rank {peer.rank} receives from any rank, but nobody sends to it."
         for source, _, _ in _receives(standing, peer):
-            whom = f"rank {source}" if source >= 0 else "any rank"
+            if source < 0:
+                return f"Rank {peer.rank} waits for a message from any rank; nobody sends it one."
             return (
-                f"Rank {peer.rank} waits for a message from {whom}, which sends none. Add the send."
+                f"Rank {peer.rank} waits for a message from rank {source}, which sends none. "
+                "Add the send."
             )
     return None
 

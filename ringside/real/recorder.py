@@ -8,6 +8,7 @@ report says which rank is in which call.
 
 from __future__ import annotations
 
+import math
 import sys
 import sysconfig
 import threading
@@ -202,7 +203,13 @@ def compute(
         nbytes: bytes moved to and from memory.
         seconds: the time itself, in place of the machine's roofline.
         phase: what timelines call it.
+
+    Raises:
+        ValueError: an amount is negative, infinite or not a number.
     """
+    for name, amount in (("num_flops", num_flops), ("nbytes", nbytes), ("seconds", seconds or 0.0)):
+        if not 0 <= float(amount) < math.inf:
+            raise ValueError(f"compute: {name} = {amount} must be a number from 0 up.")
     if link.inside_rank():
         link.current().compute(num_flops, nbytes, seconds, phase or "compute")
     elif _active:
