@@ -25,7 +25,8 @@ def moe_called(
     """``moe_torch.Experts`` and its gradients on this rank's tokens.
 
     Args:
-        how: "plain", or "forward" (no backward pass).
+        how: "plain", "forward" (no backward pass), or "twice" (before the backward pass comes
+            another forward pass, of tokens that no expert takes).
 
     Returns:
         A dict: ``y``, ``dx``, ``dgate``, ``dshared`` and ``dexperts`` (lists of dw1, dw2), and
@@ -38,6 +39,10 @@ def moe_called(
     x.requires_grad_(how != "forward")
     with torch.set_grad_enabled(how != "forward"):
         y = layer(x)
+        if how == "twice":
+            given, layer.gate.kept = layer.gate.kept, torch.zeros_like(layer.gate.kept)
+            layer(x.detach().clone().requires_grad_())
+            layer.gate.kept = given
     if how != "forward":
         y.backward(dy)
 

@@ -112,7 +112,7 @@ def moe_case(
     of = exchange_case(tokens, num_experts, kind, d=d, k=k, seed=seed, dtype=dtype)
     line = of.line.replace("callers.py:exchange_layer", "callers_torch.py:moe_called", 1)
     line += f" --hidden {hidden}" + (f" --how {how}" if how != "plain" else "")
-    shown = ", forward only" if how == "forward" else ""
+    shown = {"forward": ", forward only", "twice": ", two forward passes"}.get(how, "")
     return MoeCase(
         "moe_torch:Experts", of.world_size, of.n, dtype, about=of.about + shown, line=line,
         tokens=of.tokens, num_experts=num_experts, d=d, k=k, kind=kind, seed=seed, hidden=hidden,

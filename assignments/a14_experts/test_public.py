@@ -168,10 +168,15 @@ def test_moe_forward(ranks):
     moe_ran(ranks, moe_case((4, 7, 3), 3, how="forward"))
 
 
-@points(20, "values", "moe_torch")
+@points(15, "values", "moe_torch")
 def test_moe_gradients(ranks):
     moe_ran(ranks, moe_case((6, 4), 2), forward=False)
     moe_ran(ranks, moe_case((4, 7, 3), 6, dtype="float32"), forward=False)
+
+
+@points(5, "values", "moe_torch")
+def test_moe_second_forward_pass_before_the_backward_pass(ranks):
+    moe_ran(ranks, moe_case((6, 4), 2, how="twice"), forward=False)
 
 
 @points(15, "values", "moe_torch")

@@ -60,6 +60,7 @@ class Experts(nn.Module):
       three exchanges, and the backward pass two.
     - Every rank takes part in every exchange of both passes, even with no row to send or to
       receive. If there is a backward pass, x requires a gradient on every rank.
+    - Other forward passes may come between a forward pass and its backward pass, as in a pipeline.
     - Time, if the shared expert takes longer than an exchange of rows: at most 1.05 times the work,
       the counts, and one exchange of rows in each pass; the other one is hidden. This is asked of
       the forward pass alone, and of both. Half the points go to 1.1 times.

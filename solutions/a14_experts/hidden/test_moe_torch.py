@@ -36,8 +36,16 @@ def test_moe_forward(ranks, rng):
 
 @points(15, "values")
 def test_moe_gradients(ranks, rng):
-    for tokens, num_experts in (((6, 6), 2), ((4, 7, 3), 3), ((5, 5, 5, 5), 4)):
-        moe_ran(ranks, moe_case(tokens, num_experts, seed=seed(rng)), forward=False)
+    def check(each):
+        tokens, num_experts, how = each
+        moe_ran(ranks, moe_case(tokens, num_experts, how=how, seed=seed(rng)), forward=False)
+
+    tried = [
+        ((6, 6), 2, "plain"), ((4, 7, 3), 3, "plain"), ((5, 5, 5, 5), 4, "plain"),
+        ((4, 7, 3), 3, "twice"),
+    ]  # fmt: skip
+    kinds = {"plain": "one forward pass", "twice": "a second one before the backward pass"}
+    check_kinds(tried, lambda each: kinds[each[2]], check, weights={kinds["plain"]: 1.5})
 
 
 @points(9, "values")
@@ -50,6 +58,7 @@ def test_moe_several_experts_a_rank(ranks, rng):
 def test_moe_where_nothing_comes(ranks, rng):
     moe_ran(ranks, moe_case((4, 3, 5), 3, "one", k=1, seed=seed(rng)))
     moe_ran(ranks, moe_case((4, 0, 5), 3, seed=seed(rng)))
+    moe_ran(ranks, moe_case((4, 0, 5), 3, "one", k=1, seed=seed(rng)))
 
 
 @points(3, "values")
