@@ -18,7 +18,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,15 @@ class Difference:
         newer = "file" if self.file_is_newer else "notebook"
         file_s, book_s = (time.strftime(_TIME, time.localtime(at_s)) for at_s in self.changed_s)
         return f"{told}; the file was saved {file_s}, the notebook {book_s}: the {newer} is newer"
+
+    @property
+    def only_file_has_work(self) -> bool:
+        """Whether the cell is as it was handed out, and the file isn't: nobody wrote there."""
+        return (
+            self.file is not None
+            and self.cell.was_released_as(self.cell.source)
+            and not self.cell.was_released_as(self.file)
+        )
 
     @property
     def changed_s(self) -> tuple[float, float]:
@@ -205,15 +214,19 @@ def refusal(found: Sequence[Difference], command: str) -> str:
     return "\n".join(lines)
 
 
-def write_files(found: Sequence[Difference]) -> list[str]:
-    """Write the files from the cells; return what was done."""
+def write_files(found: Sequence[Difference], without_copy: Container[str] = ()) -> list[str]:
+    """Write the files from the cells; return what was done.
+
+    What a file held is kept beside it, but for the files of the names ``without_copy``.
+    """
     done = []
     for difference in found:
         cell = difference.cell
         path = cell.notebook.parent / cell.module
         if path.resolve().parent != cell.notebook.parent.resolve():
             raise NotebookError(f"{cell.module}: a cell may only write into the notebook's folder.")
-        kept = _keep(path) if difference.file is not None else ""
+        copied = difference.file is not None and cell.module not in without_copy
+        kept = _keep(path) if copied else ""
         _replace(path, cell.source.rstrip("\n") + "\n")
         done.append(f"wrote {cell.module} from {cell.notebook.name}{kept}")
     return done
