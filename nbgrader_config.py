@@ -22,7 +22,7 @@ c.CourseDirectory.solution_directory = "build/instructor"
 c.CourseDirectory.db_url = "sqlite:///build/gradebook.db"
 c.CourseDirectory.ignore = [
     *(".ipynb_checkpoints", "*.pyc", "__pycache__", ".DS_Store"),
-    *(".ringside", "*.before-sync-*"),  # what `ringside check` draws, and what it overwrote
+    *(".ringside", "*.before-*", "*.as-released"),  # what the student's commands left
 ]
 if os.environ.get("RINGSIDE_COURSE"):
     c.CourseDirectory.update(Course.here().nbgrader_folders)

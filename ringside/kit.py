@@ -13,3 +13,14 @@ def cluster_folder() -> Path:
     """The tree's ``cluster/`` beside the package, or the copy in an installed package."""
     beside = ROOT / "cluster"
     return beside if (beside / "machines").is_dir() else PACKAGE / "cluster"
+
+
+def handout_folder() -> Path | None:
+    """The assignments, lectures and pages that an installed package brings; None in a tree."""
+    brought = PACKAGE / "handout" / "tree"  # setup.py puts it there
+    return brought if (brought / "assignments").is_dir() else None
+
+
+def lectures_folder() -> Path:
+    """The tree's ``lectures/`` beside the package, or the copy in an installed package."""
+    return (handout_folder() or ROOT) / "lectures"

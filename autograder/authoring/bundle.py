@@ -2,8 +2,9 @@
 
 Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
 and the files that install them. README and Makefile are the students' own (templates/students),
-and pyproject.toml loses what names the autograder. `leaks` looks for every run of solution lines,
-of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
+and pyproject.toml loses what names the autograder. handout.json lists what the tree holds, by
+which `ringside update` later tells what a student wrote. `leaks` looks for every run of solution
+lines, of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from autograder.authoring.build import BuildError
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from ringside import output_folder
+from ringside.handout.manifest import Handout
 
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
 FILES = (
     *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
-    *("constraints.txt", "environment.yml", "install.py"),
+    *("constraints.txt", "environment.yml", "install.py", "setup.py", "MANIFEST.in"),
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
     *("docs/ways_to_run.md", "docs/glossary.md"),
 )
@@ -94,6 +96,7 @@ def _fill(course: Course, folder: Path) -> None:
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course))
+    Handout.of(folder).write(folder)  # the last: `ringside update` tells by it what students wrote
 
 
 def zip_beside(folder: Path) -> Path:

@@ -25,7 +25,8 @@ from typing import Any
 
 from ringside.errors import RingsideError
 
-KEPT = "*.before-sync-*"  # copies of what was overwritten: nobody's to hand in
+# Copies that a sync or `ringside update` left: nobody's to hand in.
+KEPT = ("*.before-*", "*.as-released")
 _TIME = "%Y-%m-%d %H:%M:%S"
 _WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)['\"]?\s*$")
 

@@ -12,7 +12,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ringside.commands import check, doctor, fit, guesses, handin, launch, predict, run, site
+from ringside.commands import (
+    check,
+    doctor,
+    fit,
+    guesses,
+    handin,
+    launch,
+    predict,
+    run,
+    site,
+    start,
+    update,
+)
 from ringside.errors import Interrupted, RingsideError, RunError
 
 _COMMANDS: dict[str, Any] = {
@@ -25,6 +37,8 @@ _COMMANDS: dict[str, Any] = {
     "fit": fit,
     "predict": predict,
     "doctor": doctor,
+    "start": start,
+    "update": update,
 }
 
 

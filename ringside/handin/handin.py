@@ -178,7 +178,7 @@ def _submit(folder: Path) -> str:
     from nbgrader.coursedir import CourseDirectory
 
     # It submits the whole folder, so it is told what of it is no part of the assignment.
-    ignored = [*CourseDirectory(parent=_nbgrader()).ignore, notebook.KEPT, TIMELINES]
+    ignored = [*CourseDirectory(parent=_nbgrader()).ignore, *notebook.KEPT, TIMELINES]
     options = [f"--CourseDirectory.ignore={pattern}" for pattern in ignored]
     result = subprocess.run(
         [sys.executable, "-m", "nbgrader", "submit", folder.name, *options],

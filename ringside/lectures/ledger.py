@@ -83,7 +83,7 @@ SCHEMES = {
     "12": "hybrid",
 }
 PROGRAM = Path(__file__).with_name("course_gpt.py")
-FILE = kit.ROOT / "lectures" / "data" / "ledger.csv"
+FILE = kit.lectures_folder() / "data" / "ledger.csv"
 TOLERANCE = 1e-3  # rows are written with five digits
 
 

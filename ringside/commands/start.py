@@ -1,0 +1,38 @@
+"""`ringside start`: the course's assignments and lectures, from an installed package."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ringside.commands.command import add, print_json
+
+EXAMPLES = """\
+examples:
+  ringside start parallel-deep-learning
+  cd parallel-deep-learning/assignments/a03_allreduce && jupyter lab
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """The command and its options."""
+    parser = add(commands, "start", "lay out assignments and lectures in a new folder", EXAMPLES)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Do it; return the exit status."""
+    from ringside.handout.laying import lay
+
+    place = lay(asked.folder)
+    names = sorted(each.name for each in (place / "assignments").iterdir())
+    if asked.json:
+        print_json({"folder": str(place), "assignments": names})
+    else:
+        print(
+            f"{place} holds the assignments, the lectures and docs/student.md. Begin there:\n"
+            f"  cd {asked.folder}/assignments/{names[0]}\n"
+            f"  jupyter lab {names[0]}.ipynb"
+        )
+    return 0

@@ -1,0 +1,69 @@
+"""Puts the handout into the package: what `ringside start` lays out. All else: pyproject.toml.
+
+    ringside/handout/tree/    assignments/, lectures/, students' pages of docs/
+
+An assignment's folder in which somebody wrote modules isn't packed: they may be solutions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+HERE = Path(__file__).resolve().parent
+HANDOUT = (
+    *("assignments", "lectures", "LICENSE", "LICENSE-teaching"),
+    *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
+    *("docs/ways_to_run.md", "docs/glossary.md"),
+)
+LEFT = (
+    *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
+    *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
+)
+WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
+
+
+def refuse_written_modules() -> None:
+    """Stop if a module that students are to write lies in an assignment's folder."""
+    for notebook in sorted((HERE / "assignments").glob("*/*.ipynb")):
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+            match = WRITEFILE.match("".join(cell["source"]))
+            if match and (notebook.parent / match[1]).exists():
+                path = (notebook.parent / match[1]).relative_to(HERE)
+                raise SystemExit(f"{path} would be in the package: move it away, it may be solved.")
+
+
+class BuildWithHandout(build_py):
+    """The package, and the handout in it."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return  # then the tree itself is there
+        refuse_written_modules()
+        target = Path(self.build_lib) / "ringside" / "handout" / "tree"
+        shutil.rmtree(target, ignore_errors=True)
+        for name in HANDOUT:
+            source, place = HERE / name, target / name
+            if source.is_dir():
+                shutil.copytree(source, place, ignore=shutil.ignore_patterns(*LEFT))
+            elif source.is_file():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, place)
+
+
+class SourcesWithoutSolutions(sdist):
+    """The archive of sources; MANIFEST.in says what is in it."""
+
+    def run(self) -> None:
+        refuse_written_modules()
+        super().run()
+
+
+setup(cmdclass={"build_py": BuildWithHandout, "sdist": SourcesWithoutSolutions})
