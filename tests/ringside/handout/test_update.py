@@ -478,12 +478,12 @@ def test_files_in_every_state_keep_what_the_student_wrote(
     old: dict[str, str | dict[str, Any]] = {"lectures/x.md": "x\n", f"{A}/y.py": "y\n"}
     new = dict(old)
     mine: dict[str, str | None] = {}
-    for k, (state, kit) in enumerate(pairs):
+    for k, (state, kits) in enumerate(pairs):
         name = f"{A}/f{k}.py"
         if state not in ("never", "own"):
             old[name] = f"kit {k}\n"
-        if kit == "newer" or (kit == "same" and name in old):
-            new[name] = f"kit {k}\n" if kit == "same" else f"newer {k}\n"
+        if kits == "newer" or (kits == "same" and name in old):
+            new[name] = f"kit {k}\n" if kits == "same" else f"newer {k}\n"
         if state in ("changed", "own"):
             mine[name] = f"mine {k}\n"
         elif state == "deleted":
