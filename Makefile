@@ -26,7 +26,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge \
 	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
 	smpirun:libsimgrid-dev shellcheck:shellcheck slurmdbd:slurmdbd mariadbd:mariadb-server-core \
-	mariadb:mariadb-client-core
+	mariadb:mariadb-client-core zsh:zsh fish:fish
 
 .PHONY: help install system demo test test-fast fuzz build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
 

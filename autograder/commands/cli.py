@@ -15,6 +15,7 @@ from autograder.commands import (
     build,
     bundle,
     collect,
+    completion,
     demo,
     export,
     grade,
@@ -57,6 +58,7 @@ COMMANDS = (
     bundle,
     verify,
     demo,
+    completion,
 )  # in the order of --help
 KEEPS = ("grade", "report", "regrade", "export")  # commands whose results are in the store
 
@@ -81,7 +83,9 @@ def _run(arguments: list[str]) -> int:
         from ringside.lectures.__main__ import main as lectures
 
         return lectures(arguments[1:] or ["build"])
-    options = parser().parse_args(arguments)
+    top = parser()
+    options = top.parse_args(arguments)
+    options.parser = top
     action: Callable[[argparse.Namespace], int] = options.action
     if arguments[0] not in KEEPS:
         return action(options)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ringside.commands import (
     check,
+    completion,
     doctor,
     fit,
     guesses,
@@ -39,6 +40,7 @@ _COMMANDS: dict[str, Any] = {
     "doctor": doctor,
     "start": start,
     "update": update,
+    "completion": completion,
 }
 
 
@@ -60,7 +62,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status."""
     given = list(sys.argv[1:] if words is None else words)
     cut = given.index("--") if "--" in given else len(given)
-    asked, unknown = build_parser().parse_known_args(given[:cut])
+    parser = build_parser()
+    asked, unknown = parser.parse_known_args(given[:cut])
+    asked.parser = parser
     asked.given, asked.words = given[:cut], given[cut + 1 :]
     if unknown:
         print(f"ringside {asked.command}: {_unknown(asked, unknown)}", file=sys.stderr)
