@@ -8,6 +8,7 @@ from autograder import terminal
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
+from ringside.progress import waiting
 
 NAME = "build"
 ABOUT = "make assignments/ from solutions/"
@@ -27,7 +28,13 @@ def run(options: argparse.Namespace) -> int:
     names = options.assignments or plans.known(course)
     if not names:
         raise AssignmentError(f"There are no assignments under {course.kit / 'solutions'}.")
-    found = build_all(course, names, check=options.check, say=terminal.say)
+    found: dict[str, list[str]] = {}
+    kept: list[str] = []
+    for number, name in enumerate(names, 1):
+        with waiting(f"building {name}, {number} of {len(names)}"):
+            found |= build_all(course, [name], check=options.check, say=kept.append)
+    for line in kept:
+        terminal.say(line)
     if not options.check:
         late.tell(course)
     inside = course.releases.is_relative_to(course.kit)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from autograder.course.course import Course
+from ringside.progress import waiting
 
 NAME = "bundle"
 ABOUT = "make the students' tree, without solutions and autograder"
@@ -23,7 +24,11 @@ def run(options: argparse.Namespace) -> int:
     folder = options.to or course.build / "ringside-students"
     if options.zip:
         bundle.zip_beside(folder)  # refused before the work
-    print(f"The students' tree: {bundle.make(course, folder)}")
+    with waiting("making the tree, and looking for hidden lines in it"):
+        made = bundle.make(course, folder)
+    print(f"The students' tree: {made}")
     if options.zip:
-        print(f"Packed: {bundle.pack(folder)}")
+        with waiting("packing it"):
+            packed = bundle.pack(folder)
+        print(f"Packed: {packed}")
     return 0

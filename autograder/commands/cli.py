@@ -25,6 +25,8 @@ from autograder.commands import (
     report,
     verify,
 )
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
 from autograder.grade.faults import FAULTS
 
 EXAMPLES = """examples:
@@ -87,6 +89,7 @@ def _run(arguments: list[str]) -> int:
     options = top.parse_args(arguments)
     options.parser = top
     action: Callable[[argparse.Namespace], int] = options.action
+    _need_solutions(arguments[0])
     if arguments[0] not in KEEPS:
         return action(options)
     before = os.umask(0o077)  # what is written of a class is nobody else's to read
@@ -94,6 +97,21 @@ def _run(arguments: list[str]) -> int:
         return action(options)
     finally:
         os.umask(before)
+
+
+def _need_solutions(command: str) -> None:
+    """Say where the suites are: an installed package holds none of them.
+
+    Raises:
+        AssignmentError: the kit has no ``solutions/``.
+    """
+    kit = Course.here().kit
+    if command != completion.NAME and not (kit / "solutions").is_dir():
+        raise AssignmentError(
+            f"{kit} has no solutions/, where references and hidden suites are: `autograder` works "
+            "in the course's repository (`make install` there), or with RINGSIDE_KIT=FOLDER, which "
+            "names it."
+        )
 
 
 def parser() -> argparse.ArgumentParser:

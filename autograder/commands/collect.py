@@ -9,6 +9,7 @@ from autograder import terminal
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.course import Course
+from ringside.progress import waiting
 
 NAME = "collect"
 ABOUT = "put a platform's download where nbgrader looks"
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
     course = Course.here()
     plan = plans.load(options.assignment, course)
     submissions = shared.take(plan, options.paths, course, options, options.layout)
-    counts = collecting.collect(plan, submissions, course)
+    with waiting("copying the submissions"):
+        counts = collecting.collect(plan, submissions, course)
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     number = format_count(sum(counts.values()), "submission")
     print(f"{course.build / 'submitted'}: {number} ({told}).")

@@ -11,6 +11,7 @@ from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
+from ringside.progress import waiting
 from ringside.units import format_count
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
         if not (options.yes or _asked(screen, len(found.students()))):
             print("autograder: the gradebook stays as it is.", file=sys.stderr)
             return 1
-        renewed = differences.write(plan, found.students(), course)
+        with waiting("writing the gradebook"):
+            renewed = differences.write(plan, found.students(), course)
         screen.print(f"Written for {format_count(len(found.students()), 'student')}.")
         if renewed:
             screen.print(

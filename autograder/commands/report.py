@@ -10,6 +10,7 @@ from autograder.commands import options as shared
 from autograder.course import assignment as plans
 from autograder.course.course import Course
 from autograder.storage import file_to_write
+from ringside.progress import waiting
 
 NAME = "report"
 ABOUT = "scores, failed tests, similar submissions of a class"
@@ -39,7 +40,8 @@ def run(options: argparse.Namespace) -> int:
         from autograder.nbgrader import grades  # and nbgrader with it, which takes seconds
 
         outcomes = grades.with_marks_by_hand(course, plan, outcomes)
-    summary = report.of_class(plan, outcomes, course)
+    with waiting("comparing the submissions"):
+        summary = report.of_class(plan, outcomes, course)
     report.print_report(terminal.console(), summary)
     if options.html is not None:
         page.write(options.html, summary)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
+from ringside.progress import Waiting, waiting
+
+if TYPE_CHECKING:
+    from autograder.verify.verify import Finding
 
 NAME = "verify"
 ABOUT = "grade reference, stub, wrong and right submissions and attacks against the suites"
@@ -65,29 +69,36 @@ def run(options: argparse.Namespace) -> int:
 def _verify(chosen: Sequence[Assignment], options: argparse.Namespace) -> int:
     from autograder.verify import verify
 
-    def progress(finding: verify.Finding) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{finding.kind}/{finding.name:<50}", end="", file=sys.stderr)
-
     reports = []
     for plan in chosen:
-        report = verify.verify(
-            plan,
-            sandbox=not options.trust_submissions,
-            jobs=options.jobs,
-            only=options.only,
-            seed=options.share,
-            points=options.points,
-            deadline_s=options.deadline,
-            progress=progress,
-        )
-        if not (options.no_red_team or options.only or options.trust_submissions):
-            verify.attack(plan, report, options.deadline)
+        with waiting(f"{plan.name}: the first of its submissions") as shown:
+            report = verify.verify(
+                plan,
+                sandbox=not options.trust_submissions,
+                jobs=options.jobs,
+                only=options.only,
+                seed=options.share,
+                points=options.points,
+                deadline_s=options.deadline,
+                progress=_noted_by(shown, plan.name),
+            )
+            if not (options.no_red_team or options.only or options.trust_submissions):
+                shown.note(f"{plan.name}: attacks")
+                verify.attack(plan, report, options.deadline)
         print(verify.table(report), flush=True)
         reports.append(report)
     if options.json:
         _write(options.json, [{**asdict(each), "ok": each.ok} for each in reports])
     return 0 if all(report.ok for report in reports) else 1
+
+
+def _noted_by(shown: Waiting, assignment: str) -> Callable[[Finding], None]:
+    """What is to be called with each finding."""
+
+    def note(finding: Finding) -> None:
+        shown.note(f"{assignment}: {finding.kind}/{finding.name} is done")
+
+    return note
 
 
 def _show(chosen: Sequence[Assignment], name: str) -> int:

@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,9 +23,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any
 
 from ringside.errors import Interrupted, RingsideError
+from ringside.progress import Progress
 
 _TEST_S = 300.0  # of one test: its calls have limits of their own, which are met long before
 _STOP_S = 5.0  # to say where it is, when it is stopped
@@ -37,27 +37,6 @@ class TestsError(RingsideError):
     """A test that doesn't end, whatever limits its calls have."""
 
     __test__ = False  # for pytest, which looks for classes named Test...
-
-
-class Progress:
-    """A line on a terminal that says which test runs, for how long; elsewhere nothing.
-
-    ring 3/17: sum on four ranks (all_reduce), 2 s
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream if stream.isatty() else None
-
-    def show(self, line: str) -> None:
-        """Put a line in the place of the last one."""
-        if self._stream is not None:
-            width = shutil.get_terminal_size().columns - 1
-            self._stream.write(f"\r\x1b[K{line[:width]}")
-            self._stream.flush()
-
-    def clear(self) -> None:
-        """Leave an empty line."""
-        self.show("")
 
 
 class Told:

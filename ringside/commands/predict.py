@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.commands.command import add, print_json
+from ringside.progress import waiting
 
 EXAMPLES = """\
 examples:
@@ -33,7 +34,8 @@ def run(asked: argparse.Namespace) -> int:
     """Do it; return the exit status."""
     from ringside.calibrate import predict as predicting
 
-    found = predicting.predict(asked.run, asked.machine, scale_compute=asked.scale_compute)
+    with waiting(f"replaying {asked.run} on {asked.machine}"):
+        found = predicting.predict(asked.run, asked.machine, scale_compute=asked.scale_compute)
     if asked.json:
         print_json(found.as_json())
     else:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.commands.command import add, print_json
 from ringside.errors import TargetError
+from ringside.progress import waiting
+from ringside.units import format_count
 
 if TYPE_CHECKING:
     from ringside.session.session import Result
@@ -87,7 +89,9 @@ def run(asked: argparse.Namespace) -> int:
         size = len(asked.members) if asked.members else asked.ranks
         args = inputs.arguments(target.folder / target.file, target.function, size, options)
     name = f"{target.file}:{target.function}" if target.function else target.file
-    with Session(target.folder, machine=Machine.load(asked.machine)) as session:
+    what = f"{name} on {format_count(asked.ranks, 'rank')}"
+    machine = Machine.load(asked.machine)
+    with waiting(what), Session(target.folder, machine=machine) as session:
         again = rerun.made(
             session,
             name,
@@ -109,12 +113,17 @@ def run(asked: argparse.Namespace) -> int:
             result, wrong = rerun.judge(
                 again, case, asked.check, path, str(target.function), options
             )
-    values = run_report.verdict(result, target.function, options, target.folder / target.file)
+    path = target.folder / target.file
+    with waiting("timing the run on the machine"):
+        values = run_report.verdict(result, target.function, options, path)
+        if asked.json:
+            found = run_report.as_json(result, name, values)
+        else:
+            text = run_report.text(result, name, values, options, path)
     if asked.json:
-        found = wrong.sentence if wrong is not None else None
-        print_json({**run_report.as_json(result, name, values), "verdict": found})
+        print_json({**found, "verdict": wrong.sentence if wrong is not None else None})
     else:
-        print(run_report.text(result, name, values, options, target.folder / target.file))
+        print(text)
         if target.function is None and run_report.nothing_happened(result):
             functions = ", ".join(inputs.functions(target.folder / target.file)) or "none"
             print(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import kit
+from ringside.progress import waiting
 
 _PROBE_TIMEOUT_S = 60.0
 _ON_RANKS = """
@@ -79,16 +80,21 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Try everything, and return what was found."""
-    probes: list[Callable[[], Finding]] = [
-        _python,
-        _ranks,
-        _jupyter,
-        _mpi,
-        _torch,
-        _sandbox,
-        _slurm,
-    ]
-    return [*(probe() for probe in probes), *_course()]
+    probes: dict[str, Callable[[], Finding]] = {
+        "Python": _python,
+        "simulated ranks": _ranks,
+        "Jupyter": _jupyter,
+        "MPI": _mpi,
+        "torch": _torch,
+        "the sandbox": _sandbox,
+        "Slurm": _slurm,
+    }
+    findings = []
+    with waiting("trying what works here") as shown:
+        for what, probe in probes.items():
+            shown.note(f"trying {what}")
+            findings.append(probe())
+    return [*findings, *_course()]
 
 
 def text(findings: list[Finding]) -> str:

@@ -18,6 +18,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from ringside.launch import jobscript, outcome, slurm
 from ringside.launch.jobscript import Job, LaunchError, mpiexec
 from ringside.launch.outcome import Awaited, Outcome
 from ringside.launch.sites import Site, Value
+from ringside.progress import waiting
 from ringside.session.session import Target
 from ringside.torch_there import need_torch
 from ringside.units import format_count
@@ -277,21 +279,33 @@ def _run_here(launch: Launch, say: Callable[[str], None], printed: TextIO | None
     each = " each" if launch.sweep else ""
     say(f"{ranks} on this machine, for at most {deadline_s:g} s{each} (--set deadline_s=...) ...")
     num_runs = len(jobscript.sizes(launch.job)) if launch.sweep else 1
-    process = subprocess.Popen(
-        ["bash", str(_write_script(launch))],
-        stdin=subprocess.DEVNULL,
-        stdout=printed,
-        start_new_session=True,
-    )
-    try:
-        process.wait(
-            num_runs * (deadline_s + 20)
-        )  # the ranks end by themselves at the deadline, and say where
-    except subprocess.TimeoutExpired:
-        return "the ranks did not end, and could not say where they were."
-    finally:
-        _end(process)
-    return ""
+    # The ranks end by themselves at the deadline, and say where.
+    limit_s = num_runs * (deadline_s + 20)
+    with waiting(f"{launch.target.file} on {ranks}") as shown:
+        # On a terminal what they print goes through here, for it shares that with the line.
+        through = subprocess.PIPE if shown.shown else None
+        process = subprocess.Popen(
+            ["bash", str(_write_script(launch))],
+            stdin=subprocess.DEVNULL,
+            stdout=through or printed,
+            stderr=through,
+            start_new_session=True,
+        )
+        copying = []
+        if through is not None:
+            assert process.stdout is not None and process.stderr is not None
+            to = (printed or sys.stdout).fileno()
+            copying.append(shown.pass_on(process.stdout, to))
+            copying.append(shown.pass_on(process.stderr, sys.stderr.fileno()))
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return "the ranks did not end, and could not say where they were."
+        finally:
+            _end(process)
+            for thread in copying:
+                thread.join(1.0)  # a process that was left behind may hold the pipe
+        return ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -16,6 +16,7 @@ from ringside.lectures.parts import missing
 from ringside.lectures.site import site
 from ringside.lectures.slides import renew
 from ringside.output_folder import FolderError
+from ringside.progress import waiting
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,11 +69,12 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
     """Make slides, or the pages and slides; nothing is executed."""
     notebooks = [lecture.notebook for lecture in lectures]
     try:
-        if asked.action == "slides":
-            talks = [Handout(path, is_lecture=True) for path in notebooks]
-            made = renew(talks, asked.out / "slides", whole=not asked.names)
-        else:
-            made = [site(lectures[0].tree, notebooks, asked.out)]
+        with waiting(f"making the {'slides' if asked.action == 'slides' else 'pages and slides'}"):
+            if asked.action == "slides":
+                talks = [Handout(path, is_lecture=True) for path in notebooks]
+                made = renew(talks, asked.out / "slides", whole=not asked.names)
+            else:
+                made = [site(lectures[0].tree, notebooks, asked.out)]
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 1
@@ -87,7 +89,8 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
     """Do what was asked for one lecture; return whether all is well with it."""
     if asked.action == "build":
-        done = build(lecture, force=asked.force)
+        with waiting(f"executing {lecture.name}"):
+            done = build(lecture, force=asked.force)
         print(f"{lecture.name}: {'executed' if done else 'up to date'}")
         return True
     stale = problems(lecture)
