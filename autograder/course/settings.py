@@ -3,6 +3,8 @@
 runs = "by hand"                         # who vouches for a run.json: `submission.vouching`
 [due]
 a03_allreduce = 2026-03-01T23:59:00Z     # before the date in the kit's assignment.toml
+[released]
+a03_allreduce = 2026-02-15T09:00:00Z     # from when the time of `accommodations.csv` counts
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from autograder import tables
 from autograder.course.course import Course
 from autograder.tables import TableError
 
-__all__ = ["RUNS", "due", "runs"]
+__all__ = ["RUNS", "due", "released", "runs"]
 
 RUNS = ("accounting", "word", "by hand")  # what `runs` may be
 
@@ -33,6 +35,19 @@ def due(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.d
     except OSError:
         return {}
     return _read(course.settings, assignments, status.st_mtime_ns, status.st_size)
+
+
+def released(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.datetime]:
+    """When the course's assignments were handed out, by its own file; nothing where it says none.
+
+    Raises:
+        TableError: the file holds something else, or names no assignment.
+    """
+    try:
+        status = course.settings.stat()
+    except OSError:
+        return {}
+    return _read(course.settings, assignments, status.st_mtime_ns, status.st_size, "released")
 
 
 def runs(course: Course) -> str:
@@ -59,13 +74,14 @@ def _rule(path: Path, _modified: int, _size: int) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _read(
-    path: Path, assignments: tuple[str, ...], _modified: int, _size: int
+    path: Path, assignments: tuple[str, ...], _modified: int, _size: int, which: str = "due"
 ) -> Mapping[str, datetime.datetime]:
     table = tables.read(path)
-    dates = table.get("due", {})
+    dates = table.get(which, {})
+    of_assignments = dict.fromkeys(assignments, datetime.datetime)
     for where, part, kinds in (
-        ("", table, {"due": dict, "runs": str}),
-        ("[due]", dates, dict.fromkeys(assignments, datetime.datetime)),
+        ("", table, {"due": dict, "released": dict, "runs": str}),
+        (f"[{which}]", dates, of_assignments),
     ):
         try:
             tables.check(part, kinds, where, above=("runs",) if where else ())
