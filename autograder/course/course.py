@@ -9,6 +9,12 @@ root/build/receipts/<assignment>.csv     when each submission arrived, by our cl
 root/build/receipts/platform/<assignment>.csv    the same by a learning platform's download
 root/build/downloads/<assignment>/       what was unpacked of such a download; may be removed
 root/build/extensions.csv                who has more time: student, assignment, days
+root/build/accommodations.csv            who has more time for all of them: student, factor
+root/build/excused.csv                   who need not do it: student, assignment
+root/build/teams/<assignment>.csv        who hands in together: team, student
+root/build/teams/platform/<assignment>.csv       the same by a learning platform's download
+root/build/requests/<assignment>/<student>.txt   a student's text that asks for a regrade
+root/build/decisions/<assignment>.csv    what a person decided: student, part, points, by, when, why
 root/build/graded/<assignment>/          why the gradebook's points were given, a file a student
 root/build/gradebook.db
 root/course.toml                         due dates of this course (`autograder.dates`)
@@ -148,6 +154,27 @@ class Course:
     @property
     def extensions(self) -> Path:
         return self.build / "extensions.csv"
+
+    @property
+    def accommodations(self) -> Path:
+        return self.build / "accommodations.csv"
+
+    @property
+    def excused(self) -> Path:
+        return self.build / "excused.csv"
+
+    def teams(self, assignment: str) -> Path:
+        return self.build / "teams" / f"{assignment}.csv"
+
+    def platform_teams(self, assignment: str) -> Path:
+        return self.build / "teams" / "platform" / f"{assignment}.csv"
+
+    def requests(self, assignment: str) -> Path:
+        """A folder: a text for each student who asks for a regrade."""
+        return self.build / "requests" / assignment
+
+    def decisions(self, assignment: str) -> Path:
+        return self.build / "decisions" / f"{assignment}.csv"
 
     @property
     def settings(self) -> Path:

@@ -100,7 +100,7 @@ def quarantine_folder(course: Course, folder: Path) -> None:
     student, assignment = folder.parent.name, folder.name
     shelf = course.build / "quarantine" / student / assignment
     refused = sweep(folder, shelf, limits.load(assignment, course))
-    moment = receipt.received(course, assignment).get(student)
+    moment = receipt.arrived(course, assignment).get(student)
     claimed = receipt.stamp(folder, moment)
     if claimed and graded.read(course, assignment, student) is None:  # later it is our own
         refused["timestamp.txt"] = f"said {claimed.strip()[:60]!r}; our receipt counts"

@@ -16,6 +16,11 @@ Extensions stand in ``build/extensions.csv`` (student, assignment, days; one lin
 day and a half; a column ``note`` may say why). They need no submission, where nbgrader's own
 (``Gradebook.grant_extension``) do; where both say something the file goes first.
 
+A student with a factor in ``build/accommodations.csv`` has that much more of the time from an
+assignment's release to its due date, and an extension on top. A team is late by its newest
+receipt, after the latest due date that one of its members has; the days are then spent and charged
+for each member apart. Whoever is excused from an assignment is never late with it.
+
 A due date stands in an assignment's ``assignment.toml``, or in the course's ``course.toml``, which
 goes first; one that a person sets in nbgrader goes before both. nbgrader is told of dates and
 extensions (`tell`), and a line that is removed is taken back from it (`told`).
@@ -23,10 +28,11 @@ extensions (`tell`), and a line that is removed is taken back from it (`told`).
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nbgrader.api import MissingEntry, SubmittedAssignment
@@ -34,6 +40,7 @@ from nbgrader.plugins import LateSubmissionPlugin
 from traitlets import Float, Integer
 
 from autograder import tables
+from autograder.course import accommodations, excused, settings, teams
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
@@ -84,19 +91,54 @@ def _days(number: int) -> str:
 
 @dataclass(frozen=True)
 class Calendar:
-    """When the assignments are due (naive UTC), and who has more time."""
+    """When the assignments are due (naive UTC), and who has more time.
+
+    Attributes:
+        extensions: (student, assignment) -> what the student alone has, accommodations apart.
+        factors: student -> by how much the time of each assignment is longer.
+        released: when the time of each assignment began (naive UTC).
+        teams: assignment -> student -> the team.
+        excused: (student, assignment).
+    """
 
     due: Mapping[str, datetime.datetime]
-    extensions: Mapping[tuple[str, str], datetime.timedelta]  # (student, assignment)
+    extensions: Mapping[tuple[str, str], datetime.timedelta]
+    factors: Mapping[str, float] = field(default_factory=dict)
+    released: Mapping[str, datetime.datetime] = field(default_factory=dict)
+    teams: Mapping[str, Mapping[str, teams.Team]] = field(default_factory=dict)
+    excused: frozenset[tuple[str, str]] = frozenset()
+
+    def more_time(self, student: str, assignment: str) -> datetime.timedelta:
+        """After the due date: the extension and the accommodation; a team has its members' most."""
+        team = self.teams.get(assignment, {}).get(student)
+        return max(self._own(each, assignment) for each in (team.members if team else (student,)))
+
+    def _own(self, student: str, assignment: str) -> datetime.timedelta:
+        more = self.extensions.get((student, assignment), datetime.timedelta())
+        factor = self.factors.get(student, 1.0)
+        if factor > 1 and {assignment} <= self.due.keys() & self.released.keys():
+            more += (factor - 1) * (self.due[assignment] - self.released[assignment])
+        return more
 
     def late_s(self, student: str, assignment: str, moment: datetime.datetime) -> float:
-        """How late a receipt is; nothing is late that has no due date."""
-        if assignment not in self.due:
+        """How late a receipt is; nothing is late that has no due date, or need not be done.
+
+        Raises:
+            AssignmentError: it depends on an accommodation, and nobody knows from when that counts.
+        """
+        if assignment not in self.due or (student, assignment) in self.excused:
             return 0.0
-        own = self.due[assignment] + self.extensions.get(
-            (student, assignment), datetime.timedelta()
-        )
-        return receipt.late_seconds(moment, own)
+        own = self.due[assignment] + self.more_time(student, assignment)
+        late_s = receipt.late_seconds(moment, own)
+        team = self.teams.get(assignment, {}).get(student)
+        accommodated = {*(team.members if team else (student,))} & self.factors.keys()
+        if late_s and accommodated and assignment not in self.released:
+            raise AssignmentError(
+                f"{student} is late with {assignment}, unless the factor in accommodations.csv "
+                f"gives enough time, and nobody knows from when that time counts: write "
+                f"`{assignment} = {tables.EXAMPLE}` below [released] in course.toml."
+            )
+        return late_s
 
 
 def spend(policy: Policy, lateness: Sequence[tuple[str, float]]) -> dict[str, Late]:
@@ -187,7 +229,32 @@ def calendar(course: Course, book: Any = None) -> Calendar:
                 f"{course.extensions}: {student} has an extension for {name!r}, which is no "
                 f"assignment; {tables.meant(name, names)}"
             )
-    return Calendar(due, granted | own)
+    return Calendar(
+        due,
+        granted | own,
+        accommodations.factors(course),
+        _released(course, due),
+        {name: found for name in names if (found := teams.of_students(course, name))},
+        frozenset(excused.read(course)),
+    )
+
+
+def _released(course: Course, due: Mapping[str, datetime.datetime]) -> dict[str, datetime.datetime]:
+    """When the assignments were handed out, in naive UTC."""
+    try:
+        dates = settings.released(course, tuple(plans.known(course)))
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
+    found = {
+        name: moment.astimezone(datetime.UTC).replace(tzinfo=None) for name, moment in dates.items()
+    }
+    for name, moment in found.items():
+        if name in due and moment >= due[name]:
+            raise AssignmentError(
+                f"{course.settings}: {name} is released {moment} UTC, and due {due[name]} UTC: the "
+                "release must come first."
+            )
+    return found
 
 
 def _extended(book: Any) -> list[Any]:
@@ -220,28 +287,34 @@ def _tell(course: Course, book: Any) -> None:
         if each.duedate == wanted or told.agreed(ours, key, each.duedate):
             each.duedate = wanted
             told.write(book, key, wanted)
-        receipts = receipt.received(course, each.name)
+        receipts = receipt.arrived(course, each.name)
         for submission in each.submissions:
             if submission.student_id not in receipts:
                 submission.timestamp = None
-    for submission in _extended(book):
-        name, student = submission.assignment.name, submission.student_id
-        if (student, name) not in own and told.agreed(ours, (name, student), submission.extension):
-            submission.extension = None
-            told.write(book, (name, student), None)
-    for (student, name), days in own.items():
-        _grant(book, name, student, days)
+    dates = calendar(course, book)
+    for submission in book.db.query(SubmittedAssignment).all():
+        _tell_extension(book, ours, own, dates, submission)
     book.db.commit()
 
 
-def _grant(book: Any, assignment: str, student: str, extension: datetime.timedelta) -> None:
-    """Tell nbgrader of an extension; before the first submission it has no place for one."""
-    try:
-        submission = book.find_submission(assignment, student)
-    except MissingEntry:
+def _tell_extension(
+    book: Any,
+    ours: told.Told,
+    own: Mapping[tuple[str, str], datetime.timedelta],
+    dates: Calendar,
+    submission: Any,
+) -> None:
+    """Let nbgrader know how much more time a submission has; a person's own word stays there.
+
+    What the course's list says goes before that word.
+    """
+    name, student = submission.assignment.name, submission.student_id
+    if (student, name) not in own and not told.agreed(ours, (name, student), submission.extension):
         return
-    submission.extension = extension or None
-    told.write(book, (assignment, student), submission.extension)
+    wanted = dates.more_time(student, name) or None
+    if submission.extension != wanted or wanted is not None:
+        submission.extension = wanted
+        told.write(book, (name, student), wanted)
 
 
 def account(
@@ -252,7 +325,7 @@ def account(
     dates = dates or calendar(course)
     lateness = []
     for name in sorted(dates.due, key=lambda each: (dates.due[each], each)):
-        moment = receipt.received(course, name).get(student)
+        moment = receipt.arrived(course, name).get(student)
         if moment is not None:
             lateness.append((name, dates.late_s(student, name, moment)))
     return spend(policy, lateness)
@@ -263,7 +336,7 @@ def of_assignment(course: Course, assignment: str) -> dict[str, Late]:
     policy, dates = policy_of(course), calendar(course)
     found = {
         student: account(course, student, policy, dates).get(assignment)
-        for student in receipt.received(course, assignment)
+        for student in receipt.arrived(course, assignment)
     }
     return {student: late for student, late in found.items() if late is not None}
 
@@ -273,7 +346,7 @@ def seconds_late(course: Course, assignment: str) -> dict[str, float]:
     dates = calendar(course)
     return {
         student: dates.late_s(student, assignment, moment)
-        for student, moment in receipt.received(course, assignment).items()
+        for student, moment in receipt.arrived(course, assignment).items()
     }
 
 
@@ -320,9 +393,9 @@ class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
         root = self.parent.parent.parent.coursedir.root  # preprocessor, exporter, converter
         course = Course.of_root(root)
         dates = calendar(course, book)
-        own = extensions(course)  # a person's extension is nbgrader's already
-        extension = own.get((student, assignment), datetime.timedelta())
-        if extension:  # formgrader and nbgrader's exports show lateness after it
-            _grant(book, assignment, student, extension)
+        with contextlib.suppress(MissingEntry):
+            submission = book.find_submission(assignment, student)
+            # formgrader and nbgrader's exports show lateness after it
+            _tell_extension(book, told.read(book), extensions(course), dates, submission)
             book.db.commit()
         return account(course, student, self.policy, dates).get(assignment)

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from autograder import storage, tables
+from autograder.course import teams
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.tables import TableError
@@ -34,6 +35,20 @@ def received(course: Course, assignment: str) -> Mapping[str, datetime.datetime]
         AssignmentError: a file has other columns, or a line holds no moment; it is named.
     """
     return {**_of_file(course.platform_receipts(assignment)), **written(course, assignment)}
+
+
+def arrived(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:
+    """When each student's work arrived; of a team's members the newest receipt is everybody's.
+
+    Raises:
+        AssignmentError: as `received`, or the list of teams is wrong.
+    """
+    found = dict(received(course, assignment))
+    for team in teams.read(course, assignment).values():
+        moments = [found[each] for each in team.members if each in found]
+        if moments:
+            found |= dict.fromkeys(team.members, max(moments))
+    return found
 
 
 def written(course: Course, assignment: str) -> Mapping[str, datetime.datetime]:

@@ -1,0 +1,165 @@
+"""What a person decided of a grade, with who, when and why: ``build/decisions/<assignment>.csv``.
+
+    student,part,points,by,when,why,request
+    ada,ring,30,prof,2026-03-09T10:12:00+00:00,The bound counts an allowed message.,1f0c22aa
+
+`autograder decide` adds lines, and changes none. The newest line of a student and a part counts:
+its points take the place of the suite's or the formgrader's, in each grading that follows. A line
+without points takes an earlier one back; one without a part says why nothing changes. `request` is
+the start of a hash of the student's text that the line answers.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import fcntl
+import hashlib
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograder import storage, tables
+from autograder.course.assignment import Assignment, AssignmentError
+from autograder.course.course import Course
+from autograder.tables import TableError
+
+__all__ = ["Decision", "add", "answered", "newest", "of_student", "read", "request_id"]
+
+COLUMNS = ("student", "part", "points", "by", "when", "why", "request")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One line."""
+
+    student: str
+    part: str  # a module, a run or a text; empty: of none
+    points: float | None  # None: those that the suite gave
+    by: str
+    when: datetime.datetime  # UTC
+    why: str
+    request: str = ""  # `request_id` of the text that it answers
+
+    @property
+    def sentence(self) -> str:
+        """What was decided, for the student: no name is in it but what `why` says."""
+        what = f"{self.part}: " if self.part else ""
+        if self.points is not None:
+            what += f"{self.points:g} points. "
+        elif self.part:
+            what += "the points of the tests. "
+        else:
+            what += "The points stay. "
+        return f"{self.when:%Y-%m-%d}: {what}{self.why}"
+
+
+def request_id(text: str) -> str:
+    """What tells one request from another."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8] if text else ""
+
+
+def read(course: Course, plan: Assignment) -> list[Decision]:
+    """All decisions on an assignment, the oldest first.
+
+    Raises:
+        AssignmentError: a line can't be understood; it is named.
+    """
+    path = course.decisions(plan.name)
+    if not path.is_file():
+        return []
+    try:
+        rows = tables.rows(path, COLUMNS, also=())
+        found = [_of_row(plan, path, line, row) for line, row in rows]
+    except TableError as error:
+        raise AssignmentError(str(error)) from None
+    return sorted(found, key=lambda each: each.when)  # lines of one moment stay in their order
+
+
+def _of_row(plan: Assignment, path: Path, line: int, row: dict[str, str]) -> Decision:
+    where = f"{path}, line {line}"
+    if not row["student"] or not row["why"]:
+        raise TableError(f"{where}: the {'reason' if row['student'] else 'student'} is missing.")
+    check(plan, row["part"], _points(where, row["points"]), where)
+    try:
+        when = tables.moment(datetime.datetime.fromisoformat(row["when"]))
+    except ValueError:
+        raise TableError(f"{where}: {row['when']!r} is no moment, like {tables.EXAMPLE}.") from None
+    return Decision(
+        row["student"],
+        row["part"],
+        _points(where, row["points"]),
+        row["by"],
+        when.astimezone(datetime.UTC),
+        row["why"],
+        row["request"],
+    )
+
+
+def _points(where: str, text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise TableError(f"{where}: {text!r} is no number of points.") from None
+
+
+def check(plan: Assignment, part: str, points: float | None, where: str) -> None:
+    """Refuse points that can't be given.
+
+    Raises:
+        TableError: the assignment has no such part, or it is of fewer points.
+    """
+    most = {module.name: module.weight for module in plan.modules}
+    most |= {each.name: each.points for each in (*plan.runs, *plan.paragraphs)}
+    if part and part not in most:
+        raise TableError(f"{where}: {plan.name} has no {part!r}; {tables.meant(part, most)}")
+    if points is None:
+        return
+    if not part:
+        raise TableError(f"{where}: {points:g} points of which part? {', '.join(most)}.")
+    if not (math.isfinite(points) and 0 <= points <= most[part]):
+        raise TableError(f"{where}: {part} is of 0 to {most[part]:g} points, not of {points:g}.")
+
+
+def add(course: Course, plan: Assignment, decisions: Sequence[Decision]) -> Path:
+    """Add lines to the file; those that are there stay, byte for byte."""
+    path = course.decisions(plan.name)
+    storage.private_folder(path.parent)
+    with (path.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = path.read_bytes() if path.is_file() else (",".join(COLUMNS) + "\n").encode()
+        stream = io.StringIO(newline="")
+        csv.writer(stream, lineterminator="\n").writerows(
+            [
+                each.student,
+                each.part,
+                "" if each.points is None else f"{each.points:g}",
+                each.by,
+                each.when.isoformat(timespec="seconds"),
+                each.why,
+                each.request,
+            ]
+            for each in decisions
+        )
+        gap = b"" if before.endswith(b"\n") else b"\n"
+        storage.write(path, before + gap + stream.getvalue().encode(), mode=0o600)
+    return path
+
+
+def of_student(found: Iterable[Decision], student: str) -> list[Decision]:
+    """One student's, the oldest first."""
+    return [each for each in found if each.student == student]
+
+
+def newest(found: Iterable[Decision]) -> dict[str, Decision]:
+    """The line that counts for each part, of one student's decisions in their order."""
+    return {each.part: each for each in found if each.part}
+
+
+def answered(found: Iterable[Decision], request: str) -> bool:
+    """Whether one of the decisions answers a student's text."""
+    return not request or request_id(request) in {each.request for each in found}
