@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from autograder import terminal
 from autograder.commands import options as shared
 from autograder.course import assignment as plans
+from autograder.course import teams
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from ringside.progress import waiting
@@ -43,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
         known = {folder.parent.name for folder in folders}
         if absent := sorted(set(options.students) - known):
             raise AssignmentError(f"{', '.join(absent)} handed in no {plan.name}.")
-        folders = [folder for folder in folders if folder.parent.name in options.students]
+        asked = teams.with_partners(course, plan.name, options.students)
+        folders = [folder for folder in folders if folder.parent.name in asked]
     outcomes = shared.grade_paths(plan, folders, course, options, "submission")
     found = differences.compare(plan, outcomes, course)
     screen = terminal.console()

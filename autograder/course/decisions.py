@@ -114,7 +114,8 @@ def check(plan: Assignment, part: str, points: float | None, where: str) -> None
         TableError: the assignment has no such part, or it is of fewer points.
     """
     most = {module.name: module.weight for module in plan.modules}
-    most |= {each.name: each.points for each in (*plan.runs, *plan.paragraphs)}
+    most |= {run.name: run.points for run in plan.runs}
+    most |= {paragraph.name: paragraph.points for paragraph in plan.paragraphs}
     if part and part not in most:
         raise TableError(f"{where}: {plan.name} has no {part!r}; {tables.meant(part, most)}")
     if points is None:

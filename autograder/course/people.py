@@ -14,6 +14,8 @@ from contextlib import closing
 from pathlib import Path
 
 from autograder import tables
+from autograder.course import accommodations, excused, settings
+from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.tables import TableError
@@ -26,14 +28,18 @@ _SHOWN = 5  # names; a whole list of another class would bury all else
 
 def known(course: Course) -> set[str]:
     """The students of the gradebook and of the submitted tree."""
-    found = {path.parent.name for path in (course.build / "submitted").glob("*/*")}
-    if course.database.is_file():
-        try:
-            with closing(sqlite3.connect(f"file:{course.database}?mode=ro", uri=True)) as book:
-                found |= {str(row[0]) for row in book.execute("SELECT id FROM student")}
-        except sqlite3.Error:  # whoever needs the gradebook itself says what is wrong with it
-            pass
-    return found
+    return listed(course) | {path.parent.name for path in (course.build / "submitted").glob("*/*")}
+
+
+def listed(course: Course) -> set[str]:
+    """The students of the gradebook; none where there is no gradebook, or it can't be read."""
+    if not course.database.is_file():
+        return set()
+    try:
+        with closing(sqlite3.connect(f"file:{course.database}?mode=ro", uri=True)) as book:
+            return {str(row[0]) for row in book.execute("SELECT id FROM student")}
+    except sqlite3.Error:  # whoever needs the gradebook itself says what is wrong with it
+        return set()
 
 
 def doubts(course: Course, assignment: str, graded: Iterable[str]) -> list[str]:
@@ -57,9 +63,14 @@ def doubts(course: Course, assignment: str, graded: Iterable[str]) -> list[str]:
         receipts = {row["student"]: line for line, row in _rows(path, ("student", "received"))}
         platforms = _rows(course.platform_receipts(assignment), ("student", "received"))
         by_platform = {row["student"] for _, row in platforms}
+        factors = {row["student"]: line for line, row in _rows(course.accommodations, ("student",))}
+        said = _of_accommodations(course, assignment)
     except TableError as error:
         raise AssignmentError(str(error)) from None
-    said = _unknown(course.extensions, extensions, people, people)
+    free = {who: line for (who, name), line in excused.read(course).items() if name == assignment}
+    said += _unknown(course.extensions, extensions, people, people)
+    said += _unknown(course.excused, free, people, people)
+    said += _unknown(course.accommodations, factors, people, people)
     without = graded - receipts.keys() - by_platform if receipts else set()
     if len(graded) > 1:
         said += _unknown(path, receipts, people, without or people)
@@ -69,6 +80,21 @@ def doubts(course: Course, assignment: str, graded: Iterable[str]) -> list[str]:
     if without:
         names = ", ".join(sorted(without)[:_SHOWN]) + (", ..." if len(without) > _SHOWN else "")
         said.append(f"{path} has no line for {names}: nobody without a receipt counts as late.")
+    return said
+
+
+def _of_accommodations(course: Course, assignment: str) -> list[str]:
+    """What keeps the factors from giving anybody time, or from being private."""
+    open_list = accommodations.open_to_others(course)
+    said = [open_list] if open_list else []
+    if not accommodations.factors(course):
+        return said
+    dates = settings.released(course, tuple(plans.known(course)))
+    if plans.load(assignment, course).due is not None and assignment not in dates:
+        said.append(
+            f"{course.accommodations} gives no time for {assignment}: {course.settings} says not "
+            f"when it was released. Write `{assignment} = {tables.EXAMPLE}` below [released]."
+        )
     return said
 
 

@@ -23,7 +23,7 @@ from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
 from autograder.tables import TableError
 
-__all__ = ["Team", "lines", "of_students", "read", "record_platform"]
+__all__ = ["Team", "lines", "of_students", "read", "record_platform", "with_partners"]
 
 COLUMNS = ("team", "student")
 
@@ -60,6 +60,20 @@ def of_students(course: Course, assignment: str) -> dict[str, Team]:
     """
     found = read(course, assignment).values()
     return {student: team for team in found for student in team.members}
+
+
+def with_partners(course: Course, assignment: str, students: Iterable[str]) -> set[str]:
+    """The students, and those in a team with one of them.
+
+    Raises:
+        AssignmentError: as `read`.
+    """
+    found = of_students(course, assignment)
+    return {
+        member
+        for student in students
+        for member in (found[student].members if student in found else (student,))
+    }
 
 
 def lines(path: Path) -> dict[str, int]:

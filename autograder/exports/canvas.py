@@ -27,6 +27,7 @@ from autograder.exports.roster import Roster
 PERSON = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 KEYS = ("SIS Login ID", "SIS User ID", "ID")
 POINTS = "    Points Possible"
+EXCUSED = "EX"  # as Canvas' own importer reads it
 
 
 def write(
@@ -71,7 +72,8 @@ def write(
     for at, row in enumerate(rows):
         value = found[at].value(raw=raw) if at in found else None
         given += value is not None
-        table.append({**row, title: "" if value is None else value})
+        none = EXCUSED if at in found and found[at].excused else ""
+        table.append({**row, title: none if value is None else value})
     rosters.write(path, [*people, title], table)
     return given
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.course import excused
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.exports import canvas, gradescope, marks, moodle
@@ -82,6 +83,9 @@ def export(
         ExportError: grades are unfinished, or the roster doesn't fit.
     """
     found, known = _marks(plan, outcomes, course, collected=collected)
+    found = marks.excuse(plan, found, excused.of_assignment(course, plan.name))
+    if free := [mark.student for mark in found if mark.excused]:
+        print(f"Excused, without a score: {printable(', '.join(free))}.")
     _about_missing({m.student: m.missing for m in found if m.missing}, partial=wanted.partial)
     return _write(plan, found, known, wanted)
 

@@ -10,8 +10,8 @@ no score, and says what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autograder.course.assignment import Assignment, AssignmentError
@@ -52,6 +52,7 @@ class Mark:
     missing: str = ""  # what keeps it from being finished
     by_hand: str = ""  # points that a person gave
     hand_comment: str = ""  # what a person wrote; it is in the comment, too
+    excused: bool = False  # no score, and no zero
 
     @property
     def score(self) -> float | None:
@@ -138,6 +139,30 @@ def _absent(plan: Assignment, outcome: Outcome) -> Mark:
     return Mark(outcome.student, outcome.status, None, 0.0, plan.max_score, missing=why)
 
 
+def excuse(plan: Assignment, found: Sequence[Mark], free: Collection[str]) -> list[Mark]:
+    """The marks, where those who need not do it have none; who handed in nothing is added."""
+    most = found[0].max_score if found else plan.max_score
+    there = {mark.student for mark in found}
+    return [
+        *(_excused(mark) if mark.student in free else mark for mark in found),
+        *(_excused(Mark(each, "", None, 0.0, most)) for each in sorted(free) if each not in there),
+    ]
+
+
+def _excused(mark: Mark) -> Mark:
+    return replace(
+        mark,
+        status="excused",
+        raw_score=None,
+        late_penalty=0.0,
+        comment="Excused: it counts neither for nor against you.",
+        missing="",
+        by_hand="",
+        hand_comment="",
+        excused=True,
+    )
+
+
 def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
     """A few lines for the student: the points of each part, the first sentence of what fails,
     and what a person wrote.
@@ -150,6 +175,7 @@ def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
         lines += [_line(plan, outcome, part) for part in account.parts]
     if late is not None:
         lines.append(f"{feedback.duration(late.late_s)} late. {late.sentence}")
+    lines += [f"Decided {each.sentence}" for each in outcome.decisions]
     return feedback.shown("\n".join(lines), MAX_COMMENT, MAX_COMMENT_LINES)
 
 
@@ -172,6 +198,9 @@ def _line(plan: Assignment, outcome: Outcome, part: Part) -> str:
 def write(path: Path, marks: Sequence[Mark]) -> None:
     """A plain CSV of marks."""
     table = [{name: _cell(getattr(mark, name)) for name in COLUMNS} for mark in marks]
+    for row, mark in zip(table, marks, strict=True):
+        if mark.excused:  # sums of the column leave it out
+            row |= {"late_penalty": "", "max_score": ""}
     write_csv(path, COLUMNS, table)
 
 

@@ -26,7 +26,7 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
         {
             "student": outcome.student,
             "name": outcome.name,
-            "status": outcome.status,
+            "status": "excused" if outcome.excused else outcome.status,
             # An empty score is no zero: the grader failed, and the submission is to be graded.
             "score": "" if outcome.status == "grader_error" else outcome.score(plan),
             "max_score": plan.max_score,
@@ -37,6 +37,9 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
         }
         for outcome in outcomes
     ]
+    for row, outcome in zip(table, outcomes, strict=True):
+        if outcome.excused:  # sums of the columns leave it out
+            row |= {"score": "", "max_score": "", "to_grade_by_hand": 0.0}
     write_csv(path, columns, table)
 
 

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autograder import terminal
-from autograder.course import people
+from autograder.course import decisions, excused, people, teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import pipeline, progress
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
+from autograder.grade.points import CellMark
 from autograder.sandbox.sandbox import best_tier
+from autograder.submission import requests
 from autograder.submission.finding import Submission
 
 MAX_NOTE = 400  # characters of a note that the terminal shows
@@ -60,7 +62,37 @@ def grade_class(
     for outcome in outcomes:
         if lost and outcome.student in lost:
             outcome.message = f"The cluster did not grade it: {lost[outcome.student]}"
+    for sentence in add_what_people_said(plan, outcomes, course):
+        _say_once(sentence)
     return outcomes
+
+
+def add_what_people_said(
+    plan: Assignment, outcomes: Sequence[Outcome], course: Course
+) -> list[str]:
+    """Note in the outcomes who is excused, who asks for a regrade, and what was decided.
+
+    Returns:
+        A sentence for each request that can't be read, or is nobody's.
+    """
+    free, found = excused.of_assignment(course, plan.name), decisions.read(course, plan)
+    said = requests.strays(course, plan, [outcome.student for outcome in outcomes])
+    together = teams.of_students(course, plan.name)
+    for outcome in outcomes:
+        outcome.excused = outcome.student in free
+        members = together[outcome.student].members if outcome.team else (outcome.student,)
+        outcome.request, faults = requests.joined(course, plan, members, outcome.request)
+        said += [f"{outcome.student}: {fault}" for fault in faults]
+        outcome.decisions = decisions.of_student(found, outcome.student)
+        texts = {paragraph.name for paragraph in plan.paragraphs}  # those of the gradebook count
+        given = {
+            part: CellMark(each.points, by_hand=True)
+            for part, each in decisions.newest(outcome.decisions).items()
+            if each.points is not None and part not in texts
+        }
+        if given:  # the gradebook's own, where there is one, take their place
+            outcome.cells = (outcome.cells or {}) | given
+    return said
 
 
 def refuse(assignment: str, folder: Path, module: str) -> Result:

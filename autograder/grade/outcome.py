@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from autograder.course.assignment import SUITE_POINTS, Assignment, ModuleSpec
+from autograder.course.decisions import Decision
 from autograder.grade.points import Account, CellMark, Kind, Part
 from autograder.submission.cluster_run import RunCheck
 from ringside.units import format_count
@@ -50,6 +51,15 @@ class Outcome:
     doubts: list[str] = field(default_factory=list)  # for the instructor, from beside the others
     name: str = ""  # for a reader, where a platform knows the student by a number
     email: str = ""
+    team: str = ""  # whose one submission it is
+    excused: bool = False  # it counts neither for nor against
+    request: str = ""  # for a regrade, as the student wrote it
+    decisions: list[Decision] = field(default_factory=list)  # a person's, the oldest first
+
+    @property
+    def author(self) -> tuple[str, str]:
+        """Whose work it is: the same for all members of a team."""
+        return ("team", self.team) if self.team else ("student", self.student)
 
     @property
     def who(self) -> str:
@@ -129,6 +139,8 @@ class Outcome:
         A rejected submission, and one where the grader failed, is graded once a person has given
         every module and run its points.
         """
+        if self.excused:
+            return []
         cells = self.cells or {}
         names = [module.name for module in assignment.modules if not module.extra]
         names += [run.name for run in assignment.runs]
@@ -166,8 +178,10 @@ class Outcome:
             "student": self.student,
             **({"name": self.name} if self.name else {}),
             "status": self.status,
-            "score": account.score,
-            "max_score": account.max_score,
+            "score": None if self.excused else account.score,
+            "max_score": 0.0 if self.excused else account.max_score,
+            **({"excused": True} if self.excused else {}),
+            **({"team": self.team} if self.team else {}),
             "late_seconds": self.late_seconds,
             "modules": {
                 module.name: {

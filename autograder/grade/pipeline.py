@@ -189,7 +189,9 @@ class GradingSession:
         else:
             outcome = self._pending(submission.student, rebuilt)
             outcome.intake[:0] = submission.intake
+            outcome.notes[:0] = submission.notes
         outcome.name, outcome.email = submission.name, submission.email
+        outcome.team = submission.team
         return outcome
 
     def _pending(self, student: str, rebuilt: Rebuilt) -> Outcome:
@@ -203,6 +205,7 @@ class GradingSession:
             runs=list(rebuilt.runs),
             texts=dict(rebuilt.texts),
             guesses=dict(rebuilt.guesses),
+            request=rebuilt.request,
         )
 
     def _jobs_of(self, outcome: Outcome) -> list[ModuleJob]:
@@ -246,7 +249,7 @@ def _compare_jobs(outcomes: Sequence[Outcome]) -> None:
             owners.setdefault(job, []).append(outcome)
     for job, several in owners.items():
         names = ", ".join(outcome.student for outcome in several)
-        for outcome in several if len(several) > 1 else ():
+        for outcome in several if len({each.author for each in several}) > 1 else ():
             outcome.doubts.append(f"run.json: job {job} is in what each of these hands in: {names}")
 
 

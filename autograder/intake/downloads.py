@@ -60,6 +60,7 @@ class Upload:
     received: datetime.datetime | None = None
     files: dict[str, str] = field(default_factory=dict)
     says: list[str] = field(default_factory=list)
+    team: str = ""  # the submission of several authors that is the newest of each of them
 
 
 @dataclass
@@ -70,6 +71,7 @@ class Download:
     tree: Tree
     uploads: list[Upload]
     table: str = ""  # that says when things arrived
+    teams: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a submission's authors
 
 
 def recognise(
@@ -119,9 +121,13 @@ def recognise(
         table = str(worksheet.path) if worksheet else ""
     else:
         uploads, table = _gradescope(tree, names, assignment.limits), METADATA
+    together: dict[str, list[str]] = {}
     for upload in uploads:  # it names a folder, and nbgrader looks for folders by patterns
         upload.student = file_names.in_tree(upload.student)
-    return Download(platform, tree, uploads, table)
+        if upload.team:
+            together.setdefault(upload.team, []).append(upload.student)
+    teams = {name: tuple(each) for name, each in together.items() if len(each) > 1}
+    return Download(platform, tree, uploads, table, teams)
 
 
 def _mixed(path: Path, platform: str, fitting: Sequence[str], odd: Sequence[str]) -> PathError:
@@ -254,10 +260,18 @@ def _gradescope(tree: Tree, names: Mapping[str, bool], limits: Limits) -> list[U
         for author in submission.authors:
             found = by_author.setdefault(author.student or name, [])
             found.append((submission.received, name, author))
+    newest = {student: max(each[:2] for each in own)[1] for student, own in by_author.items()}
+    groups = {
+        name
+        for name, submission in listed.items()
+        if len(submission.authors) > 1
+        and all(newest[author.student or name] == name for author in submission.authors)
+    }
     uploads = []
     for student, own in by_author.items():
         *older, (received, name, author) = sorted(own, key=lambda each: each[:2])
         upload = Upload(student, author.name, author.email, received=received)
+        upload.team = name if name in groups else ""
         if older:
             others = ", ".join(each[1] for each in older)
             upload.says.append(f"{name} counts, the newest of {len(own)}; not {others}.")

@@ -5,17 +5,19 @@ What a download says of times is written into ``build/receipts/platform``; what 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from autograder.course import teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade import roll
 from autograder.intake import downloads, unpacking
 from autograder.intake.downloads import Download, Upload
 from autograder.intake.moodle_worksheet import Worksheet
-from autograder.submission import finding
+from autograder.submission import finding, sharing, tree
 from autograder.submission.finding import Layout, Submission
 from autograder.terminal import say
 from ringside.units import format_count
@@ -23,6 +25,7 @@ from ringside.units import format_count
 __all__ = ["take"]
 
 MAX_NAMES = 8
+LONG, FAR = (datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for year in (1, 9999))
 
 
 def take(
@@ -58,13 +61,18 @@ def take(
         students = [upload.student for upload in download.uploads]
         roll.call(students, [each.student for each in own], f"{download.tree.path}, unpacked")
         found += own
-        _record(plan, download, course, timezone)
+        _record(plan, download, own, course, timezone)
     if not given:
         found = finding.find(plan, paths, layout)
     finding.check_names(found)
     if not found:
         raise finding.PathError(f"There is no submission under {', '.join(map(str, paths))}.")
-    return found
+    for sentence in sharing.doubts(plan, found, course):
+        say(sentence)
+    shared = sharing.share(plan, found, course)
+    if any(each.team and each.rejected and each not in found for each in shared):
+        say(sharing.cure(plan, course))
+    return shared
 
 
 def _downloads(
@@ -108,11 +116,30 @@ def _is_collected(path: Path, course: Course) -> bool:
     return path.resolve().is_relative_to(submitted)
 
 
-def _record(plan: Assignment, given: Download, course: Course, timezone: ZoneInfo | None) -> None:
-    """Keep the times of a download, and say what is to be known of it."""
+def _record(
+    plan: Assignment,
+    given: Download,
+    own: Sequence[Submission],
+    course: Course,
+    timezone: ZoneInfo | None,
+) -> None:
+    """Keep the times and groups of a download, and say what is to be known of it."""
     from autograder.submission import receipt  # and nbgrader with it, which takes seconds
 
+    teams.record_platform(course, plan.name, given.teams)
+    if given.teams:
+        say(
+            f"{given.table} names {format_count(len(given.teams), 'team')}: kept in "
+            f"{course.platform_teams(plan.name)}. {course.teams(plan.name)} goes first."
+        )
     moments = {u.student: u.received for u in given.uploads if u.received is not None}
+    before = receipt.received(course, plan.name)
+    again = [
+        each for each in own if before.get(each.student, FAR) < moments.get(each.student, LONG)
+    ]
+    for each in again:
+        if tree.is_same_work(plan, each, course):  # with a request for a regrade, or nothing new
+            moments[each.student] = before[each.student]
     if moments:
         receipt.record_platform(course, plan.name, moments)
     say(f"A download from {given.platform}: {format_count(len(given.uploads), 'student')}.")

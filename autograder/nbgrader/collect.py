@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import glob
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from autograder.course.course import Course
 from autograder.submission import own_folder
 from autograder.submission.quarantine import Rejected, extract_zip
 from autograder.submission.receipt import record, stamp
+from autograder.submission.tree import work
 
 
 class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
@@ -27,7 +29,7 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
         Path(dest).chmod(0o770 if self.coursedir.groupshared else 0o700)
         student, assignment = Path(dest).parent.name, Path(dest).name
         self._unpack(Path(dest))
-        moment = datetime.datetime.fromtimestamp(os.lstat(src).st_ctime, datetime.UTC)
+        moment = _arrived(Path(src), student, assignment)
         course = Course.of_root(self.coursedir.root)
         record(course, assignment, student, moment)
         stamp(Path(dest), moment)
@@ -47,3 +49,23 @@ class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
                         each.rename(folder / each.name)
         except Rejected as error:
             self.log.warning("%s can't be unpacked: %s", counts, error)
+
+
+def _arrived(source: Path, student: str, assignment: str) -> datetime.datetime:
+    """When what lies in a folder of the exchange was handed in first.
+
+    Whoever hands the same in again, with a request for a regrade or without, isn't later by it.
+    A folder's time is that of its newest file, for its owner could still write there.
+    """
+    name = f"{glob.escape(student)}+{glob.escape(assignment)}+*"  # as nbgrader names them
+    moments = {}
+    for each in {source, *source.parent.glob(name)}:
+        inside = [each, *each.rglob("*")]
+        moments[each] = max(os.lstat(path).st_ctime for path in inside)
+    moment, handed_in = moments.pop(source), work(source)
+    for each in sorted(moments, key=lambda each: -moments[each]):
+        if moments[each] <= moment:
+            if work(each) != handed_in:
+                break
+            moment = moments[each]
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC)

@@ -9,6 +9,7 @@ from nbgrader.api import MissingEntry
 from nbgrader.plugins import ExportPlugin
 
 from autograder.course import assignment as plans
+from autograder.course import excused
 from autograder.course.course import Course
 from autograder.grade import points
 from autograder.gradebook.database import open_gradebook
@@ -19,7 +20,7 @@ from autograder.safe_csv import write_csv
 COLUMNS = (
     "assignment", "student", "last_name", "first_name", "submitted", "late_seconds",
     "raw_score", "late_penalty", "score", "max_score", "needs_manual_grade",
-    "missing", "by_hand", "comments",
+    "missing", "by_hand", "comments", "excused",
 )  # fmt: skip
 
 
@@ -99,6 +100,10 @@ class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
     def _complete(self, book: Any, course: Course, row: dict[str, object]) -> None:
         name, student = str(row["assignment"]), str(row["student"])
         if name not in plans.known(course):
+            return
+        if student in excused.of_assignment(course, name):  # neither for nor against: no maximum
+            blank = ("raw_score", "late_penalty", "score", "max_score", "needs_manual_grade")
+            row |= {**dict.fromkeys(blank, ""), "excused": "yes"}
             return
         plan = plans.load(name, course)
         outcome = recorded(book, course, plan, student)

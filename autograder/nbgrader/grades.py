@@ -8,6 +8,7 @@ from typing import Any
 
 from nbgrader.api import MissingEntry
 
+from autograder.course import excused
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
@@ -88,7 +89,8 @@ def recorded(
     if outcome is None:
         record = graded.read(course, plan.name, student)
         outcome = Outcome(student, "graded") if record is None else record.outcome
-    return dataclasses.replace(outcome, cells=cells)
+    free = student in excused.of_assignment(course, plan.name)
+    return dataclasses.replace(outcome, cells=cells, excused=free)
 
 
 def with_marks(course: Course, plan: Assignment, outcomes: Sequence[Outcome]) -> list[Outcome]:

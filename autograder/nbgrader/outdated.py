@@ -23,6 +23,7 @@ from nbgrader.converters.base import NbGraderException
 
 from autograder import storage
 from autograder.course import assignment as plans
+from autograder.course import decisions, excused
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.gradebook import database
@@ -156,10 +157,13 @@ def grade_stamp(
 ) -> str:
     """A hash of all that a feedback page is made of: points, comments, lateness, results."""
     cells = grades.cell_marks(book, plan, student) or {}
+    found = decisions.of_student(decisions.read(course, plan), student)
     made_of = {
         "cells": {name: asdict(cell) for name, cell in cells.items()},
         "late": lateness and asdict(lateness),
         "penalty": grades.late_penalty(book, plan.name, student),
+        **({"decided": [each.sentence for each in found]} if found else {}),
+        **({"excused": True} if student in excused.of_assignment(course, plan.name) else {}),
         "results": graded.file_hash(course.autograded(student, plan.name) / plan.notebook),
     }
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]

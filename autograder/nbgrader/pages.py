@@ -11,6 +11,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 
 from autograder.course import assignment as plans
+from autograder.course import decisions, excused, teams
 from autograder.course.course import Course
 from autograder.nbgrader import grades
 from autograder.nbgrader.outdated import PagesNow, clear_unfinished, grade_stamp
@@ -54,6 +55,11 @@ class FeedbackExporter(Exporter):
         outcome = outcome_of(nb)
         with Gradebook(totals["db_url"]) as book:
             outcome.cells = grades.cell_marks(book, plan, outcome.student) or {}
+            known = decisions.read(course, plan)
+            outcome.decisions = decisions.of_student(known, outcome.student)
+            outcome.excused = outcome.student in excused.of_assignment(course, plan.name)
+            team = teams.of_students(course, plan.name).get(outcome.student)
+            outcome.team = team.name if team else ""
             dates = late.calendar(course, book)
             account = late.account(course, outcome.student, dates=dates).get(plan.name)
             stamp = grade_stamp(book, course, plan, outcome.student, account)

@@ -26,7 +26,7 @@ from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome, clamp
-from autograder.nbgrader import graded, grades
+from autograder.nbgrader import decided, graded, grades
 from autograder.report import cell_tables
 from autograder.submission import cluster_run, late
 from autograder.submission.rebuild import Rebuilt, modules_of, release_notebook
@@ -151,6 +151,8 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
             outcome = outcome_of(nb)
             self._save_extra_credit(outcome)
             self._ask_for_a_person(outcome)
+            course = Course.of_root(self.parent.parent.coursedir.root)
+            decided.apply(self.gradebook, course, plans.load(self.assignment_id, course), outcome)
             commit()
         return nb, resources
 

@@ -22,11 +22,11 @@ from autograder.course.course import Course
 from autograder.course.people import others_read
 from autograder.grade import pipeline
 from autograder.gradebook import database
-from autograder.nbgrader import graded
+from autograder.nbgrader import decided, graded
 from autograder.nbgrader.outdated import LatenessNow, clear_unfinished, why_another, why_not_result
 from autograder.nbgrader.results import MARK, grade_now
 from autograder.sandbox.sandbox import SandboxUnavailable
-from autograder.submission import finding, late, own_folder, reading, receipt
+from autograder.submission import finding, late, own_folder, reading, receipt, sharing
 from autograder.submission.quarantine import Rejected, sweep
 from autograder.submission.rebuild import (
     RebuiltNotebook,
@@ -46,11 +46,16 @@ _convert_notebooks = Autograde.convert_notebooks
 def _see_files(converter: Any) -> None:
     name = converter.coursedir.assignment_id
     course = Course.of_root(converter.coursedir.root)
-    folders = course.submissions(name) if name in plans.known(course) else []
     try:
-        for folder in folders:
-            own_folder.hold_place(plans.load(name, course), folder)
-    except OSError as error:
+        if name in plans.known(course):
+            plan = plans.load(name, course)
+            found = [finding.Submission(f.parent.name, f) for f in course.submissions(name)]
+            doubts = sharing.doubts(plan, found, course)
+            for sentence in [*doubts, *sharing.spread(plan, course)]:
+                converter.log.warning(sentence)
+            for folder in course.submissions(name):
+                own_folder.hold_place(plan, folder)
+    except (OSError, AssignmentError) as error:
         converter.log.error(str(error))
         raise NbGraderException(str(error)) from error
     _init_notebooks(converter)
@@ -131,6 +136,7 @@ class RebuildExporter(NotebookExporter):
         try:
             database.check(course, write=True)
             late.tell(course)
+            decided.apply_all(course, str(converter.coursedir.assignment_id))
             doubts = people.doubts(course, *_assigned(converter))
             _check_sandbox(course, converter.assignments)
         except (database.GradebookError, AssignmentError, SandboxUnavailable) as error:

@@ -172,6 +172,9 @@ class Page:
     kit_version: str
     key: str
     stamp: str = ""  # of the gradebook's grade that the page shows
+    team: str = ""
+    excused: bool = False
+    decisions: tuple[str, ...] = ()  # a person's, a sentence each; nobody else's name is in them
 
     @property
     def percent(self) -> float:
@@ -276,6 +279,9 @@ def page_of(
         kit_version=kit_version(),
         key=outcome.key[:12],
         stamp=stamp,
+        team=shown(outcome.team, 100, 1),
+        excused=outcome.excused,
+        decisions=tuple(shown(each.sentence) for each in outcome.decisions),
     )
 
 

@@ -10,10 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from autograder.course import excused
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.grade.outcome import Outcome
-from autograder.report import feedback, similarity
+from autograder.report import by_hand, feedback, similarity
 from autograder.report.summary import ModuleSpread, SameMistake, Spread, Summary, summarise
 from autograder.submission.predictions import prompts_in
 from autograder.submission.rebuild import WRITEFILE, release_notebook, solution_cells
@@ -52,7 +53,14 @@ def scores_table(plan: Assignment, outcomes: Sequence[Outcome]) -> Table:
 
 
 def _score_cells(plan: Assignment, outcome: Outcome) -> list[Text]:
-    name = Text(printable(outcome.who))
+    name = Text(printable(outcome.who) + (f" [{outcome.team}]" if outcome.team else ""))
+    if outcome.excused:
+        return [
+            name,
+            *(Text("-", style="dim") for _ in outcome.account(plan).parts),
+            Text("excused"),
+            Text(),
+        ]
     if outcome.status != "graded":
         cells = [Text("-", style="dim") for _ in outcome.account(plan).parts]
         return [name, *cells, Text(outcome.status, style="red"), Text(_late(outcome))]
@@ -104,7 +112,13 @@ def alike(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> list
     }
     shipped = _shipped(plan, course)
     found = similarity.matches({**authors, **shipped}, given=_given(plan, course))
-    return [match for match in found if not {match.first, match.second} <= shipped.keys()]
+    whose = {outcome.student: outcome.author for outcome in outcomes}
+    return [
+        match
+        for match in found
+        if not {match.first, match.second} <= shipped.keys()
+        and (match.first not in whose or whose[match.first] != whose.get(match.second))
+    ]  # what partners hand in is one work
 
 
 def _given(plan: Assignment, course: Course) -> dict[str, str]:
@@ -141,7 +155,15 @@ def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> S
     account = late.of_assignment(course, plan.name)
     groups = similarity.groups(alike(plan, outcomes, course))
     prompts = prompts_in(course.release(plan.name) / plan.notebook)
-    return summarise(plan, outcomes, groups, account, prompts)
+    return summarise(
+        plan,
+        outcomes,
+        groups,
+        account,
+        prompts,
+        by_hand.of_class(plan, outcomes, course),
+        excused.of_assignment(course, plan.name),
+    )
 
 
 def print_report(console: Console, summary: Summary) -> None:
@@ -157,7 +179,7 @@ def print_report(console: Console, summary: Summary) -> None:
         console.print(_spread_table(summary))
     console.print(Text(provenance(summary), style="dim"))
     console.print()
-    parts = [_attention, _hard_tests, _clusters, _similar]
+    parts = [_by_hand, _attention, _hard_tests, _clusters, _similar]
     for part in [*parts, _predicted] if summary.predicted else parts:
         console.print(part(summary))
         console.print()
@@ -230,6 +252,26 @@ def _attention(summary: Summary) -> Group:
     if not lines:
         return Group(Text("Nothing was late, flagged, rejected or left ungraded."))
     return Group(Text("To look at", "bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
+
+
+def _by_hand(summary: Summary) -> Group:
+    """What waits for a person; the texts themselves stand on the page."""
+    waits, lines = summary.by_hand, []
+    for each in waits.texts:
+        if each.waiting:
+            told = each.sentence + ("; rubric and sample on the page" if each.rubric else "")
+            lines.append(Text(f"{told}. {_names([name for name, _ in each.waiting])}"))
+    for run, students in waits.runs:
+        lines.append(Text(f"{run}: a person gives the points. {_names(students)}"))
+    for request in waits.requests:
+        whose = printable(request.student) + (f", team {request.team}" if request.team else "")
+        lines.append(Text(f"{whose} asks: {printable(cut(request.text, MAX_SENTENCE))}", "yellow"))
+        lines.append(Text(request.command(summary.plan), "dim"))
+    if summary.excused:
+        lines.append(Text(f"Excused: {len(summary.excused)}. {_names(summary.excused)}"))
+    if waits.is_empty:
+        lines.insert(0, Text("Nothing waits for a person."))
+    return Group(Text("By hand", "bold"), *(Padding(line, (0, 0, 0, 2)) for line in lines))
 
 
 def _hard_tests(summary: Summary) -> Table | Text:

@@ -5,13 +5,14 @@ tests        which cost the most submissions points, and the sentences that stud
 clusters     students whose module fails for the same reason: one mistake, or one source
 similar      submissions of one shape, and shapes of what is shipped
 attention    late by our receipt, flagged, rejected, failed by the grader
+by hand      texts, runs and requests for a regrade that wait for a person
 """
 
 from __future__ import annotations
 
 import collections
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import Account
 from autograder.report import feedback, predicted, similarity
+from autograder.report.by_hand import ByHand
 from autograder.report.predicted import Predicted
 from ringside.checking.reasons import reason
 from ringside.predictions.prompt import Prompt
@@ -110,6 +112,8 @@ class Summary:
     late: Mapping[str, Late]
     sandboxes: tuple[str, ...]
     predicted: tuple[Predicted, ...] = ()
+    by_hand: ByHand = ByHand()
+    excused: tuple[str, ...] = ()  # students; who handed in nothing is one of them, too
 
     def with_status(self, status: str) -> list[Outcome]:
         """The submissions that are `rejected`, or of which the grader failed."""
@@ -157,9 +161,11 @@ def summarise(
     similar: Sequence[similarity.Lookalikes] = (),
     late: Mapping[str, Late] | None = None,
     prompts: Sequence[Prompt] = (),
+    by_hand: ByHand | None = None,
+    excused: Collection[str] = (),
 ) -> Summary:
-    """Everything about the class; likeness, lateness and prompts are found elsewhere."""
-    graded = [outcome for outcome in outcomes if outcome.status == "graded"]
+    """Everything about the class; what isn't in the outcomes is found elsewhere."""
+    graded = [each for each in outcomes if each.status == "graded" and not each.excused]
     percents = [percent_so_far(outcome.account(plan)) for outcome in graded]
     present = {outcome.student for outcome in outcomes}
     return Summary(
@@ -176,6 +182,8 @@ def summarise(
             sorted({str(o.result["sandbox"]) for o in graded if o.result.get("sandbox")})
         ),
         predicted=tuple(predicted.of_class(prompts, [each.guesses for each in outcomes])),
+        by_hand=by_hand or ByHand(),
+        excused=tuple(sorted(excused)),
     )
 
 
@@ -261,6 +269,7 @@ def clusters(
 ) -> list[SameMistake]:
     """Reasons for which a module fails, and whose: at least two students each, the most first."""
     found: dict[str, list[tuple[str, feedback.TestRow]]] = {}
+    authors = {outcome.student: outcome.author for outcome in graded}
     for outcome in graded:
         if not _begun(module.name, outcome):
             continue
@@ -274,7 +283,7 @@ def clusters(
         by_students.setdefault(students, []).extend(each)
     listed = []
     for students, each in by_students.items():
-        if len(students) > 1:
+        if len({authors[student] for student in students}) > 1:  # a team is one
             tests = collections.Counter(row.name for _, row in each)
             sentence = collections.Counter(row.message for _, row in each).most_common(1)[0][0]
             names = tuple(name for name, _ in tests.most_common())

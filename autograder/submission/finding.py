@@ -59,6 +59,8 @@ class Submission:
     email: str = ""
     intake: tuple[str, ...] = ()  # what was taken of a download, where it isn't plain
     rejected: str = ""  # why nothing of it was
+    team: str = ""  # that it is of
+    notes: tuple[str, ...] = ()  # for the student, and nothing to look at
 
 
 def find(

@@ -7,7 +7,7 @@ from pathlib import Path
 from autograder import scratch
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.submission import cluster_run, predictions
+from autograder.submission import cluster_run, predictions, requests
 from autograder.submission.finding import Submission
 from autograder.submission.own_folder import home, packages_in, what_counts
 from autograder.submission.quarantine import Rejected, extract_zip, inspect
@@ -35,6 +35,8 @@ def prepare(assignment: Assignment, submission: Submission, course: Course) -> R
     rebuilt = _rebuilt(assignment, path, own, course)
     where = folder if own else _own_folder(assignment, path)
     rebuilt.runs = cluster_run.check_all(assignment, where, rebuilt.modules, course)
+    rebuilt.request, fault = requests.handed_in(where)
+    rebuilt.intake += [fault] if fault else []
     if predictions.lie_in(where):
         asked = predictions.prompts_in(course.release(assignment.name) / assignment.notebook)
         rebuilt.guesses, fault = predictions.handed_in(where, asked)

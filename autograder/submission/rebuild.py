@@ -50,6 +50,7 @@ class Rebuilt:
         default_factory=dict
     )  # key -> [guess, result]
     runs: list[RunCheck] = field(default_factory=list)
+    request: str = ""  # for a regrade
 
 
 @dataclass(kw_only=True)

@@ -25,6 +25,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--zip", action="store_true", help="make the zip even if an exchange is configured"
     )
+    parser.add_argument(
+        "--regrade",
+        default="",
+        metavar="TEXT",
+        help="ask to have the grade looked at again: which module, and why. It is handed in as "
+        "regrade.txt; if nothing else changed, the time of your hand-in stays",
+    )
     parser.add_argument("--dry-run", action="store_true", help="validate only")
     add_sync(parser)
 
@@ -35,7 +42,9 @@ def run(asked: argparse.Namespace) -> int:
 
     if not sync(asked, ()):
         return 2
-    receipt = handin.hand_in(asked.folder, force_zip=asked.zip, dry_run=asked.dry_run)
+    receipt = handin.hand_in(
+        asked.folder, force_zip=asked.zip, dry_run=asked.dry_run, regrade=asked.regrade
+    )
     if asked.json:
         print_json(receipt.as_json())
     else:

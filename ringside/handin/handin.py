@@ -17,11 +17,14 @@ from typing import Any
 from ringside.checking import notebook
 from ringside.checking.public_tests import TIMELINES
 from ringside.errors import RingsideError
+from ringside.files import write_atomically
 from ringside.handin import worth
 from ringside.predictions import kept
 from ringside.predictions.prompt import GuessError
 
-BESIDE = ("run.json", "run.trace.gz", kept.NAME)  # beside the notebook and its modules
+REQUEST = "regrade.txt"  # what a student wants to be looked at again, and why
+MOST_REQUEST_BYTES = 4_000  # of UTF-8; a page
+BESIDE = ("run.json", "run.trace.gz", kept.NAME, REQUEST)  # beside the notebook and its modules
 _MAX_BYTES = 50 << 20  # graders refuse more
 
 
@@ -65,8 +68,13 @@ class Receipt:
         return "\n".join(lines)
 
 
-def hand_in(folder: Path, *, force_zip: bool = False, dry_run: bool = False) -> Receipt:
+def hand_in(
+    folder: Path, *, force_zip: bool = False, dry_run: bool = False, regrade: str = ""
+) -> Receipt:
     """Validate a folder's assignment and hand it in.
+
+    Args:
+        regrade: what is to be looked at again, and why; it is kept in regrade.txt.
 
     Raises:
         HandinError: no notebook with modules, a module that is no Python, too much data.
@@ -75,6 +83,14 @@ def hand_in(folder: Path, *, force_zip: bool = False, dry_run: bool = False) -> 
     books = notebook.notebooks(folder)
     if not books:
         raise HandinError(f"{folder} holds no notebook with %%writefile cells.")
+    if regrade.strip():
+        text = regrade.strip() + "\n"
+        if len(text.encode()) > MOST_REQUEST_BYTES:
+            raise HandinError(
+                f"the request has {len(text.encode())} bytes, at most {MOST_REQUEST_BYTES} are "
+                "read: say which module, and why."
+            )
+        write_atomically(folder / REQUEST, text.encode())
     cells = [cell for book in books for cell in notebook.module_cells(book)]
     notices = _validate(folder, cells)
     points = worth.of_notebooks(books)
