@@ -16,6 +16,7 @@ from autograder.commands import (
     bundle,
     collect,
     completion,
+    decide,
     demo,
     export,
     grade,
@@ -40,6 +41,7 @@ EXAMPLES = """examples:
   autograder report a03_allreduce --html report.html    the class that nbgrader collected
   autograder export a03_allreduce --to canvas --roster canvas.csv --out grades.csv
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
+  autograder decide a03_allreduce ada ring --points 30 --why "the bound allows it"
   autograder verify a03_allreduce                       the suite against what it must catch
 
 exit status: 0 done, whatever the scores; 1 what was asked about is not so (build --check,
@@ -54,6 +56,7 @@ COMMANDS = (
     collect,
     report,
     regrade,
+    decide,
     export,
     new_assignment,
     new_course,
@@ -62,7 +65,13 @@ COMMANDS = (
     demo,
     completion,
 )  # in the order of --help
-KEEPS = ("grade", "report", "regrade", "export")  # commands whose results are in the store
+KEEPS = (
+    "grade",
+    "report",
+    "regrade",
+    "decide",
+    "export",
+)  # commands whose results are in the store
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,10 +46,11 @@ def apply_to(course: Course, plan: Assignment, students: Sequence[str]) -> list[
             there.append(student)
             if apply(book, course, plan, _recorded(course, plan, student)):
                 book.db.commit()
-                book.db.refresh(submission)
+                book.db.expire_all()  # the sum of its cells is another one
                 account = late.account(course, student, dates=late.calendar(course, book))
                 percent = account[plan.name].percent if plan.name in account else 0.0
-                submission.late_submission_penalty = submission.score * percent / 100
+                for notebook in submission.notebooks:
+                    notebook.late_submission_penalty = notebook.score * percent / 100
                 book.db.commit()
     return there
 

@@ -105,13 +105,16 @@ def _text(
     waiting = tuple(
         (each.student, each.texts.get(paragraph.name, ""))
         for each in read
-        if each.account(plan).part(paragraph.name).points is None
-        or paragraph.name in (each.cells or {})
-        and each.cells[paragraph.name].waits  # type: ignore[index]
+        if _waits(plan, each, paragraph.name)
     )
     return WaitingText(
         paragraph, rubric(course, plan, paragraph.name), waiting, len(read) - len(waiting)
     )
+
+
+def _waits(plan: Assignment, outcome: Outcome, text: str) -> bool:
+    cell = (outcome.cells or {}).get(text)
+    return outcome.account(plan).part(text).points is None or (cell is not None and cell.waits)
 
 
 def rubric(course: Course, plan: Assignment, name: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jinja2
+import nh3
 
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
@@ -189,6 +190,14 @@ def _short(text: str, most: int) -> str:
     return feedback.shown(text, most, 8)
 
 
+def _rubric(markdown: str) -> str:
+    """A section of the kit's own answers as HTML, its headings made smaller."""
+    from nbconvert.filters import markdown2html  # takes a second
+
+    html = nh3.clean(str(markdown2html(markdown)))
+    return html.replace("<h2", "<h4").replace("</h2", "</h4")
+
+
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = rendering.environment()
@@ -196,6 +205,8 @@ def _environment() -> jinja2.Environment:
     environment.globals["status_words"] = STATUS
     environment.filters["points"] = _number
     environment.filters["words"] = words_html  # it escapes: safe
+    environment.filters["rubric"] = _rubric
+    environment.filters["long"] = lambda text: feedback.shown(text, 20_000, 400)
     environment.filters["message"] = lambda text: _short(str(text), MAX_MESSAGE)
     environment.filters["detail"] = lambda text: _short(str(text), MAX_DETAIL)
     return environment

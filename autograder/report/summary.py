@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autograder.course.assignment import Assignment, ModuleSpec
@@ -112,7 +112,7 @@ class Summary:
     late: Mapping[str, Late]
     sandboxes: tuple[str, ...]
     predicted: tuple[Predicted, ...] = ()
-    by_hand: ByHand = ByHand()
+    by_hand: ByHand = field(default_factory=ByHand)
     excused: tuple[str, ...] = ()  # students; who handed in nothing is one of them, too
 
     def with_status(self, status: str) -> list[Outcome]:

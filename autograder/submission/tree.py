@@ -10,6 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ringside.handin.handin import REQUEST
 
 __all__ = ["is_same_work", "put", "work"]
 
+_COPIED = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _NBGRADERS = ("submission_secret.txt", "timestamp.txt")
 
 
@@ -86,7 +88,7 @@ def _keep_own(place: Path, fresh: Path) -> None:
 def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
     """A submission's files as they are; what isn't a regular file is left to the quarantine."""
     if path.is_dir() and not path.is_symlink():
-        shutil.copytree(path, fresh, symlinks=True)
+        shutil.copytree(path, fresh, symlinks=True, ignore=_special)
     else:
         fresh.mkdir()
         shutil.copy2(path, fresh / path.name, follow_symlinks=False)
@@ -101,6 +103,12 @@ def _copy(plan: Assignment, path: Path, fresh: Path) -> None:
                     each.rename(fresh / each.name)
     except Rejected:
         pass  # it is said when it is graded
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    """Pipes and the like, on which a copy would fail or wait."""
+    modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
+    return [name for name, mode in modes.items() if stat.S_IFMT(mode) not in _COPIED]
 
 
 def _write_what_submit_leaves(fresh: Path) -> None:
