@@ -516,3 +516,47 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
     assert course.submitted("0078", NAME).joinpath("two.py").read_bytes() == b"half"
     kept = course.build / "replaced" / "0078" / f"{NAME}-1"
     assert (kept / "two.py").read_bytes() == source("two")
+
+
+def test_gradescopes_groups_are_teams_unless_a_person_says_otherwise(
+    course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = as_folder(tmp_path / "export", GRADESCOPE)
+    status, report = grade(tmp_path, given)
+    assert status == 0 and scores(report) == GRADESCOPE_SCORES
+    assert {who: each.get("team", "") for who, each in report.items()} == {
+        "0077": "", "liming@uni.example": "submission_4712", "0078": "submission_4712",
+    }  # fmt: skip
+    path = course.platform_teams(NAME)
+    assert path.read_text().splitlines() == [
+        "team,student", "submission_4712,liming@uni.example", "submission_4712,0078",
+    ]  # fmt: skip
+    assert f"names 1 team: kept in {path}. {course.teams(NAME)} goes first." in (
+        capsys.readouterr().err
+    )
+    course.teams(NAME).write_text("team,student\nred,0077\nred,0078\n")
+    status, report = grade(tmp_path, given)
+    assert {who: each.get("team", "") for who, each in report.items()} == {
+        "0077": "red", "liming@uni.example": "", "0078": "red",
+    }  # fmt: skip
+    assert scores(report) == GRADESCOPE_SCORES | {"0077": 60}  # 0078's is the newest
+
+
+def test_an_upload_that_brings_a_request_and_nothing_else_keeps_its_time(
+    course: Course, tmp_path: Path
+) -> None:
+    export = {name: content for name, content in GRADESCOPE.items() if "4713" not in name}
+    metadata = METADATA.partition("submission_4713:")[0]
+    export["submission_metadata.yml"] = metadata.encode()
+    assert cli.main(["collect", NAME, str(as_folder(tmp_path / "first", export))]) == 0
+    before = receipt.received(course, NAME)
+    later = metadata.replace("2030-01-01 11", "2030-01-09 11").replace("01-02 11", "01-09 11")
+    export |= {
+        "submission_metadata.yml": later.encode(),
+        "submission_4711/regrade.txt": b"Look at one.",
+        "submission_4712/two.py": b"other",
+    }
+    assert cli.main(["collect", NAME, str(as_folder(tmp_path / "second", export))]) == 0
+    after = receipt.received(course, NAME)
+    assert after["0077"] == before["0077"] and after["0078"] > before["0078"]
+    assert (course.submitted("0077", NAME) / "regrade.txt").read_bytes() == b"Look at one."

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 import stat
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -81,3 +83,39 @@ def test_a_lone_archive_is_unpacked_where_nbgrader_looks_for_a_notebook(
     assert "1999" not in (course.submitted("ada", NAME) / "timestamp.txt").read_text()
     left = {each.name for each in course.submitted("bob", NAME).iterdir()}
     assert left == {"mine.zip", "timestamp.txt"}  # refused as a whole
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_handing_the_same_in_again_with_a_request_is_not_later(
+    plan: Assignment, course: Course, notebook: Callable[..., nbformat.NotebookNode], tmp_path: Path
+) -> None:
+    exchange = tmp_path / "exchange"
+    inbound = exchange / "ringside" / "inbound"
+
+    def send(student: str, at: str, **files: str) -> datetime.datetime:
+        sent = inbound / f"{student}+{NAME}+2001-01-0{at} 00:00:00.000000 UTC+x{at}"
+        sent.mkdir(parents=True)
+        nbformat.write(notebook(), sent / plan.notebook)
+        for name, text in {"timestamp__txt": f"2001-01-0{at}", **files}.items():
+            (sent / name.replace("__", ".")).write_text(text)
+        time.sleep(0.02)  # the next one's time is another one
+        return datetime.datetime.now(datetime.UTC)
+
+    first = send("same", "1", one__py="old")
+    second = send("same", "2", one__py="new")
+    send("same", "3", one__py="new", submission_secret__txt="other")
+    send("same", "4", one__py="new", regrade__txt="Look at one.")
+    send("back", "1", one__py="old")
+    third = send("back", "2", one__py="new")
+    send("back", "3", one__py="old", regrade__txt="Look at one.")
+    exchange.chmod(0o777)
+    collect(course, exchange)
+    moments = receipt.received(course, NAME)
+    assert first < moments["same"] <= second  # of the first with this work
+    assert moments["back"] > third  # what was between is another work
+    assert (course.submitted("same", NAME) / "regrade.txt").read_text() == "Look at one."
+    os.utime(inbound / f"same+{NAME}+2001-01-02 00:00:00.000000 UTC+x2" / "one.py")
+    (course.receipts(NAME)).unlink()
+    shutil.rmtree(course.submitted("same", NAME))
+    collect(course, exchange)  # where a file was written since, the folder is of that moment
+    assert second < receipt.received(course, NAME)["same"] <= third
