@@ -226,7 +226,6 @@ def load(name: str, course: Course | None = None) -> Assignment:
     try:
         table = tables.read(path)
         own_due = course_settings.due(course, tuple(known(course)))
-        course_settings.runs(course)
     except TableError as error:
         raise AssignmentError(str(error)) from None
     try:

@@ -1,27 +1,37 @@
 """``course.toml``: what this course decides, where the kit's assignments stay as they are.
 
-runs = "by hand"                         # who vouches for a run.json: `submission.vouching`
-[due]
-a03_allreduce = 2026-03-01T23:59:00Z     # before the date in the kit's assignment.toml
-[released]
-a03_allreduce = 2026-02-15T09:00:00Z     # from when the time of `accommodations.csv` counts
+``ringside.term`` reads the file and says what may stand in it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from autograder import tables
 from autograder.course.course import Course
-from autograder.tables import TableError
+from ringside.term import RUNS, Term, read
 
-__all__ = ["RUNS", "due", "released", "runs"]
+__all__ = ["RUNS", "assistants", "due", "late", "released", "runs", "term"]
 
-RUNS = ("accounting", "word", "by hand")  # what `runs` may be
+
+def term(course: Course, assignments: tuple[str, ...] | None = None) -> Term:
+    """The course's file; one that isn't there says nothing.
+
+    Args:
+        assignments: the names that its tables may have; None: any.
+
+    Raises:
+        TableError: the file holds something else, or names no assignment.
+    """
+    try:
+        status = course.settings.stat()
+    except OSError:
+        return Term(course.settings)
+    return _read(course.settings, assignments, status.st_mtime_ns, status.st_size)
 
 
 def due(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.datetime]:
@@ -30,24 +40,16 @@ def due(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.d
     Raises:
         TableError: the file holds something else, or names no assignment.
     """
-    try:
-        status = course.settings.stat()
-    except OSError:
-        return {}
-    return _read(course.settings, assignments, status.st_mtime_ns, status.st_size)
+    return term(course, assignments).due
 
 
 def released(course: Course, assignments: tuple[str, ...]) -> Mapping[str, datetime.datetime]:
-    """When the course's assignments were handed out, by its own file; nothing where it says none.
+    """When the course's assignments are released, by its own file; as `due`.
 
     Raises:
         TableError: the file holds something else, or names no assignment.
     """
-    try:
-        status = course.settings.stat()
-    except OSError:
-        return {}
-    return _read(course.settings, assignments, status.st_mtime_ns, status.st_size, "released")
+    return term(course, assignments).released
 
 
 def runs(course: Course) -> str:
@@ -56,36 +58,34 @@ def runs(course: Course) -> str:
     Raises:
         TableError: the file says something else.
     """
-    try:
-        status = course.settings.stat()
-    except OSError:
-        return ""
-    return _rule(course.settings, status.st_mtime_ns, status.st_size)
+    return term(course).runs
+
+
+def assistants(course: Course) -> str:
+    """What AI assistants may do in this course, one of ``ringside.term.ASSISTANTS``, or empty.
+
+    Raises:
+        TableError: the file says something else.
+    """
+    return term(course).assistants
+
+
+def late(course: Course) -> Mapping[str, float]:
+    """The numbers of the late policy that the file sets, by the names of ``late.Policy``.
+
+    Raises:
+        TableError: the file says something else.
+    """
+    return term(course).late
 
 
 @functools.lru_cache(maxsize=16)
-def _rule(path: Path, _modified: int, _size: int) -> str:
-    rule = tables.read(path).get("runs", "")
-    if rule and rule not in RUNS:
-        wanted = ", ".join(f'"{each}"' for each in RUNS)
-        raise TableError(f"{path}{tables.line_of(path, 'runs')}: runs = {rule!r}: one of {wanted}.")
-    return str(rule)
-
-
-@functools.lru_cache(maxsize=16)
-def _read(
-    path: Path, assignments: tuple[str, ...], _modified: int, _size: int, which: str = "due"
-) -> Mapping[str, datetime.datetime]:
-    table = tables.read(path)
-    dates = table.get(which, {})
-    of_assignments = dict.fromkeys(assignments, datetime.datetime)
-    for where, part, kinds in (
-        ("", table, {"due": dict, "released": dict, "runs": str}),
-        (f"[{which}]", dates, of_assignments),
-    ):
-        try:
-            tables.check(part, kinds, where, above=("runs",) if where else ())
-        except TableError as error:
-            stray = next((key for key in part if f"{key} = " in str(error)), "")
-            raise TableError(f"{path}{tables.line_of(path, stray)}: {error}") from None
-    return MappingProxyType({name: tables.moment(value) for name, value in dates.items()})
+def _read(path: Path, assignments: tuple[str, ...] | None, _modified: int, _size: int) -> Term:
+    found = read(path, assignments)
+    return dataclasses.replace(  # what a caller gets is everybody's: read only
+        found,
+        released=MappingProxyType(found.released),
+        due=MappingProxyType(found.due),
+        weights=MappingProxyType(found.weights),
+        late=MappingProxyType(found.late),
+    )

@@ -29,6 +29,7 @@ extensions (`tell`), and a line that is removed is taken back from it (`told`).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import math
 from collections.abc import Mapping, Sequence
@@ -351,8 +352,12 @@ def seconds_late(course: Course, assignment: str) -> dict[str, float]:
 
 
 def policy_of(course: Course) -> Policy:
-    """The rules that ``nbgrader_config.py`` sets."""
-    return LatePenalty(config=steps.configuration(course)).policy
+    """The rules that ``nbgrader_config.py`` sets, and before them ``[late]`` of course.toml."""
+    return _own(course, LatePenalty(config=steps.configuration(course)).policy)
+
+
+def _own(course: Course, policy: Policy) -> Policy:
+    return dataclasses.replace(policy, **settings.late(course))  # type: ignore[arg-type]
 
 
 class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
@@ -398,4 +403,4 @@ class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
             # formgrader and nbgrader's exports show lateness after it
             _tell_extension(book, told.read(book), extensions(course), dates, submission)
             book.db.commit()
-        return account(course, student, self.policy, dates).get(assignment)
+        return account(course, student, _own(course, self.policy), dates).get(assignment)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringside import term
 from ringside.lectures import api
 from ringside.lectures.build import build, problems, read, untyped
 from ringside.lectures.handout import Handout
@@ -17,6 +19,8 @@ from ringside.lectures.site import site
 from ringside.lectures.slides import renew
 from ringside.output_folder import FolderError
 from ringside.progress import waiting
+from ringside.term import Term
+from ringside.toml_tables import TableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("lectures"), help="default: lectures")
     parser.add_argument("--force", action="store_true", help="build: also what is up to date")
     parser.add_argument("--out", type=Path, default=Path("build"), help="slides, site: where to")
+    parser.add_argument(
+        "--course",
+        type=Path,
+        default=os.environ.get("RINGSIDE_COURSE"),
+        help="site: the folder whose course.toml has the term's dates (RINGSIDE_COURSE)",
+    )
     asked = parser.parse_intermixed_args(arguments)
     if asked.action == "api":
         return write_api(asked.folder.parent / "docs" / "api.md")
@@ -74,16 +84,24 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
                 talks = [Handout(path, is_lecture=True) for path in notebooks]
                 made = renew(talks, asked.out / "slides", whole=not asked.names)
             else:
-                made = [site(lectures[0].tree, notebooks, asked.out)]
+                tree = lectures[0].tree
+                made = [site(tree, notebooks, asked.out, the_term(asked.course, tree))]
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 1
-    except (FolderError, OSError) as error:
+    except (FolderError, TableError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
     for path in made:
         print(path)
     return 0
+
+
+def the_term(course: Path | None, tree: Path) -> Term | None:
+    """What a course's folder says of its term; nothing where none is named."""
+    if course is None:
+        return None
+    return term.read(Path(course) / term.FILE, [path.name for path in tree.glob("assignments/a*")])
 
 
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:

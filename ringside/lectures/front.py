@@ -12,6 +12,7 @@ from ringside.lectures import course_map
 from ringside.lectures.course_map import Unit
 from ringside.lectures.handout import Handout
 from ringside.lectures.moving_ring import moving_ring
+from ringside.term import Term
 
 TUTORIAL = "lectures/tutorial/tutorial.md"
 CAN: dict[str, str] = {
@@ -106,13 +107,19 @@ PROFESSOR = """## If you are deciding about a course
 """
 
 
-def front(tree: Path, handouts: Sequence[Handout], pages: Mapping[str, str]) -> Iterator[str]:
+def front(
+    tree: Path,
+    handouts: Sequence[Handout],
+    pages: Mapping[str, str],
+    term: Term | None = None,
+) -> Iterator[str]:
     """Yield the lines of the first page.
 
     Args:
         tree: holds ``lectures/`` and ``assignments/``.
         handouts: the notebooks that have a page.
         pages: texts of the tree that have a page, and where it is.
+        term: a course whose own calendar has a page; it stands instead of the one for any term.
     """
     there = course_map.units(tree)
     yield LEAD
@@ -125,7 +132,7 @@ def front(tree: Path, handouts: Sequence[Handout], pages: Mapping[str, str]) -> 
     yield AFRAID
     yield FIVE_MINUTES
     yield from the_units(there, handouts)
-    yield from calendars(tree, there, pages)
+    yield from calendars(tree, there, pages, term)
     yield PROFESSOR
     yield from further(pages)
 
@@ -180,10 +187,15 @@ def html_page(handout: Handout) -> str:
     return place(handout).removesuffix(".ipynb") + ".html"
 
 
-def calendars(tree: Path, there: Sequence[Unit], pages: Mapping[str, str]) -> Iterator[str]:
+def calendars(
+    tree: Path, there: Sequence[Unit], pages: Mapping[str, str], term: Term | None
+) -> Iterator[str]:
     """Yield a calendar for a term, and one for a half day."""
     text = tree / TUTORIAL
-    if there and any(unit.assignment for unit in there):
+    if term is not None:
+        yield from (f"## This term{': ' if term.term else ''}{term.term}", "")
+        yield from (f"[The calendar of {term.title}](calendar.md): {TERM_TEXT}", "")
+    elif there and any(unit.assignment for unit in there):
         weeks = course_map.calendar(there, has_tutorial=text.is_file())
         yield from (f"## A calendar for {course_map.WEEKS} weeks", "", WEEKS_TEXT, "")
         yield from (*course_map.calendar_rows(weeks), "")
@@ -196,6 +208,7 @@ def calendars(tree: Path, there: Sequence[Unit], pages: Mapping[str, str]) -> It
         yield from (*course_map.half_day_rows(sections), "")
 
 
+TERM_TEXT = "lectures, what is due when, and how it counts."
 WEEKS_TEXT = (
     "Two sessions of 90 minutes a week. One is for the lecture, with its predictions. The other is "
     "for questions and for the assignment, which students finish at home. The last column is their "

@@ -9,6 +9,7 @@ error: a link that leads nowhere, a heading out of order, mathematics that can't
 
 from __future__ import annotations
 
+import datetime
 import io
 import posixpath
 import re
@@ -21,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from ringside import output_folder
+from ringside.lectures import term_calendar
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.lectures.build import COLOURS, Notebook, untyped
 from ringside.lectures.front import front, place
 from ringside.lectures.handout import Handout
 from ringside.lectures.lecture import LectureError
 from ringside.lectures.slides import TEMPLATES, slides
+from ringside.lectures.term_calendar import ICS, PAGE
 from ringside.predictions.in_notebook import (
     CHECKED,
     folded,
@@ -35,6 +38,7 @@ from ringside.predictions.in_notebook import (
     is_notes,
     show_prompts,
 )
+from ringside.term import Term
 
 COMMAND = "python -m ringside.lectures site"
 # Texts of the tree that become pages: where they stand, and where their page is.
@@ -94,13 +98,14 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def site(tree: Path, lectures: Sequence[Path], folder: Path) -> Path:
+def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None = None) -> Path:
     """Make the pages and the slides of a tree; return the first page.
 
     Args:
         tree: holds ``assignments/`` and the texts.
         lectures: executed notebooks.
         folder: the site will be in ``site`` in it, made anew.
+        term: a course's dates and policies, which become a page and a calendar file.
 
     Raises:
         LectureError: a lecture has not been executed, a package is missing, or Sphinx warned.
@@ -115,13 +120,18 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path) -> Path:
         tempfile.TemporaryDirectory(prefix="ringside-pages-") as scratch,
     ):
         pages = Path(scratch).resolve()
-        put_together(tree, [*talks, *(Handout(path, is_lecture=False) for path in tasks)], pages)
+        handouts = [*talks, *(Handout(path, is_lecture=False) for path in tasks)]
+        put_together(tree, handouts, pages, term)
         sphinx(pages, out)
+        if term is not None:
+            write_calendar(tree, term, out / ICS)
         slides(talks, out / "slides")
     return folder.resolve() / "site" / "index.html"
 
 
-def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:
+def put_together(
+    tree: Path, handouts: Sequence[Handout], pages: Path, term: Term | None = None
+) -> None:
     """Write what Sphinx reads."""
     for name in ("_static", "lectures", "assignments", "kit"):
         (pages / name).mkdir(parents=True)
@@ -146,8 +156,21 @@ def put_together(tree: Path, handouts: Sequence[Handout], pages: Path) -> None:
     names = [Path(name).stem for _, name in texts]
     write(pages / "kit" / "index.md", "# The kit", "", *contents(names, hidden=False))
     first = [f"{name}/index" for name in (*sections, "kit")]
-    lines = front(tree, handouts, dict(texts))
+    if term is not None:
+        there = term_calendar.handouts(tree)
+        shown = {one.path.name: place(one) for one in handouts}
+        places = {n: shown[one.path.name] for n, one in there.items() if one.path.name in shown}
+        write(pages / f"{PAGE}.md", *term_calendar.page(term, there, places))
+        first = [PAGE, *first]
+    lines = front(tree, handouts, dict(texts), term)
     write(pages / "index.md", *lines, *contents(first, hidden=True))
+
+
+def write_calendar(tree: Path, term: Term, path: Path) -> None:
+    """Write a term's dates for calendar programs, dated as the file that they stand in."""
+    stamp = datetime.datetime.fromtimestamp(int(term.path.stat().st_mtime), datetime.UTC)
+    text = term_calendar.icalendar(term, term_calendar.handouts(tree), stamp)
+    path.write_text(text, encoding="utf-8", newline="")
 
 
 def write(path: Path, *lines: str) -> None:

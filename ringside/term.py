@@ -1,0 +1,221 @@
+"""A term in one file, ``course.toml``: what is taught, handed out and due when, and how it counts.
+
+title = "Parallel deep learning"         # of the calendar
+term = "Spring 2026"
+timezone = "Europe/Berlin"               # of dates without an offset, and of what is shown; UTC
+runs = "by hand"                         # who vouches for a run.json: one of RUNS
+assistants = "separated"                 # what AI assistants may do: one of ASSISTANTS
+drop_lowest = 1                          # assignments that don't count in the course's total
+
+[units]                                  # the lectures of the term, in the order of their dates
+03 = 2026-02-16                          # a day
+04 = [2026-02-18T10:15:00, 2026-02-23]   # two sessions, one with its time
+
+[released]
+a03_allreduce = 2026-02-16T12:00:00
+
+[due]
+a03_allreduce = 2026-03-01T23:59:00      # before the date in the kit's assignment.toml
+
+[weights]                                # shares of the course's total: 10 of the sum of all
+a03_allreduce = 10
+
+[late]                                   # before the numbers in nbgrader_config.py
+grace_days = 5
+grace_days_each = 2
+percent_per_day = 10
+max_percent = 50
+grace_s = 900
+
+Every line is optional. An instructor's commands and the students' pages read it here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringside import toml_tables
+from ringside.toml_tables import NUMBER, Kinds, TableError
+
+__all__ = ["ASSISTANTS", "FILE", "LATE", "RUNS", "Session", "Term", "read", "shown"]
+
+FILE = "course.toml"
+RUNS = ("accounting", "word", "by hand")
+ASSISTANTS = ("open", "separated", "closed")
+LATE: Kinds = {
+    "percent_per_day": NUMBER, "max_percent": NUMBER, "grace_s": NUMBER,
+    "grace_days": int, "grace_days_each": int,
+}  # fmt: skip
+_TOP: Kinds = {
+    "title": str, "term": str, "timezone": str, "runs": str, "assistants": str,
+    "drop_lowest": int, "units": dict, "released": dict, "due": dict, "weights": dict, "late": dict,
+}  # fmt: skip
+_ABOVE = tuple(key for key, kind in _TOP.items() if kind is not dict)
+UNITS = tuple(f"{number:02}" for number in range(15))
+
+
+@dataclass(frozen=True)
+class Session:
+    """One lecture of a unit: its day, and its time where the file has one."""
+
+    unit: str
+    day: datetime.date
+    at: datetime.datetime | None = None
+
+
+@dataclass(frozen=True)
+class Term:
+    """What a course.toml says; moments have their zone."""
+
+    path: Path
+    title: str = "Parallel deep learning"
+    term: str = ""
+    zone: datetime.tzinfo = datetime.UTC
+    runs: str = ""
+    assistants: str = ""
+    drop_lowest: int = 0
+    sessions: tuple[Session, ...] = ()  # in the order of their dates
+    released: Mapping[str, datetime.datetime] = field(default_factory=dict)
+    due: Mapping[str, datetime.datetime] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    late: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def has_dates(self) -> bool:
+        return bool(self.sessions or self.released or self.due)
+
+
+def shown(moment: datetime.datetime) -> str:
+    """A moment with its zone, for a reader.
+
+    >>> shown(datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC))
+    'Sun 1 Mar 2026, 23:59 UTC'
+    """
+    days, months = "Mon Tue Wed Thu Fri Sat Sun", "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"
+    day, month = days.split()[moment.weekday()], months.split()[moment.month - 1]
+    return f"{day} {moment.day} {month} {moment.year}, {moment:%H:%M} {moment.tzname()}"
+
+
+def read(path: Path, assignments: Collection[str] | None = None) -> Term:
+    """Read a course.toml.
+
+    Args:
+        assignments: the names that its tables may have; None: any.
+
+    Raises:
+        TableError: the file holds something else; the message names file, line, value and cure.
+        OSError: it can't be read.
+    """
+    table = toml_tables.read(path)
+    _check(path, "", table, _TOP)
+    for name, words in (("runs", RUNS), ("assistants", ASSISTANTS)):
+        if (word := table.get(name, words[0])) not in words:
+            wanted = ", ".join(f'"{each}"' for each in words)
+            raise _error(path, name, "", f"{name} = {word!r}: one of {wanted}.")
+    for name in ("released", "due", "weights"):
+        part = table.get(name, {})
+        kind: type | tuple[type, ...] = NUMBER if name == "weights" else datetime.datetime
+        names = part.keys() if assignments is None else assignments
+        _check(path, name, part, dict.fromkeys(names, kind))
+    _check(path, "late", table.get("late", {}), LATE)
+    zone = _zone(path, table.get("timezone", ""))
+    found = Term(
+        path=path,
+        title=table.get("title", Term.title),
+        term=table.get("term", ""),
+        zone=zone,
+        runs=table.get("runs", ""),
+        assistants=table.get("assistants", ""),
+        drop_lowest=table.get("drop_lowest", 0),
+        sessions=_sessions(path, table.get("units", {}), zone),
+        released=_moments(table.get("released", {}), zone),
+        due=_moments(table.get("due", {}), zone),
+        weights={name: float(value) for name, value in table.get("weights", {}).items()},
+        late=table.get("late", {}),
+    )
+    _compare(path, found)
+    return found
+
+
+def _error(path: Path, key: str, table: str, said: str) -> TableError:
+    where = f"[{table}]: " if table else ""
+    return TableError(f"{path}{toml_tables.line_of(path, key, table)}: {where}{said}")
+
+
+def _check(path: Path, name: str, part: Mapping[str, Any], kinds: Kinds) -> None:
+    """Compare one table with what it may hold."""
+    try:
+        toml_tables.check(part, kinds, f"[{name}]" if name else "", above=_ABOVE if name else ())
+    except TableError as error:
+        stray = next((key for key in part if f"{key} = " in str(error)), "")
+        raise TableError(f"{path}{toml_tables.line_of(path, stray, name)}: {error}") from None
+
+
+def _zone(path: Path, name: str) -> datetime.tzinfo:
+    if not name:
+        return datetime.UTC
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        said = f"timezone = {name!r}: no such zone is known here; write one like Europe/Berlin."
+        raise _error(path, "timezone", "", said) from None
+
+
+def _in_zone(value: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    """A moment as it is shown; without an offset it is the zone's."""
+    return value.replace(tzinfo=zone) if value.tzinfo is None else value.astimezone(zone)
+
+
+def _moments(
+    part: Mapping[str, datetime.datetime], zone: datetime.tzinfo
+) -> dict[str, datetime.datetime]:
+    return {name: _in_zone(value, zone) for name, value in part.items()}
+
+
+def _sessions(path: Path, part: Mapping[str, Any], zone: datetime.tzinfo) -> tuple[Session, ...]:
+    """The lectures of all units, by date; those of a day without a time come first."""
+    found = []
+    for unit, value in part.items():
+        if unit not in UNITS:
+            known = f"units are {UNITS[0]} to {UNITS[-1]}, in two digits."
+            raise _error(path, unit, "units", f"{unit} = {value}: {known}")
+        for each in value if isinstance(value, list) and value else [value]:
+            if isinstance(each, datetime.datetime):
+                at = _in_zone(each, zone)
+                found.append(Session(unit, at.date(), at))
+            elif isinstance(each, datetime.date):
+                found.append(Session(unit, each))
+            else:
+                said = f"{unit} = {each!r}: a date is wanted, like 2026-02-16, or a list of dates."
+                raise _error(path, unit, "units", said)
+    first = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+    return tuple(sorted(found, key=lambda one: (one.day, one.at or first, one.unit)))
+
+
+def _compare(path: Path, term: Term) -> None:
+    """Numbers and dates that can't be meant."""
+    for name, weight in term.weights.items():
+        if not 0 <= weight < float("inf"):
+            raise _error(path, name, "weights", f"{name} = {weight:g}: a share is 0 or more.")
+    for name, number in term.late.items():
+        most = 100 if "percent" in name else 366 * 86_400
+        if not 0 <= number <= most:
+            raise _error(path, name, "late", f"{name} = {number:g}: from 0 to {most}.")
+    if term.weights and not any(term.weights.values()):
+        raise TableError(f"{path}: [weights] are all 0: nothing would count.")
+    if term.drop_lowest < 0 or (term.weights and term.drop_lowest >= len(term.weights)):
+        number = f"{len(term.weights)} assignments have a weight" if term.weights else "0 or more"
+        said = f"drop_lowest = {term.drop_lowest}: {number}; some must be left."
+        raise _error(path, "drop_lowest", "", said)
+    for name, moment in term.released.items():
+        if name in term.due and moment >= term.due[name]:
+            raise _error(
+                path, name, "released",
+                f"{name} = {shown(moment)}, and it is due {shown(term.due[name])}: nobody could "
+                "hand it in. Change one of the two.",
+            )  # fmt: skip
