@@ -33,6 +33,7 @@ Every line is optional. An instructor's commands and the students' pages read it
 from __future__ import annotations
 
 import datetime
+import re
 import zoneinfo
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,18 @@ from typing import Any
 from ringside import toml_tables
 from ringside.toml_tables import NUMBER, Kinds, TableError
 
-__all__ = ["ASSISTANTS", "FILE", "LATE", "RUNS", "Session", "Term", "read", "shown"]
+__all__ = [
+    "ASSISTANTS",
+    "FILE",
+    "LATE",
+    "RUNS",
+    "Session",
+    "Term",
+    "due_line",
+    "due_said",
+    "read",
+    "shown",
+]
 
 FILE = "course.toml"
 RUNS = ("accounting", "word", "by hand")
@@ -99,6 +111,21 @@ def shown(moment: datetime.datetime) -> str:
     days, months = "Mon Tue Wed Thu Fri Sat Sun", "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"
     day, month = days.split()[moment.weekday()], months.split()[moment.month - 1]
     return f"{day} {moment.day} {month} {moment.year}, {moment:%H:%M} {moment.tzname()}"
+
+
+def due_line(due: datetime.datetime) -> str:
+    """What an assignment's notebook says of its date, below its title."""
+    return f"**Due** {shown(due)}, unless the course has moved it since."
+
+
+def due_said(text: str) -> str:
+    """The date in a notebook's text, as `due_line` has written it; empty where there is none.
+
+    >>> due_said(due_line(datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)))
+    'Sun 1 Mar 2026, 23:59 UTC'
+    """
+    found = re.search(r"^\*\*Due\*\* (.{1,60}), unless the course has", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def read(path: Path, assignments: Collection[str] | None = None) -> Term:
@@ -203,14 +230,14 @@ def _compare(path: Path, term: Term) -> None:
         if not 0 <= weight < float("inf"):
             raise _error(path, name, "weights", f"{name} = {weight:g}: a share is 0 or more.")
     for name, number in term.late.items():
-        most = 100 if "percent" in name else 366 * 86_400
-        if not 0 <= number <= most:
-            raise _error(path, name, "late", f"{name} = {number:g}: from 0 to {most}.")
+        limit = 100 if "percent" in name else 366 * 86_400
+        if not 0 <= number <= limit:
+            raise _error(path, name, "late", f"{name} = {number:g}: from 0 to {limit}.")
     if term.weights and not any(term.weights.values()):
         raise TableError(f"{path}: [weights] are all 0: nothing would count.")
-    if term.drop_lowest < 0 or (term.weights and term.drop_lowest >= len(term.weights)):
-        number = f"{len(term.weights)} assignments have a weight" if term.weights else "0 or more"
-        said = f"drop_lowest = {term.drop_lowest}: {number}; some must be left."
+    if not 0 <= term.drop_lowest < max(1, len(term.weights)):
+        most = max(0, len(term.weights) - 1)
+        said = f"drop_lowest = {term.drop_lowest}: from 0 to {most}; some must be left."
         raise _error(path, "drop_lowest", "", said)
     for name, moment in term.released.items():
         if name in term.due and moment >= term.due[name]:

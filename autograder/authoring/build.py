@@ -39,6 +39,7 @@ from autograder import notebooks, storage
 from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course.course import Course
 from ringside import output_folder
+from ringside.term import due_line
 
 DIRECTIVE = re.compile(r"#\s*\{\{\s*(\w+)((?:\s+[\w.=]+)*)\s*\}\}")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -140,6 +141,7 @@ def instructor_notebook(assignment: Assignment, text: str, solution: Path) -> No
         expander.expand(cell, index)
         for index, cell in enumerate(jupytext.reads(text, fmt="py:percent").cells)
     ]
+    _date(cells[0], assignment)
     missing = expander.wanted - expander.seen
     if missing:
         raise BuildError(f"{assignment.name}/notebook.py lacks: {', '.join(sorted(missing))}.")
@@ -148,6 +150,13 @@ def instructor_notebook(assignment: Assignment, text: str, solution: Path) -> No
     notebook.metadata["language_info"] = {"name": "python"}
     nbformat.validate(notebook)
     return notebook
+
+
+def _date(cell: NotebookNode, assignment: Assignment) -> None:
+    """Say in the notebook's first cell when it is due, below the title."""
+    if assignment.due is not None and cell.cell_type == "markdown":
+        title, _, rest = cell.source.partition("\n")
+        cell.source = f"{title}\n\n{due_line(assignment.due)}\n{rest}"
 
 
 class _Expander:

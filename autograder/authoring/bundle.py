@@ -2,9 +2,11 @@
 
 Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
 and the files that install them. README and Makefile are the students' own (templates/students),
-and pyproject.toml loses what names the autograder. handout.json lists what the tree holds, by
-which `ringside update` later tells what a student wrote. `leaks` looks for every run of solution
-lines, of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
+and pyproject.toml loses what names the autograder. AGENTS.md tells AI assistants what they may do:
+the course's own file of that name, else the template in the version that course.toml names. The
+dates of course.toml become calendar.ics. handout.json lists what the tree holds, by which
+`ringside update` later tells what a student wrote. `leaks` looks for every run of solution lines,
+of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from jinja2 import Template
 from autograder import storage
 from autograder.authoring.build import BuildError
 from autograder.course import assignment as plans
+from autograder.course import settings
 from autograder.course.course import Course
 from ringside import output_folder
 from ringside.handout.manifest import Handout
+from ringside.lectures import site, term_calendar
 
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
 FILES = (
@@ -42,6 +46,8 @@ ANSWERS = "answers.md"  # of an assignment: to its prompts, and rubrics
 EXAM = "exam.md"  # questions for an exam, with solutions; an assignment may have none
 
 
+AGENTS = "AGENTS.md"  # what AI assistants may do in the course
+RULE = "separated"  # where course.toml doesn't choose
 COMMAND = "autograder bundle"
 
 
@@ -96,7 +102,33 @@ def _fill(course: Course, folder: Path) -> None:
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
     _write(folder / "README.md", _start_here(course))
+    _write(folder / AGENTS, _for_assistants(course))
+    term = settings.term(course)
+    if term.has_dates:
+        site.write_calendar(folder, term, folder / term_calendar.ICS)
     Handout.of(folder).write(folder)  # the last: `ringside update` tells by it what students wrote
+
+
+def about_assistants(course: Course) -> str:
+    """Which AGENTS.md students get, and where it is changed; a sentence or two."""
+    own = course.root / AGENTS
+    if own.is_file():
+        return f"What AI assistants may do: {own}"
+    rule = settings.assistants(course)
+    chosen = f'"{rule}", by {course.settings}' if rule else f'"{RULE}", since nobody has chosen'
+    return (
+        f"What AI assistants may do: {chosen}. `assistants` in course.toml chooses another rule; "
+        f"a file {own} takes the place of the kit's."
+    )
+
+
+def _for_assistants(course: Course) -> str:
+    """AGENTS.md: the course's own file, else the kit's in the version that the course chose."""
+    if (course.root / AGENTS).is_file():
+        return _read(course.root / AGENTS)
+    page = Template(_read(TEMPLATES / AGENTS), keep_trailing_newline=True)
+    rule, title = settings.assistants(course) or RULE, settings.term(course).title
+    return str(page.render(assistants=rule, title=title))
 
 
 def zip_beside(folder: Path) -> Path:

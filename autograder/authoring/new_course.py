@@ -1,6 +1,6 @@
 """``autograder new-course FOLDER``: a course outside the kit, which its owner alone may read.
 
-    FOLDER/course.toml           due dates of this course
+    FOLDER/course.toml           this term: dates, weights, policies
            nbgrader_config.py    the kit's settings, and below them this course's
            course_secret.txt     drawn at random, 0600
            README.md             what is typed here, in ten lines
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from autograder.authoring import build
@@ -37,24 +38,48 @@ load_subconfig("nbgrader_config.py", path=str(course.kit))
 c.CourseDirectory.update(course.nbgrader_folders)
 
 # c.CourseDirectory.course_id = "ringside"  # the exchange's name of this course, one for each
-# c.LatePenalty.grace_days = 5              # of the whole course; then 10 % of the score a day
+# What lateness costs stands in course.toml, below [late].
 '''
-DATES = """\
-# When assignments of this course are due. A date here goes before the one in the kit's
-# assignment.toml; +01:00 instead of Z is another time zone's.
-# A line `runs = "by hand"` above [due] has the runs on the cluster graded by hand.
-[due]
+TERM = """\
+# This term: what is taught, handed out and due when, and how it counts. Take off the # of what
+# you want to say; all of it is optional, and what stands here goes before the kit's own.
+
+# title = "Parallel deep learning"   # of the site's calendar (`ringside.lectures site`)
+# term = "Spring 2026"
+# timezone = "Europe/Berlin"         # of dates that have no Z or +01:00 behind them; else UTC
+# runs = "by hand"                   # points of runs on the cluster: also "accounting", "word"
+# assistants = "separated"           # what AI assistants may do: also "open", "closed"
+# drop_lowest = 1                    # so many assignments don't count in `autograder total`
+
+[units]                              # lectures: a day, or a day with its time, or a list of them
+# 00 = 2026-02-02
+# 01 = [2026-02-04T10:15:00, 2026-02-09T10:15:00]
+
+[late]                               # goes before the numbers in nbgrader_config.py
+# grace_days = 5                     # of the whole course
+# grace_days_each = 2                # of them, at most so many for an assignment
+# percent_per_day = 10               # of the score, for each day begun after them
+# max_percent = 50
+# grace_s = 900                      # lateness that costs nothing
+
+# Assignments: handed out, due, and their share of the course's total (10 of the sum of all).
 """
+READY = """[released]
+{released}
+[due]
+{due}
+[weights]
+{weights}"""
 READ_ME = """\
 # A course
 
 Type all commands in this folder, or in one below it (`nbgrader`: in this folder).
 
-- Due dates: `course.toml`. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
+- Dates, weights, policies: `course.toml`; then `autograder build` puts due dates into the notebooks. More time: `build/extensions.csv`, a first line `student,assignment,days`, then `ada,a03_allreduce,2`.
 - `nbgrader release_assignment NAME`, `nbgrader collect NAME` hand out and take in on the exchange; `autograder collect NAME DOWNLOAD` takes in what Canvas, Moodle or Gradescope gives.
 - `autograder grade NAME build/submitted` grades the class on all cores; then `nbgrader autograde NAME` fills the gradebook.
 - `nbgrader generate_feedback NAME`, `nbgrader release_feedback NAME`; texts by hand: `jupyter lab` here, Nbgrader > Formgrader.
-- `autograder report NAME`, `autograder export NAME --to canvas ...` for the class and its platform.
+- `autograder report NAME`, `autograder export NAME --to canvas ...` for the class and its platform; `autograder total` for the whole course.
 - Back up `build/gradebook.db` and `course_secret.txt`: nobody can make them again.
 - For co-instructors: `chgrp -R GROUP .`, `chmod -R g+rwX .`, `chmod g+s .`; everybody else stays out.
 - After the kit was updated: `autograder build` makes the releases anew, `autograder regrade NAME` tells what changes.
@@ -105,13 +130,19 @@ def _fill(course: Course) -> None:
     """All that a course begins with."""
     course_secret.draw(course.root)
     names = plans.known(course)
-    examples = "".join(f"# {name} = 2026-03-01T23:59:00Z\n" for name in names)
-    (course.root / SETTINGS).write_text(DATES + examples, encoding="utf-8")
+    (course.root / SETTINGS).write_text(_term(names), encoding="utf-8")
     (course.root / CONFIG).write_text(CONFIGURATION, encoding="utf-8")
     (course.root / "README.md").write_text(READ_ME, encoding="utf-8")
     course.build.mkdir(mode=0o700)
     for name in names:
         _copy(plans.load(name, course), course)
+
+
+def _term(names: Sequence[str]) -> str:
+    """A course.toml that says nothing yet, with a line for each thing that it may say."""
+    tables = {"released": "2026-02-16T12:00:00Z", "due": "2026-03-01T23:59:00Z", "weights": "10"}
+    lines = {key: "".join(f"# {n} = {value}\n" for n in names) for key, value in tables.items()}
+    return TERM + READY.format(**lines)
 
 
 def _copy(plan: Assignment, course: Course) -> None:

@@ -27,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
     with waiting("making the tree, and looking for hidden lines in it"):
         made = bundle.make(course, folder)
     print(f"The students' tree: {made}")
+    print(bundle.about_assistants(course))
     if options.zip:
         with waiting("packing it"):
             packed = bundle.pack(folder)

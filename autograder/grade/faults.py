@@ -7,5 +7,8 @@ from autograder.course.limits import LimitsError
 from autograder.sandbox.sandbox import SandboxUnavailable
 from autograder.submission.finding import PathError
 from ringside.errors import RingsideError
+from ringside.toml_tables import TableError
 
-FAULTS = (AssignmentError, LimitsError, RingsideError, SandboxUnavailable, PathError, OSError)
+FAULTS = (
+    AssignmentError, LimitsError, TableError, RingsideError, SandboxUnavailable, PathError, OSError,
+)  # fmt: skip

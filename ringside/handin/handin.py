@@ -21,6 +21,7 @@ from ringside.files import write_atomically
 from ringside.handin import worth
 from ringside.predictions import kept
 from ringside.predictions.prompt import GuessError
+from ringside.term import due_said
 
 REQUEST = "regrade.txt"  # what a student wants to be looked at again, and why
 MOST_REQUEST_BYTES = 4_000  # of UTF-8; a page
@@ -42,6 +43,7 @@ class Receipt:
     where: str = ""
     notices: list[str] = field(default_factory=list)
     worth: str = ""  # the assignment's points, and what they are made of
+    due: str = ""  # by the notebook; the course may have moved the date since
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -52,6 +54,7 @@ class Receipt:
             "files": self.files,
             "notices": self.notices,
             "worth": self.worth,
+            "due": self.due,
         }
 
     def text(self) -> str:
@@ -59,6 +62,7 @@ class Receipt:
         lines = [f"notice: {notice}" for notice in self.notices]
         lines.append(f"{self.assignment}: {', '.join(self.files)}")
         lines += [self.worth] if self.worth else []
+        lines += [f"Due {self.due}, unless the course has moved it since."] * bool(self.due)
         if self.way == "zip":
             lines.append(f"Upload this file: {self.where}")
         elif self.way == "exchange":
@@ -97,6 +101,7 @@ def hand_in(
     notices += [text.notice for text in points.texts if not text.written]
     predicted = _about_predictions(folder, books)
     notices += predicted
+    due = next(filter(None, (due_said(_first_text(book)) for book in books)), "")
     told = points.sentence(has_run=(folder / "run.json").is_file())
     modules = dict.fromkeys(cell.module for cell in cells)
     listed = [*(book.name for book in books), *modules, *BESIDE]
@@ -110,10 +115,10 @@ def hand_in(
             "clear the notebook's outputs."
         )
     if dry_run:
-        return Receipt(folder.name, "nothing, as asked", names, notices=notices, worth=told)
+        return Receipt(folder.name, "nothing, as asked", names, "", notices, told, due)
     if not force_zip and _exchange_is_configured():
-        return Receipt(folder.name, "exchange", names, _submit(folder), notices, told)
-    return Receipt(folder.name, "zip", names, str(_zip(folder, names)), notices, told)
+        return Receipt(folder.name, "exchange", names, _submit(folder), notices, told, due)
+    return Receipt(folder.name, "zip", names, str(_zip(folder, names)), notices, told, due)
 
 
 def _validate(folder: Path, cells: list[notebook.ModuleCell]) -> list[str]:
@@ -167,6 +172,13 @@ def _asks(cell: Any) -> bool:
     source = cell.get("source", "") if isinstance(cell, dict) else ""
     text = "".join(source) if isinstance(source, list) else str(source)
     return text.lstrip().startswith("guess(")
+
+
+def _first_text(book: Path) -> str:
+    """The text of a notebook's first cell."""
+    cells = notebook.read(book)["cells"]
+    source = cells[0].get("source", "") if cells and isinstance(cells[0], dict) else ""
+    return "".join(source) if isinstance(source, list) else str(source)
 
 
 def _exchange_is_configured() -> bool:

@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--course",
         type=Path,
-        default=os.environ.get("RINGSIDE_COURSE"),
-        help="site: the folder whose course.toml has the term's dates (RINGSIDE_COURSE)",
+        metavar="FOLDER",
+        help="site: a course, whose course.toml has the term's dates (or RINGSIDE_COURSE)",
     )
     asked = parser.parse_intermixed_args(arguments)
     if asked.action == "api":
@@ -98,10 +98,17 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
 
 
 def the_term(course: Path | None, tree: Path) -> Term | None:
-    """What a course's folder says of its term; nothing where none is named."""
-    if course is None:
+    """What a course's file says of its term; nothing where no course has one.
+
+    Raises:
+        TableError: the course that was asked for has no file, or it holds something else.
+    """
+    path = Path(course or os.environ.get("RINGSIDE_COURSE") or "") / term.FILE
+    if course is None and not (os.environ.get("RINGSIDE_COURSE") and path.is_file()):
         return None
-    return term.read(Path(course) / term.FILE, [path.name for path in tree.glob("assignments/a*")])
+    if not path.is_file():
+        raise TableError(f"{path} is missing: --course names a folder that holds one.")
+    return term.read(path, [each.parent.name for each in tree.glob("assignments/*/a*.ipynb")])
 
 
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:

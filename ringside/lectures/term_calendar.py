@@ -86,7 +86,8 @@ def page(term: Term, there: Mapping[str, Handout], places: Mapping[str, str]) ->
     yield from ("# Calendar", "", f"**{', '.join(filter(None, [term.title, term.term]))}.**", "")
     if term.has_dates:
         zone = getattr(term.zone, "key", "UTC")
-        yield f'Times are those of {zone}. Your calendar program can read <a href="{ICS}">{ICS}</a>.'
+        link = f'<a href="{ICS}">{ICS}</a>'
+        yield f"Times are those of {zone}. Your calendar program can read {link}."
         yield from ("", "| week | day | time | |", "|---:|---|---|---|")
         yield from _rows(events(term), titles(there), places)
         yield ""
@@ -140,8 +141,8 @@ def _how_it_counts(
 ASSISTANTS = {
     "open": "You may use AI assistants for everything, and you must be able to explain each line "
     "that you hand in.",
-    "separated": "You may use AI assistants to understand lectures, error messages and Python. They "
-    "may not write or repair what you hand in.",
+    "separated": "You may use AI assistants to understand lectures, error messages and Python. "
+    "They may not write or repair what you hand in.",
     "closed": "You may not use AI assistants in this course.",
 }
 
