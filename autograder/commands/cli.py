@@ -24,6 +24,7 @@ from autograder.commands import (
     new_course,
     regrade,
     report,
+    total,
     verify,
 )
 from autograder.course.assignment import AssignmentError
@@ -40,6 +41,7 @@ EXAMPLES = """examples:
   autograder collect a03_allreduce submissions.zip      a download of Canvas, for nbgrader
   autograder report a03_allreduce --html report.html    the class that nbgrader collected
   autograder export a03_allreduce --to canvas --roster canvas.csv --out grades.csv
+  autograder total --csv total.csv                      the whole course, weighted by course.toml
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
   autograder decide a03_allreduce ada ring --points 30 --why "the bound allows it"
   autograder verify a03_allreduce                       the suite against what it must catch
@@ -58,6 +60,7 @@ COMMANDS = (
     regrade,
     decide,
     export,
+    total,
     new_assignment,
     new_course,
     bundle,
@@ -65,13 +68,8 @@ COMMANDS = (
     demo,
     completion,
 )  # in the order of --help
-KEEPS = (
-    "grade",
-    "report",
-    "regrade",
-    "decide",
-    "export",
-)  # commands whose results are in the store
+# Commands whose results are in the store.
+KEEPS = ("grade", "report", "regrade", "decide", "export", "total")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

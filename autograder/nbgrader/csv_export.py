@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,17 @@ class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
     def export(self, gradebook: Any) -> None:
         path = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", path)
+        write_csv(path, COLUMNS, self.table(gradebook))
+
+    def table(self, gradebook: Any) -> list[dict[str, object]]:
+        """The rows, with what is missing from each and what a person gave and wrote."""
         course = self.course or Course.of_root(self.parent.coursedir.root)
         table = rows(
             gradebook, [str(each) for each in self.assignment], [str(s) for s in self.student]
         )
         for row in table:
             self._complete(gradebook, course, row)
-        write_csv(path, COLUMNS, table)
+        return table
 
     def _complete(self, book: Any, course: Course, row: dict[str, object]) -> None:
         name, student = str(row["assignment"]), str(row["student"])
@@ -129,3 +134,11 @@ def export(course: Course, assignment: str, path: Path, *, partial: bool = False
     with quiet(), open_gradebook(course) as book:
         plugin.export(book)
     return path
+
+
+def finished(course: Course, assignments: Sequence[str]) -> list[dict[str, object]]:
+    """A row for each student and assignment; no score where a grade is unfinished."""
+    plugin = SafeCsvExport(assignment=list(assignments))
+    plugin.course, plugin.partial = course, True
+    with quiet(), open_gradebook(course) as book:
+        return plugin.table(book)

@@ -1,0 +1,32 @@
+"""``autograder total``: the whole course, weighted by course.toml."""
+
+from __future__ import annotations
+
+import argparse
+
+from autograder import terminal
+from autograder.course.course import Course
+from autograder.storage import file_to_write
+
+NAME = "total"
+ABOUT = "the course's total of each student, weighted by course.toml"
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--csv", type=file_to_write, metavar="FILE", help="write the table")
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.exports import total
+
+    found = total.of_course(Course.here())
+    terminal.console().print(total.table(found))
+    if found.later:
+        print(f"Not due yet, or handed in by nobody, so not in the total: {', '.join(found.later)}")
+    for each in found.rows:
+        if each.missing:
+            print(terminal.printable(f"{each.student} has no total yet: {each.missing}"))
+    if options.csv is not None:
+        total.write(options.csv, found)
+        print(f"The table: {options.csv}")
+    return 0
