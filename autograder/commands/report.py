@@ -25,23 +25,32 @@ def add_options(sub: argparse.ArgumentParser) -> None:
         "--html", type=file_to_write, metavar="FILE", help="write one page with everything"
     )
     sub.add_argument("--csv", type=file_to_write, metavar="FILE", help="write the scores")
+    sub.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="submissions of an earlier year, or solutions from elsewhere, to compare with",
+    )
     shared.add_grading(sub)
 
 
 def run(options: argparse.Namespace) -> int:
     from autograder.exports import scores_csv
     from autograder.grade.class_grading import say_what_to_look_at
-    from autograder.report import page, report
+    from autograder.report import earlier, page, report
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
+    known = earlier.modules(plan, options.against, course)
     outcomes = shared.grade_paths(plan, options.paths, course, options)
     if not options.paths:
         from autograder.nbgrader import grades  # and nbgrader with it, which takes seconds
 
         outcomes = grades.with_marks_by_hand(course, plan, outcomes)
     with waiting("comparing the submissions"):
-        summary = report.of_class(plan, outcomes, course)
+        summary = report.of_class(plan, outcomes, course, known)
     report.print_report(terminal.console(), summary)
     if options.html is not None:
         page.write(options.html, summary)

@@ -18,7 +18,7 @@ import nh3
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.grade.outcome import Outcome
 from autograder.grade.points import Account, Part
-from autograder.report import feedback, rendering
+from autograder.report import feedback, rendering, similarity
 from autograder.report.report import moment, provenance
 from autograder.report.summary import BINS, SameMistake, Spread, Summary
 from ringside.files import write_atomically
@@ -113,6 +113,7 @@ def render(summary: Summary) -> str:
         rejected=summary.with_status("rejected"),
         empty=[outcome for outcome in summary.outcomes if outcome.empty],
         taken=[outcome for outcome in summary.outcomes if outcome.intake],
+        no_proof=similarity.NO_PROOF,
         clusters=[(m, summary.clusters[m.name]) for m in summary.plan.modules],
         provenance=provenance(summary),
         written=moment(time.time()),

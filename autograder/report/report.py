@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group
 from rich.padding import Padding
@@ -102,23 +102,34 @@ def _late(outcome: Outcome) -> str:
     return "" if hours == 0 else f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"
 
 
-def alike(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> list[similarity.Match]:
-    """Pairs of submissions that are alike, and submissions that are like what we ship."""
+def alike(
+    plan: Assignment,
+    outcomes: Sequence[Outcome],
+    course: Course,
+    earlier: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[similarity.Match]:
+    """Pairs of submissions that are alike, and submissions that are like what is known.
+
+    Args:
+        earlier: author -> module -> source, of earlier years; beside them stands what we ship.
+    """
     authors: dict[str, dict[str, str]] = {
         outcome.student: {
             name: text for name, text in outcome.modules.items() if name not in outcome.untouched
         }
         for outcome in outcomes
     }
-    shipped = _shipped(plan, course)
-    found = similarity.matches({**authors, **shipped}, given=_given(plan, course))
+    known = {**_shipped(plan, course), **(earlier or {})}
+    found = similarity.matches(
+        {**authors, **known}, given=_given(plan, course), threshold=similarity.SHIPPED
+    )
     whose = {outcome.student: outcome.author for outcome in outcomes}
-    return [
+    of_two = (  # what partners hand in is one work
         match
         for match in found
-        if not {match.first, match.second} <= shipped.keys()
-        and (match.first not in whose or whose[match.first] != whose.get(match.second))
-    ]  # what partners hand in is one work
+        if match.first not in whose or whose[match.first] != whose.get(match.second)
+    )
+    return similarity.telling(of_two, known.keys())
 
 
 def _given(plan: Assignment, course: Course) -> dict[str, str]:
@@ -148,12 +159,17 @@ def _shipped(plan: Assignment, course: Course) -> dict[str, dict[str, str]]:
     return shipped
 
 
-def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> Summary:
-    """The summary of a class, with who is alike and what lateness costs."""
+def of_class(
+    plan: Assignment,
+    outcomes: Sequence[Outcome],
+    course: Course,
+    earlier: Mapping[str, Mapping[str, str]] | None = None,
+) -> Summary:
+    """The summary of a class, with who is alike (`alike`) and what lateness costs."""
     from autograder.submission import late  # and nbgrader with it, which takes seconds
 
     account = late.of_assignment(course, plan.name)
-    groups = similarity.groups(alike(plan, outcomes, course))
+    groups = similarity.groups(alike(plan, outcomes, course, earlier))
     prompts = prompts_in(course.release(plan.name) / plan.notebook)
     return summarise(
         plan,
@@ -315,10 +331,12 @@ def _similar(summary: Summary) -> Table | Text:
     if not summary.similar:
         return Text("No two submissions are alike in shape.")
     table = Table(title="Alike in shape: read them", title_justify="left", header_style="bold")
-    for name in ("module", "at least", "submissions"):
+    for name in ("module", "at least", "how sure", "submissions"):
         table.add_column(name)
     for group in summary.similar:
-        table.add_row(group.module, f"{group.ratio:.0%}", Text(_names(group.authors, 20)))
+        names = Text(_names(group.authors, 20))
+        table.add_row(group.module, f"{group.ratio:.0%}", group.sure, names)
+    table.caption, table.caption_justify = "No proof: " + similarity.NO_PROOF, "left"
     return table
 
 

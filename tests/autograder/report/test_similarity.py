@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from autograder.report import similarity
+import random
+from pathlib import Path
+
+import pytest
+
+from autograder.course import assignment as plans
+from autograder.course.course import Course
+from autograder.report import report, similarity
+from tests.autograder.report.disguise import disguised
+
+ROOT = Path(__file__).resolve().parents[3]
 
 PLAIN = """
 import numpy as np
@@ -84,3 +94,52 @@ def test_a_class_of_copies_is_compared_once() -> None:
     assert len(found) == 60 * 59 // 2
     (group,) = similarity.groups(found)
     assert len(group.authors) == 60 and 0.95 < group.ratio < 1
+
+
+@pytest.fixture(scope="module")
+def shipped() -> list[tuple[str, str]]:
+    """Every reference module: its source, and what the release gave of it."""
+    course = Course(kit=ROOT, root=ROOT)
+    found = []
+    for name in plans.known(course):
+        plan = plans.load(name, course)
+        given = report._given(plan, course)
+        for module, text in report._shipped(plan, course)[report.SOLUTION].items():
+            found.append((text, given[module]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("level", "least"),
+    [(1, {1.0: 1.0}), (2, {0.85: 0.88}), (3, {0.85: 0.72}), (4, {0.85: 0.58})],
+)
+def test_as_many_copies_of_the_references_are_found_as_the_figures_say(
+    shipped: list[tuple[str, str]], level: int, least: dict[float, float]
+) -> None:
+    chance = random.Random(5)
+    ratios = []
+    for text, given in shipped:
+        authors = {"ada": {"m": disguised(text, level, chance)}, "us": {"m": text}}
+        found = similarity.matches(authors, given={"m": given}, threshold=0.3)
+        ratios += [match.ratio for match in found]
+    assert len(ratios) > 70
+    for ratio, share in least.items():
+        assert sum(each >= ratio for each in ratios) >= share * len(ratios)
+
+
+def test_a_student_is_told_the_nearest_known_source_and_classmates_are_told_from_90_percent() -> (
+    None
+):
+    found = [
+        similarity.Match("ring", "(shipped solution)", "ada", 0.97),
+        similarity.Match("ring", "(2025: eve)", "ada", 0.93),
+        similarity.Match("ring", "(2025: eve)", "(shipped solution)", 0.93),
+        similarity.Match("ring", "ada", "bob", 0.91),
+        similarity.Match("ring", "ada", "cleo", 0.89),
+        similarity.Match("star", "(2025: eve)", "ada", 0.86),
+    ]
+    told = similarity.telling(found, {"(shipped solution)", "(2025: eve)"})
+    assert told == [found[0], found[3], found[5]]
+    words = [group.sure for group in similarity.groups([found[0], found[5]])]
+    assert words[0].startswith("nearly the same") and words[1].startswith("alike")
+    assert similarity.Lookalikes("ring", ("a", "b"), 1.0).sure.startswith("the same, but for")
