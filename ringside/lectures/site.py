@@ -86,7 +86,7 @@ SETTINGS: dict[str, Any] = {
     "html_show_copyright": False,
     "html_css_files": ["site.css"],
     "html_context": {"default_mode": "auto"},
-    "html_sidebars": {"index": []},
+    "html_sidebars": {"index": [], PAGE: []},
     "html_theme_options": {
         "navbar_end": ["theme-switcher"],
         "footer_start": [],

@@ -86,10 +86,12 @@ def page(term: Term, there: Mapping[str, Handout], places: Mapping[str, str]) ->
     yield from ("# Calendar", "", f"**{', '.join(filter(None, [term.title, term.term]))}.**", "")
     if term.has_dates:
         zone = getattr(term.zone, "key", "UTC")
-        link = f'<a href="{ICS}">{ICS}</a>'
-        yield f"Times are those of {zone}. Your calendar program can read {link}."
-        yield from ("", "| week | day | time | |", "|---:|---|---|---|")
-        yield from _rows(events(term), titles(there), places)
+        link, found = f'<a href="{ICS}">{ICS}</a>', events(term)
+        years = " and ".join(dict.fromkeys(str(each.day.year) for each in found))
+        yield f"All dates are in {years}, and times those of {zone}."
+        yield f"Your calendar program can read {link}."
+        yield from ("", "| week | day | time | what |", "|---:|---|---|---|")
+        yield from _rows(found, titles(there), places)
         yield ""
     yield from _how_it_counts(term, titles(there), places)
 
@@ -101,7 +103,10 @@ def _rows(
     monday = found[0].day - datetime.timedelta(found[0].day.weekday())
     last_week = 0
     for day, group in itertools.groupby(found, key=lambda each: each.day):
-        week, said = (day - monday).days // 7 + 1, f"{day:%a} {day.day} {day:%b %Y}"
+        week, said = (
+            (day - monday).days // 7 + 1,
+            f"{day:%a}\N{NO-BREAK SPACE}{day.day}\N{NO-BREAK SPACE}{day:%b}",
+        )
         for each in group:
             number = str(week) if week != last_week else ""
             words = _linked(each.words(names), places.get(each.name, ""))
