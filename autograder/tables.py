@@ -9,10 +9,21 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ringside.toml_tables import NUMBER, Kinds, TableError, check, line_of, meant, moment, read
+from ringside.toml_tables import (
+    EXAMPLE,
+    NUMBER,
+    Kinds,
+    TableError,
+    check,
+    line_of,
+    meant,
+    moment,
+    read,
+)
 
 __all__ = [
-    "NUMBER", "Kinds", "TableError", "check", "line_of", "meant", "moment", "read", "rows",
+    "EXAMPLE", "NUMBER", "Kinds", "TableError", "check", "line_of", "meant", "moment", "read",
+    "rows",
 ]  # fmt: skip
 
 
