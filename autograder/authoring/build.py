@@ -39,7 +39,7 @@ from autograder import notebooks, storage
 from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course.course import Course
 from ringside import output_folder
-from ringside.term import due_line
+from ringside.term import due_line, due_said, shown
 
 DIRECTIVE = re.compile(r"#\s*\{\{\s*(\w+)((?:\s+[\w.=]+)*)\s*\}\}")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -157,6 +157,22 @@ def _date(cell: NotebookNode, assignment: Assignment) -> None:
     if assignment.due is not None and cell.cell_type == "markdown":
         title, _, rest = cell.source.partition("\n")
         cell.source = f"{title}\n\n{due_line(assignment.due)}\n{rest}"
+
+
+def other_date(assignment: Assignment, course: Course) -> str:
+    """What to say where the release names another due date than counts now; else nothing."""
+    path = course.release(assignment.name) / assignment.notebook
+    if not path.is_file():
+        return ""
+    cells = notebooks.read(path).cells
+    said = due_said(cells[0].source) if cells else ""
+    counts = shown(assignment.due) if assignment.due else ""
+    if said == counts:
+        return ""
+    return (
+        f"{path} says that it is due {said or 'at no time'}; it is due {counts or 'at no time'}. "
+        f"`autograder build {assignment.name}` writes the date."
+    )
 
 
 class _Expander:
@@ -327,9 +343,14 @@ def _swap(fresh: Path, place: Path, course: Course, say: Callable[[str], None]) 
     with output_folder.beside(place) as incoming:
         shutil.copytree(fresh, incoming, dirs_exist_ok=True)
         output_folder.replace(incoming, place, keep=keep)
-    storage.write(_record(place, course), json.dumps(new, indent=0).encode() + b"\n")
+    record(place, new, course)
     if keep:
         say(f"{place} held what no build has made ({', '.join(strangers)}): it is in {keep} now.")
+
+
+def record(place: Path, contents: Mapping[str, str], course: Course) -> None:
+    """Remember what a build has written to `place`, so that the next one may replace it."""
+    storage.write(_record(place, course), json.dumps(contents, indent=0).encode() + b"\n")
 
 
 def not_built(place: Path, course: Course, new: Mapping[str, str] | None = None) -> list[str]:

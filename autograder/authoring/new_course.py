@@ -23,6 +23,7 @@ from autograder.course import secret as course_secret
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import CONFIG, SETTINGS, Course, course_above
 from autograder.storage import explain
+from ringside import output_folder
 
 CONFIGURATION = '''\
 """nbgrader's settings for this course: the kit's, and below them what this course wants otherwise.
@@ -150,9 +151,11 @@ def _copy(plan: Assignment, course: Course) -> None:
     source, built = course.source(plan.name), course.release(plan.name)
     source.mkdir(parents=True)
     build.write_source(plan, course, source)
+    build.record(source, output_folder.contents(source), course)
     if not (built / plan.notebook).is_file():
         return
     release = course.releases / plan.name
     release.mkdir(parents=True)
     for each in source.iterdir():  # and nothing that somebody has tried there
         shutil.copyfile(built / each.name, release / each.name)
+    build.record(release, output_folder.contents(release), course)

@@ -18,7 +18,9 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.authoring import bundle
+    from autograder.authoring import build, bundle
+    from autograder.course import assignment as plans
+    from autograder.terminal import say
 
     course = Course.here()
     folder = options.to or course.build / "ringside-students"
@@ -28,6 +30,9 @@ def run(options: argparse.Namespace) -> int:
         made = bundle.make(course, folder)
     print(f"The students' tree: {made}")
     print(bundle.about_assistants(course))
+    for name in plans.known(course):
+        if told := build.other_date(plans.load(name, course), course):
+            say(told)
     if options.zip:
         with waiting("packing it"):
             packed = bundle.pack(folder)

@@ -31,6 +31,9 @@ class RegisteringRelease(ExchangeReleaseAssignment):  # type: ignore[misc]
             _register(str(self.coursedir.assignment_id), course)
         finally:
             self.log.setLevel(level)
+        plan = plans.load(str(self.coursedir.assignment_id), course)
+        if told := build.other_date(plan, course):
+            self.log.warning(told)
         super().copy_files()
 
 
