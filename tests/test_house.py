@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -256,34 +254,6 @@ def test_every_package_that_we_import_is_declared() -> None:
 def test_what_is_said_where_torch_is_missing_installs_the_range_that_is_declared() -> None:
     name, text = INSTALL.removeprefix("pip install ").strip("'").partition("torch")[1:]
     assert {name: SpecifierSet(text)} == requirements("torch")
-
-
-def test_the_wheel_holds_presets_and_templates(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-teaching"):
-        shutil.copy(ROOT / name, source)
-    for name in ("ringside", "autograder", "cluster"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    built = subprocess.run(
-        [*command, "--wheel-dir", str(tmp_path), str(source)], capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr
-    [wheel] = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        names = set(packed.namelist())
-    for folder in ("machines", "sites", "templates", "validation"):
-        for path in (ROOT / "cluster" / folder).iterdir():
-            assert f"ringside/cluster/{folder}/{path.name}" in names
-    for path in (ROOT / "ringside" / "lectures" / "templates").iterdir():
-        assert f"ringside/lectures/templates/{path.name}" in names
-    assert {
-        "ringside/commands/cli.py",
-        "ringside/mpi/__init__.py",
-        "autograder/commands/cli.py",
-    } <= names
 
 
 def test_the_changelog_goes_by_release_and_reader_in_lines() -> None:

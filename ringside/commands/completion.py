@@ -15,6 +15,11 @@ from ringside.commands.command import add
 from ringside.errors import TargetError
 
 SHELLS = ("bash", "zsh", "fish")
+EXAMPLES = """\
+examples:
+  ringside completion bash
+
+"""
 HOW = """\
 bash, and a new terminal (with the package bash-completion):
   mkdir -p ~/.local/share/bash-completion/completions
@@ -34,7 +39,7 @@ def add_parser(commands: Any) -> None:
     """The command and its options."""
     parser = add(
         commands, "completion", "print what a shell needs to complete commands",
-        HOW.format(prog="ringside"),
+        EXAMPLES + HOW.format(prog="ringside"),
     )  # fmt: skip
     parser.add_argument("shell", choices=SHELLS)
 
