@@ -11,7 +11,8 @@ The best tier that this machine gives is used, and named in the report:
     cgroups      bubblewrap as below, in a control group that the kernel holds to its limits
     bubblewrap   namespaces of its own, resource limits, a watchdog on memory
     landlock     no namespaces: resource limits and the watchdog; what each rank may do is held
-                 by ``ringside.ranks.confine`` alone, as it is inside bubblewrap too
+                 by ``ringside.ranks.confine`` alone, as it is inside bubblewrap too. Where root
+                 grades, all that runs a submission is another user's, who owns nothing
     none         the same without any promise, when told that submissions are trusted
 
 The tier changes no score: limits that submissions can meet are the same on all.
@@ -28,6 +29,7 @@ import shutil
 import site
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -177,7 +179,10 @@ class Sandbox:
         if self.tier in Tier.IN_BUBBLEWRAP:
             process = self._popen_bubblewrap(argv, pass_fds, environment)
         else:
-            command = [*limiter(self.limits, nproc=self._nproc(), uid=None), *argv]
+            uid = self._become() if self.tier == Tier.LANDLOCK else None
+            if uid is not None:
+                self._stage.chmod(0o711)  # whom it has become must find the modules
+            command = [*limiter(self.limits, nproc=self._nproc(), uid=uid), *argv]
             popen = start(command, pass_fds, environment)
             process = Process(popen, self.limits)
         self._processes.append(process)
@@ -334,13 +339,40 @@ def _landlock_fails() -> str | None:
     """Why ranks can't be held by Landlock and seccomp alone; None if they can."""
     if not sys.platform.startswith("linux"):
         return f"not on {sys.platform}"
-    if os.geteuid() == 0:
-        return "it does not confine root; start the grader as another user"
     if landlock.abi() < 1:
-        return "this kernel has none"
+        return "this kernel has none, or a filter of the container's refuses it"
     for folder in site.getsitepackages():
         if (Path(folder) / "solutions").is_dir():
             return f"hidden suites lie in {folder}, which ranks must read"
+    return _no_other_user() if os.geteuid() == 0 else None
+
+
+def _no_other_user() -> str | None:
+    """Why root can't have submissions run as another user, found by trying; None if it can.
+
+    Landlock doesn't confine root: in a container without namespaces, what runs a submission must
+    be somebody else who can read the interpreter, and whom we can kill.
+    """
+    if not os.path.exists("/usr/bin/setpriv"):
+        return "/usr/bin/setpriv is not there (package util-linux): root can't become another user"
+    with scratch.fresh("probe-") as folder:
+        (folder / "module.py").touch()
+        with Sandbox(folder, tier=Tier.LANDLOCK) as sandbox:
+            read = f"import os, time; open({str(sandbox.modules_path / 'module.py')!r}).close()"
+            read += "; print('as', os.geteuid(), flush=True); time.sleep(60)"
+            process = sandbox.popen([sandbox.python, "-I", "-c", read])
+            end = time.monotonic() + 20
+            while "\n" not in process.output() and process.poll() is None:
+                if time.monotonic() > end:
+                    break
+                time.sleep(0.02)
+            process.kill()
+            output = process.output().strip()
+            if not output.startswith("as ") or output == "as 0":
+                told = output.splitlines()[-1] if output else f"exit status {process.returncode}"
+                return f"root can't become another user here: {told}"
+            if sandbox.survivors():
+                return "root can't kill another user's process here (CAP_KILL is missing)"
     return None
 
 
