@@ -17,8 +17,9 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from jinja2 import Template
 
@@ -51,8 +52,18 @@ RULE = "separated"  # where course.toml doesn't choose
 COMMAND = "autograder bundle"
 
 
-def make(course: Course, folder: Path) -> Path:
+def make(
+    course: Course,
+    folder: Path,
+    *,
+    also: Mapping[str, str] = MappingProxyType({}),
+    command: str = COMMAND,
+) -> Path:
     """Write the students' tree to `folder`; one that this has made before is replaced.
+
+    Args:
+        also: files that come with it, by their place in it.
+        command: who makes it, as it is typed.
 
     Raises:
         BuildError: an assignment isn't built, or something hidden would be in the tree.
@@ -66,13 +77,16 @@ def make(course: Course, folder: Path) -> Path:
         raise BuildError(f"Not built yet: {', '.join(missing)}. Run `autograder build` first.")
     _refuse_inside(course, folder)
     kept = (course.kit, course.root)
-    output_folder.usable(folder, COMMAND, protected=kept)
+    output_folder.usable(folder, command, protected=kept)
     other_way = "Or name a folder elsewhere: `--to FOLDER`."
     with (
         storage.making(folder.resolve().parent, otherwise=other_way),
-        output_folder.made_anew(folder, COMMAND, protected=kept) as fresh,
+        output_folder.made_anew(folder, command, protected=kept) as fresh,
     ):
         _fill(course, fresh)
+        for name, text in also.items():
+            (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+            _write(fresh / name, text)
         found = leaks(course, fresh)
         if found:
             raise BuildError("Hidden lines would be in the students' tree: " + "; ".join(found[:5]))

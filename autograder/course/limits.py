@@ -21,7 +21,7 @@ from typing import Any
 from autograder.course.course import Course
 from autograder.tables import meant
 
-__all__ = ["FILE", "Limits", "LimitsError", "load"]
+__all__ = ["FILE", "Limits", "LimitsError", "load", "read"]
 
 FILE = Path(__file__).parent / "limits.toml"
 _UNITS = {"_kib": 1 << 10, "_mib": 1 << 20}
@@ -108,8 +108,8 @@ def load(assignment: str, course: Course | None = None) -> Limits:
     course = course or Course.here()
     of_assignment = course.solution(assignment) / "assignment.toml"
     of_course = course.root / "limits.toml"
-    values = dict(_changes(of_assignment, _read(of_assignment).get("limits", {})))
-    table = _read(of_course)
+    values = dict(_changes(of_assignment, read(of_assignment).get("limits", {})))
+    table = read(of_course)
     own = {key: value for key, value in table.items() if not isinstance(value, dict)}
     values |= _changes(of_course, own)
     for name in table.keys() - own.keys():
@@ -127,8 +127,12 @@ def load(assignment: str, course: Course | None = None) -> Limits:
     return made
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A file's tables; nothing where there is none."""
+def read(path: Path) -> dict[str, Any]:
+    """A file's tables; nothing where there is none.
+
+    Raises:
+        LimitsError: it is no TOML.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:
