@@ -22,6 +22,7 @@ from autograder.commands import (
     grade,
     new_assignment,
     new_course,
+    platform,
     regrade,
     report,
     total,
@@ -42,6 +43,7 @@ EXAMPLES = """examples:
   autograder report a03_allreduce --html report.html    the class that nbgrader collected
   autograder export a03_allreduce --to canvas --roster canvas.csv --out grades.csv
   autograder total --csv total.csv                      the whole course, weighted by course.toml
+  autograder platform gradescope a03_allreduce          the zip of an autograder for Gradescope
   autograder regrade a03_allreduce --dry-run            whose points a mended suite changes
   autograder decide a03_allreduce ada ring --points 30 --why "the bound allows it"
   autograder verify a03_allreduce                       the suite against what it must catch
@@ -61,6 +63,7 @@ COMMANDS = (
     decide,
     export,
     total,
+    platform,
     new_assignment,
     new_course,
     bundle,

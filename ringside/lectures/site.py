@@ -52,6 +52,7 @@ TEXTS = {
     "docs/cluster.md": "kit/cluster.md",
     "docs/instructor.md": "kit/instructor.md",
     "docs/policies.md": "kit/policies.md",
+    "docs/platforms.md": "kit/platforms.md",
     "docs/api.md": "kit/api.md",
     "docs/architecture.md": "kit/architecture.md",
     "CONTRIBUTING.md": "kit/contributing.md",

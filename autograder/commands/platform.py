@@ -1,0 +1,65 @@
+"""``autograder platform``: an autograder for Gradescope or PrairieLearn, public tests on GitHub."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from autograder.course import assignment as plans
+from autograder.course.assignment import AssignmentError
+from autograder.course.course import Course
+from autograder.exports import VISIBILITY
+
+NAME = "platform"
+ABOUT = "an autograder for Gradescope or PrairieLearn, or public tests on GitHub"
+PLATFORMS = ("gradescope", "prairielearn", "github")
+
+
+def add_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("platform", choices=PLATFORMS, help="docs/platforms.md says what to do there")
+    sub.add_argument("assignment", metavar="ASSIGNMENT", help="like a03_allreduce")
+    sub.add_argument(
+        "--to",
+        type=Path,
+        metavar="PATH",
+        help="a zip for Gradescope, a folder for the others; default: in build/platforms",
+    )
+    sub.add_argument(
+        "--visibility",
+        choices=VISIBILITY,
+        default="after_published",
+        help="when students see Gradescope's tests (%(default)s)",
+    )
+    sub.add_argument(
+        "--image",
+        metavar="NAME",
+        help="the image in a registry that PrairieLearn runs; containers/ has its recipe",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from autograder.platforms import github, gradescope, prairielearn, sizes
+
+    course = Course.here()
+    plan = plans.load(options.assignment, course)
+    if options.platform == "prairielearn" and not options.image:
+        raise AssignmentError(
+            "PrairieLearn runs the grader in an image that it pulls from a registry: name it with "
+            "--image, as NAME/ringside:VERSION. docs/platforms.md says how to make it."
+        )
+    below = course.build / "platforms" / options.platform
+    if options.platform == "gradescope":
+        path = options.to or below / f"{plan.name}.zip"
+        gradescope.make(plan, course, path, options.visibility)
+        print(f"For Gradescope's Configure Autograder: {path}")
+    elif options.platform == "prairielearn":
+        path = options.to or below / plan.name
+        prairielearn.make(plan, course, path, options.image)
+        print(f"For questions/{plan.name} of PrairieLearn's course: {path}")
+    else:
+        path = options.to or below / plan.name
+        github.make(plan, course, path)
+        print(f"A template repository, with public tests only: {path}")
+        return 0
+    print(sizes.advice(plan.name))
+    return 0

@@ -1,0 +1,39 @@
+"""What the maker of an autograder tells the autograder in its container: ``platform.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+__all__ = ["FILE", "Settings"]
+
+FILE = "platform.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The assignment and the course's rules, as they were when the autograder was made.
+
+    Attributes:
+        minutes: what the platform gives one submission.
+        memory_mb: what the reference alone takes; in less, a right submission would lose points.
+        reality: module -> points, of the suite's 100, of its tests on real ranks.
+        visibility: when students see the tests; Gradescope's word.
+        late: the rules of lateness, as ``submission.late.Policy`` takes them.
+    """
+
+    assignment: str
+    minutes: float
+    memory_mb: int
+    reality: Mapping[str, float]
+    visibility: str = "after_published"
+    late: Mapping[str, float] = field(default_factory=dict)
+
+    def write(self, kit: Path) -> None:
+        (kit / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, kit: Path) -> Settings:
+        return cls(**json.loads((kit / FILE).read_text(encoding="utf-8")))

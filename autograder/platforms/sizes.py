@@ -1,0 +1,80 @@
+"""Which container an assignment needs: the memory and CPU time of its reference, as measured.
+
+``sizes.toml`` holds what was measured; ``python -m tests.autograder.platforms.measure`` writes it.
+A container is large enough if it has a fifth more memory than the reference takes, and if a
+submission of three times the reference's CPU time ends in its minutes.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CONTAINERS", "FILE", "Advice", "Container", "advice", "measured"]
+
+FILE = Path(__file__).parent / "sizes.toml"
+SPARE_MEMORY = 1.2
+SPARE_TIME = 3.0
+MOST_MINUTES = 40.0
+LEAST_MINUTES = 10.0  # the platforms' default
+
+
+@dataclass(frozen=True)
+class Container:
+    """What Gradescope gives."""
+
+    cpus: float
+    memory_mb: int
+
+    def __str__(self) -> str:
+        memory = (
+            f"{self.memory_mb / 1024:g} GB" if self.memory_mb >= 1024 else f"{self.memory_mb} MB"
+        )
+        return f"{self.cpus:g} CPU, {memory}"
+
+
+CONTAINERS = (Container(0.5, 768), Container(1, 1536), Container(2, 3072), Container(4, 6144))
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What one assignment's reference takes, and what to choose for it."""
+
+    name: str
+    memory_mb: int
+    cpu_s: float
+    container: Container
+    minutes: float
+
+    @property
+    def is_default(self) -> bool:
+        return self.container == CONTAINERS[0] and self.minutes <= LEAST_MINUTES
+
+    def __str__(self) -> str:
+        chosen = f"{self.container}, {self.minutes:g} minutes"
+        if not self.cpu_s:
+            return f"{self.name}: nobody has measured it; choose {chosen}"
+        takes = f"{self.name}: {self.memory_mb} MB, {self.cpu_s:g} s of CPU time"
+        if self.is_default:
+            return f"{takes}: the default container is enough ({chosen})"
+        return f"{takes}: choose {chosen}"
+
+
+def measured() -> dict[str, tuple[int, float]]:
+    """Assignment -> MB and seconds of CPU time of its reference in a container."""
+    table = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    return {name: (int(row["memory_mb"]), float(row["cpu_s"])) for name, row in table.items()}
+
+
+def advice(name: str) -> Advice:
+    """What to choose for an assignment; for one that nobody has measured, a large one."""
+    memory_mb, cpu_s = measured().get(name, (0, 0.0))
+    if not cpu_s:
+        return Advice(name, 0, 0.0, CONTAINERS[2], 20.0)
+    large = [each for each in CONTAINERS if each.memory_mb >= SPARE_MEMORY * memory_mb]
+    container = (large or CONTAINERS[-1:])[0]
+    minutes = SPARE_TIME * cpu_s / min(container.cpus, 1.0) / 60
+    rounded = 5.0 * math.ceil(max(minutes, LEAST_MINUTES) / 5.0)
+    return Advice(name, memory_mb, cpu_s, container, min(rounded, MOST_MINUTES))

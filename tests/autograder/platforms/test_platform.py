@@ -1,0 +1,126 @@
+"""`autograder platform`, and what its autograders know before anything is graded."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import pytest
+
+from autograder.commands.cli import main
+from autograder.course import assignment as plans
+from autograder.course import limits
+from autograder.course.course import Course
+from autograder.grade.outcome import Outcome
+from autograder.intake import gradescope_metadata
+from autograder.platforms import container, reality_points, sizes
+from autograder.platforms.settings import Settings
+from autograder.submission.finding import PathError
+from tests.autograder.platforms import places
+
+UTC = datetime.UTC
+
+
+def test_each_assignment_is_measured_and_told_what_to_choose() -> None:
+    assert sizes.measured().keys() == set(plans.known())
+    for name, (memory_mb, cpu_s) in sizes.measured().items():
+        advice = sizes.advice(name)
+        assert advice.container in sizes.CONTAINERS
+        assert advice.container.memory_mb > memory_mb > 100
+        assert 10 <= advice.minutes <= 40
+        assert cpu_s / min(advice.container.cpus, 1) < 60 * advice.minutes
+
+
+def test_the_advice_names_the_default_where_that_is_enough(monkeypatch) -> None:
+    rows = {"small": (512, 40.0), "large": (900, 40.0), "slow": (512, 200.0)}
+    monkeypatch.setattr(sizes, "measured", lambda: rows)
+    assert str(sizes.advice("small")) == (
+        "small: 512 MB, 40 s of CPU time: the default container is enough "
+        "(0.5 CPU, 768 MB, 10 minutes)"
+    )
+    assert str(sizes.advice("large")).endswith("choose 1 CPU, 1.5 GB, 10 minutes")
+    assert str(sizes.advice("slow")).endswith("choose 0.5 CPU, 768 MB, 20 minutes")
+    assert str(sizes.advice("new")).startswith("new: nobody has measured it; choose 2 CPU, 3 GB")
+
+
+def test_points_of_real_ranks_are_those_that_the_suites_give() -> None:
+    plan = plans.load("a03_allreduce")
+    found = reality_points.of_assignment(plan, Course.here())
+    assert found == {
+        "star": 4, "sharded_server": 4, "ring": 4, "recursive": 4, "cost": 0, "ring_torch": 5,
+        "tree": 4, "hierarchical": 4,
+    }  # fmt: skip
+
+
+def test_points_of_real_ranks_leave_the_maximum_also_of_a_module_that_is_missing(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(container, "best_tier", lambda: "Landlock")
+    plan = plans.load("a03_allreduce")
+    tests = [
+        {"name": "test_sum", "kind": "values", "points": 96.0, "earned": 90.0, "message": ""},
+        {"name": "test_real_mpi", "kind": "reality", "points": 4.0, "earned": 4.0, "message": ""},
+    ]
+    missing = {"name": "module_is_there", "kind": "values", "points": 100.0, "earned": 0.0}
+    modules = {
+        "ring": {"score": 94.0, "tests": tests},
+        "star": {"score": 0.0, "tests": [missing]},
+    }
+    outcome = Outcome("ada", "graded", result={"modules": modules})
+    settings = Settings("a03_allreduce", 10, 512, {"ring": 4.0, "star": 4.0})
+    assert container.without_reality(plan, outcome, settings) == 0.04 * (35 + 10)
+    assert modules["ring"]["score"] == 90.0
+    assert (tests[1]["points"], tests[1]["earned"]) == (0.0, 0.0)
+    assert missing["points"] == 96.0
+
+
+def test_a_submission_gets_the_memory_that_the_container_has_beside_the_grader(
+    tmp_path: Path, monkeypatch
+) -> None:
+    course = Course(kit=Course.here().kit, root=tmp_path, given_secret="s")
+    (tmp_path / "limits.toml").write_text("cpu_s = 90.0\n[a03_allreduce]\nprocesses = 99\n")
+    settings = Settings("a03_allreduce", 10, 700, {})
+    monkeypatch.setattr(container, "memory_bytes", lambda: 768 << 20)
+    container.leave_memory(settings, course)
+    now = limits.load("a03_allreduce", course)
+    assert (now.cpu_s, now.processes) == (90.0, 99)
+    assert now.memory_bytes >> 20 == 768 - container.GRADER_MB["memory_mib"]
+    assert now.memory_torch_bytes >> 20 == 768 - container.GRADER_MB["memory_torch_mib"]
+    monkeypatch.setattr(container, "memory_bytes", lambda: 699 << 20)
+    with pytest.raises(container.NoGrade, match=r"has 699 MB, and the reference .* takes 700 MB"):
+        container.leave_memory(settings, course)
+
+
+def test_the_date_that_counts_is_the_latest_of_the_authors() -> None:
+    told = places.metadata(
+        created_at="2026-03-04T00:59:00+01:00",
+        ada="2026-03-01T23:59:00.000000+01:00",
+        bob="2026-03-02T23:59:00.000000+01:00",
+    )
+    handed = gradescope_metadata.of_json(json.dumps(told).encode(), "metadata")
+    assert [author.student for author in handed.authors] == ["ada@uni.example", "bob@uni.example"]
+    assert handed.due == datetime.datetime(2026, 3, 2, 22, 59, tzinfo=UTC)
+    assert handed.received == datetime.datetime(2026, 3, 3, 23, 59, tzinfo=UTC)
+    for user in told["users"]:
+        del user["assignment"]  # as older containers have it
+    handed = gradescope_metadata.of_json(json.dumps(told).encode(), "metadata")
+    assert handed.due == datetime.datetime(2026, 3, 1, 22, 59, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"{", "metadata can't be read"),
+        (b'{"users": []}', "names nobody who handed in"),
+        (b'{"users": [{"email": "a@b"}], "created_at": "soon"}', "created_at is 'soon'"),
+    ],
+)
+def test_metadata_that_are_damaged_are_named(text: bytes, says: str) -> None:
+    with pytest.raises(PathError, match=says):
+        gradescope_metadata.of_json(text, "metadata")
+
+
+def test_prairielearn_wants_an_image(capsys) -> None:
+    assert main(["platform", "prairielearn", "a03_allreduce"]) == 2
+    assert "--image, as NAME/ringside:VERSION" in capsys.readouterr().err
