@@ -4,6 +4,7 @@ nbgrader's own commands call, by ``nbgrader_config.py``:
 
     release_assignment  release.RegisteringRelease       tells the gradebook the cells
     collect             collect.ReceiptCollect           writes receipts
+                        inbound.OwnCollect               takes what is the student's own
     autograde           submitted._see_files             before it looks for notebooks
                         submitted.quarantine_submission  before any file is copied
                         submitted.RebuildExporter        reads the submission, gives ours

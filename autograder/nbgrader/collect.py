@@ -9,18 +9,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nbgrader.exchange.default import ExchangeCollect
-
 from autograder.course import assignment as plans
 from autograder.course import limits
 from autograder.course.course import Course
+from autograder.nbgrader.inbound import OwnCollect
 from autograder.submission import own_folder
 from autograder.submission.quarantine import Rejected, extract_zip
 from autograder.submission.receipt import record, stamp
 from autograder.submission.tree import work
 
 
-class ReceiptCollect(ExchangeCollect):  # type: ignore[misc]
+class ReceiptCollect(OwnCollect):
     """nbgrader's collect, which also writes each submission's receipt."""
 
     def do_copy(self, src: str, dest: str, log: Any = None) -> None:
