@@ -15,7 +15,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 # What is installed beside the kit: `make install EXTRAS=` leaves PyTorch and the checks out.
 # Versions are those of constraints.txt; `make install CONSTRAINTS=` takes the newest allowed.
-EXTRAS ?= torch,dev,site
+EXTRAS ?= torch,dev,site,hub
 # The index or folder that PyTorch comes from: without a GPU, one with its CPU build.
 TORCH_INDEX ?=
 export TORCH_INDEX
@@ -26,7 +26,8 @@ export PATH := $(abspath $(BIN)):$(PATH)
 SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge \
 	ip:iproute2 nsenter:util-linux chromium:chromium fc-list:fontconfig setpriv:util-linux \
 	smpirun:libsimgrid-dev shellcheck:shellcheck slurmdbd:slurmdbd mariadbd:mariadb-server-core \
-	mariadb:mariadb-client-core zsh:zsh fish:fish
+	mariadb:mariadb-client-core zsh:zsh fish:fish \
+	npm:npm sudo:sudo useradd:passwd
 
 .PHONY: help install system demo test test-fast fuzz build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
 
@@ -43,7 +44,7 @@ install: $(STAMP)  ## .venv with the kit in it; TORCH_INDEX=... names where PyTo
 
 # Missing system packages are installed where we may, and named where we may not:
 # then only the tests that need them are skipped, each with its reason.
-system:  ## bubblewrap, Slurm, Chromium, SimGrid, shellcheck from Debian's packages
+system:  ## bubblewrap, Slurm, Chromium, SimGrid and others from Debian's packages
 	@missing=""; \
 	for pair in $(SYSTEM); do \
 		PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; \

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from nbgrader.exchange.default import ExchangeReleaseAssignment
 
@@ -20,8 +21,11 @@ from autograder.gradebook import steps
 from autograder.submission import late
 
 
-class RegisteringRelease(ExchangeReleaseAssignment):  # type: ignore[misc]
-    """nbgrader's release to the exchange, with the assignment's cells in the gradebook."""
+class Registering:
+    """What a release to any exchange does first: the gradebook learns the assignment's cells."""
+
+    coursedir: Any
+    log: Any
 
     def copy_files(self) -> None:
         course = Course(kit=Course.here().kit, root=Path(self.coursedir.root))
@@ -34,7 +38,11 @@ class RegisteringRelease(ExchangeReleaseAssignment):  # type: ignore[misc]
         plan = plans.load(str(self.coursedir.assignment_id), course)
         if told := build.other_date(plan, course):
             self.log.warning(told)
-        super().copy_files()
+        super().copy_files()  # type: ignore[misc]
+
+
+class RegisteringRelease(Registering, ExchangeReleaseAssignment):  # type: ignore[misc]
+    """nbgrader's release to the exchange, with the assignment's cells in the gradebook."""
 
 
 def register(plan: Assignment, course: Course, scratch: Path) -> None:

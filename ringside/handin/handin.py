@@ -182,14 +182,17 @@ def _first_text(book: Path) -> str:
 
 
 def _exchange_is_configured() -> bool:
-    """Whether nbgrader knows a course and an exchange folder that is there and can be written."""
+    """Whether nbgrader knows a course and an exchange: a folder that we can write, or ngshare."""
     try:
         app = _nbgrader()
     except ImportError:
         return False
+    if not app.config.CourseDirectory.get("course_id"):
+        return False
+    if app.config.ExchangeFactory.get("submit"):  # not nbgrader's own, which needs a folder
+        return True
     root = app.config.Exchange.get("root")
-    course = app.config.CourseDirectory.get("course_id")
-    return bool(root and course) and os.access(str(root), os.W_OK | os.X_OK)
+    return bool(root) and os.access(str(root), os.W_OK | os.X_OK)
 
 
 def _nbgrader() -> Any:

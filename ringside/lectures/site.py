@@ -51,6 +51,7 @@ TEXTS = {
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
     "docs/instructor.md": "kit/instructor.md",
+    "docs/hub.md": "kit/hub.md",
     "docs/policies.md": "kit/policies.md",
     "docs/platforms.md": "kit/platforms.md",
     "docs/api.md": "kit/api.md",

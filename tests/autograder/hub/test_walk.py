@@ -1,0 +1,151 @@
+"""The hub in a real browser: a student hands in, a grader comments, the student reads it.
+
+With RINGSIDE_SCREENSHOTS=FOLDER each step leaves a picture there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.autograder.hub.hub import ADDRESS, COURSE, Hub, password
+from tests.autograder.hub.test_accounts import NAME, SERVICE, formgrader, solution
+from tests.browser import CHROMIUM, Browser
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.sandbox,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
+STUDENT, GRADER = "dora", "gus"
+COMMENT = "Which measurement would tell latency from contention?"
+FETCHED, SENT = "#fetched_assignments_list", "#submitted_assignments_list"
+
+
+class Walk:
+    """A browser that takes pictures."""
+
+    def __init__(self, page: Browser) -> None:
+        self.page = page
+        self._pictures = 0
+
+    def picture(self, name: str) -> None:
+        """Save the screen, where somebody wants to see it."""
+        if folder := os.environ.get("RINGSIDE_SCREENSHOTS"):
+            self._pictures += 1
+            self.page.ask("new Promise(done => setTimeout(done, 600))")  # what still fades in
+            self.page.picture(Path(folder) / f"{self._pictures:02}_{name}.png")
+
+    def log_in(self, name: str, then: str) -> None:
+        """Give a name and its password, and go on to a page of the hub."""
+        self.page.call("Network.clearBrowserCookies")
+        self.page.open(f"{ADDRESS}/hub/login?next={then}", height=900)
+        self.page.click("#username_input")
+        self.page.write(name)
+        self.page.click("#password_input")
+        self.page.write(password(name))
+        self.picture(f"login_{name}")
+        self.page.click("#login_submit")
+
+    def open_list(self) -> None:
+        """Nbgrader > Assignment List, in the menu of JupyterLab."""
+        self.page.wait("!!document.querySelector('.lm-MenuBar-item')")
+        self.page.wait("!document.querySelector('#jupyterlab-splash, .jp-mod-loading')")
+        self.page.click(".lm-MenuBar-item", "Nbgrader")
+        self.page.click(".lm-Menu-item", "Assignment List")
+        self.page.sees("#course_list_default", COURSE)
+        self.page.rests()
+
+
+@pytest.fixture(scope="module")
+def walk(hub: Hub) -> Iterator[Walk]:
+    if not hub.machine.path(f"/srv/exchange/{COURSE}/outbound/{NAME}").is_dir():
+        hub.teaches(f"nbgrader release_assignment {NAME}")
+    hub.starts_servers(STUDENT)
+    with Browser() as page:
+        yield Walk(page)
+
+
+@pytest.fixture(scope="module")
+def handed_in(walk: Walk, hub: Hub) -> str:
+    """What the list shows, after the student has fetched and submitted by its buttons."""
+    page = walk.page
+    walk.log_in(STUDENT, f"/user/{STUDENT}/lab")
+    walk.open_list()
+    page.sees("#released_assignments_list", NAME)
+    walk.picture("assignment_list")
+    page.click("#released_assignments_list button", "Fetch")
+    page.sees(FETCHED, NAME)
+    hub.writes(STUDENT, f"{NAME}/fit.py", solution("fit"))
+    hub.types(STUDENT, f"cd {NAME} && ringside handin --from-files --dry-run")
+    page.rests()
+    page.click(f"{FETCHED} button", "Submit")
+    shown = page.sees(SENT, "UTC")
+    walk.picture("submitted")
+    return shown
+
+
+@pytest.fixture(scope="module")
+def commented(walk: Walk, hub: Hub, handed_in: str) -> dict[str, str]:
+    """A grader collects and grades by the service, and writes a comment in the formgrader."""
+    page = walk.page
+    formgrader(hub, GRADER, f"assignment/{NAME}/collect")
+    formgrader(hub, GRADER, f"submission/{NAME}/{STUDENT}/autograde")
+    shown = {}
+    walk.log_in(GRADER, f"{SERVICE}/formgrader/manage_assignments")
+    shown["assignments"] = page.sees("tbody", NAME)
+    walk.picture("formgrader_service")
+    submissions = hub.asks(
+        GRADER, "GET", f"{SERVICE}/formgrader/api/submitted_notebooks/{NAME}/{NAME}"
+    ).json()
+    (one,) = [each["id"] for each in submissions if each["student"] == STUDENT]
+    page.open(f"{ADDRESS}{SERVICE}/formgrader/submissions/{one}", height=900)
+    page.wait("!!document.querySelector('input#check_fit[placeholder]')")
+    page.click("#cluster_report-comment")
+    page.write(COMMENT)
+    page.click("#cluster_report")
+    page.write("4")
+    page.click("#cluster_report-comment")
+    walk.picture("formgrader_comment")
+    kept = f"""fetch(`${{base_url}}/api/comments?submission_id={one}`).then(answer => answer.json())
+      .then(all => all.some(each => each.manual_comment === {COMMENT!r}))"""
+    page.wait(kept)
+    formgrader(hub, GRADER, f"assignment/{NAME}/{STUDENT}/generate_feedback")
+    formgrader(hub, GRADER, f"assignment/{NAME}/{STUDENT}/release_feedback")
+    return shown
+
+
+@pytest.fixture(scope="module")
+def read(walk: Walk, commented: object) -> str:
+    """What the page of feedback says that the student opens in her server."""
+    page = walk.page
+    walk.log_in(STUDENT, f"/user/{STUDENT}/lab?reset")
+    walk.open_list()
+    page.click(f"{SENT} button", "Fetch Feedback")
+    page.click(f"{SENT} a", "(view feedback)")
+    page.click(".jp-DirListing-itemText", f"{NAME}.html", times=2)
+    inside = "document.querySelector('.jp-HTMLViewer iframe, iframe')?.contentDocument?.body"
+    text = str(page.wait(f"{inside}?.innerText.includes('points') && {inside}.innerText"))
+    walk.picture("feedback")
+    return text
+
+
+def test_a_student_fetches_and_submits_in_her_own_server(handed_in: str) -> None:
+    assert NAME in handed_in and "Fetch Feedback" in handed_in
+
+
+def test_a_grader_comments_in_the_service_and_the_student_reads_it(
+    commented: dict[str, str], read: str
+) -> None:
+    assert "released" in commented["assignments"]
+    assert STUDENT in read and COMMENT in read and "25 of 25" in read
+
+
+def test_who_does_not_grade_is_refused_at_the_formgrader(walk: Walk, read: str) -> None:
+    walk.page.open(f"{ADDRESS}{SERVICE}/formgrader", height=900)
+    walk.page.sees("body", "403")
+    walk.picture("student_refused")
