@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from autograder import tables
-from autograder.course import accommodations, excused, settings
+from autograder.course import accommodations, excused, settings, teams
 from autograder.course import assignment as plans
 from autograder.course.assignment import AssignmentError
 from autograder.course.course import Course
@@ -71,7 +71,8 @@ def doubts(course: Course, assignment: str, graded: Iterable[str]) -> list[str]:
     said += _unknown(course.extensions, extensions, people, people)
     said += _unknown(course.excused, free, people, people)
     said += _unknown(course.accommodations, factors, people, people)
-    without = graded - receipts.keys() - by_platform if receipts else set()
+    arrived = teams.with_partners(course, assignment, receipts.keys() | by_platform)
+    without = graded - arrived if receipts else set()
     if len(graded) > 1:
         said += _unknown(path, receipts, people, without or people)
     else:  # of a list for the whole class, only what may mean this student

@@ -105,6 +105,9 @@ def test_the_newest_by_receipt_counts_and_the_team_is_told(
     write_teams(course, "red,ada", "red,bob", "blue,cy")
     receipt.record(course, NAME, "ada", DUE - 2 * HOUR)
     receipt.record(course, NAME, "bob", DUE - HOUR)
+    assert people.doubts(course, NAME, ["ada", "bob", "cy"])[0].endswith(
+        "has no line for cy: nobody without a receipt counts as late."
+    )
     found = grade(plan, course, place)
     assert found["ada"].score(plan) == found["bob"].score(plan) == 9.0
     told = (
@@ -112,6 +115,9 @@ def test_the_newest_by_receipt_counts_and_the_team_is_told(
         "handed in before is another thing."
     )
     assert found["ada"].intake == found["bob"].intake == [told] and found["cy"].intake == []
+    course.teams(NAME).write_text(course.teams(NAME).read_text() + "blue,dan\n")
+    receipt.record(course, NAME, "cy", DUE)
+    assert people.doubts(course, NAME, ["ada", "bob", "cy", "dan"]) == []
     receipt.record(course, NAME, "ada", DUE)
     assert grade(plan, course, place)["bob"].score(plan) == 30.0
 
