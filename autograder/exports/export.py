@@ -15,7 +15,7 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.grade import points
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import csv_export, graded, grades
+from autograder.nbgrader import csv_export, decided, graded, grades
 from autograder.storage import file_to_write, folder_to_write
 from autograder.submission import late
 from autograder.terminal import printable, say
@@ -101,6 +101,7 @@ def export_gradebook(plan: Assignment, wanted: Wanted, course: Course) -> None:
             f"There is no gradebook at {course.database}: "
             f"`nbgrader autograde {plan.name}` writes grades into one."
         )
+    decided.give_to_partners(course, plan.name)
     lacks = grades.unfinished(course, plan)
     _about_missing({who: "; ".join(each) for who, each in lacks.items()}, partial=wanted.partial)
     csv_export.export(course, plan.name, wanted.out, partial=wanted.partial)
@@ -132,6 +133,7 @@ def _marks(
     """The marks, and the outcomes with what the gradebook says of them."""
     accounts = late.of_assignment(course, plan.name)
     if collected and course.database.is_file():
+        decided.give_to_partners(course, plan.name)
         known = grades.with_marks(course, plan, outcomes)
         recorded = marks.from_gradebook(course, plan, known, accounts)
         if recorded:

@@ -13,7 +13,7 @@ from typing import Any
 from nbgrader.api import MissingEntry
 
 from autograder.course import assignment as plans
-from autograder.course import decisions
+from autograder.course import decisions, teams
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.course.decisions import Decision
@@ -22,7 +22,7 @@ from autograder.gradebook.database import open_gradebook
 from autograder.nbgrader import graded
 from autograder.submission import late
 
-__all__ = ["apply", "apply_all", "apply_to"]
+__all__ = ["apply", "apply_all", "apply_to", "give_to_partners"]
 
 
 def apply_all(course: Course, assignment: str) -> None:
@@ -45,14 +45,71 @@ def apply_to(course: Course, plan: Assignment, students: Sequence[str]) -> list[
                 continue
             there.append(student)
             if apply(book, course, plan, _recorded(course, plan, student)):
-                book.db.commit()
-                book.db.expire_all()  # the sum of its cells is another one
-                account = late.account(course, student, dates=late.calendar(course, book))
-                percent = account[plan.name].percent if plan.name in account else 0.0
-                for notebook in submission.notebooks:
-                    notebook.late_submission_penalty = notebook.score * percent / 100
-                book.db.commit()
+                _charge_lateness(book, course, plan, submission)
     return there
+
+
+def give_to_partners(course: Course, assignment: str) -> None:
+    """What a person gave one member of a team for a text or a run, for the others' same one.
+
+    Only cells that wait for a person take it, so whoever was given other points keeps them.
+    """
+    found = teams.read(course, assignment)
+    if not found or not course.database.is_file():
+        return
+    plan = plans.load(assignment, course)
+    names = {run.name for run in plan.runs} | {text.name for text in plan.paragraphs}
+    with open_gradebook(course) as book:
+        for team in found.values():
+            works: dict[str, list[Any]] = {}
+            for member in team.members:
+                try:
+                    submission = book.find_submission(plan.name, member)
+                except MissingEntry:
+                    continue
+                notebook = course.submitted(member, plan.name) / plan.notebook
+                works.setdefault(graded.submission_hash(notebook), []).append(submission)
+            for same in works.values():
+                _give_to_same(book, course, plan, same, names)
+
+
+def _give_to_same(
+    book: Any, course: Course, plan: Assignment, same: Sequence[Any], names: set[str]
+) -> None:
+    cells = [_cells(submission) for submission in same]
+    changed = set()
+    for name in names & {name for each in cells for name in each}:
+        grades = [each[name] for each in cells if name in each]
+        given = [g for g, _ in grades if g.manual_score is not None and not g.needs_manual_grade]
+        if len({grade.manual_score for grade in given}) != 1:
+            continue
+        words = next((c.manual_comment for g, c in grades if g is given[0] and c), None)
+        for at, (grade, comment) in enumerate(grades):
+            if grade.manual_score is None and grade.needs_manual_grade:
+                grade.manual_score, grade.needs_manual_grade = given[0].manual_score, False
+                if comment is not None and not comment.manual_comment:
+                    comment.manual_comment = words
+                changed.add(at)
+    for at in changed:
+        _charge_lateness(book, course, plan, same[at])
+
+
+def _cells(submission: Any) -> dict[str, tuple[Any, Any]]:
+    """Each grade cell with what a person wrote about it, if it has a place for that."""
+    comments = {each.name: each for nb in submission.notebooks for each in nb.comments}
+    return {g.name: (g, comments.get(g.name)) for nb in submission.notebooks for g in nb.grades}
+
+
+def _charge_lateness(book: Any, course: Course, plan: Assignment, submission: Any) -> None:
+    """Take off what lateness costs of the score as it is now, as autograde does."""
+    book.db.commit()
+    book.db.expire_all()  # the sum of its cells is another one
+    student = str(submission.student_id)
+    account = late.account(course, student, dates=late.calendar(course, book))
+    percent = account[plan.name].percent if plan.name in account else 0.0
+    for notebook in submission.notebooks:
+        notebook.late_submission_penalty = notebook.score * percent / 100
+    book.db.commit()
 
 
 def apply(book: Any, course: Course, plan: Assignment, outcome: Outcome) -> bool:

@@ -150,7 +150,7 @@ def test_an_excused_student_has_no_score_and_spends_no_day(
     run("report", NAME, "--html", str(tmp_path / "report.html"))
     assert "Excused: 2. ada, cy" in capsys.readouterr().out
     html = (tmp_path / "report.html").read_text()
-    assert "2 are excused, and in no number of this page" in html and "1 graded, of" in html
+    assert "2 are excused, and not in the scores" in html and "1 graded, of" in html
 
 
 def test_a_request_is_listed_until_it_is_decided_and_the_decision_outlives_a_regrade(
@@ -304,6 +304,38 @@ def test_an_accommodation_is_told_to_nbgrader_and_to_nobody_else(
     steps.autograde(registered, NAME)
     with database.open_gradebook(registered) as book:  # what came from the list is taken back
         assert book.find_submission(NAME, "ada").extension is None
+
+
+def test_a_text_is_graded_once_for_the_whole_team(
+    registered: Course, notebook: Notebook, hand_in: HandIn, tmp_path: Path
+) -> None:
+    hand_in("ada", notebook(one=solved("one"), words="We saw that it is faster."))
+    hand_in("cy", notebook(words="I saw that it is faster."))
+    receipt.record(registered, NAME, "ada", DUE + 3 * DAY)
+    registered.teams(NAME).parent.mkdir()
+    registered.teams(NAME).write_text("team,student\nred,ada\nred,bob\nred,dan\n")
+    steps.autograde(registered, NAME)
+    run("export", NAME, "--to", "csv", "--out", str(tmp_path / "out.csv"), status=2)
+    with database.open_gradebook(registered) as book:
+        for student, points in (("bob", 4.0), ("dan", 1.0)):
+            grade = book.find_grade("words", NAME, NAME, student)
+            grade.manual_score, grade.needs_manual_grade = points, False
+        book.db.commit()
+    run("export", NAME, "--to", "csv", "--partial", "--out", str(tmp_path / "out.csv"))
+    assert table(tmp_path / "out.csv")["ada"]["missing"]  # which of the two?
+    with database.open_gradebook(registered) as book:
+        grade = book.find_grade("words", NAME, NAME, "dan")
+        grade.manual_score, grade.needs_manual_grade = None, True
+        book.find_comment("words", NAME, NAME, "bob").manual_comment = "Say by how much."
+        book.db.commit()
+    steps.generate_feedback(registered, NAME)
+    for student in ("ada", "bob", "dan"):
+        assert "<strong>4</strong> of 5 points" in page(registered, student)
+        assert "Say by how much." in page(registered, student)
+        assert scores(registered)[student][0] == 34.0
+    assert scores(registered)["ada"] == (34.0, 3.4)
+    with database.open_gradebook(registered) as book:
+        assert book.find_submission(NAME, "cy").needs_manual_grade
 
 
 def test_nbgraders_own_view_has_every_member(
