@@ -98,17 +98,22 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
 
 
 def the_term(course: Path | None, tree: Path) -> Term | None:
-    """What a course's file says of its term; nothing where no course has one.
+    """What a course's file says of its term; nothing where no course has dates.
 
     Raises:
-        TableError: the course that was asked for has no file, or it holds something else.
+        TableError: the course that was asked for has no dates, or its file holds something else.
     """
-    path = Path(course or os.environ.get("RINGSIDE_COURSE") or "") / term.FILE
-    if course is None and not (os.environ.get("RINGSIDE_COURSE") and path.is_file()):
+    given = os.environ.get("RINGSIDE_COURSE")
+    path = (course or Path(given or "")) / term.FILE
+    if course is None and not (given and path.is_file()):
         return None
     if not path.is_file():
         raise TableError(f"{path} is missing: --course names a folder that holds one.")
-    return term.read(path, [each.parent.name for each in tree.glob("assignments/*/a*.ipynb")])
+    names = [each.parent.name for each in tree.glob("assignments/*/a*.ipynb")]
+    found = term.read(path, names)
+    if course is not None and not found.has_dates:
+        raise TableError(f"{path} has no dates: write some below [units], [released] or [due].")
+    return found if found.has_dates else None
 
 
 def act(lecture: Lecture, asked: argparse.Namespace) -> bool:

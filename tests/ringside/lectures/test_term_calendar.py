@@ -122,6 +122,11 @@ def test_the_command_takes_the_course_that_is_named_and_misses_one_that_is_not_t
     assert command.the_term(None, tree).term == "Spring 2026"  # type: ignore[union-attr]
     monkeypatch.setenv("RINGSIDE_COURSE", str(tmp_path / "assignments"))
     assert command.the_term(None, tree) is None
+    (tmp_path / "assignments" / term.FILE).write_text('term = "Fall"')
+    assert command.the_term(None, tree) is None
+    with pytest.raises(TableError, match=r"course\.toml has no dates: write some below \[units\]"):
+        command.the_term(tmp_path / "assignments", tree)
+    (tmp_path / "assignments" / term.FILE).unlink()
     with pytest.raises(TableError, match=r"course\.toml is missing: --course names a folder"):
         command.the_term(tmp_path / "assignments", tree)
 
