@@ -76,8 +76,8 @@ class Lookalikes:
         if self.ratio == 1:
             return "the same, but for names, layout, numbers"
         if self.ratio >= NEARLY:
-            return "nearly the same: rare by chance"
-        return "alike: copies are, and now and then independent work is"
+            return "nearly the same: rarely by chance"
+        return "alike: often a copy, sometimes by chance"
 
 
 def groups(found: Iterable[Match]) -> list[Lookalikes]:

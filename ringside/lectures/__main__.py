@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringside import term
-from ringside.lectures import api
+from ringside.lectures import api, term_calendar
 from ringside.lectures.build import build, problems, read, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.honest import given_away
@@ -79,13 +79,16 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
     """Make slides, or the pages and slides; nothing is executed."""
     notebooks = [lecture.notebook for lecture in lectures]
     try:
+        tree = lectures[0].tree
+        dates = the_term(asked.course, tree) if asked.action == "site" else None
+        for sentence in term_calendar.out_of_order(dates) if dates else ():
+            print(sentence, file=sys.stderr)
         with waiting(f"making the {'slides' if asked.action == 'slides' else 'pages and slides'}"):
             if asked.action == "slides":
                 talks = [Handout(path, is_lecture=True) for path in notebooks]
                 made = renew(talks, asked.out / "slides", whole=not asked.names)
             else:
-                tree = lectures[0].tree
-                made = [site(tree, notebooks, asked.out, the_term(asked.course, tree))]
+                made = [site(tree, notebooks, asked.out, dates)]
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 1

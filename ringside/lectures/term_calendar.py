@@ -21,7 +21,7 @@ from ringside.lectures import course_map
 from ringside.lectures.handout import Handout
 from ringside.term import Term, shown
 
-__all__ = ["ICS", "PAGE", "Event", "events", "handouts", "icalendar", "page"]
+__all__ = ["ICS", "PAGE", "Event", "events", "handouts", "icalendar", "out_of_order", "page"]
 
 PAGE, ICS = "calendar", "calendar.ics"
 LECTURE, RELEASED, DUE = "lecture", "released", "due"
@@ -74,6 +74,18 @@ def events(term: Term) -> list[Event]:
     return sorted(
         found, key=lambda each: (each.day, f"{each.at:%H%M}" if each.at else "", each.name)
     )
+
+
+def out_of_order(term: Term) -> list[str]:
+    """A sentence for each unit that begins before one that it builds upon."""
+    begins = {one.unit: one.day for one in reversed(term.sessions)}
+    return [
+        f"{term.path}: unit {unit} begins on {day}, before unit {needed} on {begins[needed]}, "
+        "on which it builds."
+        for unit, day in sorted(begins.items())
+        for needed in course_map.PREREQUISITES[unit]
+        if needed in begins and begins[needed] > day
+    ]
 
 
 def page(term: Term, there: Mapping[str, Handout], places: Mapping[str, str]) -> Iterator[str]:

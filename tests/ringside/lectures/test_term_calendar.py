@@ -109,6 +109,16 @@ def test_the_file_has_an_event_for_each_date_that_keeps_its_name_when_it_moves(t
     assert before.keys() == after.keys() and before != after
 
 
+def test_a_unit_before_one_that_it_builds_upon_is_told(tree: Path) -> None:
+    assert term_calendar.out_of_order(term.read(tree / term.FILE)) == []
+    units = "03 = [2026-02-09, 2026-02-16]\n01 = [2026-02-10, 2026-02-11]\n09 = 2026-02-12\n"
+    (tree / term.FILE).write_text("[units]\n" + units)
+    (said,) = term_calendar.out_of_order(term.read(tree / term.FILE))
+    assert said.endswith(
+        "unit 03 begins on 2026-02-09, before unit 01 on 2026-02-10, on which it builds."
+    )
+
+
 def test_the_command_takes_the_course_that_is_named_and_misses_one_that_is_not_there(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
