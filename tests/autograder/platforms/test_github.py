@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -84,6 +86,12 @@ def runner(folder: Path) -> dict[str, str]:
     inside = sysconfig.get_path("purelib", vars={"base": str(folder / "python")})
     # The libraries come from the tests' own environment, and not the kit.
     (Path(inside) / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for file in importlib.metadata.files("mpich") or ():  # it has its place beside the packages
+        own = Path(os.path.normpath(file.locate()))
+        other = folder / "python" / own.relative_to(sys.prefix)
+        if not other.exists() and own.is_file() and "site-packages" not in own.parts:
+            other.parent.mkdir(parents=True, exist_ok=True)
+            other.symlink_to(own)
     home = folder / "home"
     home.mkdir()
     return {
@@ -137,9 +145,7 @@ def test_the_steps_run_and_tell_a_solution_from_a_stub(
     told = run_steps(job, checkout, env)
     assert [status for _, status in told] == [0, 2, 0]  # the notebook is still as released
     assert "The notebook and the files disagree" in summary.read_text()
-    # What that message tells to do; where the files are the cells', the tests themselves decide.
-    sync = ["bash", "-c", "ringside check --from-files >/dev/null"]
-    assert subprocess.run(sync, cwd=own, env=env).returncode == 0
+    (own / f"{NAME}.ipynb").unlink()  # who works in files alone
     tests = job | {"steps": [each for each in job["steps"] if each.get("name") == "Public tests"]}
     assert run_steps(tests, checkout, env) == [("Public tests", 0)]
     assert "ping: 100 of 100 public points" in (own / "check.txt").read_text()
