@@ -246,6 +246,8 @@ def test_cluster_holds_no_python() -> None:
 def test_every_package_that_we_import_is_declared() -> None:
     declared = set(requirements() | requirements("torch"))
     for path in python_files("ringside", "autograder"):
+        if path.parent == ROOT / "autograder" / "templates" / "hub":
+            continue  # settings that an administrator copies to where Jupyter is
         for name in imported(path) - OURS - set(sys.stdlib_module_names):
             distribution = DISTRIBUTION.get(name, name)
             assert distribution in declared, f"{path.relative_to(ROOT)} imports {name}"

@@ -1,7 +1,7 @@
 """ngshare, the exchange where no folder is shared: /etc/jupyterhub/ngshare.py."""
 
 STATE = "/srv/ngshare"  # `install -d -m 0700 -o ngshare /srv/ngshare`
-PYTHON = "/srv/students/.venv/bin/python"
+PYTHON = f"{STATE}/.venv/bin/python"  # with SQLAlchemy 1.4: by 2.0 it loses what is released
 
 c = get_config()  # noqa: F821
 c.JupyterHub.services.append(

@@ -27,7 +27,11 @@ COURSE = "ringside"
 PROXY = KIT / "build" / "hub-proxy"  # of tests alone; kept, so that npm is asked once
 NGSHARE = KIT / "build" / "hub-ngshare"
 HUB_FILES = KIT / "autograder" / "templates" / "hub"
-NGSHARE_PACKAGES = ("ngshare==0.6.0", "ngshare_exchange==0.5.3")
+# Where each is, as if pip had put it there: in both environments, and in ngshare's own.
+NGSHARE_PACKAGES = {
+    machine.MORE: ("ngshare_exchange==0.5.3",),
+    "/srv/ngshare/packages": ("ngshare==0.6.0", "sqlalchemy==1.4.54", "alembic==1.13.3"),
+}
 OF_STUDENTS = "/srv/students/.venv/bin"
 
 
@@ -62,8 +66,13 @@ class Hub:
         at_root("root", "cp -a /srv/ringside/kit/ringside /srv/ringside/kit/cluster /srv/students/")
         at_root("root", "chown -R root: /srv/students/ringside /srv/students/cluster")
         if not self.no_ngshare:
-            shutil.copytree(NGSHARE, here(machine.MORE))
             at_root("root", typed["ngshare"])
+            for place in NGSHARE_PACKAGES:
+                shutil.copytree(NGSHARE / Path(place).parent.name, here(place))
+            students = "/srv/students/.venv"
+            at_root("root", f"{students}/bin/python -m venv --without-pip /srv/ngshare/.venv")
+            found = "cd /srv/ngshare/.venv/lib/python*/site-packages && ls -d /srv/ngshare/packages"
+            at_root("root", f"{found} {students}/lib/python*/site-packages > all.pth")
         shutil.copytree(PROXY / "node_modules", here("/srv/proxy/node_modules"), symlinks=True)
 
     def _start(self) -> None:
@@ -171,12 +180,16 @@ def xsrf(session: requests.Session) -> str:
 
 def why_no_ngshare() -> str:
     """Why ngshare isn't there, in one line; it is kept, so that pip is asked once."""
-    if (NGSHARE / "ngshare_exchange").is_dir():
-        return ""
-    # Without what they say that they need: an older jupyter-core, which nothing here wants.
-    words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(NGSHARE)]
-    answer = subprocess.run([*words, *NGSHARE_PACKAGES], capture_output=True, text=True)
-    return f"pip brings no ngshare: {answer.stderr[-300:]}" if answer.returncode else ""
+    for place, packages in NGSHARE_PACKAGES.items():
+        kept = NGSHARE / Path(place).parent.name
+        if kept.is_dir():
+            continue
+        # Without what ngshare_exchange asks for: a jupyter-core of 2022, which nothing here wants.
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(kept)]
+        answer = subprocess.run([*words, *packages], capture_output=True, text=True)
+        if answer.returncode:
+            return f"pip brings no {packages[0]}: {answer.stderr[-300:]}"
+    return ""
 
 
 def ready() -> None:

@@ -5,6 +5,7 @@ With RINGSIDE_SCREENSHOTS=FOLDER each step leaves a picture there.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,10 @@ class Walk:
 def walk(hub: Hub) -> Iterator[Walk]:
     if not hub.machine.path(f"/srv/exchange/{COURSE}/outbound/{NAME}").is_dir():
         hub.teaches(f"nbgrader release_assignment {NAME}")
+    # No question whether one wants Jupyter's news, which would lie over what is clicked.
+    hub.types(STUDENT, "mkdir -p .jupyter/labconfig")
+    news = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
+    hub.writes(STUDENT, ".jupyter/labconfig/default_setting_overrides.json", json.dumps(news))
     hub.starts_servers(STUDENT)
     with Browser() as page:
         yield Walk(page)
@@ -105,11 +110,11 @@ def commented(walk: Walk, hub: Hub, handed_in: str) -> dict[str, str]:
     (one,) = [each["id"] for each in submissions if each["student"] == STUDENT]
     page.open(f"{ADDRESS}{SERVICE}/formgrader/submissions/{one}", height=900)
     page.wait("!!document.querySelector('input#check_fit[placeholder]')")
-    page.click("#cluster_report-comment")
-    page.write(COMMENT)
     page.click("#cluster_report")
     page.write("4")
     page.click("#cluster_report-comment")
+    page.write(COMMENT)
+    page.click("#cluster_report")
     walk.picture("formgrader_comment")
     kept = f"""fetch(`${{base_url}}/api/comments?submission_id={one}`).then(answer => answer.json())
       .then(all => all.some(each => each.manual_comment === {COMMENT!r}))"""
