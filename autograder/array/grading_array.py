@@ -117,22 +117,29 @@ class GradingArray:
     def name(self) -> str:
         return self.job_name or f"grade-{self.assignment}"
 
+    @property
+    def job(self) -> Job:
+        """What each task asks for."""
+        return Job(self.site, self.settings, "nccl" if self.gpus else "mpi4py", 1, self.gpus)
+
     def script(self) -> str:
         """The array's script; where there is no scheduler, it grades one after the other."""
-        job = Job(self.site, self.settings, "nccl" if self.gpus else "mpi4py", 1, self.gpus)
+        job = self.job
         cpus = self.cores or job.ranks_per_node * job.number("cpus_per_rank")
         log = "local.log" if job.local else "%A_%a.log"  # the numbers of the array and the task
         values = jobscript.service_values(job, cpus, 1)
         # A job starts from a clean environment; these say where the course is.
-        for name in ("RINGSIDE_KIT", "RINGSIDE_COURSE", "RINGSIDE_RESULTS"):
-            if name in os.environ:
-                values["exports"].append(f"{name}={Path(os.environ[name]).resolve()}")
+        names = ("RINGSIDE_KIT", "RINGSIDE_COURSE", "RINGSIDE_RESULTS")
+        places = {name: Path(os.environ[name]).resolve() for name in names if name in os.environ}
+        values["exports"] += [f"{name}={place}" for name, place in places.items()]
+        handed_in = [path.resolve().parent for path in self.submissions]
         words = [*(["--trust-submissions"] if self.trusted else []), *self.words]
         values |= {
             "job_name": self.name,
             "folder": str(self.course.resolve()),
             "log": str(self.folder.resolve() / "logs" / log),
             "array_folder": str(self.folder.resolve()),
+            "inside": job.inside(self.course, self.folder, *places.values(), *handed_in),
             "num_tasks": len(self.task_numbers),
             "per_task": max(map(len, self.task_numbers), default=1),
             "grading_options": "".join(f" {shlex.quote(word)}" for word in words),
@@ -177,7 +184,9 @@ class GradingArray:
 
         Raises:
             ArrayError: the course's secret, or the array's folder, would not reach the nodes.
+            LaunchError: there is no such container.
         """
+        self.job.check()
         if self.site.scheduler == "none":
             return
         if "RINGSIDE_COURSE_SECRET" in os.environ:

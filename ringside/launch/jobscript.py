@@ -17,7 +17,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,37 @@ class Job:
     def torchrun(self) -> bool:
         return self.kind != "mpi4py" and self.settings["torch_launcher"] == "torchrun"
 
+    @property
+    def container(self) -> Path | None:
+        """The image that everything of the job runs in; None: it runs in an environment."""
+        given = str(self.settings["container"])
+        return Path(given).expanduser().resolve() if given else None
+
+    def inside(self, *folders: Path) -> str:
+        """The words before `python` or `bash` in the script; empty without a container.
+
+        Args:
+            folders: what the program reads and writes, which the container must show.
+
+        Raises:
+            LaunchError: Apptainer can't be told of such a folder.
+        """
+        if self.container is None:
+            return ""
+        shown: list[str] = []
+        for folder in sorted(str(folder.resolve()) for folder in folders):
+            if not any(Path(folder).is_relative_to(other) for other in shown):
+                shown.append(folder)
+            if "," in folder or ":" in folder:
+                raise LaunchError(
+                    f"{folder}: in a container (container={self.container}) no folder may have a "
+                    "comma or a colon in its name, since Apptainer's --bind divides at them."
+                )
+        words = ["apptainer", "exec", *(["--nv"] if self.gpus_per_node else [])]
+        words += ["--bind", ",".join(shown)]
+        scratch = '--bind "$RINGSIDE_SCRATCH" ' if self.settings["scratch"] else ""
+        return f"{shlex.join(words)} {scratch}{shlex.quote(str(self.container))} "
+
     def number(self, name: str) -> int:
         return int(str(self.settings[name]))
 
@@ -103,8 +134,17 @@ class Job:
         """Refuse now what the site can't do.
 
         Raises:
-            LaunchError: GPUs of several nodes, on one machine without a scheduler.
+            LaunchError: GPUs of several nodes, on one machine without a scheduler; a container
+                that isn't there, or that the nodes can't see.
         """
+        image = self.container
+        if image and not image.exists():
+            raise LaunchError(f"container={image}: there is no such file. `make sif` makes one.")
+        if image and not self.local and image.is_relative_to("/tmp"):
+            raise LaunchError(
+                f"container={image} lies under /tmp, and every node has a /tmp of its own: "
+                "keep it in your home or on the cluster's scratch file system."
+            )
         if self.local and self.gpus_per_node and self.nodes > 1:
             raise LaunchError(
                 f"site {self.site.name} is one machine: --gpus-per-node {self.gpus_per_node} "
@@ -273,14 +313,17 @@ def own_environment() -> str:
 
 
 def python_here(job: Job) -> dict[str, Any]:
-    """Python, environment and exports for a script: those that run this, unless asked otherwise."""
+    """Python, environment and exports for a script: those that run this, unless asked otherwise.
+
+    A container brings its own Python and its own kit.
+    """
     asked = str(job.settings["environment"])
     exports = list(job.values()["exports"])
-    if job.local:  # the kit may not be installed, only on this process's path
+    if job.local and not job.container:  # the kit may be only on this process's path
         own = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
         exports.append(f"PYTHONPATH={os.pathsep.join(dict.fromkeys([str(kit.ROOT), *own]))}")
     return {
-        "environment": asked or own_environment(),
-        "python": "python" if asked else sys.executable,
+        "environment": "" if job.container else asked or own_environment(),
+        "python": "python" if asked or job.container else sys.executable,
         "exports": exports,
     }

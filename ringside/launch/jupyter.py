@@ -30,15 +30,19 @@ class Jupyter:
     gpus: int = 0
     folder: Path = Path()
 
+    @property
+    def job(self) -> Job:
+        return Job(self.site, self.settings, "nccl" if self.gpus else "gloo", 1, self.gpus)
+
     def script(self) -> str:
         """The job's script: for the site's scheduler, or for bash where there is none."""
-        job = Job(self.site, self.settings, "nccl" if self.gpus else "gloo", 1, self.gpus)
-        folder = self.folder.resolve()
+        job, folder = self.job, self.folder.resolve()
         cpus = job.ranks_per_node * int(job.values()["threads_per_rank"])
         values = jobscript.service_values(job, cpus, cpus) | {
             "job_name": "ringside-jupyter",
             "folder": str(folder),
             "log": str(folder / "jupyter.log"),
+            "inside": job.inside(folder),
         }
         return self.site.render("jupyter.sbatch.j2", values)
 
@@ -47,7 +51,9 @@ class Jupyter:
 
         Raises:
             SlurmError: the job was refused.
+            LaunchError: there is no such container.
         """
+        self.job.check()
         script = self.folder.resolve() / "jupyter.sbatch"
         log = script.with_name("jupyter.log")
         jobscript.make_room(script, log, say)

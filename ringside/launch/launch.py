@@ -136,6 +136,7 @@ class Launch:
             "record": str(self.scratch),
             "log": str(self.out.resolve() / "run.log"),
             "arguments": shlex.join(self.arguments()),
+            "inside": job.inside(self.target.folder, self.out),
         }
         return self.site.render("sweep.sbatch.j2" if self.sweep else job.template(), values)
 

@@ -48,19 +48,20 @@ def launched(
         settings = site.settings([f"environment={STUDENT}/ringside-env", *changes], {})
         launch = Launch(where, site, settings, nodes, words=words, out=folder)
         launch = replace(launch, lengths=(1000, 1_000_000), gpus_per_node=gpus, sweep=sweep)
-        launch.job.check()
+        if launch.job.container is None:  # a container must be there, which only exists as a name
+            launch.job.check()
         return launch.script()
 
     return render
 
 
-def jupyter(site: Site, folder: Path) -> str:
-    settings = site.settings([f"environment={STUDENT}/ringside-env"], {})
+def jupyter(site: Site, folder: Path, *changes: str) -> str:
+    settings = site.settings([f"environment={STUDENT}/ringside-env", *changes], {})
     return Jupyter(site, settings, 1, folder).script()
 
 
-def grading_array(site: Site, folder: Path) -> str:
-    settings = site.settings([f"environment={STUDENT}/ringside-env"], {})
+def grading_array(site: Site, folder: Path, *changes: str) -> str:
+    settings = site.settings([f"environment={STUDENT}/ringside-env", *changes], {})
     submissions = [folder / f"student{k}" for k in range(120)]
     array = folder / "build" / "array"
     return GradingArray(site, settings, "a03_allreduce", submissions, folder, array).script()
@@ -78,6 +79,23 @@ KINDS: dict[str, Render] = {
     "jupyter": jupyter,
     "grading_array": grading_array,
 }
+IMAGE = f"container={STUDENT}/ringside.sif"
+IN_CONTAINER: dict[str, Render] = {
+    "mpi4py": launched("ring.py:all_reduce", IMAGE),
+    "torch_nccl": launched("train.py", IMAGE, "scratch=/scratch/$USER", gpus=4),
+    "torch_torchrun": launched("train.py", IMAGE, torchrun, gpus=4),
+    "sweep_torchrun": launched("train.py", IMAGE, torchrun, gpus=4, sweep=True),
+    "jupyter": lambda site, folder: jupyter(site, folder, IMAGE),
+    "grading_array": lambda site, folder: grading_array(site, folder, IMAGE),
+}
+
+
+def wanted(site: str) -> Iterator[tuple[Path, Render]]:
+    """The scripts of a site, and where they are kept; the generic one has some in a container."""
+    yield from ((GOLDEN / f"{site}.{kind}.sbatch", render) for kind, render in KINDS.items())
+    if site == sites.GENERIC:
+        for kind, render in IN_CONTAINER.items():
+            yield GOLDEN / f"{site}.{kind}.container.sbatch", render
 
 
 @pytest.fixture
@@ -91,10 +109,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.parametrize("site", sites.names())
 def test_every_script_of_a_site_is_the_one_that_was_read(site: str, folder: Path) -> None:
-    for kind, render in KINDS.items():
+    for path, render in wanted(site):
         text = render(Site.load(site), folder)
         text = text.replace(str(folder), f"{STUDENT}/a03").replace(str(ROOT), f"{STUDENT}/kit")
-        path = GOLDEN / f"{site}.{kind}.sbatch"
         if RENEW:
             GOLDEN.mkdir(exist_ok=True)
             path.write_text(text)
@@ -102,9 +119,7 @@ def test_every_script_of_a_site_is_the_one_that_was_read(site: str, folder: Path
 
 
 def test_no_script_is_left_of_a_site_or_a_kind_that_is_gone() -> None:
-    wanted = {f"{site}.{kind}.sbatch" for site in sites.names() for kind in KINDS}
-    found = {path.name for path in GOLDEN.iterdir()}
-    assert found == wanted
+    assert {*GOLDEN.iterdir()} == {path for site in sites.names() for path, _ in wanted(site)}
 
 
 def test_no_script_names_a_folder_of_this_machine() -> None:
