@@ -29,7 +29,12 @@ SYSTEM := bwrap:bubblewrap slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client
 	mariadb:mariadb-client-core zsh:zsh fish:fish \
 	npm:npm sudo:sudo useradd:passwd
 
-.PHONY: help install system demo test test-fast fuzz build lectures slides site verify benchmarks conformance bundle golden lint format doctor clean
+# `make image`: what builds (the first of podman, docker, buildah that works), and an image of
+# Debian 12 to build on; BASE=here makes it from Debian's packages.
+ENGINE ?=
+BASE ?=
+
+.PHONY: help install system demo test test-fast fuzz build lectures slides site verify benchmarks conformance bundle image sif golden lint format doctor clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -100,6 +105,15 @@ conformance: $(STAMP)  ## the front ends against mpi4py's and torch's own tests
 
 bundle: $(STAMP)  ## the students' tree, in build/
 	@$(PY) -m autograder bundle
+
+image: $(STAMP)  ## images for docker, podman and hubs, in build/image/; BASE=here without a registry
+	@$(PY) -m containers.build --engine "$(ENGINE)" --base "$(BASE)"
+
+sif: build/image/ringside-student.tar  ## the same for Apptainer, build/image/ringside.sif
+	@apptainer build --force build/image/ringside.sif containers/ringside.def
+
+build/image/ringside-student.tar:
+	@$(MAKE) image
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
