@@ -221,7 +221,7 @@ def test_start_here_names_what_is_there_and_the_makefile_has_what_it_names(
         with pytest.raises(SystemExit, match="0"):
             ringside([name, "--help"])
     paths = {*re.findall(r"\]\(([^)]+)\)", page), *re.findall(r"cd (assignments/\S+)", page)}
-    assert len(paths) == 5
+    assert len(paths) == 6
     assert not [path for path in paths if not (students / path).exists()]
     folder, notebook = re.findall(r"cd (assignments/\S+)\njupyter lab (\S+)", page)[0]
     [module] = re.findall(r"%%writefile (\w+)\.py", page)
