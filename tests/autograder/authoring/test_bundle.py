@@ -216,7 +216,7 @@ def test_start_here_names_what_is_there_and_the_makefile_has_what_it_names(
         done = subprocess.run(command, cwd=students, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     commands = set(re.findall(r"(?:^|`)ringside ([a-z]+)", page, re.MULTILINE))
-    assert {"check", "handin", "launch", "run", "site"} == commands
+    assert {"check", "handin", "launch", "run", "site", "update"} == commands
     for name in commands:
         with pytest.raises(SystemExit, match="0"):
             ringside([name, "--help"])
