@@ -80,7 +80,13 @@ def run(options: argparse.Namespace) -> int:
     lost = _on_cluster(plan, submissions, course, options) if on_cluster else None
     outcomes = grade_class(plan, submissions, course, jobs=options.jobs, trusted=trusted, lost=lost)
     if options.measured:
-        _measure(plan, submissions, outcomes, course, options)
+        works: dict[tuple[str, str], tuple[Outcome, Submission]] = {}
+        for outcome, submission in zip(outcomes, submissions, strict=True):
+            works.setdefault(outcome.author, (outcome, submission))  # a team's work once
+        once, paths = map(list, zip(*works.values(), strict=True))
+        _measure(plan, paths, once, course, options)
+        for outcome in outcomes:
+            outcome.measured = works[outcome.author][0].measured
     _write(plan, outcomes, options)
     return 0 if say_what_to_look_at(outcomes) else 2
 

@@ -76,7 +76,8 @@ def add_what_people_said(
         A sentence for each request that can't be read, or is nobody's.
     """
     free, found = excused.of_assignment(course, plan.name), decisions.read(course, plan)
-    said = requests.strays(course, plan, [outcome.student for outcome in outcomes])
+    there = people.known(course) | {outcome.student for outcome in outcomes}
+    said = requests.strays(course, plan, there)
     together = teams.of_students(course, plan.name)
     for outcome in outcomes:
         outcome.excused = outcome.student in free

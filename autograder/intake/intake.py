@@ -126,7 +126,8 @@ def _record(
     """Keep the times and groups of a download, and say what is to be known of it."""
     from autograder.submission import receipt  # and nbgrader with it, which takes seconds
 
-    teams.record_platform(course, plan.name, given.teams)
+    if given.platform == "Gradescope":
+        teams.record_platform(course, plan.name, given.teams)
     if given.teams:
         say(
             f"{given.table} names {format_count(len(given.teams), 'team')}: kept in "

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autograder.course import decisions
 from autograder.course.assignment import Assignment, ParagraphSpec
 from autograder.course.course import Course
+from autograder.course.decisions import Decision
 from autograder.grade.outcome import Outcome
 
 __all__ = ["ByHand", "Request", "WaitingText", "of_class", "rubric"]
@@ -90,13 +91,16 @@ def of_class(plan: Assignment, outcomes: Sequence[Outcome], course: Course) -> B
 
 
 def _decided(outcomes: Iterable[Outcome]) -> list[str]:
-    found = sorted(
-        ((each.when, outcome.student, each) for outcome in outcomes for each in outcome.decisions),
-        key=lambda found: found[:2],
-        reverse=True,
-    )
-    return [f"{student}, {each.sentence} ({each.by or 'nobody said by whom'})"
-            for _, student, each in found]  # fmt: skip
+    """The decisions, the newest first; one on a team is one."""
+    students: dict[Decision, list[str]] = {}
+    for outcome in outcomes:
+        for each in outcome.decisions:
+            students.setdefault(replace(each, student=""), []).append(outcome.student)
+    found = sorted(students, key=lambda each: each.when, reverse=True)
+    return [
+        f"{', '.join(students[each])}: {each.sentence} ({each.by or 'nobody said by whom'})"
+        for each in found
+    ]
 
 
 def _text(

@@ -192,11 +192,10 @@ def _short(text: str, most: int) -> str:
 
 
 def _rubric(markdown: str) -> str:
-    """A section of the kit's own answers as HTML, its headings made smaller."""
+    """A section of the kit's own answers as HTML, without its heading."""
     from nbconvert.filters import markdown2html  # takes a second
 
-    html = nh3.clean(str(markdown2html(markdown)))
-    return html.replace("<h2", "<h4").replace("</h2", "</h4")
+    return nh3.clean(str(markdown2html(markdown.partition("\n")[2])))
 
 
 @functools.cache

@@ -53,7 +53,7 @@ def strays(course: Course, plan: Assignment, students: Iterable[str]) -> list[st
     if not folder.is_dir():
         return []
     return [
-        f"{path} asks for a regrade, and no submission is that student's."
+        f"{path} asks for a regrade, and no student here is called so."
         for path in sorted(folder.iterdir())
         if not path.name.startswith(".") and path.name not in known
     ]

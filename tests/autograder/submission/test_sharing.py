@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 from autograder.commands import cli
+from autograder.commands import grade as grade_command
 from autograder.course import people, teams
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
@@ -285,3 +286,29 @@ def test_a_pipe_in_a_partners_folder_stops_nobody(
     assert [each.student for each in session.grade(intake.take(plan, [folder], course))] == [
         "ada", "bob",
     ]  # fmt: skip
+
+
+def test_a_teams_work_is_measured_once_for_all_members(
+    course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def measure(
+        plan: Assignment, submissions: list[Submission], outcomes: list[Outcome], *_: object
+    ) -> None:
+        seen.append(([each.path.name for each in submissions], [each.student for each in outcomes]))
+        for each in outcomes:
+            each.measured = [{"of": each.student}]
+
+    given: dict[str, object] = {}
+    monkeypatch.setattr(grade_command, "_measure", measure)
+    monkeypatch.setattr(
+        grade_command,
+        "_write",
+        lambda plan, outcomes, options: given.update({o.student: o.measured for o in outcomes}),
+    )
+    place = write_class(tmp_path / "class", ada="half", cy="half")
+    write_teams(course, "red,ada", "red,bob")
+    assert cli.main(["grade", NAME, str(place), "--measured"]) == 0
+    assert seen == [(["ada", "cy"], ["ada", "cy"])]
+    assert given == {"ada": [{"of": "ada"}], "cy": [{"of": "cy"}], "bob": [{"of": "ada"}]}
