@@ -140,7 +140,7 @@ def test_in_the_gradebook_a_fault_leaves_the_earlier_grade_or_none(
         assert not book.find_submission(NAME, "ada").needs_manual_grade
     table = csv_export.export(registered, NAME, tmp_path / "grades.csv").read_text()
     (row,) = (line for line in table.splitlines() if ",bob," in line)
-    assert row.endswith(",,,,100.0,yes,not autograded yet,,")
+    assert row.endswith(",,,,100.0,yes,not autograded yet,,,")
     monkeypatch.setattr(pipeline, "suite_grader", lambda course, **_: toy_grader)
     steps.autograde(registered, NAME)
     assert scores(registered) == {"ada": 9.0, "bob": 9.0, "eve": 30.0}
