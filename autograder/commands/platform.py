@@ -38,7 +38,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.platforms import github, gradescope, prairielearn, sizes
+    from autograder.platforms import contents, github, gradescope, prairielearn, sizes
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
@@ -48,18 +48,20 @@ def run(options: argparse.Namespace) -> int:
             "--image, as NAME/ringside:VERSION. docs/platforms.md says how to make it."
         )
     below = course.build / "platforms" / options.platform
-    if options.platform == "gradescope":
-        path = options.to or below / f"{plan.name}.zip"
-        gradescope.make(plan, course, path, options.visibility)
-        print(f"For Gradescope's Configure Autograder: {path}")
-    elif options.platform == "prairielearn":
-        path = options.to or below / plan.name
-        prairielearn.make(plan, course, path, options.image)
-        print(f"For questions/{plan.name} of PrairieLearn's course: {path}")
-    else:
-        path = options.to or below / plan.name
-        github.make(plan, course, path)
+    if options.platform == "github":
+        path = github.make(plan, course, options.to or below / plan.name)
         print(f"A template repository, with public tests only: {path}")
         return 0
+    settings = contents.settings_of(plan, course, options.visibility)
+    if options.platform == "gradescope":
+        path = gradescope.make(plan, course, options.to or below / f"{plan.name}.zip", settings)
+        print(f"For Gradescope's Configure Autograder: {path}")
+    else:
+        to = options.to or below / plan.name
+        path = prairielearn.make(plan, course, to, settings, options.image)
+        print(f"For questions/{plan.name} of PrairieLearn's course: {path}")
+    lacks = settings.points_of_real_ranks(plan)
+    why = f": the {lacks:g} of tests on real MPI and gloo, which can't be started there, leave it"
+    print(f"The maximum there is {plan.machine_points - lacks:g} points{why if lacks else ''}.")
     print(sizes.advice(plan.name))
     return 0

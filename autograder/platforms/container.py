@@ -172,8 +172,7 @@ def without_reality(plan: Assignment, outcome: Outcome, settings: Settings) -> f
         return 0.0
     for name, entry in outcome.result.get("modules", {}).items():
         _without_reality(name, entry, settings.reality)
-    shares = (settings.reality.get(m.name, 0.0) * m.weight for m in plan.modules if not m.extra)
-    return round(sum(shares) / SUITE_POINTS, 4)
+    return settings.points_of_real_ranks(plan)
 
 
 def _without_reality(name: str, entry: dict[str, Any], reality: Mapping[str, float]) -> None:

@@ -19,6 +19,7 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.platforms import contents
 from autograder.platforms.scripts import script
+from autograder.platforms.settings import Settings
 from ringside.output_folder import FolderError
 
 __all__ = ["COMMAND", "make"]
@@ -27,11 +28,11 @@ COMMAND = "autograder platform gradescope"
 RUNS = {"setup.sh": "setup.sh", "run_autograder": "run_autograder"}
 
 
-def make(plan: Assignment, course: Course, path: Path, visibility: str) -> Path:
+def make(plan: Assignment, course: Course, path: Path, settings: Settings) -> Path:
     """Write the zip; one that this has made before is replaced.
 
     Raises:
-        AssignmentError: the assignment isn't built, or its suite can't be read.
+        AssignmentError: the assignment isn't built.
         FolderError: something else has that name.
         StorageError: it can't be written.
     """
@@ -40,7 +41,6 @@ def make(plan: Assignment, course: Course, path: Path, visibility: str) -> Path:
             f"`{COMMAND}` did not make {path}: move it away, or name another file with --to."
         )
     packed = io.BytesIO()
-    settings = contents.settings_of(plan, course, visibility)
     with tempfile.TemporaryDirectory(prefix="ringside-") as name:
         folder = Path(name)
         (folder / "kit").mkdir()

@@ -20,6 +20,7 @@ from autograder.course.assignment import Assignment
 from autograder.course.course import Course
 from autograder.platforms import contents
 from autograder.platforms.scripts import script
+from autograder.platforms.settings import Settings
 from ringside import output_folder
 
 __all__ = ["COMMAND", "make"]
@@ -30,15 +31,14 @@ MOST_S = 600  # PrairieLearn's own limit
 _NAMES = uuid.UUID("c1f7bd33-6b0f-4d61-9a4a-0f6c8d5d2a11")
 
 
-def make(plan: Assignment, course: Course, folder: Path, image: str) -> Path:
+def make(plan: Assignment, course: Course, folder: Path, settings: Settings, image: str) -> Path:
     """Write the question; one that this has made before is replaced.
 
     Raises:
-        AssignmentError: the assignment isn't built, or its suite can't be read.
+        AssignmentError: the assignment isn't built.
         FolderError: the folder holds something else.
         StorageError: it can't be written.
     """
-    settings = contents.settings_of(plan, course, "visible")
     kept = (course.kit, course.root)
     with (
         storage.making(folder.resolve().parent, otherwise="Or name another folder with --to."),

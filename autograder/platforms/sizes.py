@@ -12,7 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CONTAINERS", "FILE", "Advice", "Container", "advice", "measured"]
+__all__ = ["CONTAINERS", "FILE", "Advice", "Container", "advice", "measured", "table"]
 
 FILE = Path(__file__).parent / "sizes.toml"
 SPARE_MEMORY = 1.2
@@ -78,3 +78,12 @@ def advice(name: str) -> Advice:
     minutes = SPARE_TIME * cpu_s / min(container.cpus, 1.0) / 60
     rounded = 5.0 * math.ceil(max(minutes, LEAST_MINUTES) / 5.0)
     return Advice(name, memory_mb, cpu_s, container, min(rounded, MOST_MINUTES))
+
+
+def table() -> str:
+    """All rows in Markdown, as docs/platforms.md has them."""
+    lines = ["| assignment | memory | CPU time | container | minutes |", "|---|---|---|---|---|"]
+    for each in map(advice, sorted(measured())):
+        takes = f"{each.memory_mb} MB | {each.cpu_s:g} s"
+        lines.append(f"| {each.name} | {takes} | {each.container} | {each.minutes:g} |")
+    return "\n".join(lines) + "\n"

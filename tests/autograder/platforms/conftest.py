@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.platforms import gradescope, prairielearn
+from autograder.platforms import contents, gradescope, prairielearn
 from autograder.verify import edits
 
 NAME = "a03_allreduce"
@@ -107,14 +106,18 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
 def package(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Path:
     """The zip for Gradescope."""
     path = tmp_path_factory.mktemp("gradescope") / "autograder.zip"
-    return gradescope.make(plans.load(NAME, course), course, path, "after_due_date")
+    plan = plans.load(NAME, course)
+    settings = contents.settings_of(plan, course, "after_due_date")
+    return gradescope.make(plan, course, path, settings)
 
 
 @pytest.fixture(scope="session")
-def question(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Iterator[Path]:
+def question(tmp_path_factory: pytest.TempPathFactory, course: Course) -> Path:
     """The question for PrairieLearn."""
     folder = tmp_path_factory.mktemp("prairielearn") / NAME
-    yield prairielearn.make(plans.load(NAME, course), course, folder, "registry.example/ringside:1")
+    plan = plans.load(NAME, course)
+    settings = contents.settings_of(plan, course, "visible")
+    return prairielearn.make(plan, course, folder, settings, "registry.example/ringside:1")
 
 
 @pytest.fixture(scope="session")

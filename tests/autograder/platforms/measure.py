@@ -3,7 +3,8 @@
     nice -n 5 python -m tests.autograder.platforms.measure [ASSIGNMENT...]
 
 The memory is that of all processes, the grader's too; the seconds are CPU time, which a busy
-machine stretches a little. It writes autograder/platforms/sizes.toml anew, row by row.
+machine stretches a little. It writes autograder/platforms/sizes.toml and the table in
+docs/platforms.md, row by row.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from autograder.course import assignment as plans
 from autograder.course.course import Course
-from autograder.platforms import gradescope, sizes
+from autograder.platforms import contents, gradescope, sizes
 from tests.autograder.platforms import box, places
 
 HEAD = """\
@@ -24,6 +26,8 @@ HEAD = """\
 # after another: the memory of all processes in MB, and their CPU time in seconds.
 # Measured by `python -m tests.autograder.platforms.measure`, which writes this file.
 """
+PAGE = box.KIT / "docs" / "platforms.md"
+BEGIN, END = "<!-- sizes -->", "<!-- end of sizes -->"
 LARGE_MB = 6144
 ROUND_MB = 16
 
@@ -42,8 +46,15 @@ def main(names: Sequence[str]) -> int:
             for each, (memory_mb, cpu_s) in sorted(rows.items())
         )
         sizes.FILE.write_text(HEAD + text)
+        write_page()
         print(sizes.advice(name), flush=True)
     return 0
+
+
+def write_page() -> None:
+    """Put the table into docs/platforms.md."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{sizes.table()}\n{END}{rest.split(END)[1]}")
 
 
 def measure(name: str, course: Course) -> tuple[int, float]:
@@ -51,7 +62,8 @@ def measure(name: str, course: Course) -> tuple[int, float]:
     plan = plans.load(name, course)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        package = gradescope.make(plan, course, place / "autograder.zip", "visible")
+        settings = replace(contents.settings_of(plan, course, "visible"), minutes=40)
+        package = gradescope.make(plan, course, place / "autograder.zip", settings)
         own = place / "reference"
         own.mkdir()
         for module in plan.modules:
