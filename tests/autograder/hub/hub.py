@@ -86,6 +86,12 @@ class Hub:
             assert self.daemon.poll() is None and time.monotonic() < deadline, log
             time.sleep(0.2)
 
+    def restart(self) -> None:
+        """As `systemctl restart jupyterhub` does: end it with its servers, and start it."""
+        self.machine.run("root", "pkill -TERM -f '[b]in/jupyterhub --config'")
+        self.daemon.wait(PATIENCE_S)
+        self._start()
+
     def _as_the_service_says(self) -> str:
         """The command of the unit that systemd is given; there is no systemd in here."""
         unit = self.machine.path("/etc/systemd/system/jupyterhub.service").read_text()

@@ -12,7 +12,7 @@ import shlex
 import pytest
 
 from tests.autograder.conftest import KIT
-from tests.autograder.hub.hub import COURSE, GRADERS, INSTRUCTOR, PAGE, STUDENTS, Hub
+from tests.autograder.hub.hub import ADDRESS, COURSE, GRADERS, INSTRUCTOR, PAGE, STUDENTS, Hub
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.slow]
 NAME = "a01_first_ranks"
@@ -134,6 +134,12 @@ def test_nobody_hands_in_for_another_and_no_link_is_followed(
     assert found.stdout == ""
     handed = hub.machine.run("root", f"cat {build}/submitted/cleo/{NAME}/fit.py").stdout
     assert "def " in handed
+
+
+def test_the_hub_s_page_leads_graders_alone_to_the_formgrader(hub: Hub) -> None:
+    for name, leads in (("gus", True), ("eli", False)):
+        page = hub.logs_in(name).get(f"{ADDRESS}/hub/home").text
+        assert (f'href="{SERVICE}/"' in page) == leads, page
 
 
 def test_students_are_refused_at_the_formgrader(hub: Hub) -> None:

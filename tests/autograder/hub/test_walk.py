@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.autograder.hub.hub import ADDRESS, COURSE, Hub, password
+from tests.autograder.hub.machine import PATIENCE_S
 from tests.autograder.hub.test_accounts import NAME, SERVICE, formgrader, solution
 from tests.browser import CHROMIUM, Browser
 
@@ -116,9 +118,11 @@ def commented(walk: Walk, hub: Hub, handed_in: str) -> dict[str, str]:
     page.write(COMMENT)
     page.click("#cluster_report")
     walk.picture("formgrader_comment")
-    kept = f"""fetch(`${{base_url}}/api/comments?submission_id={one}`).then(answer => answer.json())
-      .then(all => all.some(each => each.manual_comment === {COMMENT!r}))"""
-    page.wait(kept)
+    kept = f"{SERVICE}/formgrader/api/comments?submission_id={one}"
+    deadline = time.monotonic() + PATIENCE_S
+    while COMMENT not in hub.asks(GRADER, "GET", kept).text:
+        assert time.monotonic() < deadline, "the comment was not kept"
+        time.sleep(0.2)
     formgrader(hub, GRADER, f"assignment/{NAME}/{STUDENT}/generate_feedback")
     formgrader(hub, GRADER, f"assignment/{NAME}/{STUDENT}/release_feedback")
     return shown
