@@ -7,7 +7,7 @@
 Wheels are downloaded by this machine's pip, from where it looks: so the build itself asks no
 index of Python's, and a second one downloads nothing. TORCH_INDEX is an index or a folder, as
 for `make install`. In build/image/ each image lies as an archive, for other machines and for
-`make sif`. Times in an image are those of the last commit, so that a second build is equal.
+`make sif`. All times in an image are that of the recipe's last commit.
 
 `--renew` resolves containers/packages.txt anew, within constraints.txt.
 """
@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "image"
 WHEELS = OUT / "wheels"
 PACKAGES = ROOT / "containers" / "packages.txt"
+RECIPE = ("containers", "constraints.txt")
 ENGINES = ("podman", "docker", "buildah")
 TARGETS = ("student", "grader")
 BASE = "localhost/ringside-base"
@@ -91,10 +92,14 @@ def found_engine() -> str:
 
 
 def epoch() -> str:
-    """The time of the last commit, in seconds; SOURCE_DATE_EPOCH takes precedence."""
+    """The time, in seconds, of the last commit that changed what images are built of.
+
+    SOURCE_DATE_EPOCH takes precedence. The kit's own commits don't count: each would build anew
+    the layers below it.
+    """
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return given
-    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct", "--", *RECIPE]
     told = subprocess.run(asked, capture_output=True, text=True)
     return told.stdout.strip() or "1767225600"  # a tree without its history
 

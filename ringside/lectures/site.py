@@ -50,6 +50,7 @@ TEXTS = {
     "docs/course.md": "kit/course.md",
     "docs/attendee.md": "kit/attendee.md",
     "docs/cluster.md": "kit/cluster.md",
+    "docs/containers.md": "kit/containers.md",
     "docs/instructor.md": "kit/instructor.md",
     "docs/hub.md": "kit/hub.md",
     "docs/policies.md": "kit/policies.md",
