@@ -20,9 +20,10 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.authoring.build import build_all
-    from autograder.gradebook import database
-    from autograder.submission import late
+    with waiting("starting nbgrader"):
+        from autograder.authoring.build import build_all
+        from autograder.gradebook import database
+        from autograder.submission import late
 
     course = Course.here()
     names = options.assignments or plans.known(course)

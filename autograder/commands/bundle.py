@@ -18,9 +18,10 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.authoring import build, bundle
-    from autograder.course import assignment as plans
-    from autograder.terminal import say
+    with waiting("starting"):
+        from autograder.authoring import build, bundle
+        from autograder.course import assignment as plans
+        from autograder.terminal import say
 
     course = Course.here()
     folder = options.to or course.build / "ringside-students"
