@@ -132,18 +132,20 @@ class _Watch:
 
     def told(self) -> Shown:
         """Only where notebook and files differ."""
-        return Shown(None, self.differences(), tuple(self.last.values()))
+        try:
+            lines = [f"{each}." for each in notebook.differences(self.folder, self.wanted)]
+        except RingsideError as error:
+            lines = [str(error)]
+        return Shown(None, tuple(lines), tuple(self.last.values()))
 
     def differences(self) -> tuple[str, ...]:
-        """Where notebook and files differ, and what is graded."""
+        """A line about cells that differ from the files that were checked: cells are graded."""
         try:
             found = notebook.differences(self.folder, self.wanted)
         except RingsideError as error:
             return (str(error),)
-        told = [f"notice: {each}." for each in found]
-        if told:
-            told.append("The files are checked here, and the cells are what is graded.")
-        return tuple(told)
+        names = ", ".join(dict.fromkeys(each.cell.module for each in found))
+        return (f"notice: the notebook's cells, which are graded, differ: {names}.",) * bool(names)
 
     def take_cells(self) -> list[str]:
         """Write the files from cells that differ; return the names of those modules.

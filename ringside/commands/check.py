@@ -90,7 +90,7 @@ def _watch(asked: argparse.Namespace, modules: list[str], timeout_s: float) -> i
     try:
         for shown in results:
             at = time.strftime("%H:%M:%S")
-            print(_CLEAR if live else f"-- {at} {' '.join(shown.checked)}")
+            print(_CLEAR if live else f"-- {at} {' '.join(shown.checked)}\n", end="")
             print(shown.text())
             print(f"{at}: watching {what}; Ctrl-C ends.", flush=True)
     except KeyboardInterrupt as stop:

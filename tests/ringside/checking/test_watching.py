@@ -84,7 +84,7 @@ def test_only_what_changed_is_checked_again(folder: Path) -> None:
     assert second.checked == ("ring",)
     assert "ring: 0 of 100" in second.text()
     assert "before: star 100/100" in second.text()
-    assert "ring.py: the file and its cell in a00.ipynb differ" in second.text()
+    assert "cells, which are graded, differ: ring.py." in second.text()
     third = reader.sees(
         lambda: os.utime(folder / "ring.py"),  # saved without a change
         lambda: (folder / "notes.txt").write_text("nothing of ours"),
