@@ -212,7 +212,7 @@ def test_from_the_wheel_alone_a_lecture_runs(empty: Path, tmp_path: Path) -> Non
 def test_the_autograder_of_a_wheel_says_what_it_lacks(empty: Path, tmp_path: Path) -> None:
     done = run(empty / "autograder", "build", folder=tmp_path)
     assert done.returncode == 2
-    assert "has no solutions/" in done.stderr and "RINGSIDE_KIT=FOLDER" in done.stderr
+    assert "has no solutions/" in done.stderr and "course's repository" in done.stderr
 
 
 def test_uv_makes_an_environment_that_checks(tmp_path: Path) -> None:

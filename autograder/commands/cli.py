@@ -118,9 +118,9 @@ def _need_solutions(command: str) -> None:
     kit = Course.here().kit
     if command != completion.NAME and not (kit / "solutions").is_dir():
         raise AssignmentError(
-            f"{kit} has no solutions/, where references and hidden suites are: `autograder` works "
-            "in the course's repository (`make install` there), or with RINGSIDE_KIT=FOLDER, which "
-            "names it."
+            f"{kit} has no solutions/, where references and hidden suites are. An installed "
+            "package holds none: type `make install` in the course's repository, and use the "
+            "`autograder` of its environment."
         )
 
 

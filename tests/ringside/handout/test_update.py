@@ -211,7 +211,7 @@ def notebooks(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str
     return old, mine, new, written
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(notebooks(), st.booleans())
 def test_no_line_is_lost_whatever_was_edited(
     case: tuple[dict[str, Any], dict[str, Any], dict[str, Any], set[str]], known: bool
@@ -465,7 +465,11 @@ KITS = st.sampled_from(["same", "newer", "gone", "never"])
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.tuples(STATES, KITS), min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_files_in_every_state_keep_what_the_student_wrote(
