@@ -1,7 +1,7 @@
 """Which container an assignment needs: the memory and CPU time of its reference, as measured.
 
 ``sizes.toml`` holds what was measured; ``python -m tests.autograder.platforms.measure`` writes it.
-A container is large enough if it has a fifth more memory than the reference takes, and if a
+A container is large enough if it has half as much memory again as the reference takes, and if a
 submission of three times the reference's CPU time ends in its minutes.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 __all__ = ["CONTAINERS", "FILE", "Advice", "Container", "advice", "measured", "table"]
 
 FILE = Path(__file__).parent / "sizes.toml"
-SPARE_MEMORY = 1.2
+SPARE_MEMORY = 1.5
 SPARE_TIME = 3.0
 MOST_MINUTES = 40.0
 LEAST_MINUTES = 10.0  # the platforms' default
@@ -72,7 +72,7 @@ def advice(name: str) -> Advice:
     """What to choose for an assignment; for one that nobody has measured, a large one."""
     memory_mb, cpu_s = measured().get(name, (0, 0.0))
     if not cpu_s:
-        return Advice(name, 0, 0.0, CONTAINERS[2], 20.0)
+        return Advice(name, 0, 0.0, CONTAINERS[3], 20.0)
     large = [each for each in CONTAINERS if each.memory_mb >= SPARE_MEMORY * memory_mb]
     container = (large or CONTAINERS[-1:])[0]
     minutes = SPARE_TIME * cpu_s / min(container.cpus, 1.0) / 60

@@ -46,7 +46,7 @@ def test_the_advice_names_the_default_where_that_is_enough(monkeypatch) -> None:
     )
     assert str(sizes.advice("large")).endswith("choose 1 CPU, 1.5 GB, 10 minutes")
     assert str(sizes.advice("slow")).endswith("choose 0.5 CPU, 768 MB, 20 minutes")
-    assert str(sizes.advice("new")).startswith("new: nobody has measured it; choose 2 CPU, 3 GB")
+    assert str(sizes.advice("new")).startswith("new: nobody has measured it; choose 4 CPU, 6 GB")
 
 
 def test_points_of_real_ranks_are_those_that_the_suites_give() -> None:
