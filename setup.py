@@ -19,6 +19,7 @@ from setuptools.command.sdist import sdist
 HERE = Path(__file__).resolve().parent
 HANDOUT = (
     *("assignments", "lectures", "LICENSE", "LICENSE-teaching"),
+    *("AGENTS.md", "calendar.ics"),  # of a course's own tree
     *(f"docs/{name}.md" for name in ("student", "contract", "attendee", "cluster", "api")),
     *("docs/ways_to_run.md", "docs/glossary.md"),
 )
