@@ -18,3 +18,12 @@ def test_the_rubric_of_a_text_is_the_section_that_names_it() -> None:
     shown = page._rubric(found)
     assert "<td>three times for each size" in shown and "<strong>Sample</strong>" in shown
     assert "cluster_report" not in shown and "¶" not in shown
+
+
+def test_every_text_of_the_course_has_a_rubric() -> None:
+    course = Course(kit=KIT, root=KIT)
+    for name in plans.known(course):
+        plan = plans.load(name, course)
+        for paragraph in plan.paragraphs:
+            text = by_hand.rubric(course, plan, paragraph.name)
+            assert "Sample" in text and f"{paragraph.points:g} points" in text, paragraph.name
