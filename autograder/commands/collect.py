@@ -30,12 +30,14 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from autograder.intake import collecting
+    from autograder.nbgrader import release
     from ringside.units import format_count
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
     submissions = shared.take(plan, options.paths, course, options, options.layout)
     with waiting("copying the submissions"):
+        release.register_if_new(plan, course)  # the gradebook, which is told of people, and cells
         counts = collecting.collect(plan, submissions, course)
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     number = format_count(sum(counts.values()), "submission")

@@ -7,17 +7,19 @@ assignment is released: `nbgrader autograde` and the formgrader know them from t
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from nbgrader.api import MissingEntry
 from nbgrader.exchange.default import ExchangeReleaseAssignment
 
 from autograder.authoring import build
 from autograder.course import assignment as plans
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
-from autograder.gradebook import steps
+from autograder.gradebook import database, steps
 from autograder.submission import late
 
 
@@ -53,6 +55,19 @@ def register(plan: Assignment, course: Course, scratch: Path) -> None:
     """
     steps.enter_cells(plan.name, course, scratch)
     late.tell(course)
+
+
+def register_if_new(plan: Assignment, course: Course) -> None:
+    """Register an assignment of which the gradebook knows no cells: what was handed in needs them.
+
+    Raises:
+        GradebookError: the gradebook can't be read or written.
+    """
+    if course.database.is_file():
+        with database.open_gradebook(course) as book, contextlib.suppress(MissingEntry):
+            if book.find_assignment(plan.name).notebooks:
+                return
+    _register(plan.name, course)
 
 
 def _register(name: str, course: Course) -> None:

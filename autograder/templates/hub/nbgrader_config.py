@@ -3,4 +3,10 @@
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "ringside"
 c.Exchange.root = "/srv/exchange"
-c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", ".ringside", "*.before-*", "*.as-released"]
+c.CourseDirectory.ignore = [
+    ".ipynb_checkpoints",
+    "__pycache__",
+    ".ringside",
+    "*.before-*",
+    "*.as-released",
+]

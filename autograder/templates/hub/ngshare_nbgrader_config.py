@@ -7,5 +7,11 @@ import ngshare_exchange
 
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "ringside"
-c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", ".ringside", "*.before-*", "*.as-released"]
+c.CourseDirectory.ignore = [
+    ".ipynb_checkpoints",
+    "__pycache__",
+    ".ringside",
+    "*.before-*",
+    "*.as-released",
+]
 ngshare_exchange.configureExchange(c, "http://127.0.0.1:8000/services/ngshare")

@@ -482,9 +482,9 @@ def test_unpacking_is_done_once_and_a_changed_file_is_seen(course: Course, tmp_p
 
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
-    registered: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    course: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    course = registered
+    """Nothing was released by nbgrader: `collect` tells the gradebook of the cells."""
     words = ["collect", NAME, str(as_folder(tmp_path / "export", GRADESCOPE))]
     assert cli.main(words) == 0
     told = capsys.readouterr()
