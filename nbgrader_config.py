@@ -33,6 +33,7 @@ c.ClearSolutions.text_stub = "*Your text here.*"
 
 # -- releasing: the gradebook learns the assignment's cells and points ----------------------------
 c.ExchangeFactory.release_assignment = "autograder.nbgrader.release.RegisteringRelease"
+c.ExchangeFactory.release_feedback = "autograder.nbgrader.release.TimelessFeedback"
 
 # -- collecting: the time of a submission is the server's, not the student's ---------------------
 c.ExchangeFactory.collect = "autograder.nbgrader.collect.ReceiptCollect"

@@ -3,6 +3,7 @@
 nbgrader's own commands call, by ``nbgrader_config.py``:
 
     release_assignment  release.RegisteringRelease       tells the gradebook the cells
+    release_feedback    release.TimelessFeedback         also where no time is known
     collect             collect.ReceiptCollect           writes receipts
                         inbound.OwnCollect               takes what is the student's own
     autograde           submitted._see_files             before it looks for notebooks

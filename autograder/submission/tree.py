@@ -112,10 +112,10 @@ def _special(folder: str, names: list[str]) -> list[str]:
 
 
 def _write_what_submit_leaves(fresh: Path) -> None:
-    """`nbgrader release_feedback` fails where these are missing; an empty time is no time."""
-    for name, text in (("submission_secret.txt", secrets.token_hex(32)), ("timestamp.txt", "")):
-        if not os.path.lexists(fresh / name):
-            (fresh / name).write_text(text, encoding="utf-8")
+    """`nbgrader release_feedback` fails where it is missing."""
+    path = fresh / "submission_secret.txt"
+    if not os.path.lexists(path):
+        path.write_text(secrets.token_hex(32), encoding="utf-8")
 
 
 def _content(folder: Path) -> dict[str, str]:

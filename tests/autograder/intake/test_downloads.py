@@ -492,7 +492,7 @@ def test_collect_puts_a_download_where_nbgrader_looks_and_loses_nothing(
     assert "0077: submission_4713 counts, the newest of 2" in told.err
     folder = course.submitted("0077", NAME)
     assert sorted(path.name for path in folder.iterdir()) == [
-        "mine.zip", "one.py", "submission_secret.txt", "timestamp.txt",
+        "mine.zip", "one.py", "submission_secret.txt",
     ]  # fmt: skip
 
     steps.autograde(course, NAME)

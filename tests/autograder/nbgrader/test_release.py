@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
+from autograder.commands import cli
 from autograder.course.course import Course
 from autograder.gradebook import database, steps
 from autograder.nbgrader import grades
-from autograder.nbgrader.release import RegisteringRelease
+from autograder.nbgrader.release import RegisteringRelease, TimelessFeedback
 from tests.autograder.conftest import NAME, Writer, solved
 
 
@@ -41,3 +42,30 @@ def test_a_release_tells_the_gradebook_and_a_second_one_keeps_grades(
     release()
     with database.open_gradebook(course) as book:
         assert grades.cell_scores(book, NAME, "ada")["check_one"] == 30
+
+
+# nbgrader leaves the file open from which it reads a time.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_without_a_time_the_formgrader_lists_and_feedback_is_released(
+    course: Course, tmp_path: Path
+) -> None:
+    """As Canvas's download has it: who handed in, and not when."""
+    one = tmp_path / "class" / "ada" / "one.py"
+    one.parent.mkdir(parents=True)
+    one.write_text(solved("one"))
+    assert cli.main(["collect", NAME, str(one.parents[1])]) == 0
+    steps.autograde(course, NAME)
+    [listed] = steps.api(course).get_submissions(NAME)
+    assert (listed["student"], listed["timestamp"], listed["autograded"]) == ("ada", None, True)
+    steps.generate_feedback(course, NAME)
+    config = steps.configuration(course)
+    (tmp_path / "exchange").mkdir()
+    config.Exchange.root = str(tmp_path / "exchange")
+    coursedir = CourseDirectory(config=config)
+    coursedir.assignment_id = NAME
+    with database.tools_on_path():
+        TimelessFeedback(coursedir=coursedir, config=config).start()
+    [page] = (tmp_path / "exchange" / "ringside" / "feedback").glob("*.html")
+    assert "one.py" in page.read_text()
