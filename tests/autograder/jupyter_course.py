@@ -25,15 +25,37 @@ import psutil
 from autograder.authoring import new_course
 from autograder.course.course import Course
 from tests.autograder.conftest import KIT
-from tests.browser import PATIENCE_S
+from tests.browser import PATIENCE_S, Browser
 
 STUDENT = "ada"
 CLASS = """c = get_config()
 c.CourseDirectory.course_id = "ringside"
 c.Exchange.root = {exchange!r}
-c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", ".ringside", "*.before-sync-*"]
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "__pycache__", ".ringside", "*.before-*"]
 """
 HIDDEN = ["@jupyter/nbgrader:formgrader", "@jupyter/nbgrader:create-assignment"]
+
+
+class JupyterWalk:
+    """A browser in JupyterLab that takes pictures."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self._pictures = 0
+
+    def picture(self, name: str) -> None:
+        """Save the screen, where somebody wants to see it."""
+        if folder := os.environ.get("RINGSIDE_SCREENSHOTS"):
+            self._pictures += 1
+            self.browser.ask("new Promise(done => setTimeout(done, 600))")  # what still fades in
+            self.browser.picture(Path(folder) / f"{self._pictures:02}_{name}.png")
+
+    def open_list(self) -> None:
+        """Nbgrader > Assignment List, in the menu of JupyterLab."""
+        self.browser.click(".lm-MenuBar-item", "Nbgrader")
+        self.browser.click(".lm-Menu-item", "Assignment List")
+        self.browser.sees("#course_list_default", "ringside")
+        self.browser.rests()  # the list is written more than once, and what was clicked is gone
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,15 @@ With RINGSIDE_SCREENSHOTS=FOLDER each step leaves a picture there.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.autograder.hub.hub import ADDRESS, COURSE, Hub, password
 from tests.autograder.hub.machine import PATIENCE_S
 from tests.autograder.hub.test_accounts import NAME, SERVICE, formgrader, solution
+from tests.autograder.jupyter_course import JupyterWalk
 from tests.browser import CHROMIUM, Browser
 
 pytestmark = [
@@ -29,39 +28,24 @@ COMMENT = "Which measurement would tell latency from contention?"
 FETCHED, SENT = "#fetched_assignments_list", "#submitted_assignments_list"
 
 
-class Walk:
-    """A browser that takes pictures."""
-
-    def __init__(self, page: Browser) -> None:
-        self.page = page
-        self._pictures = 0
-
-    def picture(self, name: str) -> None:
-        """Save the screen, where somebody wants to see it."""
-        if folder := os.environ.get("RINGSIDE_SCREENSHOTS"):
-            self._pictures += 1
-            self.page.ask("new Promise(done => setTimeout(done, 600))")  # what still fades in
-            self.page.picture(Path(folder) / f"{self._pictures:02}_{name}.png")
+class Walk(JupyterWalk):
+    """A browser on the hub."""
 
     def log_in(self, name: str, then: str) -> None:
         """Give a name and its password, and go on to a page of the hub."""
-        self.page.call("Network.clearBrowserCookies")
-        self.page.open(f"{ADDRESS}/hub/login?next={then}", height=900)
-        self.page.click("#username_input")
-        self.page.write(name)
-        self.page.click("#password_input")
-        self.page.write(password(name))
+        self.browser.call("Network.clearBrowserCookies")
+        self.browser.open(f"{ADDRESS}/hub/login?next={then}", height=900)
+        self.browser.click("#username_input")
+        self.browser.write(name)
+        self.browser.click("#password_input")
+        self.browser.write(password(name))
         self.picture(f"login_{name}")
-        self.page.click("#login_submit")
+        self.browser.click("#login_submit")
 
     def open_list(self) -> None:
-        """Nbgrader > Assignment List, in the menu of JupyterLab."""
-        self.page.wait("!!document.querySelector('.lm-MenuBar-item')")
-        self.page.wait("!document.querySelector('#jupyterlab-splash, .jp-mod-loading')")
-        self.page.click(".lm-MenuBar-item", "Nbgrader")
-        self.page.click(".lm-Menu-item", "Assignment List")
-        self.page.sees("#course_list_default", COURSE)
-        self.page.rests()
+        self.browser.wait("!!document.querySelector('.lm-MenuBar-item')")
+        self.browser.wait("!document.querySelector('#jupyterlab-splash, .jp-mod-loading')")
+        super().open_list()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +64,7 @@ def walk(hub: Hub) -> Iterator[Walk]:
 @pytest.fixture(scope="module")
 def handed_in(walk: Walk, hub: Hub) -> str:
     """What the list shows, after the student has fetched and submitted by its buttons."""
-    page = walk.page
+    page = walk.browser
     walk.log_in(STUDENT, f"/user/{STUDENT}/lab")
     walk.open_list()
     page.sees("#released_assignments_list", NAME)
@@ -99,7 +83,7 @@ def handed_in(walk: Walk, hub: Hub) -> str:
 @pytest.fixture(scope="module")
 def commented(walk: Walk, hub: Hub, handed_in: str) -> dict[str, str]:
     """A grader collects and grades by the service, and writes a comment in the formgrader."""
-    page = walk.page
+    page = walk.browser
     formgrader(hub, GRADER, f"assignment/{NAME}/collect")
     formgrader(hub, GRADER, f"submission/{NAME}/{STUDENT}/autograde")
     shown = {}
@@ -131,7 +115,7 @@ def commented(walk: Walk, hub: Hub, handed_in: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def read(walk: Walk, commented: object) -> str:
     """What the page of feedback says that the student opens in her server."""
-    page = walk.page
+    page = walk.browser
     walk.log_in(STUDENT, f"/user/{STUDENT}/lab?reset")
     walk.open_list()
     page.click(f"{SENT} button", "Fetch Feedback")
@@ -155,6 +139,6 @@ def test_a_grader_comments_in_the_service_and_the_student_reads_it(
 
 
 def test_who_does_not_grade_is_refused_at_the_formgrader(walk: Walk, read: str) -> None:
-    walk.page.open(f"{ADDRESS}{SERVICE}/formgrader", height=900)
-    walk.page.sees("body", "403")
+    walk.browser.open(f"{ADDRESS}{SERVICE}/formgrader", height=900)
+    walk.browser.sees("body", "403")
     walk.picture("student_refused")

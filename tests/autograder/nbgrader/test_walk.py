@@ -8,10 +8,8 @@ gives what the page then showed. With RINGSIDE_SCREENSHOTS=FOLDER each leaves a 
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -21,7 +19,7 @@ from autograder.nbgrader import grades
 from autograder.sandbox.sandbox import SandboxUnavailable, best_tier
 from tests.autograder import jupyter_course
 from tests.autograder.conftest import KIT
-from tests.autograder.jupyter_course import STUDENT, JupyterCourse
+from tests.autograder.jupyter_course import STUDENT, JupyterCourse, JupyterWalk
 from tests.browser import CHROMIUM, Browser
 
 pytestmark = [
@@ -44,30 +42,12 @@ def solutions(module: str) -> list[str]:
     return [part.split("    ### END SOLUTION")[0].strip() for part in parts]
 
 
-class Walk:
-    """A browser, and what one does in it."""
-
-    def __init__(self, browser: Browser) -> None:
-        self.browser = browser
-        self._pictures = 0
-
-    def picture(self, name: str) -> None:
-        """Save the screen, where somebody wants to see it."""
-        if folder := os.environ.get("RINGSIDE_SCREENSHOTS"):
-            self._pictures += 1
-            self.browser.ask("new Promise(done => setTimeout(done, 600))")  # what still fades in
-            self.browser.picture(Path(folder) / f"{self._pictures:02}_{name}.png")
+class Walk(JupyterWalk):
+    """A student or an instructor in a browser, and what one does in it."""
 
     def open_lab(self, address: str) -> None:
         self.browser.open(address % "/lab" + "&reset", height=900)
         self.browser.wait("!document.querySelector('#jupyterlab-splash, .jp-mod-loading')")
-
-    def open_list(self) -> None:
-        """Nbgrader > Assignment List, in the menu of JupyterLab."""
-        self.browser.click(".lm-MenuBar-item", "Nbgrader")
-        self.browser.click(".lm-Menu-item", "Assignment List")
-        self.browser.sees("#course_list_default", "ringside")
-        self.browser.rests()  # the list is written more than once, and what was clicked is gone
 
     def cell(self, grade_id: str) -> str:
         """The selector of a cell of the notebook that is open."""
