@@ -29,6 +29,7 @@ from autograder.sandbox.sandbox import Sandbox, SandboxUnavailable, Tier, best_t
 from autograder.sandbox.warm_sandbox import WarmSandbox
 from autograder.sandbox.watchdog import ProcessId
 from ringside import RingsideError, Session
+from ringside.ranks import landlock
 from tests.sibling_attempts import ATTEMPTS
 from tests.unprivileged import run_unprivileged
 
@@ -488,10 +489,17 @@ def test_the_tier_falls_to_landlock_and_then_refuses(monkeypatch):
     assert best_tier(trust_submissions=True) == Tier.NONE
 
 
-def test_landlock_alone_does_not_hold_root():
-    if os.geteuid() != 0:
-        pytest.skip("the tests are not run by root")
-    assert "does not confine root" in (sandbox._landlock_fails() or "")
+@pytest.mark.skipif(os.geteuid() != 0, reason="the tests are not run by root")
+@pytest.mark.skipif(landlock.abi() < 1, reason="this kernel has no Landlock")
+def test_where_root_grades_landlock_holds_another_user(tmp_path, monkeypatch):
+    assert sandbox._landlock_fails() is None
+    with Sandbox(tmp_path, tier=Tier.LANDLOCK) as place:
+        process = place.popen([place.python, "-I", "-c", "import os; print(os.getresuid())"])
+        process.wait(60)
+        assert "0" not in process.output().strip(" ()\n").split(", ")
+    there = os.path.exists
+    monkeypatch.setattr(os.path, "exists", lambda path: "setpriv" not in str(path) and there(path))
+    assert "root can't become another user" in (sandbox._no_other_user() or "")
 
 
 UNPRIVILEGED = """
