@@ -8,6 +8,8 @@ assignment is released: `nbgrader autograde` and the formgrader know them from t
 from __future__ import annotations
 
 import contextlib
+import glob
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -31,13 +33,13 @@ class Registering:
 
     def copy_files(self) -> None:
         course = Course(kit=Course.here().kit, root=Path(self.coursedir.root))
+        plan = plans.load(str(self.coursedir.assignment_id), course)
         level = self.log.level
         self.log.setLevel("WARNING")  # of a release in a scratch folder, which is nobody's
         try:
-            _register(str(self.coursedir.assignment_id), course)
+            _register(plan, course)
         finally:
             self.log.setLevel(level)
-        plan = plans.load(str(self.coursedir.assignment_id), course)
         if told := build.other_date(plan, course):
             self.log.warning(told)
         super().copy_files()  # type: ignore[misc]
@@ -55,8 +57,8 @@ class TimelessFeedback(ExchangeReleaseFeedback):  # type: ignore[misc]
     """
 
     def copy_files(self) -> None:
-        for page in Path("/").glob(str(self.src_path).lstrip("/") + "/*.html"):
-            (page.parent / "timestamp.txt").touch()
+        for page in glob.glob(os.path.join(self.src_path, "*.html")):  # of all students
+            Path(page).with_name("timestamp.txt").touch()
         super().copy_files()
 
 
@@ -80,12 +82,11 @@ def register_if_new(plan: Assignment, course: Course) -> None:
         with database.open_gradebook(course) as book, contextlib.suppress(MissingEntry):
             if book.find_assignment(plan.name).notebooks:
                 return
-    _register(plan.name, course)
+    _register(plan, course)
 
 
-def _register(name: str, course: Course) -> None:
-    plan = plans.load(name, course)
-    source = course.source(name)
+def _register(plan: Assignment, course: Course) -> None:
+    source = course.source(plan.name)
     if not source.is_dir():
         source.mkdir(parents=True)
         build.write_source(plan, course, source)
