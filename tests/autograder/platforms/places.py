@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from autograder.report.feedback import sentence
 from tests.autograder.platforms import box
 from tests.autograder.platforms.box import Ended
 
@@ -102,3 +105,33 @@ def prairielearn(question: Path, submission: Path, folder: Path, **options: Any)
 
 def _results(path: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.is_file() else None
+
+
+def points_as_here(
+    rows: Mapping[str, Mapping[str, Any]],
+    graded_here: Mapping[str, Mapping[str, float]],
+    score: str,
+    most: str,
+) -> float:
+    """Each test has its points of `autograder grade`, and real MPI neither points nor a maximum.
+
+    Args:
+        rows: what a platform shows of each test, by its name there.
+        graded_here: module -> test -> points of 100.
+        score, most: what the platform calls the points, and the maximum of a test.
+
+    Returns:
+        The points of the assignment that were earned.
+    """
+    weight = {"star": 10, "sharded_server": 15, "cost": 10}
+    earned = 0.0
+    for module, tests in graded_here.items():
+        for name, points in tests.items():
+            row = rows[f"{module}: {sentence(name)}"]
+            if name == "test_real_mpi":
+                assert (row[score], row[most]) == (0, 0)
+            else:
+                share = weight[module] / 100
+                assert row[score] == pytest.approx(points * share, abs=1e-3), row
+                earned += points * share
+    return earned
