@@ -50,10 +50,10 @@ class RegisteringRelease(Registering, ExchangeReleaseAssignment):  # type: ignor
 
 
 class TimelessFeedback(ExchangeReleaseFeedback):  # type: ignore[misc]
-    """nbgrader's release of feedback, also for whom no time is known, as in Canvas's downloads.
+    """nbgrader's release of feedback, also where no time is known, as with Canvas's downloads.
 
-    nbgrader reads a ``timestamp.txt`` beside each page, to log it. In the submitted folder an empty
-    one is no help: the formgrader fails there.
+    nbgrader wants a ``timestamp.txt`` beside each page, whose text it logs. An empty one in the
+    submitted folder would do for this, but it makes the formgrader fail.
     """
 
     def copy_files(self) -> None:
