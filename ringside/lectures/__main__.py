@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringside import term
-from ringside.lectures import api, term_calendar
+from ringside.lectures import api, seen, term_calendar
 from ringside.lectures.build import build, problems, read, untyped
 from ringside.lectures.handout import Handout
 from ringside.lectures.honest import given_away
@@ -134,7 +134,11 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
     source = read(lecture)
     executed = untyped("nbformat").read(lecture.notebook, 4) if lecture.notebook.is_file() else None
     lacking = missing(source, executed or source)
-    lacking += given_away(executed.cells) if executed else []
+    if executed:
+        cells = seen.with_outputs(source.cells, executed.cells)
+        lacking += given_away(cells)
+        lacking += seen.told(cells, seen.on_page(cells), seen.answers(cells))
+        lacking += seen.misplaced(cells)
     for words in lacking:
         print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")
     return not stale and not lacking

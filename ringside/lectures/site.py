@@ -250,11 +250,11 @@ def foldable(cells: Sequence[Notebook], hidden: Sequence[bool]) -> Iterator[Note
 
 def summary_of(cell: Notebook, is_hidden: bool) -> str:
     """What opens a cell that is folded; nothing where it is open."""
-    if is_hidden:
-        return "Reveal"
+    if is_notes(cell):
+        return "For teachers"
     if has_tag(cell, CHECKED):
         return "Checked"
-    return "For teachers" if is_notes(cell) else ""
+    return "Reveal" if is_hidden else ""
 
 
 def within(text: str, source: str, texts: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ringside.predictions import boxes
 from ringside.predictions.kept import Kept, keep, lock, place, read
-from ringside.predictions.prompt import KEY, GuessError, Prompt, as_choices
+from ringside.predictions.prompt import KEY, GuessError, Prompt, as_prompt
 
 # Set where lectures are executed: a file that notes what was asked and revealed. Nobody's
 # predictions are read then, so that a lecture's outputs are the same for everybody.
@@ -97,15 +97,6 @@ def reveal(key: str, value: Any) -> None:
         _seen.add(key)
         return
     _show(boxes.result_html(kept), boxes.result_text(kept))
-
-
-def as_prompt(key: str, question: str, *, unit: str = "", choices: Sequence[str] = ()) -> Prompt:
-    """The prompt that ``guess`` asks with these arguments.
-
-    Raises:
-        GuessError: readers can't be asked it.
-    """
-    return Prompt(key, question, unit, as_choices(choices)).checked()
 
 
 def _predicted(path: Path, prompt: Prompt, value: Any) -> str:

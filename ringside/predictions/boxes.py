@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from html import escape
+from typing import TYPE_CHECKING
 
-from ringside.predictions.kept import Kept
 from ringside.predictions.prompt import Prompt
+
+if TYPE_CHECKING:  # which also writes files, and a package is built without that
+    from ringside.predictions.kept import Kept
 
 _BOX = (
     "border:1px solid rgba(128,128,128,.4);border-left:6px solid {edge};border-radius:6px;"

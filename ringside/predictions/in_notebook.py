@@ -1,11 +1,20 @@
-"""Prompts in a notebook: where a prediction is asked for, and where its result is shown.
+"""Prompts in a notebook: where a prediction is asked for, where its result is shown and explained.
 
     predict   guess("08/first-layer", ...)          a cell of its own, with the tag predict
     ...       code and output that give it away     folded on pages, a fragment on slides
     reveal    reveal("08/first-layer", result)      the last line of the cell that computes it
+    ...       the paragraph that explains it        as above; students' notebooks don't hold it
+
+`folded` says what lies behind a prompt. Pages, slides, students' notebooks and the search for
+answers that are given away all go by it. By default the explanation is the prose directly below
+the cell that reveals; checked cells and teachers' notes may stand between. Two tags say otherwise:
+``explanation`` on a later cell, to which the explanation then goes, and ``open`` on a cell that
+isn't part of it. No explanation goes beyond a heading, a prompt or another cell that reveals.
 
 An executed notebook keeps what was revealed in the metadata of the cell: ``{"revealed": {key:
-result}}``. It stands in no output, since without a prediction ``reveal`` shows nothing.
+result}}``. It stands in no output, since no reader's predictions are there when it is executed.
+
+Cells are those of nbformat, or the same as plain dictionaries.
 """
 
 from __future__ import annotations
@@ -14,14 +23,15 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ringside.predictions.ask import as_prompt
 from ringside.predictions.boxes import question_html, question_text
-from ringside.predictions.prompt import GuessError, Prompt
+from ringside.predictions.prompt import GuessError, Prompt, as_prompt
 
-PREDICT, CHECKED = "predict", "checked"  # tags
+PREDICT, CHECKED, EXPLANATION, OPEN = "predict", "checked", "explanation", "open"  # tags
 
+_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
 _CALL = re.compile(r"""^\s*(?:ringside\.)?(guess|reveal)\(\s*(["'])(.+?)\2""", re.MULTILINE)
 
 
@@ -36,38 +46,87 @@ def revealed_in(cell: Any) -> list[str]:
 
 
 def _keys(cell: Any, name: str) -> list[str]:
-    if cell.cell_type != "code":
+    if cell["cell_type"] != "code":
         return []
-    return [key for called, _, key in _CALL.findall(cell.source) if called == name]
+    return [key for called, _, key in _CALL.findall(cell["source"]) if called == name]
 
 
 def has_tag(cell: Any, tag: str) -> bool:
-    return tag in cell.metadata.get("tags", [])
+    return tag in cell["metadata"].get("tags", [])
 
 
 def is_notes(cell: Any) -> bool:
     """Whether a cell is for teachers: the speaker's view of the slides, folded on pages."""
-    return bool(cell.metadata.get("slideshow", {}).get("slide_type") == "notes")
+    return bool(cell["metadata"].get("slideshow", {}).get("slide_type") == "notes")
+
+
+def is_prose(cell: Any) -> bool:
+    """Whether a cell is text for readers."""
+    return cell["cell_type"] == "markdown" and not is_notes(cell)
 
 
 def is_heading(cell: Any) -> bool:
     """Whether a cell opens a section, which nothing that is folded may do."""
-    return cell.cell_type == "markdown" and bool(re.search(r"^#{1,6} ", cell.source, re.MULTILINE))
+    return cell["cell_type"] == "markdown" and bool(_HEADING.search(cell["source"]))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What lies behind a prompt, by the places of cells.
+
+    Attributes:
+        start: the prompt.
+        reveal: the cell that shows the result.
+        end: the last cell that belongs to it, ``reveal`` where nothing explains it.
+        explanation: the prose from ``reveal`` to ``end``.
+    """
+
+    start: int
+    reveal: int
+    end: int
+    explanation: tuple[int, ...]
+
+
+def stretches(cells: Sequence[Any]) -> list[Stretch]:
+    """What lies behind each prompt that is revealed, in the order of the prompts."""
+    last = {key: place for place, cell in enumerate(cells) for key in revealed_in(cell)}
+    found = []
+    for start, cell in enumerate(cells):
+        places = [last[key] for key in guessed_in(cell) if last.get(key, -1) > start]
+        if places:
+            prose, end = _explanation(cells, max(places))
+            found.append(Stretch(start, max(places), end, prose))
+    return found
+
+
+def _explanation(cells: Sequence[Any], reveal: int) -> tuple[tuple[int, ...], int]:
+    """The prose that explains what a cell reveals, and the last cell that belongs to it."""
+    below = []
+    for place in range(reveal + 1, len(cells)):
+        if is_heading(cells[place]) or guessed_in(cells[place]) or revealed_in(cells[place]):
+            break
+        below.append(place)
+    end = max((place for place in below if has_tag(cells[place], EXPLANATION)), default=reveal)
+    if end == reveal:
+        directly = (p for p in below if not is_notes(cells[p]) and not has_tag(cells[p], CHECKED))
+        first = next(directly, None)
+        if first is not None and is_prose(cells[first]) and not has_tag(cells[first], OPEN):
+            end = first
+    prose = [place for place in below if place <= end and is_prose(cells[place])]
+    return tuple(place for place in prose if not has_tag(cells[place], OPEN)), end
 
 
 def folded(cells: Sequence[Any]) -> list[bool]:
-    """For each cell whether it lies behind a prompt, up to and with the cell that reveals it.
+    """For each cell whether it lies behind a prompt, up to the end of the explanation.
 
     A prompt among them is seen, and what is behind it is folded anew. What is never revealed
     folds nothing.
     """
-    last = {key: place for place, cell in enumerate(cells) for key in revealed_in(cell)}
-    open_until, found = -1, []
-    for place, cell in enumerate(cells):
-        asked = [last.get(key, -1) for key in guessed_in(cell)]
-        open_until = max(open_until, *asked) if asked else open_until
-        found.append(not asked and place <= open_until and not is_heading(cell))
-    return found
+    behind = {p for one in stretches(cells) for p in range(one.start + 1, one.end + 1)}
+    return [
+        place in behind and not (guessed_in(cell) or is_heading(cell) or has_tag(cell, OPEN))
+        for place, cell in enumerate(cells)
+    ]
 
 
 def prompt_of(cell: Any) -> Prompt:
@@ -77,7 +136,7 @@ def prompt_of(cell: Any) -> Prompt:
         GuessError: the cell isn't one call of guess with its question written out.
     """
     try:
-        body = ast.parse(cell.source).body
+        body = ast.parse(cell["source"]).body
     except SyntaxError:
         body = []
     match body:
@@ -91,7 +150,7 @@ def prompt_of(cell: Any) -> Prompt:
                 pass
     raise GuessError(
         "a prompt is one cell with one call, guess(key, question, ...), all of it written out:\n"
-        + cell.source
+        + cell["source"]
     )
 
 
@@ -124,6 +183,23 @@ def wrong_prompts(cells: Sequence[Any]) -> Iterator[str]:
         for place in range(start + 1, last.get(key, start)):
             if is_heading(cells[place]):
                 yield f"cell {place} opens a section before {key!r} is revealed."
+    yield from _wrong_explanations(cells)
+
+
+def _wrong_explanations(cells: Sequence[Any]) -> Iterator[str]:
+    """Yield which explanations can't be told from what follows them."""
+    found = stretches(cells)
+    explaining = {p for one in found for p in range(one.reveal + 1, one.end + 1)}
+    for place, cell in enumerate(cells):
+        if has_tag(cell, EXPLANATION) and place not in explaining:
+            yield f"cell {place}: the tag 'explanation' belongs behind a cell that reveals."
+    for one in found:
+        following = cells[one.end + 1] if one.end == one.reveal < len(cells) - 1 else None
+        if following and is_heading(following) and not following["source"].startswith("#"):
+            yield (
+                f"cell {one.end + 1} explains what cell {one.reveal} reveals and opens a section: "
+                "cut it in two before the heading."
+            )
 
 
 def show_prompts(notebook: Any) -> None:

@@ -217,3 +217,12 @@ def as_choices(choices: Sequence[str]) -> tuple[str, ...]:
     if isinstance(choices, str):
         raise GuessError(f"choices ({choices!r}) must be a list of texts.")
     return tuple(choices)
+
+
+def as_prompt(key: str, question: str, *, unit: str = "", choices: Sequence[str] = ()) -> Prompt:
+    """The prompt that ``guess`` asks with these arguments.
+
+    Raises:
+        GuessError: readers can't be asked it.
+    """
+    return Prompt(key, question, unit, as_choices(choices)).checked()
