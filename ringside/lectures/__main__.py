@@ -18,6 +18,7 @@ from ringside.lectures.parts import missing
 from ringside.lectures.site import site
 from ringside.lectures.slides import renew
 from ringside.output_folder import FolderError
+from ringside.predictions import students
 from ringside.progress import waiting
 from ringside.term import Term
 from ringside.toml_tables import TableError
@@ -139,6 +140,7 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
         lacking += given_away(cells)
         lacking += seen.told(cells, seen.on_page(cells), seen.answers(cells))
         lacking += seen.misplaced(cells)
+        lacking += students.lacking(cells)
     for words in lacking:
         print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")
     return not stale and not lacking

@@ -133,7 +133,8 @@ def signature(name: str, value: Any, *, one_line: bool = False) -> str:
 
 def spelled(part: inspect.Signature | inspect.Parameter) -> str:
     """A signature or one of its parameters, with defaults as a program writes them."""
-    return re.sub(r"<(Kind\.\w+): \d+>", r"\1", str(part)).replace("<factory>", "...")
+    told = str(part).replace("<factory>", "...").replace("= Ellipsis", "= ...")
+    return re.sub(r"<(Kind\.\w+): \d+>", r"\1", told)
 
 
 def _annotation(value: Any) -> Any:

@@ -35,10 +35,8 @@ KNOWN = "known"  # metadata of a cell: key -> why it may hold the answer
 
 _NUMBER = re.compile(r"(?<![\w.,\[-])(\d[\d,]*(?:\.\d+)?)(?![\w]*\])")
 _SMALL = {
-    word: number
-    for number, word in enumerate(
-        "two three four five six seven eight nine ten eleven twelve".split(), start=2
-    )
+    **{"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9},
+    **{"ten": 10, "eleven": 11, "twelve": 12},
 }
 _BOLD = re.compile(r"\*\*(.+?)\*\*|<(?:b|strong)>(.+?)</", re.DOTALL)
 _CAPTION = re.compile(r"^\*Figure \w+", re.MULTILINE)

@@ -4,7 +4,7 @@
     ...                                                                 the cell that computes it
     reveal("08/first-layer", outputs / weights)                         its last line
 
-Whoever predicts nothing sees the question, and nothing else changes.
+Whoever predicts nothing is asked once more, and then sees the result alone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ringside.predictions import boxes
+from ringside.predictions import boxes, explained, students
 from ringside.predictions.kept import Kept, keep, lock, place, read
-from ringside.predictions.prompt import KEY, GuessError, Prompt, as_prompt
+from ringside.predictions.prompt import KEY, GuessError, Prompt, as_prompt, with_unit
 
 # Set where lectures are executed: a file that notes what was asked and revealed. Nobody's
 # predictions are read then, so that a lecture's outputs are the same for everybody.
 NOTES = "RINGSIDE_GUESSES_NOTED_IN"
 
+FIRST = (
+    "Predict first: run the cell with the question. "
+    "Run this cell again to see the result without a prediction."
+)
+# Keys whose results somebody wanted to see who had predicted nothing; they are asked once.
+_asked: set[str] = set()
 # Keys whose results this process has shown to somebody who had predicted nothing. Who has seen
 # the result no longer predicts.
 _seen: set[str] = set()
@@ -76,27 +82,54 @@ def guess(
         _say(f"{again}Add value=... to this call of guess to predict.")
 
 
-def reveal(key: str, value: Any) -> None:
-    """Show a result beside what the reader predicted, with their ratio; nothing if nothing was.
+def reveal(key: str, value: Any = ...) -> None:
+    """Show a result beside what the reader predicted, with their ratio, and what explains it.
+
+    In Jupyter, a reader who has predicted nothing is asked to do so first, once; when the cell is
+    run again, the result is shown. The explanation comes from ``explanations.json`` beside the
+    notebook, where there is one.
 
     Args:
         key: as in ``guess``.
-        value: the number in the prompt's unit, or the right choice.
+        value: the number in the prompt's unit, or the right choice. Where it is left out, that
+            file holds it.
 
     Raises:
-        GuessError: the value is no answer to the prompt, or the file is damaged.
+        GuessError: the value is no answer to the prompt, or a file is damaged.
     """
     if not isinstance(key, str) or not KEY.fullmatch(key):
         raise GuessError(f"key ({key!r}) must be that of a guess, as in '08/first-layer'.")
-    answer = value if isinstance(value, str) else Prompt(key, "?").answer(value)
+    known = explained.find(key)
+    if value is ... and (known is None or known.answer is None):
+        _say(_no_explanation(key))
+        return
+    result = known.answer if value is ... and known else value
+    answer = result if isinstance(result, str) else Prompt(key, "?").answer(result)
     if NOTES in os.environ:
         _note({"reveal": key, "value": answer})
         return
     kept = lock(place(), key, answer)
-    if kept is None:
-        _seen.add(key)
+    if kept is not None:
+        _show(boxes.result_html(kept), boxes.result_text(kept))
+    elif _in_jupyter() and key not in _asked:
+        _asked.add(key)
+        _say(FIRST)
         return
-    _show(boxes.result_html(kept), boxes.result_text(kept))
+    else:
+        _seen.add(key)
+        unit = known.unit if known else ""
+        _say(f"Result: {answer if isinstance(answer, str) else with_unit(answer, unit)}.")
+    if known is not None and known.text:
+        _show_markdown(known.text)
+    elif known is None and _in_jupyter() and not explained.stands_in_notebook(key):
+        _say(_no_explanation(key))
+
+
+def _no_explanation(key: str) -> str:
+    return (
+        f"What explains {key} is in {students.NAME} of the handout, and there is none beside this "
+        "notebook: put it back, or run `ringside update`."
+    )
 
 
 def _predicted(path: Path, prompt: Prompt, value: Any) -> str:
@@ -133,6 +166,15 @@ def _show(html: str, text: str) -> None:
     from IPython.core.display_functions import publish_display_data
 
     publish_display_data({"text/html": html, "text/plain": text})  # type: ignore[no-untyped-call]
+
+
+def _show_markdown(text: str) -> None:
+    if not _in_jupyter():
+        _say(text)
+        return
+    from IPython.core.display_functions import publish_display_data
+
+    publish_display_data({"text/markdown": text, "text/plain": text})  # type: ignore[no-untyped-call]
 
 
 def _say(text: str) -> None:

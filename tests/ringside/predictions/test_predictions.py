@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside import GuessError, guess, reveal
-from ringside.predictions import ask, boxes, kept, prompt
+from ringside import GuessError, guess, kit, reveal
+from ringside.predictions import ask, boxes, kept, prompt, students
 from ringside.predictions.kept import NAME, parse, read
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(ask.NOTES, raising=False)
     monkeypatch.setattr(ask, "_seen", set())
+    monkeypatch.setattr(ask, "_asked", set())
     return tmp_path
 
 
@@ -47,14 +48,87 @@ def test_the_unit_stands_behind_a_question_that_does_not_name_it(
     assert "take? (in µs)\n" in told and "send?\n" in told
 
 
-def test_without_a_prediction_reveal_says_nothing_and_nothing_is_written(
+def test_a_script_shows_the_result_without_a_prediction_and_writes_nothing(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     guess("08/x", ASKED)
     capsys.readouterr()
     reveal("08/x", 98)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "Result: 98.\n"
     assert list(folder.iterdir()) == []
+
+
+def explain(folder: Path, **entry: object) -> None:
+    students.write(folder / students.NAME, {"08/x": {"unit": "times", **entry}})
+
+
+def test_who_has_predicted_nothing_is_asked_once_and_then_sees_the_result(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "_in_jupyter", lambda: True)
+    monkeypatch.setattr(ask, "_show", lambda html, text: print(text))
+    monkeypatch.setattr(ask, "_show_markdown", lambda text: print(f"[{text}]"))
+    explain(folder, text="It is **98 times** larger.")
+    reveal("08/x", 98)
+    assert capsys.readouterr().out == f"{ask.FIRST}\n"
+    reveal("08/x", 98)
+    assert capsys.readouterr().out == "Result: 98 times.\n[It is **98 times** larger.]\n"
+    guess("08/x", ASKED, value=98)
+    assert not (folder / NAME).exists(), "the result has been shown"
+
+
+def test_who_is_asked_first_can_still_predict(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explain(folder, text="So it is.", answer=98)
+    monkeypatch.setattr(ask, "_in_jupyter", lambda: True)
+    reveal("08/x")
+    monkeypatch.setattr(ask, "_in_jupyter", lambda: False)
+    guess("08/x", ASKED, value=12)
+    capsys.readouterr()
+    reveal("08/x")
+    assert capsys.readouterr().out == (
+        "your prediction: 12 | result: 98 | ratio: 0.12: 8.17 times too low\nSo it is.\n"
+    )
+
+
+def test_where_lectures_are_executed_an_answer_that_is_written_down_is_noted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explain(folder, text="So it is.", answer="ring")
+    monkeypatch.setenv(ask.NOTES, str(folder / "noted"))
+    reveal("08/x")
+    assert json.loads((folder / "noted").read_text()) == {"reveal": "08/x", "value": "ring"}
+    assert capsys.readouterr().out == ""
+
+
+def test_an_explanation_that_is_missing_is_told_in_a_sentence(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reveal("08/x")
+    assert "there is none beside this notebook: put it back" in capsys.readouterr().out
+    guess("08/x", ASKED, value=12)
+    monkeypatch.setattr(ask, "_in_jupyter", lambda: True)
+    monkeypatch.setattr(ask, "_show", lambda html, text: print(text))
+    reveal("08/x", 98)
+    assert "result: 98" in (said := capsys.readouterr().out) and "put it back" in said
+    (folder / "08_lecture.py").touch()  # the repository: the notebook itself explains
+    reveal("08/x", 98)
+    assert "put it back" not in capsys.readouterr().out
+    (folder / students.NAME).write_text("{}")
+    with pytest.raises(GuessError, match="explanations.json is damaged"):
+        reveal("08/x", 98)
+
+
+def test_a_notebook_that_was_downloaded_alone_finds_the_installed_handout(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handout = folder / "handout"
+    (handout / "lectures").mkdir(parents=True)
+    explain(handout / "lectures", text="So it is.")
+    monkeypatch.setattr(kit, "handout_folder", lambda: handout)
+    reveal("08/x", 98)
+    assert capsys.readouterr().out == "Result: 98 times.\nSo it is.\n"
 
 
 def test_a_prediction_can_be_changed_until_the_result_is_shown(
@@ -364,6 +438,8 @@ os.chdir(tempfile.mkdtemp())
 guess("08/x", "How <many>?", unit="times", value=VALUE)
 #
 reveal("08/x", 98)
+#
+reveal("08/x", 98)
 """
 
 
@@ -372,6 +448,7 @@ def test_in_jupyter_it_is_kept_beside_the_notebook(folder: Path, value: str) -> 
     import nbformat
     from nbclient import NotebookClient
 
+    explain(folder, text="It **is**.")
     cells = NOTEBOOK.replace("VALUE", value).split("#\n")
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     client = NotebookClient(made, resources={"metadata": {"path": str(folder)}})
@@ -379,12 +456,14 @@ def test_in_jupyter_it_is_kept_beside_the_notebook(folder: Path, value: str) -> 
     first, *more = made.cells[1].outputs
     assert "How &lt;many&gt;?" in first.data["text/html"]
     assert (folder / NAME).exists() == (value == "12")
-    results = made.cells[2].outputs
+    results, again = made.cells[2].outputs, made.cells[3].outputs
+    assert again[-1].data == {"text/markdown": "It **is**.", "text/plain": "It **is**."}
     if value == "12":
         assert "8.17 times too low" in results[0].data["text/html"]
         assert "application/vnd.jupyter.widget-view+json" not in str(more)
     else:
-        assert results == []
+        assert [one.text for one in results] == [f"{ask.FIRST}\n"]
+        assert again[0].text == "Result: 98 times.\n"
         assert "application/vnd.jupyter.widget-view+json" in more[0].data
 
 
