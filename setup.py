@@ -2,14 +2,18 @@
 
     ringside/handout/tree/    assignments/, lectures/, students' pages of docs/
 
+Lectures are cleared for students, as in `autograder bundle`, and their texts are left out.
 An assignment's folder in which somebody wrote modules isn't packed: they may be solutions.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import shutil
+import sys
+import types
 from pathlib import Path
 
 from setuptools import setup
@@ -27,6 +31,7 @@ LEFT = (
     *("__pycache__", "*.pyc", ".*", "build", "real", "*.before-*", "*.as-released"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json"),
 )
+TEXTS = "[0-9][0-9]_*.py"  # of lectures
 WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
 
 
@@ -38,6 +43,21 @@ def refuse_written_modules() -> None:
             if match and (notebook.parent / match[1]).exists():
                 path = (notebook.parent / match[1]).relative_to(HERE)
                 raise SystemExit(f"{path} would be in the package: move it away, it may be solved.")
+
+
+def clear_lectures(folder: Path) -> None:
+    """Make lectures those that students get.
+
+    The module that does it is the kit's, which imports packages that aren't here yet: so it is
+    imported without the kit's own `__init__`.
+    """
+    for text in folder.glob(TEXTS):
+        text.unlink()
+    package = types.ModuleType("ringside")
+    package.__path__ = [str(HERE / "ringside")]
+    sys.modules["ringside"] = package
+    importlib.import_module("ringside.predictions.students").clear_folder(folder)
+    del sys.modules["ringside"]
 
 
 class BuildWithHandout(build_py):
@@ -57,6 +77,7 @@ class BuildWithHandout(build_py):
             elif source.is_file():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, place)
+        clear_lectures(target / "lectures")
 
 
 class SourcesWithoutSolutions(sdist):

@@ -1,7 +1,7 @@
 """Builds what students get from what instructors write.
 
 solutions/<a>/ring.py, notebook.py, assignment.toml
-    -> build/source/<a>/<a>.ipynb          nbgrader's instructor version
+    -> build/source/<a>/<a>.ipynb          nbgrader's instructor version, and explanations.json
     -> assignments/<a>/<a>.ipynb           by nbgrader's own generate_assignment
 
 ``notebook.py`` is in jupytext's percent format. A code cell that holds one of these lines
@@ -39,6 +39,8 @@ from autograder import notebooks, storage
 from autograder.course.assignment import Assignment, AssignmentError, ModuleSpec, load
 from autograder.course.course import Course
 from ringside import output_folder
+from ringside.predictions import students
+from ringside.predictions.prompt import GuessError
 from ringside.term import due_line, due_said, shown
 
 DIRECTIVE = re.compile(r"#\s*\{\{\s*(\w+)((?:\s+[\w.=]+)*)\s*\}\}")
@@ -123,10 +125,19 @@ def _generate(assignment: Assignment, course: Course, scratch: Path) -> tuple[Pa
 
 
 def write_source(assignment: Assignment, course: Course, folder: Path) -> None:
-    """Write the instructor version of `assignment` into `folder`."""
+    """Write the instructor version of `assignment` into `folder`.
+
+    What explains the results of its prompts lies beside the notebook, where `reveal` reads it.
+    """
     text = (course.solution(assignment.name) / "notebook.py").read_text(encoding="utf-8")
     notebook = instructor_notebook(assignment, text, course.solution(assignment.name))
-    notebooks.write(notebook, folder / assignment.notebook)
+    try:
+        mine, explanations = students.cleared(notebook)
+    except GuessError as error:
+        raise BuildError(f"{assignment.name}/notebook.py: {error}") from None
+    notebooks.write(nbformat.from_dict(mine), folder / assignment.notebook)  # type: ignore[no-untyped-call]
+    if explanations:
+        students.write(folder / students.NAME, explanations)
     for name in (*assignment.supplied, *filter(None, [assignment.public_tests])):
         path = course.solution(assignment.name) / name
         if not path.is_file():
@@ -209,7 +220,9 @@ class _Expander:
     def _plain(self, cell: NotebookNode, index: int) -> NotebookNode:
         make = notebooks.code_cell if cell.cell_type == "code" else notebooks.markdown_cell
         metadata = {
-            name: cell.metadata[name] for name in ("slideshow", "tags") if name in cell.metadata
+            name: cell.metadata[name]
+            for name in ("slideshow", "tags", "known")
+            if name in cell.metadata
         }
         return make(cell.source, f"cell-{index:03d}", metadata)
 

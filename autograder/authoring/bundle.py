@@ -1,7 +1,8 @@
 """The students' tree: what they may have, and a proof that nothing else is in it.
 
 Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
-and the files that install them. README and Makefile are the students' own (templates/students),
+and the files that install them. Lectures are cleared (ringside/predictions/students.py), and their
+texts stay here. README and Makefile are the students' own (templates/students),
 and pyproject.toml loses what names the autograder. AGENTS.md tells AI assistants what they may do:
 the course's own file of that name, else the template in the version that course.toml names. The
 dates of course.toml become calendar.ics. handout.json lists what the tree holds, by which
@@ -31,6 +32,7 @@ from autograder.course.course import Course
 from ringside import output_folder
 from ringside.handout.manifest import Handout
 from ringside.lectures import site, term_calendar
+from ringside.predictions import students
 
 FOLDERS = ("ringside", "cluster", "assignments", "lectures")
 FILES = (
@@ -40,6 +42,7 @@ FILES = (
     *("docs/ways_to_run.md", "docs/glossary.md"),
 )
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "build", "run.json", "*.egg-info")
+TEXTS = "[0-9][0-9]_*.py"  # of lectures, with what students' notebooks are to keep to themselves
 TEMPLATES = Path(__file__).parents[1] / "templates" / "students"
 RUN = 2  # lines in a row that make a leak; single ones (`return total`) stand in every program
 TELLING = 20  # characters of code that a run must have
@@ -104,6 +107,9 @@ def _fill(course: Course, folder: Path) -> None:
     for name in FOLDERS:
         if (course.kit / name).is_dir():
             shutil.copytree(course.kit / name, folder / name, symlinks=True, ignore=IGNORED)
+    for text in (folder / "lectures").glob(TEXTS):
+        text.unlink()
+    students.clear_folder(folder / "lectures")
     for name in plans.known(course):  # a course outside the kit has releases of its own
         own, place = course.release(name), folder / "assignments" / name
         if own.resolve() != (course.kit / "assignments" / name).resolve():

@@ -38,6 +38,7 @@ from ringside.predictions.in_notebook import (
     is_notes,
     show_prompts,
 )
+from ringside.predictions.students import cleared
 from ringside.term import Term
 
 COMMAND = "python -m ringside.lectures site"
@@ -195,14 +196,14 @@ def contents(names: Sequence[str], *, hidden: bool) -> Iterator[str]:
 def page(handout: Handout, path: Path, texts: Mapping[str, str]) -> None:
     """Copy a notebook, with links to itself and its slides, and with its pictures' descriptions.
 
-    What would give away the answer to a prompt is folded, and left out of the copy to download.
+    What would give away the answer to a prompt is folded. The copy to download is a student's.
 
     Args:
         texts: the texts that become pages, and where their page is; links to them lead there.
     """
     notebook = handout.read()
     hidden = folded(notebook.cells) if handout.is_lecture else [False] * len(notebook.cells)
-    download(handout, hidden, path.parent.parent / DOWNLOADS / path.name)
+    download(handout, path.parent.parent / DOWNLOADS / path.name)
     show_prompts(notebook)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -222,12 +223,12 @@ def page(handout: Handout, path: Path, texts: Mapping[str, str]) -> None:
     untyped("nbformat").write(notebook, path)
 
 
-def download(handout: Handout, hidden: Sequence[bool], path: Path) -> None:
-    """Copy a notebook for whoever runs it, without the outputs that a prompt asks for."""
+def download(handout: Handout, path: Path) -> None:
+    """Copy a notebook for whoever runs it, as students get it."""
     notebook = untyped("nbformat").read(handout.path, as_version=4)
-    for cell, is_hidden in zip(notebook.cells, hidden, strict=True):
-        if is_hidden and cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    if handout.is_lecture:
+        mine, _ = cleared(notebook)
+        notebook = untyped("nbformat").from_dict(mine)
     path.parent.mkdir(exist_ok=True)
     untyped("nbformat").write(notebook, path)
 

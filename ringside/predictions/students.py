@@ -67,7 +67,6 @@ def cleared(notebook: Mapping[str, Any]) -> tuple[Notebook, Entries]:
         for place, cell in enumerate(cells)
         if place not in explaining and not is_notes(cell) and not has_tag(cell, CHECKED)
     ]
-    mine["metadata"] = {**mine["metadata"], "ringside": CLEARED}
     return mine, entries
 
 
@@ -154,6 +153,7 @@ def clear_folder(folder: Path) -> list[Path]:
         for cell in notebook["cells"]:
             cell["source"] = "".join(cell["source"])
         mine, here = cleared(notebook)
+        mine["metadata"] = {**mine["metadata"], "ringside": CLEARED}
         path.write_text(as_json(mine), encoding="utf-8")
         entries.update(here)
         found.append(path)

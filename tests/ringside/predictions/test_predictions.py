@@ -116,7 +116,7 @@ def test_an_explanation_that_is_missing_is_told_in_a_sentence(
     reveal("08/x", 98)
     assert "put it back" not in capsys.readouterr().out
     (folder / students.NAME).write_text("{}")
-    with pytest.raises(GuessError, match="explanations.json is damaged"):
+    with pytest.raises(GuessError, match=r"explanations\.json is damaged"):
         reveal("08/x", 98)
 
 
