@@ -138,8 +138,7 @@ def act(lecture: Lecture, asked: argparse.Namespace) -> bool:
     if executed:
         cells = seen.with_outputs(source.cells, executed.cells)
         lacking += given_away(cells)
-        lacking += seen.told(cells, seen.on_page(cells), seen.answers(cells))
-        lacking += seen.misplaced(cells)
+        lacking += seen.early(cells)
         lacking += students.lacking(cells)
     for words in lacking:
         print(f"{lecture.source.name}: {words} CONTRIBUTING.md says what a lecture has.")

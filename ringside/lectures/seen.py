@@ -14,7 +14,7 @@ says why in its metadata: ``known={"00/days": "the question gives it"}``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from ringside.predictions.in_notebook import (
     revealed_in,
 )
 from ringside.predictions.prompt import GuessError, Prompt
+from ringside.predictions.students import cleared
 
 KNOWN = "known"  # metadata of a cell: key -> why it may hold the answer
 
@@ -147,32 +148,91 @@ def with_outputs(source: Sequence[Any], executed: Sequence[Any]) -> list[Any]:
     return found
 
 
-def on_page(cells: Sequence[Any]) -> list[bool]:
-    """Which cells a page shows before anything is opened."""
-    hidden = folded(cells)
-    return [
-        not (is_hidden or has_tag(cell, CHECKED) or is_notes(cell))
-        for cell, is_hidden in zip(cells, hidden, strict=True)
+Visible = Callable[[int], Iterable[int]]  # of a prompt: the cells that are seen beside it
+
+
+def early(executed: Sequence[Any]) -> Iterator[str]:
+    """Yield where an executed lecture's page or student's notebook tells an answer too early.
+
+    A sentence each; numbers of cells are those of the lecture.
+    """
+    asked = answers(executed)
+    mine, _ = cleared({"cells": list(executed), "metadata": {}})
+    found = [
+        *told(executed, asked, page_shows(executed)),
+        *told(mine["cells"], asked, notebook_shows(mine["cells"])),
     ]
+    yield from dict.fromkeys(found)
+    yield from misplaced(executed)
 
 
-def told(cells: Sequence[Any], seen: Sequence[bool], asked: Mapping[str, Answer]) -> Iterator[str]:
+def page_shows(cells: Sequence[Any]) -> Visible:
+    """What a page shows of a section before anything is opened."""
+    hidden = folded(cells)
+
+    def visible(start: int) -> Iterator[int]:
+        for place in section(cells, start):
+            cell = cells[place]
+            if not (hidden[place] or has_tag(cell, CHECKED) or is_notes(cell)):
+                yield place
+
+    return visible
+
+
+def details_show(cells: Sequence[Any]) -> Visible:
+    """The same of a page that is made already, with its details as cells."""
+    is_open, opened = [], True
+    for cell in cells:
+        opened = cell["source"] == "</details>" or (
+            opened and not cell["source"].startswith('<details class="ringside')
+        )
+        is_open.append(opened)
+    return lambda start: (place for place in section(cells, start) if is_open[place])
+
+
+def notebook_shows(cells: Sequence[Any]) -> Visible:
+    """What a notebook shows of a section before anything is run."""
+    return lambda start: section(cells, start)
+
+
+def slide_shows(cells: Sequence[Any]) -> Visible:
+    """What a slide shows when its prompt appears, before the next key."""
+    kinds = [cell["metadata"].get("slideshow", {}).get("slide_type", "-") for cell in cells]
+    new = ("slide", "subslide")
+
+    def visible(start: int) -> Iterator[int]:
+        first = max((p for p in range(start + 1) if kinds[p] in new), default=0)
+        after = range(start + 1, len(cells))
+        end = next((p for p in after if kinds[p] in (*new, "fragment")), len(cells))
+        return (p for p in range(first, end) if kinds[p] not in ("skip", "notes"))
+
+    return visible
+
+
+def told(cells: Sequence[Any], asked: Mapping[str, Answer], visible: Visible) -> Iterator[str]:
     """Yield where a reader meets an answer too early, a sentence each.
 
     Args:
-        cells: of an executed lecture, a page or a student's notebook.
-        seen: of each cell whether the reader sees it before anything is opened or run.
+        cells: of an executed lecture, a page, slides or a student's notebook.
         asked: the answers, by key.
+        visible: what is seen beside a prompt before anything is opened or run.
     """
     for start, cell in enumerate(cells):
         for key in guessed_in(cell):
             if key not in asked:
                 continue
-            for place in section(cells, start):
-                if not seen[place] or place == start or key in _known(cells[place]):
-                    continue
-                for where, found in _tells(cells[place], asked[key], key):
-                    yield f"cell {place} tells the answer to {key!r} {where}: {found!r}."
+            for place in visible(start):
+                one = cells[place]
+                if place != start and key not in one["metadata"].get(KNOWN, {}):
+                    for where, found in _tells(one, asked[key]):
+                        name = _number_of(one, place)
+                        yield f"cell {name} tells the answer to {key!r} {where}: {found!r}."
+
+
+def _number_of(cell: Any, place: int) -> int:
+    """A cell's place in the lecture, by which the build has named it."""
+    found = re.fullmatch(r"cell-(\d+)", cell.get("id", ""))
+    return int(found[1]) if found else place
 
 
 def section(cells: Sequence[Any], place: int) -> range:
@@ -185,12 +245,7 @@ def section(cells: Sequence[Any], place: int) -> range:
     return range(above[0] if above else 0, end)
 
 
-def _known(cell: Any) -> Mapping[str, str]:
-    found: Mapping[str, str] = cell["metadata"].get(KNOWN, {})
-    return found
-
-
-def _tells(cell: Any, answer: Answer, key: str) -> Iterator[tuple[str, str]]:
+def _tells(cell: Any, answer: Answer) -> Iterator[tuple[str, str]]:
     if cell["cell_type"] == "markdown":
         if found := answer.told_in(_FOLDED.sub(" ", cell["source"])):
             yield "in its caption" if _CAPTION.search(cell["source"]) else "in its prose", found

@@ -4,7 +4,7 @@
     FOLDER/reveal, FOLDER/mathjax.js, FOLDER/slides.css, FOLDER/slides.js
 
 A cell with the tag ``hide-input`` shows its outputs alone. A prompt shows its box; the cells behind
-it up to the one that reveals the answer come with the next key. Checked cells are left out.
+it, up to the end of what explains the answer, come with the next keys. Checked cells are left out.
 """
 
 from __future__ import annotations
@@ -64,16 +64,22 @@ def written(lecture: Handout, folder: Path) -> Path:
     hide = untyped("nbconvert.preprocessors").TagRemovePreprocessor(enabled=True)
     hide.remove_input_tags = {"hide-input", PREDICT}
     exporter.register_preprocessor(hide)
-    notebook = lecture.read()
-    notebook.metadata["title"] = lecture.title
-    describe(notebook)
-    show_prompts(notebook)
-    behind_prompts(notebook)
+    notebook = prepared(lecture)
     settings = {"mathjax_settings": json.dumps(MATHJAX_SETTINGS)}
     body, _ = exporter.from_notebook_node(notebook, settings)
     path = folder / f"{lecture.name}.html"
     path.write_text(body, encoding="utf-8")
     return path
+
+
+def prepared(lecture: Handout) -> Notebook:
+    """A lecture's notebook as the exporter gets it: what slides show, and in which order."""
+    notebook = lecture.read()
+    notebook.metadata["title"] = lecture.title
+    describe(notebook)
+    show_prompts(notebook)
+    behind_prompts(notebook)
+    return notebook
 
 
 def behind_prompts(notebook: Notebook) -> None:
