@@ -20,12 +20,10 @@ from typing import Any
 
 from ringside.lectures.honest import holds, rounds, words
 from ringside.predictions.in_notebook import (
-    CHECKED,
     folded,
     guessed_in,
-    has_tag,
+    is_aside,
     is_heading,
-    is_notes,
     prompt_of,
     revealed_in,
 )
@@ -48,10 +46,15 @@ _LEAST_WORDS = 3  # of a choice that stands nowhere by chance
 
 @dataclass(frozen=True)
 class Answer:
-    """What a prompt's reader is to find out."""
+    """What a prompt's reader is to find out.
+
+    Attributes:
+        known: the ids of the cells in which it may stand.
+    """
 
     prompt: Prompt
     value: float | str
+    known: frozenset[str] = frozenset()
 
     def told_in(self, prose: str) -> str:
         """The words of a text that tell the answer; empty if none do."""
@@ -126,7 +129,8 @@ def answers(executed: Sequence[Any]) -> dict[str, Answer]:
         for key in guessed_in(cell):
             try:
                 prompt = prompt_of(cell)
-                found[key] = Answer(prompt, prompt.answer(results[key]))
+                known = {one["id"] for one in executed if key in one["metadata"].get(KNOWN, {})}
+                found[key] = Answer(prompt, prompt.answer(results[key]), frozenset(known))
             except (GuessError, KeyError):
                 continue  # `given_away` says so
     return found
@@ -157,13 +161,28 @@ def early(executed: Sequence[Any]) -> Iterator[str]:
     A sentence each; numbers of cells are those of the lecture.
     """
     asked = answers(executed)
-    mine, _ = cleared({"cells": list(executed), "metadata": {}})
+    mine, entries = cleared({"cells": list(executed), "metadata": {}})
     found = [
         *told(executed, asked, page_shows(executed)),
         *told(mine["cells"], asked, notebook_shows(mine["cells"])),
     ]
     yield from dict.fromkeys(found)
     yield from misplaced(executed)
+    yield from unexplained(mine["cells"], entries)
+
+
+def unexplained(cells: Sequence[Any], entries: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield which cells of a student's notebook reveal what is explained nowhere, a sentence each.
+
+    Of several keys that one cell reveals, the last has the explanation.
+    """
+    for place, cell in enumerate(cells):
+        keys = revealed_in(cell)
+        if keys and "text" not in entries.get(keys[-1], {}):
+            yield (
+                f"cell {_number_of(cell, place)} reveals {keys[-1]!r}, and no prose directly below "
+                'explains it: reveal it there, or tag the explanation "explanation".'
+            )
 
 
 def page_shows(cells: Sequence[Any]) -> Visible:
@@ -172,8 +191,7 @@ def page_shows(cells: Sequence[Any]) -> Visible:
 
     def visible(start: int) -> Iterator[int]:
         for place in section(cells, start):
-            cell = cells[place]
-            if not (hidden[place] or has_tag(cell, CHECKED) or is_notes(cell)):
+            if not hidden[place] and not is_aside(cells[place]):
                 yield place
 
     return visible
@@ -223,7 +241,7 @@ def told(cells: Sequence[Any], asked: Mapping[str, Answer], visible: Visible) ->
                 continue
             for place in visible(start):
                 one = cells[place]
-                if place != start and key not in one["metadata"].get(KNOWN, {}):
+                if place != start and one["id"] not in asked[key].known:
                     for where, found in _tells(one, asked[key]):
                         name = _number_of(one, place)
                         yield f"cell {name} tells the answer to {key!r} {where}: {found!r}."

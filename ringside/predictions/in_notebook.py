@@ -60,6 +60,11 @@ def is_notes(cell: Any) -> bool:
     return bool(cell["metadata"].get("slideshow", {}).get("slide_type") == "notes")
 
 
+def is_aside(cell: Any) -> bool:
+    """Whether a cell is no part of the text: a check or a note, which students don't get."""
+    return is_notes(cell) or has_tag(cell, CHECKED)
+
+
 def is_prose(cell: Any) -> bool:
     """Whether a cell is text for readers."""
     return cell["cell_type"] == "markdown" and not is_notes(cell)
@@ -108,8 +113,7 @@ def _explanation(cells: Sequence[Any], reveal: int) -> tuple[tuple[int, ...], in
         below.append(place)
     end = max((place for place in below if has_tag(cells[place], EXPLANATION)), default=reveal)
     if end == reveal:
-        directly = (p for p in below if not is_notes(cells[p]) and not has_tag(cells[p], CHECKED))
-        first = next(directly, None)
+        first = next((place for place in below if not is_aside(cells[place])), None)
         if first is not None and is_prose(cells[first]) and not has_tag(cells[first], OPEN):
             end = first
     prose = [place for place in below if place <= end and is_prose(cells[place])]
@@ -194,10 +198,11 @@ def _wrong_explanations(cells: Sequence[Any]) -> Iterator[str]:
         if has_tag(cell, EXPLANATION) and place not in explaining:
             yield f"cell {place}: the tag 'explanation' belongs behind a cell that reveals."
     for one in found:
-        following = cells[one.end + 1] if one.end == one.reveal < len(cells) - 1 else None
-        if following and is_heading(following) and not following["source"].startswith("#"):
+        below = range(one.reveal + 1, len(cells) if one.end == one.reveal else 0)
+        first = next((place for place in below if not is_aside(cells[place])), None)
+        if first and is_heading(cells[first]) and not cells[first]["source"].startswith("#"):
             yield (
-                f"cell {one.end + 1} explains what cell {one.reveal} reveals and opens a section: "
+                f"cell {first} explains what cell {one.reveal} reveals and opens a section: "
                 "cut it in two before the heading."
             )
 

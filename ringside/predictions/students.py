@@ -23,7 +23,7 @@ from ringside.predictions.in_notebook import (
     OPEN,
     guessed_in,
     has_tag,
-    is_notes,
+    is_aside,
     prompt_of,
     revealed_in,
     stretches,
@@ -65,7 +65,7 @@ def cleared(notebook: Mapping[str, Any]) -> tuple[Notebook, Entries]:
     mine["cells"] = [
         _unexecuted(cell)
         for place, cell in enumerate(cells)
-        if place not in explaining and not is_notes(cell) and not has_tag(cell, CHECKED)
+        if place not in explaining and not is_aside(cell)
     ]
     return mine, entries
 
