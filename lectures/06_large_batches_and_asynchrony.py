@@ -980,14 +980,12 @@ args = {s: (12, 0.2, s, hiccups.tolist()) for s in (0, 1, 3)}
 runs = {s: ringside.run("bounded.py:train", 5, each) for s, each in args.items()}
 for s, run in runs.items():
     print(f"s = {s}: {1e6 * run.makespan_s:5.0f} µs, oldest gradient {max(run.values[0])}")
+reveal("06/ssp", runs[0].makespan_s / runs[3].makespan_s)
 
 # %% slideshow={"slide_type": "slide"}
 runs[3].timeline
 
-# %% slideshow={"slide_type": "fragment"}
-reveal("06/ssp", runs[0].makespan_s / runs[3].makespan_s)
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 5. SSP with s = 3. While one worker has its late step, the others go on.*
 #
 # With $s = 0$ everybody waits for each late step, and the run takes 2664 µs. With $s = 3$ it takes
