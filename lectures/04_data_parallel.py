@@ -487,7 +487,7 @@ reveal("04/straggler", 100 * busy)
 # %% slideshow={"slide_type": "subslide"}
 uneven.timeline
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 1. Three supersteps on four ranks. Each row is a rank, and time runs to the right. Rank 2
 # computes for 600 µs in each superstep, the others for 400 µs. Then the others wait for rank 2, and
 # all ranks exchange.*
@@ -974,7 +974,6 @@ accuracy = {
 for name, shares_right in accuracy.items():
     print(f"{name:28}", *(f"{100 * right:5.1f}" for right in sorted(shares_right)))
 ruined = {name: int((right < 0.9).sum()) for name, right in accuracy.items()}
-reveal("04/ruined", ruined["batch 256, 8 times the rate"])
 
 # %% slideshow={"slide_type": "subslide"} tags=["hide-input"]
 figure, axis = plt.subplots(figsize=(7.5, 2.8))
@@ -987,6 +986,9 @@ axis.grid(axis="x", alpha=0.3)
 show(figure, "Eight points in each of four rows. Batches of 32: all at about 99 %. Batches of 256 "
      "with the same rate: all at about 97 %. With 8 times the rate: scattered from 10 to 98 %. "
      "With warm-up: all between 97 and 99 %.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("04/ruined", ruined["batch 256, 8 times the rate"])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 3. Test accuracy after 30 epochs. Each row is a kind of run and has eight points, one for
@@ -1117,7 +1119,7 @@ reveal("04/days", days32)
 ledger("04", gpus=32, step_s=step32_s, exposed_s=step32_s - step_s,
        memory_bytes=max(memory["peak"] for memory in traced.memory))  # fmt: skip
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # The 127 days have become 5.1. A step takes 2.30 s, of which 0.51 s are exposed: the GPUs compute for
 # 78 % of the time. (The formula of section 5 says the same.) Without any loss it would be 4.0 days.
 # The memory of a GPU is what it was, 33.9 GB of 42.4. Data parallelism saves time and no memory:

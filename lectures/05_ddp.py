@@ -264,8 +264,10 @@ guess("05/early", "The early program sends the same bytes in 12 all-reduces. "
 # %% slideshow={"slide_type": "slide"} tags=["ranks"]
 early = ringside.run("early.py:step", 4)
 print(f"a step takes {1e6 * early.makespan_s:.0f} µs, {exposed_us(early):.0f} µs are exposed")
-reveal("05/early", exposed_us(early))
 early.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("05/early", exposed_us(early))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. The early program on four ranks. Each rank computes without a pause until its backward
@@ -288,7 +290,9 @@ for rank in range(4):
 # > to the library. Don't read it, don't write it. The division by $p$ stands below `Waitall` for
 # > this reason.
 #
-# **The same in PyTorch.** There you don't write the loop over the layers; autograd does. So the
+# ### The same in PyTorch
+#
+# In PyTorch you don't write the loop over the layers; autograd does. So the
 # all-reduce goes into the hook. `async_op=True` returns a *work handle*, which is PyTorch's word
 # for a request.
 
@@ -945,7 +949,7 @@ ledger("05", gpus=32, step_s=(COMPUTE_MS + left_ms) / 1e3, exposed_s=left_ms / 1
        memory_bytes=max(memory["peak"] for memory in overlapped.memory))  # fmt: skip
 
 
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 def ring_ms(nbytes, num_gpus):
     """All-reduce over several nodes: the links between nodes set the pace."""
     step_s = cluster.alpha_s + nbytes / num_gpus * cluster.beta_s_per_byte
@@ -955,6 +959,8 @@ def ring_ms(nbytes, num_gpus):
 WIDTH, WORDS = 2304, 51200 * 2304 * 2
 LAYER = 2 * (12 * WIDTH**2 + 13 * WIDTH)
 REST = [LAYER, WORDS, 2 * 2048 * WIDTH, 2 * 2 * WIDTH]  # last layer, words, positions, norm
+
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
 assert round(left_ms) == 58 and abs(left_ms - sum(ring_ms(n, 32) for n in REST)) < 1
 assert [round(ring_ms(n, 32)) for n in REST[:2]] == [20, 37]
 

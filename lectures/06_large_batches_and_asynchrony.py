@@ -121,10 +121,7 @@ reveal("06/ethernet", slow_wait_s)
 # 3. Send to fewer ranks, or less often: **gossip** and **local steps** (sections 9 and 10).
 # 4. Send fewer bytes: **compression** (section 11).
 
-# %% slideshow={"slide_type": "skip"} tags=["checked"]
-assert round(slow_wait_s, 1) == 3.9 and round(slow_step_s, 1) == 5.7
-assert round(compute_s / slow_step_s, 2) == 0.31 and round(compute_s, 2) == 1.79
-assert round(fast_step_s, 2) == 1.85 and round(1e3 * fast_wait_s) == 58
+# %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 NBYTES = sum(op.nbytes for op in overlapped.trace.ops[0] if op.kind == 5)
 
 
@@ -134,6 +131,10 @@ def ring_s(nbytes, machine, num_gpus=32):
     return 2 * (num_gpus - 1) * link_s
 
 
+# %% slideshow={"slide_type": "skip"} tags=["checked"]
+assert round(slow_wait_s, 1) == 3.9 and round(slow_step_s, 1) == 5.7
+assert round(compute_s / slow_step_s, 2) == 0.31 and round(compute_s, 2) == 1.79
+assert round(fast_step_s, 2) == 1.85 and round(1e3 * fast_wait_s) == 58
 assert round(ring_s(NBYTES, ethernet), 1) == 5.1 and round(compute_s * 3 / 4, 1) == 1.3
 assert round(NBYTES / 2e9, 1) == 1.7 and 10e9 / 8 == 1.25e9
 assert round(1e-9 / fast.beta_s_per_byte, 1) == 12.5 and 32 / fast.ranks_per_node == 8
@@ -304,7 +305,6 @@ for batch in BATCHES:
     taken[batch] = np.array(runs[best_rate[batch]])
     print(f"batch {batch:4}: best rate {best_rate[batch]}, steps", *sorted(taken[batch]))
 steps = {batch: counts.mean() for batch, counts in taken.items()}
-reveal("06/steps", steps[1280])
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
 # Fit the two numbers of the formula, so that relative errors are smallest.
@@ -329,6 +329,9 @@ right.set_yticks([2000, 10000, 80000], ["2,000", "10,000", "80,000"])
 show(figure, "Two log plots against the batch from 4 to 1280, five dots for each batch and a line "
      "of the formula. Left: steps to 96 % fall from about 400 to 70 at a batch of 64 and stay "
      "there. Right: samples to 96 % rise from 1,700 to 85,000.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("06/steps", steps[1280])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 1. Steps and samples until 96 % of the test digits are read right. Dots are runs with five
@@ -830,10 +833,12 @@ waits_for_nobody = ringside.run("asynchronous.py:train", 5, (6, 0.2, SECONDS))
 distance, ages = waits_for_nobody.values[0]
 print(f"distance to the minimum: {distance:.3f}")
 print("age: how many gradients had it", dict(sorted(Counter(ages).items())))
-reveal("06/age", max(ages))
 
 # %% slideshow={"slide_type": "slide"}
 waits_for_nobody.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("06/age", max(ages))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. A server, rank 0, and four workers. The fast workers never wait for the slow one.
@@ -980,7 +985,7 @@ reveal("06/ssp", runs[0].makespan_s / runs[3].makespan_s)
 # %% slideshow={"slide_type": "slide"}
 runs[3].timeline
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # *Figure 5. SSP with s = 3. While one worker has its late step, the others go on.*
 #
 # With $s = 0$ everybody waits for each late step, and the run takes 2664 µs. With $s = 3$ it takes
@@ -1264,7 +1269,6 @@ for p in (16, 64, 256):
         W = mixing(edges(graph, p), p)
         rounds_of[graph, p] = np.log(0.01) / np.log(second(W))
     print(f"{p:3} ranks:", *(f"{graph} {rounds_of[graph, p]:6.0f} rounds " for graph in NAMES))
-reveal("06/graph", NAMES[min(NAMES, key=lambda graph: rounds_of[graph, 64])])
 
 
 # %% slideshow={"slide_type": "skip"} tags=["hide-input"]
@@ -1297,6 +1301,9 @@ figure.tight_layout()
 show(figure, "Drawings of a ring, a wheel and a random graph of 16 ranks, and beside them the "
      "distance from the mean against 200 rounds for 64 ranks, on a log scale. The random graph "
      "falls fastest, by six orders in about 110 rounds; the wheel follows; the ring is slowest.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("06/graph", NAMES[min(NAMES, key=lambda graph: rounds_of[graph, 64])])
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. Three graphs, and the distance from the mean on 64 ranks.*
@@ -1767,9 +1774,14 @@ print(f"a step takes {four_step_s:.2f} s, {four_wait_s:.2f} s of it waiting")
 reveal("06/passes", four_wait_s / 4)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# The wait of a step is as long as before, and a step does four times the work. The other schemes
-# follow from the bytes. For local steps we take $H = 100$. For PowerSGD, all matrices of the
-# layers are sent with rank 4, and `words` and positions as they are.
+# A GPU waits for 0.98 s. The wait of a step is as long as before, 3.9 s, and a step does four times
+# the work.
+
+# %% [markdown] slideshow={"slide_type": "subslide"}
+# ### All schemes side by side
+#
+# The other schemes follow from the bytes. For local steps we take $H = 100$. For PowerSGD, all
+# matrices of the layers are sent with rank 4, and `words` and positions as they are.
 
 # %% slideshow={"slide_type": "subslide"}
 WIDTH = 2304

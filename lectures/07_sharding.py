@@ -257,12 +257,8 @@ gap = np.abs(whole.values[0] - halves.values[0]).max()
 print(f"in three steps rank 0 sends {sent_by(whole):,} and {sent_by(halves):,} bytes")
 print(f"largest difference of a weight: {gap:.0e}")
 reveal("07/halves", sent_by(halves) / sent_by(whole))
-ringside.run("halves.py:train", 4, (4096, 1)).timeline
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
-# *Figure 1. One step of `halves.py` on four ranks: a reduce-scatter, and then an all-gather. No rank
-# computes for long, so the timeline shows communication only.*
-#
 # The bytes are the same, the time is the same, and so are the weights. Each rank keeps a quarter of
 # the velocity, and does a quarter of the optimizer's arithmetic. **The smaller state is free.**
 
@@ -271,6 +267,13 @@ assert sent_by(whole) == sent_by(halves) == 3 * 2 * 3 / 4 * 4096 * 8
 assert abs(whole.makespan_s - halves.makespan_s) < 1e-9
 for one, other in zip(whole.values, halves.values):
     np.testing.assert_allclose(one, other, rtol=1e-13)
+
+# %% slideshow={"slide_type": "slide"}
+ringside.run("halves.py:train", 4, (4096, 1)).timeline
+
+# %% [markdown] slideshow={"slide_type": "fragment"}
+# *Figure 1. One step of `halves.py` on four ranks: a reduce-scatter, and then an all-gather. No rank
+# computes for long, so the timeline shows communication only.*
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
 # **The same in PyTorch.**
@@ -536,8 +539,10 @@ guess(
 ahead = ringside.run("ahead.py:step", 4)
 print(f"a step takes {1e6 * ahead.makespan_s:.0f} µs, "
       f"{exposed_us(ahead):.0f} µs are exposed")  # fmt: skip
-reveal("07/ahead", exposed_us(ahead))
 ahead.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("07/ahead", exposed_us(ahead))
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 4. Stage 3 with prefetch. Only the first gather and the last reduce-scatter are exposed.*
@@ -556,7 +561,9 @@ for rank in range(4):
 assert abs(exposed_us(ahead) - 2 * 3 * (1 + 4096 * 8 / 4 / 1000)) < 0.1  # a ring all-reduce
 
 # %% [markdown] slideshow={"slide_type": "subslide"}
-# **The same in PyTorch.** `async_op=True` returns a work handle, as in lecture 5. PyTorch keeps a tensor
+# ### The same in PyTorch
+#
+# `async_op=True` returns a work handle, as in lecture 5. PyTorch keeps a tensor
 # alive while it travels, so there is no second pair of buffers to manage.
 
 # %% slideshow={"slide_type": "fragment"}
@@ -931,16 +938,17 @@ reveal("07/gpt-exposed", sharded_ms)
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # **8.9 GB instead of 33.9, and the same 58 ms exposed.** DDP could not hide two all-reduces: those of
 # layer 0 and of `words`. Each of them has two halves. Their reduce-scatters are still exposed at
-# the end of the step, and their gathers are exposed at its beginning. The ledger has a new line:
-
-# %% slideshow={"slide_type": "fragment"}
-ledger("07", gpus=32, step_s=timeline.makespan_s, exposed_s=sharded_ms / 1e3,
-       memory_bytes=peak_bytes)  # fmt: skip
-
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# the end of the step, and their gathers are exposed at its beginning.
+#
 # Against line 05 the step is the same to a thousandth, and the memory is a quarter. Of the 8.9 GB
 # only 0.8 GB are states. The rest is what each GPU computes from its own samples, and two layers that
 # are whole. Without prefetch the step takes 2.54 s: 746 ms are exposed.
+#
+# The ledger has a new line:
+
+# %% slideshow={"slide_type": "fragment"} tags=["explanation"]
+ledger("07", gpus=32, step_s=timeline.makespan_s, exposed_s=sharded_ms / 1e3,
+       memory_bytes=peak_bytes)  # fmt: skip
 
 # %% slideshow={"slide_type": "skip"} tags=["checked"]
 slow, _ = sharded(8, prefetch=False)
@@ -1203,8 +1211,10 @@ plans = {name: ringside.run("out_of_core.py:step", 2, (six + ["keep"] * 2,))
 for name, run in plans.items():
     print(f"{name:43} {1e6 * run.makespan_s - 960:4.0f} µs more than 960")
 best_plan = min(plans, key=lambda name: plans[name].makespan_s)
-reveal("07/out-of-core", best_plan)
 plans[best_plan].timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("07/out-of-core", best_plan)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 6. The mixed plan. Rank 0 computes without a pause; the bus to rank 1 is in use meanwhile.*
@@ -1278,7 +1288,7 @@ def planner(billions, gpus, activations):
     return figure
 
 
-# %% slideshow={"slide_type": "slide"}
+# %% slideshow={"slide_type": "slide"} known={"07/planner": "GPUs, a setting of the figure"}
 explore(planner, "Bars for stages 0 to 3: GB on each of {gpus} GPUs for a model of {billions} billion "
         "parameters, activations {activations}, and a line at the 42.4 GB of one GPU.",
         billions=Knob([1.7, 7.5, 39.1, 145.6], start=7.5, label="model", unit="billion"),

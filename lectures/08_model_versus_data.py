@@ -245,6 +245,8 @@ show(figure, "Nine matrix products, drawn as rectangles with four coloured parts
      "outputs, the inputs. Columns: Y = X W, the weights' gradient, the inputs' gradient. In each row exactly "
      "one result is a stack of four sheets, a sum to be added up: the weights' gradient when the batch is cut, "
      "the inputs' gradient when outputs are cut, Y when inputs are cut.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
 summed = {cut: [r[0] for r, *_ in PRODUCTS if cut not in r] for cut in CUTS}
 reveal("08/which-sum", summed["out"][0].replace("∇", "gradient of "))
 
@@ -371,7 +373,9 @@ print("each rank has a part of Y of shape", columns_of_Y[0].shape)
 np.testing.assert_allclose(np.concatenate(columns_of_Y, axis=1), serial["Y"])
 
 # %% [markdown] slideshow={"slide_type": "slide"}
-# **The same in torch.** A program for `torch.distributed` takes a process group instead of `comm`,
+# ### The same in torch
+#
+# A program for `torch.distributed` takes a process group instead of `comm`,
 # and tensors instead of arrays. `dist.all_reduce` replaces its argument by the sum. Run the program
 # on the same network, and the network counts the same bytes.
 
@@ -1423,7 +1427,7 @@ ledger(
     memory_bytes=cut_memory,
 )
 
-# %% [markdown] slideshow={"slide_type": "fragment"}
+# %% [markdown] slideshow={"slide_type": "fragment"} tags=["explanation"]
 # A step takes 2.511 s. Of these, 0.719 s are exposed: each GPU waits for all-reduces in every layer, and
 # nothing hides them. In return the memory falls from 33.9 GB to 19.8 GB. So cut by tensors if the model
 # doesn't fit otherwise, or if the batch is too small to be shared out. This model fits, and the batch is
@@ -1879,7 +1883,6 @@ for P_r, near in itertools.product((1, 2, 4, 8, 16, 32), (True, False)):
     sent_MB[P_r] = SCALE * max(run.sent_bytes()) / 1e6
 best = min(times_ms, key=times_ms.get)
 print(f"the shortest time: {best[0]} x {p // best[0]}, groups in nodes: {best[1]}")
-reveal("08/grid-by-time", f"{best[0]} x {p // best[0]}")
 
 # %% slideshow={"slide_type": "fragment"}
 print("grid   a rank sends   groups in nodes        groups across nodes")
@@ -1906,6 +1909,9 @@ show(figure, "Time of two layers' communication on 32 GPUs for six grids, laid o
      "data parallelism takes 21 ms, pure model parallelism 8 ms. With groups across nodes the time is lowest, "
      "7.3 ms, at 8x4; with groups in nodes it stays near 20 ms up to 4x8 and falls to 6.6 ms, the "
      "shortest of all, at 16x2. An arrow shows that 8x4 sends the fewest bytes for each rank.")  # fmt: skip
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("08/grid-by-time", f"{best[0]} x {p // best[0]}")
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 7. The communication of one step on six grids, for the two ways to lay a grid over nodes of
@@ -2020,10 +2026,12 @@ data = ringside.run("data_traffic.py:step", 4, args)
 for kind, run in (("model", model), ("data", data)):
     sends = run.timeline.bytes_matrix.sum()
     print(f"{kind:5} {1e6 * run.makespan_s:.0f} µs, {sends:,.0f} bytes")
-reveal("08/hidden", model.makespan_s / data.makespan_s)
 
 # %% slideshow={"slide_type": "fragment"}
 data.timeline
+
+# %% slideshow={"slide_type": "fragment"}
+reveal("08/hidden", model.makespan_s / data.makespan_s)
 
 # %% [markdown] slideshow={"slide_type": "fragment"}
 # *Figure 8. Four layers with data parallelism. The all-reduces run while the backward pass goes on.
