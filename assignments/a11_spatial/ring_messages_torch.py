@@ -6,10 +6,13 @@
 Sends and receives are started together, so that no order can block NCCL.
 """
 
+import torch
 import torch.distributed as dist
 
 
-def start_to_pass_on(group, tensors, length=None):
+def start_to_pass_on(
+    group: dist.ProcessGroup, tensors: list[torch.Tensor], length: int | None = None
+):
     """Start to send tensors to the next rank, and to receive as many from the rank before.
 
     Args:

@@ -15,6 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from mpi4py import MPI
 
 
 class Step(NamedTuple):
@@ -89,7 +90,7 @@ def place(rank, mesh):
     return {axis: int(at) for axis, at in zip(mesh, where, strict=True)}
 
 
-def along(comm, mesh, axes):
+def along(comm: MPI.Comm, mesh: dict[str, int], axes: tuple[str, ...]) -> MPI.Comm:
     """The communicator of the ranks that differ from this one along ``axes`` alone.
 
     All ranks of ``comm``, as many as the mesh has, call it together.

@@ -69,7 +69,7 @@ class Grid:
     ends: Axis | None
 
 
-def split(group, lists):
+def split(group: dist.ProcessGroup, lists: list[list[int]]) -> Axis:
     """Make a process group of each list, on all ranks in the same order; return this rank's.
 
     Args:

@@ -5,7 +5,7 @@ and the files that install them. Lectures are cleared (ringside/predictions/stud
 texts stay here. README and Makefile are the students' own (templates/students),
 and pyproject.toml loses what names the autograder. AGENTS.md tells AI assistants what they may do:
 the course's own file of that name, else the template in the version that course.toml names. The
-dates of course.toml become calendar.ics. handout.json lists what the tree holds, by which
+dates of course.toml become calendar.ics. .ringside/handout.json lists what the tree holds, by which
 `ringside update` later tells what a student wrote. `leaks` looks for every run of solution lines,
 of hidden-suite lines and of lines of answers.md and exam.md in every file of the tree.
 """

@@ -1,11 +1,14 @@
-"""What a handout holds: a digest of each file, and of each cell of its notebooks.
+"""What a handout holds: a digest of each file and cell, and the text of each module's stub.
 
-    handout.json    {"version": "0.2.0",
-                     "files": {"assignments/a03_allreduce/shards.py": "9f86d081884c7d65", ...},
-                     "cells": {"assignments/a03_allreduce/a03_allreduce.ipynb": {"ring": "..."}}}
+    .ringside/handout.json
+        {"version": "0.2.0",
+         "files": {"assignments/a03_allreduce/shards.py": "9f86d081884c7d65", ...},
+         "cells": {"assignments/a03_allreduce/a03_allreduce.ipynb": {"ring": "..."}},
+         "stubs": {"assignments/a03_allreduce/a03_allreduce.ipynb": {"ring": "%%module ..."}}}
 
-With it `ringside update` tells what a student wrote from what was handed out. Digests are of text
-whose lines end in a line feed, so a checkout or an editor with other line ends changes nothing.
+With it `ringside update` tells what a student wrote from what was handed out, and merges a stub
+that changes. Digests are of text whose lines end in a line feed, so a checkout or an editor with
+other line ends changes nothing. Trees of before held it at the top, without stubs.
 """
 
 from __future__ import annotations
@@ -24,12 +27,22 @@ from ringside.checking.notebook import KEPT
 from ringside.errors import RingsideError
 from ringside.output_folder import MARKER
 
-__all__ = ["NAME", "Handout", "HandoutError", "digest", "files_of", "text_digest"]
+__all__ = [
+    "NAME",
+    "OLD_NAME",
+    "Handout",
+    "HandoutError",
+    "digest",
+    "files_of",
+    "place_of",
+    "text_digest",
+]
 
-NAME = "handout.json"
+NAME = ".ringside/handout.json"
+OLD_NAME = "handout.json"
 # What programs leave in a tree, and what updates do: nobody hands it out.
 _NOT_HANDED_OUT = (
-    *("__pycache__", "*.pyc", "build", "*.egg-info", "before-update-*", MARKER, NAME),
+    *("__pycache__", "*.pyc", "build", "*.egg-info", "before-update-*", MARKER, OLD_NAME),
     *(".git", ".venv", ".ringside*", ".*_cache", ".ipynb_checkpoints", ".DS_Store", ".*.sw?"),
     *("run.json", "run.log", "run.sbatch", "run.trace.gz", "guesses.json", "nbgrader_config.py"),
     *KEPT,
@@ -48,17 +61,20 @@ class Handout:
     version: str
     files: Mapping[str, str]  # name -> digest
     cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # notebook -> id -> digest
+    stubs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # notebook -> id -> text
 
     @classmethod
     def of(cls, folder: Path, version: str = kit.VERSION) -> Handout:
         """Describe a tree as it lies there."""
-        files, cells = {}, {}
+        files, cells, stubs = {}, {}, {}
         for name, path in files_of(folder):
             data = path.read_bytes()
             files[name] = digest(data)
             if name.endswith(".ipynb"):
                 cells[name] = _cells(data)
-        return cls(version, files, cells)
+                if found := _stubs(data):
+                    stubs[name] = found
+        return cls(version, files, cells, stubs)
 
     @classmethod
     def read(cls, folder: Path) -> Handout | None:
@@ -67,21 +83,24 @@ class Handout:
         Raises:
             HandoutError: the file is damaged.
         """
-        path = folder / NAME
+        path = place_of(folder)
+        if path is None:
+            return None
         try:
             text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
         except (OSError, ValueError) as error:
             raise HandoutError(f"{path} can't be read: {error}") from None
         try:
             found: Any = json.loads(text)
             files = {str(name): str(each) for name, each in found["files"].items()}
-            cells = {
-                str(name): {str(key): str(each) for key, each in ids.items()}
-                for name, ids in found["cells"].items()
-            }
-            return cls(str(found["version"]), files, cells)
+            cells, stubs = (
+                {
+                    str(name): {str(key): str(each) for key, each in ids.items()}
+                    for name, ids in table.items()
+                }
+                for table in (found["cells"], found.get("stubs", {}))
+            )
+            return cls(str(found["version"]), files, cells, stubs)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise HandoutError(
                 f"{path} is damaged: take it from the bundle that this tree came from, or move it "
@@ -90,12 +109,23 @@ class Handout:
 
     def as_bytes(self) -> bytes:
         """The file's content; the same for the same tree."""
-        content = {"version": self.version, "files": self.files, "cells": self.cells}
+        content = {
+            "version": self.version,
+            "files": self.files,
+            "cells": self.cells,
+            "stubs": self.stubs,
+        }
         return (json.dumps(content, indent=0, sort_keys=True) + "\n").encode()
 
     def write(self, folder: Path) -> None:
         """Write the tree's file."""
+        (folder / NAME).parent.mkdir(exist_ok=True)
         (folder / NAME).write_bytes(self.as_bytes())
+
+
+def place_of(folder: Path) -> Path | None:
+    """Where a tree's list is; None where there is none."""
+    return next((folder / name for name in (NAME, OLD_NAME) if (folder / name).is_file()), None)
 
 
 def digest(data: bytes) -> str:
@@ -121,6 +151,20 @@ def _cells(data: bytes) -> dict[str, str]:
         return {
             str(cell.get("id", f"#{number}")): text_digest(source_of(cell))
             for number, cell in enumerate(cells)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _stubs(data: bytes) -> dict[str, str]:
+    """The cells in which a module is to be written, by nbgrader's names of them."""
+    try:
+        return {
+            str(marks["grade_id"]): source_of(cell)
+            for cell in json.loads(data)["cells"]
+            if cell.get("cell_type") == "code"
+            and (marks := cell["metadata"].get("nbgrader"))
+            and marks.get("solution")
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}

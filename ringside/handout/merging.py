@@ -2,6 +2,8 @@
 
     cell of a module or a text     what the student wrote stands in the newer notebook's cell of
                                    the same id; where nothing was written, the newer stub stands
+    docstring or signature of a    the newer one, where the student left it as it was handed out
+    module that was written        (`three_way`)
     the same module twice          the last one that was written; the others follow it
     any other cell, as handed out  the newer notebook's cells take its place
     any other cell, changed        stands where the newer notebook still has the cell as it was;
@@ -24,6 +26,7 @@ from typing import Any
 
 from ringside.checking.notebook import NotebookError
 from ringside.handout.manifest import source_of, text_digest
+from ringside.handout.three_way import three_way
 
 __all__ = ["Merged", "docstrings_changed", "merge", "module_texts", "parse"]
 
@@ -41,6 +44,7 @@ class Merged:
     followed: int = 0  # cells of the student's that stand beside the kit's
     unsure: int = 0  # cells that may be the student's: it isn't known what was handed out
     new_stubs: dict[str, str] = field(default_factory=dict)  # module -> the kit's newer text
+    renewed: list[str] = field(default_factory=list)  # modules with the student's and kit's lines
     redocumented: dict[str, list[str]] = field(default_factory=dict)  # module -> functions
 
     @property
@@ -72,7 +76,10 @@ def _is_cell(cell: Any) -> bool:
 
 
 def merge(
-    mine: Mapping[str, Any], newer: Mapping[str, Any], given: Mapping[str, str] | None
+    mine: Mapping[str, Any],
+    newer: Mapping[str, Any],
+    given: Mapping[str, str] | None,
+    stubs: Mapping[str, str] | None = None,
 ) -> Merged:
     """Make one notebook of the student's and the kit's newer one.
 
@@ -80,16 +87,22 @@ def merge(
         mine: as the student has it.
         newer: as the newer handout has it.
         given: the digest of each cell that was handed out, by its id; None: not known.
+        stubs: the text of each cell to be written, as it was handed out, where that is known.
     """
-    return _Merge(mine, newer, given).merged
+    return _Merge(mine, newer, given, stubs or {}).merged
 
 
 class _Merge:
     def __init__(
-        self, mine: Mapping[str, Any], newer: Mapping[str, Any], given: Mapping[str, str] | None
+        self,
+        mine: Mapping[str, Any],
+        newer: Mapping[str, Any],
+        given: Mapping[str, str] | None,
+        old_stubs: Mapping[str, str],
     ) -> None:
         self.merged = Merged(copy.deepcopy(dict(newer)))
-        self.given = given
+        self.given, self.old_stubs = given, old_stubs
+        self.whole: set[int] = set()  # slots whose written module has all that the kit changed
         self.cells: list[Cell] = self.merged.content["cells"]
         self.stubs = [source_of(cell) for cell in self.cells]
         self.texts = [text_digest(source_of(cell)) for cell in self.cells]
@@ -163,10 +176,25 @@ class _Merge:
             kept = text_digest(source_of(last))
             if last.get("cell_type") != self.cells[slot].get("cell_type"):
                 self.cells[slot].pop("attachments", None)
-            self._write(slot, last)
+            self._write(slot, self._renewed(slot, last))
             self.merged.filled.append(_key(self.cells[slot]))
             rest = [each for each in others if text_digest(source_of(each)) != kept]
             self.following[slot] = [*rest, *self.following.get(slot, [])]
+
+    def _renewed(self, slot: int, cell: Cell) -> Cell:
+        """A module that the student wrote, with what the kit changed in its stub."""
+        stub, text = self.stubs[slot], source_of(cell)
+        module = _module(stub)
+        if not module or module != _module(text) or cell.get("cell_type") != "code":
+            return cell
+        old = self.old_stubs.get(_key(self.cells[slot]))
+        both = three_way(_body(old), _body(text), _body(stub)) if old else None
+        if both and both.whole:
+            self.whole.add(slot)
+        if both and both.text != _body(text):
+            self.merged.renewed.append(module)
+        body = both.text if both else _body(text)
+        return cell | {"source": f"{_head(stub, text)}\n{body}"}
 
     def _compare(self, mine: Mapping[str, Any]) -> None:
         """Say which stubs differ from what the student was given."""
@@ -179,7 +207,7 @@ class _Merge:
                 continue
             module, body = _module(stub) or key, _body(stub)
             self.merged.redocumented[module] = docstrings_changed(_body(source_of(old)), body)
-            if slot in self.written:
+            if slot in self.written and slot not in self.whole:
                 self.merged.new_stubs[module] = body
 
     def _is_given(self, cell: Cell, old: Cell, stub: str) -> bool:
@@ -231,6 +259,12 @@ def module_texts(content: Mapping[str, Any]) -> dict[str, str]:
     """What a notebook's cells would write, by the module's name."""
     sources = [source_of(cell) for cell in content["cells"] if cell.get("cell_type") == "code"]
     return {_module(source): _body(source) for source in sources if _module(source)}
+
+
+def _head(stub: str, source: str) -> str:
+    """The line that writes the file: the kit's, unless the student's does more."""
+    own, kits = source.partition("\n")[0], stub.partition("\n")[0]
+    return own if " -a " in own else kits
 
 
 def _body(source: str) -> str:

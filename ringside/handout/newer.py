@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from ringside import kit
-from ringside.handout.manifest import NAME, HandoutError
+from ringside.handout.manifest import NAME, HandoutError, place_of
 
 __all__ = ["opened", "tree_above"]
 
@@ -31,7 +31,7 @@ def tree_above(start: Path) -> Path:
             raise HandoutError(
                 f"{folder} is the course's own repository, not a students' tree: use `git pull`."
             )
-        if (folder / NAME).is_file() or _looks_like_one(folder):
+        if place_of(folder) or _looks_like_one(folder):
             return folder
     raise HandoutError(
         f"{place} lies in no students' tree: go to the folder that you unpacked, or name it with "
@@ -69,7 +69,7 @@ def opened(path: Path) -> Iterator[Path]:
 def _root_in(folder: Path, named: Path | None = None) -> Path:
     """The folder itself or the only one in it that is a handout."""
     places = [folder, *sorted(each for each in folder.iterdir() if each.is_dir())]
-    found = [place for place in places if (place / NAME).is_file()]
+    found = [place for place in places if place_of(place)]
     if not found:
         raise HandoutError(
             f"{named or folder} is no handout, for it has no {NAME}: give the zip or the folder "

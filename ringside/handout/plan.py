@@ -25,14 +25,24 @@ from typing import Any
 from ringside import kit
 from ringside.checking.notebook import NotebookError
 from ringside.handout import merging
-from ringside.handout.manifest import NAME, Handout, HandoutError, digest, files_of, text_digest
+from ringside.handout.manifest import (
+    NAME,
+    OLD_NAME,
+    Handout,
+    HandoutError,
+    digest,
+    files_of,
+    place_of,
+    text_digest,
+)
+from ringside.handout.three_way import three_way
 from ringside.units import format_count
 
 __all__ = ["Plan", "Step", "make"]
 
 ASSIGNMENTS = "assignments"
 BESIDE = "before-update"  # shards.py.before-update-1: a file that both sides changed
-STUB = "as-released"  # ring.py.as-released: the newer stub of a module that was written
+STUB = "as-released"  # ring.py.as-released: a newer stub that isn't whole in the student's module
 _INSTALL = ("pyproject.toml", "constraints.txt", "setup.py")
 
 
@@ -73,7 +83,7 @@ class Plan:
     @property
     def changes(self) -> bool:
         """Whether anything but the list of files differs."""
-        return any(step.name != NAME for step in self.steps)
+        return any(step.name not in (NAME, OLD_NAME) for step in self.steps)
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -131,6 +141,8 @@ def make(tree: Path, newer: Path) -> Plan:
     for name in sorted(names):
         planner.decide(name)
     if plan.steps or given != after:
+        if place_of(tree) == tree / OLD_NAME:
+            plan.steps.append(Step(OLD_NAME, None))
         plan.steps.append(Step(NAME, after.as_bytes()))  # the last: what was handed out
     _look_at_places(tree, plan.steps)
     return plan
@@ -231,7 +243,9 @@ class _Planner:
             self._keep_both(name, there)
             self.plan.tell(name, f"{error} The files of your modules stay as they are.")
             return
-        merged = merging.merge(mine, newer, cells)
+        stubs = self.given.stubs.get(name, {}) if self.given else {}
+        merged = merging.merge(mine, newer, cells, stubs)
+        self._renew_files(name, mine, newer, merged)
         self._tell_merged(name, merged)
         if merged.unsure and _is_work(name):
             beside = self._free(f"{name}.{BESIDE}")
@@ -248,7 +262,6 @@ class _Planner:
             self.plan.count(name, "replaced")
         if digest(data) != digest(there):
             self._write(name, data)
-        self._renew_stubs(name, mine, newer, merged)
 
     def _tell_merged(self, name: str, merged: merging.Merged) -> None:
         told = [f"what you wrote in {', '.join(merged.filled)}"] if merged.filled else []
@@ -261,29 +274,53 @@ class _Planner:
         for module, functions in merged.redocumented.items():
             if functions:
                 which = ", ".join(each or "the module" for each in functions)
-                said = f"{module}.py: the kit's newer docstring of {which} differs"
+                kits = f"the kit's newer docstring of {which}"
             else:
-                said = f"{module}.py: the kit's newer stub differs"
-            if module in merged.new_stubs:
-                said += f"; yours is kept, and the newer stub is {module}.py.{STUB}"
-            self.plan.tell(name, f"{said}.")
+                kits = "the kit's newer stub"
+            beside = f"the newer stub is {module}.py.{STUB}"
+            if module not in merged.new_stubs:
+                verb = "is in yours" if module in merged.renewed else "differs"
+                self.plan.tell(name, f"{module}.py: {kits} {verb}.")
+            elif module in merged.renewed:
+                self.plan.tell(name, f"{module}.py: {kits} is in yours, but for lines that you "
+                                     f"changed too; {beside}.")  # fmt: skip
+            else:
+                self.plan.tell(name, f"{module}.py: {kits} differs; yours is kept, and {beside}.")
 
-    def _renew_stubs(
+    def _renew_files(
         self, name: str, mine: dict[str, Any], newer: dict[str, Any], merged: merging.Merged
     ) -> None:
-        """Files that cells wrote: stubs that nobody worked on follow the newer notebook."""
+        """The files that cells wrote follow the merged notebook; a file with work in it is merged.
+
+        A file may hold what its cell doesn't: somebody writes in an editor.
+        """
         folder = name.rpartition("/")[0]
+        old, new = merging.module_texts(mine), merging.module_texts(newer)
+        now = merging.module_texts({"cells": merged.content["cells"][::-1]})  # the first of a name
+        given = self.given.stubs.get(name, {}) if self.given else {}
+        stubs = merging.module_texts({"cells": [{"cell_type": "code", "source": text}
+                                                for text in given.values()]})  # fmt: skip
+        for module in old.keys() & new.keys():
+            path = self.tree / folder / f"{module}.py"
+            if not path.is_file() or module not in merged.redocumented:
+                continue
+            data = path.read_bytes()
+            text = data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
+            if text_digest(text) == text_digest(old[module]):
+                renewed = now[module].rstrip() + "\n"
+            else:
+                both = three_way(stubs[module], text, new[module]) if module in stubs else None
+                renewed = both.text if both else text
+                if both is None or not both.whole:
+                    merged.new_stubs.setdefault(module, new[module])
+                if renewed != text and module not in merged.renewed:
+                    merged.renewed.append(module)
+            if text_digest(renewed) != text_digest(text):
+                end = "\r\n" if b"\r\n" in data else "\n"
+                data = renewed.replace("\n", end).encode("utf-8", "surrogateescape")
+                self._write(f"{folder}/{module}.py", data)
         for module, text in merged.new_stubs.items():
             self._write(f"{folder}/{module}.py.{STUB}", (text.rstrip() + "\n").encode())
-        old, new = merging.module_texts(mine), merging.module_texts(newer)
-        for module in old.keys() & new.keys() - merged.new_stubs.keys():
-            path = self.tree / folder / f"{module}.py"
-            if module in merged.filled or not path.is_file():
-                continue
-            text = path.read_bytes().decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-            same = text_digest(text) == text_digest(old[module])
-            if same and text_digest(old[module]) != text_digest(new[module]):
-                self._write(f"{folder}/{module}.py", (new[module].rstrip() + "\n").encode())
 
 
 def _base(name: str) -> str:

@@ -20,7 +20,7 @@ Rules for all functions:
 import numpy as np
 
 
-def fit(sizes, times_s):
+def fit(sizes: np.ndarray, times_s: np.ndarray) -> tuple[float, float]:
     """The machine whose message times are nearest to the measured ones.
 
     Args:
@@ -44,7 +44,9 @@ def fit(sizes, times_s):
     ### END SOLUTION
 
 
-def residuals(sizes, times_s, alpha_s, beta_s_per_byte):
+def residuals(
+    sizes: np.ndarray, times_s: np.ndarray, alpha_s: float, beta_s_per_byte: float
+) -> np.ndarray:
     """How far each measurement is from the model, as a fraction of the measured time.
 
     Args:
@@ -61,7 +63,7 @@ def residuals(sizes, times_s, alpha_s, beta_s_per_byte):
     ### END SOLUTION
 
 
-def two_regimes(sizes, times_s):
+def two_regimes(sizes: np.ndarray, times_s: np.ndarray) -> tuple:
     """Two lines instead of one: libraries treat short and long messages differently.
 
     Messages of fewer than ``threshold`` bytes get one line, all others a second, each by ``fit``.

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 
-def exchange(comm, x):
+def exchange(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:
     """Pass ``x`` on to the next rank of the ring, and return the previous rank's.
 
     Args:
@@ -43,7 +43,7 @@ def exchange(comm, x):
     ### END SOLUTION
 
 
-def mean_and_deviation(comm, x):
+def mean_and_deviation(comm: MPI.Comm, x: np.ndarray) -> tuple[float, float]:
     """Mean and standard deviation of the elements of all ranks' ``x`` together.
 
     Args:
@@ -69,7 +69,7 @@ def mean_and_deviation(comm, x):
     ### END SOLUTION
 
 
-def collect(comm, rows):
+def collect(comm: MPI.Comm, rows: np.ndarray) -> np.ndarray | None:
     """Square the rows of every rank, and bring the squares to rank 0.
 
     Args:

@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 
 
-def bounce(comm, x, repetitions, partner=1):
+def bounce(comm: MPI.Comm, x: np.ndarray, repetitions: int, partner: int = 1) -> np.ndarray | None:
     """Let ``x`` of rank 0 travel to the partner and back, ``repetitions`` times.
 
     The partner sends back what it has received, rank 0 sends on what has come back.
@@ -59,7 +59,7 @@ def bounce(comm, x, repetitions, partner=1):
     ### END SOLUTION
 
 
-def ping(comm, nbytes, repetitions, partner=1):
+def ping(comm: MPI.Comm, nbytes: int, repetitions: int, partner: int = 1) -> float | None:
     """Measure the time of a message of ``nbytes`` bytes between rank 0 and the partner.
 
     The first round trip is not timed: the partner may come late, and a first message may make a

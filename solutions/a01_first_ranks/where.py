@@ -13,7 +13,7 @@ from mpi4py import MPI
 from where_table import line
 
 
-def where(comm, visible):
+def where(comm: MPI.Comm, visible: str | None) -> list[tuple] | None:
     """Bring together where every rank is, and let rank 0 print it in order of ranks.
 
     The *host* is what ``MPI.Get_processor_name()`` says; ranks with equal names are on the same

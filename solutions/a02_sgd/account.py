@@ -21,10 +21,12 @@ Rules for every function:
 - ``doubled`` may be set on any layer.
 """
 
-from networks import Conv, Linear, Pool, size
+from networks import Conv, Linear, Network, Pool, size
+
+from ringside import Machine
 
 
-def walk(network):
+def walk(network: Network):
     """Every layer with the shape of its input: supplied, on top of your ``output_shape``."""
     shape = network.input_shape
     for layer in network.layers:
@@ -32,7 +34,7 @@ def walk(network):
         shape = output_shape(layer, shape)
 
 
-def output_shape(layer, shape):
+def output_shape(layer: Conv | Pool | Linear, shape: tuple) -> tuple:
     """The shape of a layer's output.
 
     A window that doesn't fit any more is left out: of n rows and padding on both sides,
@@ -54,7 +56,7 @@ def output_shape(layer, shape):
     ### END SOLUTION
 
 
-def layer_parameters(layer, shape):
+def layer_parameters(layer: Conv | Pool | Linear, shape: tuple) -> int:
     """Weights and biases of a layer whose input has this shape."""
     ### BEGIN SOLUTION
     match layer:
@@ -66,7 +68,7 @@ def layer_parameters(layer, shape):
     ### END SOLUTION
 
 
-def layer_flops(layer, shape, batch_size):
+def layer_flops(layer: Conv | Pool | Linear, shape: tuple, batch_size: int) -> int:
     """Floating-point operations of a layer's forward pass.
 
     A multiplication and the addition that follows are two. Biases and ``Pool`` count as nothing.
@@ -82,14 +84,16 @@ def layer_flops(layer, shape, batch_size):
     ### END SOLUTION
 
 
-def num_parameters(network):
+def num_parameters(network: Network) -> int:
     """Weights and biases of all layers."""
     ### BEGIN SOLUTION
     return sum(layer_parameters(layer, shape) for layer, shape in walk(network))
     ### END SOLUTION
 
 
-def activation_bytes(network, batch_size, itemsize=4, convention="uniform"):
+def activation_bytes(
+    network: Network, batch_size: int, itemsize: int = 4, convention: str = "uniform"
+) -> int:
     """Bytes of what the forward pass leaves in memory for the backward pass.
 
     Args:
@@ -106,7 +110,9 @@ def activation_bytes(network, batch_size, itemsize=4, convention="uniform"):
     ### END SOLUTION
 
 
-def training_bytes(network, batch_size, itemsize=4, convention="uniform"):
+def training_bytes(
+    network: Network, batch_size: int, itemsize: int = 4, convention: str = "uniform"
+) -> int:
     """Bytes of a training step with momentum: activations and as many bytes for their gradients,
     the parameters, their gradients and their velocity."""
     ### BEGIN SOLUTION
@@ -115,7 +121,7 @@ def training_bytes(network, batch_size, itemsize=4, convention="uniform"):
     ### END SOLUTION
 
 
-def training_flops(network, batch_size):
+def training_flops(network: Network, batch_size: int) -> int:
     """FLOPs of one forward and one backward pass.
 
     Backward, a layer makes two products, each as large as its forward one: one for the gradient of
@@ -129,7 +135,9 @@ def training_flops(network, batch_size):
     ### END SOLUTION
 
 
-def layer_time_s(layer, shape, batch_size, machine, itemsize=4):
+def layer_time_s(
+    layer: Conv | Pool | Linear, shape: tuple, batch_size: int, machine: Machine, itemsize: int = 4
+) -> float:
     """Seconds of a layer's forward pass on a machine, by the roofline.
 
     The longer of ``FLOPs / machine.flop_per_s`` and ``bytes / machine.memory_bytes_per_s``, and
@@ -147,7 +155,7 @@ def layer_time_s(layer, shape, batch_size, machine, itemsize=4):
     ### END SOLUTION
 
 
-def forward_time_s(network, batch_size, machine, itemsize=4):
+def forward_time_s(network: Network, batch_size: int, machine: Machine, itemsize: int = 4) -> float:
     """Seconds of a forward pass: its layers, one after another."""
     ### BEGIN SOLUTION
     return sum(

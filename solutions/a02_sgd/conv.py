@@ -44,7 +44,7 @@ Bounds, with the numbers for x (2, 8, 12, 12) and w (16, 8, 5, 5) in float64:
 import numpy as np
 
 
-def toeplitz(kernel, image_shape):
+def toeplitz(kernel: np.ndarray, image_shape: tuple[int, int]) -> np.ndarray:
     """The matrix that does with an image, as a vector, what the kernel does (stride 1, no padding).
 
     Args:
@@ -64,7 +64,9 @@ def toeplitz(kernel, image_shape):
     ### END SOLUTION
 
 
-def im2col(x, kernel_shape, stride=1, pad=0):
+def im2col(
+    x: np.ndarray, kernel_shape: tuple[int, int], stride: int = 1, pad: int = 0
+) -> np.ndarray:
     """Every window as a column.
 
     Args:
@@ -85,7 +87,9 @@ def im2col(x, kernel_shape, stride=1, pad=0):
     ### END SOLUTION
 
 
-def conv_forward(x, w, b, stride=1, pad=0):
+def conv_forward(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray, stride: int = 1, pad: int = 0
+) -> np.ndarray:
     """The convolution of every image with every filter; returns y, ``(B, O, H_out, W_out)``."""
     ### BEGIN SOLUTION
     columns = im2col(x, w.shape[2:], stride, pad).astype(w.dtype, copy=False)
@@ -96,7 +100,9 @@ def conv_forward(x, w, b, stride=1, pad=0):
     ### END SOLUTION
 
 
-def conv_backward(dy, x, w, stride=1, pad=0):
+def conv_backward(
+    dy: np.ndarray, x: np.ndarray, w: np.ndarray, stride: int = 1, pad: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """From the gradient of the output to those of all that went in.
 
     Args:

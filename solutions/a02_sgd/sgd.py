@@ -32,16 +32,19 @@ Bounds for ``loss_and_gradients``, with the numbers for layers of 48, 64 and 10 
 """
 
 import numpy as np
+from mpi4py import MPI
 
 
-def linear(x, W, b):
+def linear(x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     """One layer: ``x @ W + b``, shapes ``(B, d_in), (d_in, d_out), (d_out,)`` to ``(B, d_out)``."""
     ### BEGIN SOLUTION
     return np.matmul(x.astype(W.dtype), W) + b
     ### END SOLUTION
 
 
-def linear_backward(dy, x, W):
+def linear_backward(
+    dy: np.ndarray, x: np.ndarray, W: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """From the gradient of a layer's output to those of all that went in.
 
     Args:
@@ -58,21 +61,21 @@ def linear_backward(dy, x, W):
     ### END SOLUTION
 
 
-def relu(z):
+def relu(z: np.ndarray) -> np.ndarray:
     """``max(z, 0)``, element by element, of any shape."""
     ### BEGIN SOLUTION
     return np.where(z > 0, z, z.dtype.type(0))
     ### END SOLUTION
 
 
-def relu_backward(da, z):
+def relu_backward(da: np.ndarray, z: np.ndarray) -> np.ndarray:
     """The gradient of z, from ``da``, that of ``relu(z)``. Where z is 0 it is 0."""
     ### BEGIN SOLUTION
     return np.where(z > 0, da, da.dtype.type(0))
     ### END SOLUTION
 
 
-def cross_entropy(scores, y):
+def cross_entropy(scores: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     """Softmax and the loss behind it.
 
         p[i, k] = exp(scores[i, k]) / sum over classes c of exp(scores[i, c])
@@ -97,7 +100,9 @@ def cross_entropy(scores, y):
     ### END SOLUTION
 
 
-def loss_and_gradients(params, x, y):
+def loss_and_gradients(
+    params: list[np.ndarray], x: np.ndarray, y: np.ndarray
+) -> tuple[float, list[np.ndarray]]:
     """The mean loss of some samples, and its gradient: forward, then backward.
 
     Args:
@@ -125,7 +130,7 @@ def loss_and_gradients(params, x, y):
     ### END SOLUTION
 
 
-def minibatches(n, batch_size, rng):
+def minibatches(n: int, batch_size: int, rng: np.random.Generator) -> list[np.ndarray]:
     """One epoch: every sample once, in a random order, cut into mini-batches.
 
     Args:
@@ -142,7 +147,13 @@ def minibatches(n, batch_size, rng):
     ### END SOLUTION
 
 
-def sgd_step(params, velocity, gradients, lr, momentum):
+def sgd_step(
+    params: list[np.ndarray],
+    velocity: list[np.ndarray],
+    gradients: list[np.ndarray],
+    lr: float,
+    momentum: float,
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """One update: ``v <- momentum v + g``, then ``w <- w - lr v`` with the new v.
 
     Returns:
@@ -154,7 +165,14 @@ def sgd_step(params, velocity, gradients, lr, momentum):
     ### END SOLUTION
 
 
-def train(params, x, y, batches, lr, momentum):
+def train(
+    params: list[np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    batches: list[np.ndarray],
+    lr: float,
+    momentum: float,
+) -> tuple[list[np.ndarray], list[float]]:
     """One step for each mini-batch, in their order; the velocity is 0 before the first.
 
     Args:
@@ -176,7 +194,15 @@ def train(params, x, y, batches, lr, momentum):
     ### END SOLUTION
 
 
-def measured_step(comm, params, velocity, x, y, lr, momentum):
+def measured_step(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    velocity: list[np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    lr: float,
+    momentum: float,
+):
     """One step as the run on a cluster measures it: supplied, nothing to write.
 
     Every rank of ``comm`` takes a step of its own, and nobody sends anything.

@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 
-def from_numpy(params):
+def from_numpy(params: list) -> nn.Sequential:
     """A module with the layers of ``sgd.py``.
 
     Args:
@@ -42,7 +42,7 @@ def from_numpy(params):
     ### END SOLUTION
 
 
-def to_numpy(model):
+def to_numpy(model: nn.Module) -> list:
     """The way back: the parameters as they are now, as a list of new arrays like ``params``.
 
     Later steps of the model don't change them, and writing to them doesn't change the model. It
@@ -58,7 +58,9 @@ def to_numpy(model):
     ### END SOLUTION
 
 
-def train_step(model, optimizer, x, y):
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor
+) -> float:
     """One step; returns the mean loss of these samples before the update, a Python float.
 
     Args:
@@ -79,7 +81,7 @@ def train_step(model, optimizer, x, y):
     ### END SOLUTION
 
 
-def evaluate(model, x, y):
+def evaluate(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
     """How good the model is on some samples.
 
     Returns:

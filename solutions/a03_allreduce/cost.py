@@ -11,8 +11,10 @@ links are alike: use ``machine.alpha_s`` and ``machine.beta_s_per_byte`` only. E
 checked to 1e-6 relative; on one rank every formula is 0.
 """
 
+from ringside import Machine
 
-def star_s(nbytes, world_size, machine):
+
+def star_s(nbytes: int, world_size: int, machine: Machine) -> float:
     """Seconds of the star: rank 0 receives from each other rank in turn, then sends to each.
 
     All calls block, so no two messages overlap.
@@ -22,7 +24,7 @@ def star_s(nbytes, world_size, machine):
     ### END SOLUTION
 
 
-def sharded_server_s(nbytes, world_size, machine):
+def sharded_server_s(nbytes: int, world_size: int, machine: Machine) -> float:
     """Seconds of the sharded server: p - 1 steps to collect the shards, p - 1 to hand them out.
 
     In step k every rank calls one blocking Sendrecv, to rank + k and from rank - k.
@@ -33,7 +35,7 @@ def sharded_server_s(nbytes, world_size, machine):
     ### END SOLUTION
 
 
-def ring_s(nbytes, world_size, machine):
+def ring_s(nbytes: int, world_size: int, machine: Machine) -> float:
     """Seconds of the ring: p - 1 steps of reduce-scatter, p - 1 of all-gather.
 
     In each step every rank calls one blocking Sendrecv of one shard.
@@ -44,7 +46,7 @@ def ring_s(nbytes, world_size, machine):
     ### END SOLUTION
 
 
-def recursive_doubling_s(nbytes, world_size, machine):
+def recursive_doubling_s(nbytes: int, world_size: int, machine: Machine) -> float:
     """Seconds of recursive doubling: one Sendrecv of the whole vector in each step.
 
     Where ``world_size`` is no power of two, the ranks beyond the largest one below send their
@@ -57,7 +59,7 @@ def recursive_doubling_s(nbytes, world_size, machine):
     ### END SOLUTION
 
 
-def halving_doubling_s(nbytes, world_size, machine):
+def halving_doubling_s(nbytes: int, world_size: int, machine: Machine) -> float:
     """Seconds of halving-doubling: exchanges of 1/2, 1/4, ... of the vector, then back.
 
     The fold, where ``world_size`` is no power of two, is that of ``recursive_doubling_s``.
@@ -72,7 +74,7 @@ def halving_doubling_s(nbytes, world_size, machine):
     ### END SOLUTION
 
 
-def choose(nbytes, world_size, machine):
+def choose(nbytes: int, world_size: int, machine: Machine) -> str:
     """Name the fastest of the five: ``"star"``, ``"sharded_server"``, ``"ring"``,
     ``"recursive_doubling"`` or ``"halving_doubling"``.
 

@@ -18,10 +18,11 @@ Thakur, Rabenseifner, Gropp 2005, for the two halves.
 """
 
 import numpy as np
+from mpi4py import MPI
 from shards import shard_bounds
 
 
-def all_reduce(comm, x, ranks_per_node):
+def all_reduce(comm: MPI.Comm, x: np.ndarray, ranks_per_node: int) -> np.ndarray:
     """Sum ``x`` over all ranks, with few bytes between nodes.
 
     Args:

@@ -18,10 +18,11 @@ The rules of this assignment stand in ``star.py``, and those of every module in 
 """
 
 import numpy as np
+from mpi4py import MPI
 from shards import shard_bounds
 
 
-def recursive_doubling(comm, x):
+def recursive_doubling(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:
     """Sum ``x`` over all ranks by exchanging whole vectors with ever more distant partners.
 
     Args:
@@ -58,7 +59,7 @@ def recursive_doubling(comm, x):
     ### END SOLUTION
 
 
-def halving_doubling(comm, x):
+def halving_doubling(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:
     """Sum ``x`` over all ranks by reduce-scatter (halving) and all-gather (doubling).
 
     Args:
@@ -114,12 +115,12 @@ def halving_doubling(comm, x):
     ### END SOLUTION
 
 
-def largest_power_of_two(world_size):
+def largest_power_of_two(world_size: int) -> int:
     """The largest power of two that is not above ``world_size``."""
     return 1 << (world_size.bit_length() - 1)
 
 
-def fold(comm, total, core):
+def fold(comm: MPI.Comm, total: np.ndarray, core: int) -> bool:
     """Add the vectors of the ranks beyond ``core`` to those inside; is this rank inside?
 
     A rank outside waits here for the result, in ``total``. This helper and ``unfold`` are
@@ -139,7 +140,7 @@ def fold(comm, total, core):
     ### END SOLUTION
 
 
-def unfold(comm, total, core):
+def unfold(comm: MPI.Comm, total: np.ndarray, core: int):
     """Hand the result to the partner beyond ``core``, if there is one."""
     ### BEGIN SOLUTION
     rank, extra = comm.Get_rank(), comm.Get_size() - core

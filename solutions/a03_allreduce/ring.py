@@ -21,10 +21,11 @@ are those of ``shard_bounds(n, p, rank)``.
 """
 
 import numpy as np
+from mpi4py import MPI
 from shards import shard_bounds
 
 
-def reduce_scatter(comm, x):
+def reduce_scatter(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:
     """Sum ``x`` over all ranks and return this rank's shard of the sum.
 
     Args:
@@ -54,7 +55,7 @@ def reduce_scatter(comm, x):
     ### END SOLUTION
 
 
-def all_gather(comm, shard, n):
+def all_gather(comm: MPI.Comm, shard: np.ndarray, n: int) -> np.ndarray:
     """Put the shards of all ranks together, in the order of the ranks.
 
     Args:
@@ -83,7 +84,7 @@ def all_gather(comm, shard, n):
     ### END SOLUTION
 
 
-def all_reduce(comm, x):
+def all_reduce(comm: MPI.Comm, x: np.ndarray) -> np.ndarray:
     """Sum ``x`` over all ranks, round the ring.
 
     Args:

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from shards import shard_bounds
 
 
-def all_reduce(group, x):
+def all_reduce(group: dist.ProcessGroup, x: torch.Tensor) -> None:
     """Overwrite ``x`` with its sum over all ranks of ``group``, round the ring; returns nothing.
 
     Args:

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from shards import shard_bounds
 
 
-def double_tree(world_size):
+def double_tree(world_size: int) -> tuple[list[int], list[int]]:
     """Two binary trees over ranks 0, ..., world_size - 1.
 
     Args:
@@ -65,7 +65,7 @@ def double_tree(world_size):
     ### END SOLUTION
 
 
-def all_reduce(comm, x, num_chunks):
+def all_reduce(comm: MPI.Comm, x: np.ndarray, num_chunks: int) -> np.ndarray:
     """Sum ``x`` over all ranks: the first half over tree 1, the second over tree 2.
 
     Args:

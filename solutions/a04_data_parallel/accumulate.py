@@ -13,9 +13,17 @@ The step is that of all samples of all microbatches of all ranks at once.
 
 import numpy as np
 from model import loss_and_gradients
+from mpi4py import MPI
 
 
-def accumulated_step(comm, params, velocity, microbatches, lr, momentum):
+def accumulated_step(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    velocity: list[np.ndarray],
+    microbatches: list[tuple[np.ndarray, np.ndarray]],
+    lr: float,
+    momentum: float,
+) -> tuple[list[np.ndarray], list[np.ndarray], float]:
     """One step of SGD with momentum on the microbatches of all ranks.
 
     Args:

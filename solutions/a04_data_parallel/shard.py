@@ -20,7 +20,7 @@ Python's global random generators stay as they are.
 import numpy as np
 
 
-def shard(n, world_size, rank, epoch, seed):
+def shard(n: int, world_size: int, rank: int, epoch: int, seed: int) -> np.ndarray:
     """Indices of the samples that a rank takes in an epoch.
 
     Args:

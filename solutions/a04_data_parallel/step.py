@@ -22,9 +22,10 @@ gradient, so they stay equal without being sent again.
 
 import numpy as np
 from model import loss_and_gradients
+from mpi4py import MPI
 
 
-def broadcast_parameters(comm, params):
+def broadcast_parameters(comm: MPI.Comm, params: list[np.ndarray]) -> list[np.ndarray]:
     """Rank 0's parameters, on every rank: done once, before the first step.
 
     Args:
@@ -45,7 +46,15 @@ def broadcast_parameters(comm, params):
     ### END SOLUTION
 
 
-def train_step(comm, params, velocity, x, y, lr, momentum):
+def train_step(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    velocity: list[np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    lr: float,
+    momentum: float,
+) -> tuple[list[np.ndarray], list[np.ndarray], float]:
     """One step of SGD with momentum on the samples of all ranks.
 
     Args:

@@ -24,10 +24,11 @@ you need with ``x.new_tensor`` and the like, and it lies where ``x`` lies.
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 
-def broadcast_parameters(group, model):
+def broadcast_parameters(group: dist.ProcessGroup, model: nn.Module) -> None:
     """Overwrite the model's parameters, also frozen ones, with those of place 0; returns nothing.
 
     Args:
@@ -45,7 +46,13 @@ def broadcast_parameters(group, model):
     ### END SOLUTION
 
 
-def train_step(group, model, optimizer, x, y):
+def train_step(
+    group: dist.ProcessGroup,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    x: torch.Tensor,
+    y: torch.Tensor,
+) -> float:
     """One step on the samples of all ranks; returns their mean loss before the update, a float.
 
     Args:

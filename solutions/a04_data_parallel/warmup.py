@@ -16,8 +16,10 @@ Source: Goyal et al. 2017, "Accurate, large minibatch SGD", sections 2.1 and 2.2
 Each function communicates nothing and gives floats, checked to 1e-12 relative.
 """
 
+from collections.abc import Sequence
 
-def scale(local_batch_size, world_size, base_batch_size):
+
+def scale(local_batch_size: int, world_size: int, base_batch_size: int) -> float:
     """The factor k of the linear scaling rule.
 
     Args:
@@ -34,7 +36,14 @@ def scale(local_batch_size, world_size, base_batch_size):
     ### END SOLUTION
 
 
-def lr_at(step, base_lr, k, warmup_steps, milestones=(), decay=0.1):
+def lr_at(
+    step: int,
+    base_lr: float,
+    k: float,
+    warmup_steps: int,
+    milestones: Sequence[int] = (),
+    decay: float = 0.1,
+) -> float:
     """The learning rate of one step.
 
     Args:
@@ -60,9 +69,16 @@ def lr_at(step, base_lr, k, warmup_steps, milestones=(), decay=0.1):
 
 
 def schedule(
-    n, num_epochs, local_batch_size, world_size, base_lr, base_batch_size,
-    warmup_epochs=5, milestone_epochs=(), decay=0.1,
-):  # fmt: skip
+    n: int,
+    num_epochs: int,
+    local_batch_size: int,
+    world_size: int,
+    base_lr: float,
+    base_batch_size: int,
+    warmup_epochs: int = 5,
+    milestone_epochs: Sequence[int] = (),
+    decay: float = 0.1,
+) -> list[float]:
     """The learning rates of all steps of a training run.
 
     Args:

@@ -21,7 +21,9 @@ import numpy as np
 from mpi4py import MPI
 
 
-def assign_buckets(sizes, bucket_bytes, first_bucket_bytes=None):
+def assign_buckets(
+    sizes: list[int], bucket_bytes: int, first_bucket_bytes: int | None = None
+) -> list[list[int]]:
     """Divide parameters into buckets, in the order in which their gradients become ready.
 
     Args:
@@ -59,7 +61,7 @@ def assign_buckets(sizes, bucket_bytes, first_bucket_bytes=None):
     ### END SOLUTION
 
 
-def pack(arrays):
+def pack(arrays: list[np.ndarray]) -> np.ndarray:
     """Copy arrays one behind another into one flat buffer.
 
     Args:
@@ -74,7 +76,7 @@ def pack(arrays):
     ### END SOLUTION
 
 
-def unpack(flat, arrays):
+def unpack(flat: np.ndarray, arrays: list[np.ndarray]) -> None:
     """Copy a flat buffer back into arrays, in place: the opposite of ``pack``.
 
     Args:
@@ -96,7 +98,7 @@ def unpack(flat, arrays):
     ### END SOLUTION
 
 
-def average(comm, gradients, buckets):
+def average(comm: MPI.Comm, gradients: list[np.ndarray], buckets: list[list[int]]) -> None:
     """Replace gradients by their mean over all ranks, bucket by bucket.
 
     Args:
@@ -117,7 +119,9 @@ def average(comm, gradients, buckets):
     ### END SOLUTION
 
 
-def fusion_cycle(comm, gradients, ready, threshold_bytes):
+def fusion_cycle(
+    comm: MPI.Comm, gradients: list[np.ndarray], ready: np.ndarray, threshold_bytes: int
+) -> list[int]:
     """One cycle of tensor fusion: average what is ready everywhere, in few all-reduces.
 
     Where hooks fire in another order on every rank, nobody may launch what is ready here alone.

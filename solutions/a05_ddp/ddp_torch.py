@@ -24,6 +24,7 @@
 
 import contextlib
 
+import torch
 import torch.distributed as dist
 from torch import nn
 
@@ -50,7 +51,7 @@ class DDP(nn.Module):
     Source: Li et al., PyTorch Distributed, VLDB 2020, sections 3 and 4.
     """
 
-    def __init__(self, module, group, bucket_bytes=25 * 2**20):
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup, bucket_bytes: int = 25 * 2**20):
         super().__init__()
         self.module = module
         ### BEGIN SOLUTION
@@ -105,7 +106,7 @@ class DDP(nn.Module):
             self.syncs = before
         ### END SOLUTION
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait until every gradient is the mean over all ranks.
 
         Called after the backward pass, before the optimizer. A parameter that this rank's
@@ -154,6 +155,6 @@ class DDP(nn.Module):
         ### END SOLUTION
 
 
-def _nbytes(tensor):
+def _nbytes(tensor: torch.Tensor) -> int:
     """Bytes of a tensor's elements."""
     return tensor.numel() * tensor.element_size()

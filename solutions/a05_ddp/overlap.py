@@ -24,7 +24,7 @@ from model import Model, loss_gradient
 from mpi4py import MPI
 
 
-def flat_buckets(model, buckets):
+def flat_buckets(model: Model, buckets: list[list[int]]) -> list[np.ndarray]:
     """Make one flat buffer a bucket, and let the model's gradients be parts of them.
 
     Args:
@@ -53,7 +53,13 @@ def flat_buckets(model, buckets):
     ### END SOLUTION
 
 
-def backward(comm, model, grad_output, buckets, flats):
+def backward(
+    comm: MPI.Comm,
+    model: Model,
+    grad_output: np.ndarray,
+    buckets: list[list[int]],
+    flats: list[np.ndarray],
+) -> np.ndarray:
     """The backward pass, with each bucket's all-reduce begun as soon as it may be.
 
     Args:
@@ -92,7 +98,9 @@ def backward(comm, model, grad_output, buckets, flats):
     ### END SOLUTION
 
 
-def finish_s(ready_s, end_s, buckets, bucket_s):
+def finish_s(
+    ready_s: list[float], end_s: float, buckets: list[list[int]], bucket_s: list[float]
+) -> float:
     """When backward pass and all-reduces are done, if all-reduces follow one another.
 
     A bucket's all-reduce begins when all its gradients are ready and the one before it is done.
@@ -114,7 +122,13 @@ def finish_s(ready_s, end_s, buckets, bucket_s):
     ### END SOLUTION
 
 
-def measured_step(comm, params, x, target, buckets):
+def measured_step(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    x: np.ndarray,
+    target: np.ndarray,
+    buckets: list[list[int]],
+) -> list[np.ndarray]:
     """One step as the run on a cluster measures it: supplied, nothing to write.
 
     Args:

@@ -28,7 +28,13 @@ import torch.distributed as dist
 from low_rank_torch import start_matrix
 
 
-def all_reduce(group, gradient, residual, approx_rank, state):
+def all_reduce(
+    group: dist.ProcessGroup,
+    gradient: torch.Tensor,
+    residual: torch.Tensor,
+    approx_rank: int,
+    state: dict,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Average a gradient over the ranks, approximated in rank ``approx_rank``.
 
     Args:

@@ -20,11 +20,24 @@ So nothing is sent in most steps, and the others send a part of the parameters. 
 of 1 and no outer momentum, w becomes the mean: then this is local SGD in fragments.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
+from torch import nn
 
 
-def train(group, model, loss, inner, outer_lr, outer_momentum, num_steps, period, num_fragments):
+def train(
+    group: dist.ProcessGroup,
+    model: nn.Module,
+    loss: Callable,
+    inner: torch.optim.Optimizer,
+    outer_lr: float,
+    outer_momentum: float,
+    num_steps: int,
+    period: int,
+    num_fragments: int,
+) -> None:
     """Train ``model`` for ``num_steps`` steps on every rank; returns None.
 
     Args:

@@ -23,7 +23,9 @@ import numpy as np
 from mpi4py import MPI
 
 
-def average(comm, x, neighbours, weights, num_rounds):
+def average(
+    comm: MPI.Comm, x: np.ndarray, neighbours: list[int], weights: list[float], num_rounds: int
+) -> np.ndarray:
     """``num_rounds`` rounds of averaging with one's neighbours.
 
     Args:

@@ -14,11 +14,20 @@ With a period of 1 this is data-parallel SGD: if all ranks begin a step with the
 mean of their ``w - lr * g`` is ``w - lr * (mean of their g)``.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from mpi4py import MPI
 
 
-def train(comm, params, gradient, num_steps, period, lr):
+def train(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    gradient: Callable,
+    num_steps: int,
+    period: int,
+    lr: float,
+) -> list[np.ndarray]:
     """Take ``num_steps`` steps of SGD on every rank, and average after every ``period`` of them.
 
     Args:

@@ -42,11 +42,16 @@ clock is 0, and 2 is more than 0 + 1, so this pull waits for worker 2's first pu
 - A ``staleness`` or ``num_steps`` below 0 raises ``ValueError`` before any message.
 """
 
+from collections.abc import Callable
+
 import numpy as np
+from mpi4py import MPI
 from wire import END, PULL, PUSH, STATE, receive, send
 
 
-def serve(comm, weights, update, staleness):
+def serve(
+    comm: MPI.Comm, weights: np.ndarray, update: Callable, staleness: int | None
+) -> np.ndarray:
     """Hold the weights until every worker has ended; called on rank 0.
 
     Args:
@@ -86,7 +91,7 @@ def serve(comm, weights, update, staleness):
     ### END SOLUTION
 
 
-def work(comm, gradient, num_steps):
+def work(comm: MPI.Comm, gradient: Callable, num_steps: int) -> list[int]:
     """Compute gradients for the server; called on every rank but 0.
 
     Args:
@@ -111,7 +116,13 @@ def work(comm, gradient, num_steps):
     ### END SOLUTION
 
 
-def measured_training(comm, matrix, targets, staleness, slow):
+def measured_training(
+    comm: MPI.Comm,
+    matrix: np.ndarray,
+    targets: np.ndarray,
+    staleness: int | None,
+    slow: int,
+):
     """Training as the run on a cluster measures it: supplied, nothing to write.
 
     A step computes products of ``matrix`` with itself, whose results nobody needs.

@@ -16,13 +16,15 @@ from mpi4py import MPI
 PULL, STATE, PUSH, END = 1, 2, 3, 4
 
 
-def send(comm, dest, tag, version=None, array=None):
+def send(
+    comm: MPI.Comm, dest: int, tag: int, version: int | None = None, array: np.ndarray | None = None
+) -> None:
     """Send a message; without a version it has no elements. It waits for its receive."""
     body = np.empty(0) if version is None else np.concatenate(([float(version)], array))
     comm.Send(body, dest=dest, tag=tag)
 
 
-def receive(comm, source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG):
+def receive(comm: MPI.Comm, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> tuple:
     """Wait for the next message from ``source`` with ``tag``, by default from anybody.
 
     Returns:

@@ -23,10 +23,11 @@ Rules:
 - Lists may be empty. Layers may have no elements. All tensors of a list have one dtype.
 """
 
+import torch
 import torch.distributed as dist
 
 
-def gather(inside, shards):
+def gather(inside: dist.ProcessGroup, shards: list[torch.Tensor]) -> list[torch.Tensor]:
     """Put the layers together from their shards.
 
     Args:
@@ -51,7 +52,9 @@ def gather(inside, shards):
     ### END SOLUTION
 
 
-def synchronise(inside, between, gradients):
+def synchronise(
+    inside: dist.ProcessGroup, between: dist.ProcessGroup, gradients: list[torch.Tensor]
+) -> list[torch.Tensor]:
     """Average the layers' gradients over all R S ranks; each rank keeps its part.
 
     Args:

@@ -47,8 +47,10 @@ Recomputation in Large Transformer Models, 2022, section 4.
 
 from dataclasses import replace
 
+from gpt_sizes import Sizes
 
-def num_parameters(sizes):
+
+def num_parameters(sizes: Sizes) -> int:
     """Parameters of the GPT: 12 h h + 13 h in each layer; (V + s) h + 2 h outside."""
     ### BEGIN SOLUTION
     h = sizes.width
@@ -57,8 +59,14 @@ def num_parameters(sizes):
 
 
 def state_bytes(
-    num_parameters, world_size, stage, *, weight_bytes=2, gradient_bytes=2, optimizer_bytes=12
-):
+    num_parameters: int,
+    world_size: int,
+    stage: int,
+    *,
+    weight_bytes: int = 2,
+    gradient_bytes: int = 2,
+    optimizer_bytes: int = 12,
+) -> int:
     """Bytes of weights, gradients and optimizer state on one rank.
 
     Args:
@@ -84,7 +92,14 @@ def state_bytes(
     ### END SOLUTION
 
 
-def activation_bytes(sizes, batch, *, recompute=False, element_bytes=2, dropout=True):
+def activation_bytes(
+    sizes: Sizes,
+    batch: int,
+    *,
+    recompute: bool = False,
+    element_bytes: int = 2,
+    dropout: bool = True,
+) -> int:
     """The most bytes of activations kept at one time, for ``batch`` sequences, as described above.
 
     Args:
@@ -106,7 +121,9 @@ def activation_bytes(sizes, batch, *, recompute=False, element_bytes=2, dropout=
     ### END SOLUTION
 
 
-def step_bytes(sizes, batch, world_size, stage, *, recompute=False):
+def step_bytes(
+    sizes: Sizes, batch: int, world_size: int, stage: int, *, recompute: bool = False
+) -> int:
     """State and activations of a step on one rank with ``batch`` sequences, with their defaults."""
     ### BEGIN SOLUTION
     state = state_bytes(num_parameters(sizes), world_size, stage)
@@ -114,7 +131,15 @@ def step_bytes(sizes, batch, world_size, stage, *, recompute=False):
     ### END SOLUTION
 
 
-def most_layers(capacity_bytes, sizes, batch, world_size, stage, *, recompute=False):
+def most_layers(
+    capacity_bytes: float,
+    sizes: Sizes,
+    batch: int,
+    world_size: int,
+    stage: int,
+    *,
+    recompute: bool = False,
+) -> int:
     """The largest number of layers with which a step fits in ``capacity_bytes`` on each rank.
 
     Everything else is as in ``sizes``, whose own number of layers is ignored. A step of exactly
@@ -139,7 +164,9 @@ def most_layers(capacity_bytes, sizes, batch, world_size, stage, *, recompute=Fa
     ### END SOLUTION
 
 
-def fewest_ranks(capacity_bytes, sizes, batch, stage, *, recompute=False):
+def fewest_ranks(
+    capacity_bytes: float, sizes: Sizes, batch: int, stage: int, *, recompute: bool = False
+) -> int:
     """The smallest number of ranks on which a step fits in ``capacity_bytes`` on each.
 
     Answers are at most 5000, and needn't be powers of two.

@@ -20,10 +20,10 @@ of them. ``makespan_s`` of 24 layers takes about 0.1 ms. Stay below 20,000 evalu
 the 60 s of CPU time that all calls of a module have together then suffice.
 """
 
-from offload_model import CHOICES, makespan_s
+from offload_model import CHOICES, Layer, makespan_s
 
 
-def schedule(layers, capacity_bytes, host_bytes_per_s):
+def schedule(layers: list[Layer], capacity_bytes: float, host_bytes_per_s: float) -> list[str]:
     """Choose "keep", "swap" or "recompute" for each layer, so that the step is as short as can be.
 
     Args:

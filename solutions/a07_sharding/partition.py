@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 
-def layout(params, world_size):
+def layout(params: list[np.ndarray], world_size: int) -> tuple[list[int], int]:
     """Where each parameter begins in the flat vector, and how long a shard is.
 
     Args:
@@ -49,7 +49,7 @@ def layout(params, world_size):
     ### END SOLUTION
 
 
-def flatten(arrays, starts, length):
+def flatten(arrays: list[np.ndarray], starts: list[int], length: int) -> np.ndarray:
     """The flat vector of some arrays, with zeros where there are none.
 
     Args:
@@ -74,7 +74,7 @@ def flatten(arrays, starts, length):
     ### END SOLUTION
 
 
-def views(flat, starts, shapes):
+def views(flat: np.ndarray, starts: list[int], shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
     """The inverse: arrays of these shapes that are parts of the flat vector.
 
     Args:
@@ -97,7 +97,9 @@ def views(flat, starts, shapes):
     ### END SOLUTION
 
 
-def pieces(starts, shapes, shard_size, rank):
+def pieces(
+    starts: list[int], shapes: list[tuple[int, ...]], shard_size: int, rank: int
+) -> list[tuple[int, int, int]]:
     """Which elements of which parameters are in a rank's shard.
 
     Args:

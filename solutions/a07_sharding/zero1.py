@@ -21,9 +21,10 @@ use it for numbers only.
 
 import numpy as np
 from adam import adam
+from mpi4py import MPI
 
 
-def init_state(comm, params):
+def init_state(comm: MPI.Comm, params: np.ndarray):
     """The optimizer's state before the first step: m = v = 0 and no updates yet.
 
     Args:
@@ -40,7 +41,15 @@ def init_state(comm, params):
     ### END SOLUTION
 
 
-def step(comm, params, gradient, state, lr, decay=0.0, clip=None):
+def step(
+    comm: MPI.Comm,
+    params: np.ndarray,
+    gradient: np.ndarray,
+    state,
+    lr: float,
+    decay: float = 0.0,
+    clip: float | None = None,
+) -> tuple:
     """One step of Adam with the mean of all ranks' gradients.
 
     Args:
@@ -91,7 +100,7 @@ def step(comm, params, gradient, state, lr, decay=0.0, clip=None):
     ### END SOLUTION
 
 
-def measured_step(comm, params, gradient):
+def measured_step(comm: MPI.Comm, params: np.ndarray, gradient: np.ndarray):
     """One step as the run on a cluster measures it: supplied, nothing to write.
 
     Args:

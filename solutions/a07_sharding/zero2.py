@@ -19,9 +19,13 @@ each rank's object to every rank, which is too much.
 """
 
 import numpy as np
+from layers import Layer
+from mpi4py import MPI
 
 
-def backward(comm, layers, grad_output):
+def backward(
+    comm: MPI.Comm, layers: list[Layer], grad_output: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The backward pass through all layers, and this rank's shard of the mean gradient.
 
     Args:

@@ -40,6 +40,7 @@ Rules:
 - A forward pass under ``torch.no_grad()`` may come between ``finish`` and the next training step.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -73,7 +74,9 @@ class ZeRO3(nn.Module):
     Source: Rajbhandari et al., ZeRO, SC 2020, section 5.3; Zhao et al., PyTorch FSDP, VLDB 2023.
     """
 
-    def __init__(self, module, group, is_layer=None):
+    def __init__(
+        self, module: nn.Module, group: dist.ProcessGroup, is_layer: Callable | None = None
+    ):
         super().__init__()
         self.module = module
         ### BEGIN SOLUTION
@@ -89,7 +92,7 @@ class ZeRO3(nn.Module):
             layer.when_gradients_are_there(partial(self._after_backward, k))
         ### END SOLUTION
 
-    def shards(self):
+    def shards(self) -> list[nn.Parameter]:
         """This rank's shards, one ``nn.Parameter`` a layer, in order: what an optimizer is given.
 
         They are flat: part r of the layer's parameters, flattened and joined in the order of
@@ -105,7 +108,7 @@ class ZeRO3(nn.Module):
         return self.module(*args, **kwargs)
         ### END SOLUTION
 
-    def finish(self):
+    def finish(self) -> None:
         """Wait until each shard's ``grad`` has the mean over all ranks of its gradient.
 
         Called after each backward pass. The mean is added to what stands in ``grad``, as autograd

@@ -40,7 +40,9 @@ from mpi4py import MPI
 from shards import shard_bounds
 
 
-def shard(params, head_dim, world_size, rank):
+def shard(
+    params: tuple[np.ndarray, ...], head_dim: int, world_size: int, rank: int
+) -> tuple[np.ndarray, ...]:
     """This rank's part of the six whole parameters: a tuple of six new, contiguous arrays."""
     ### BEGIN SOLUTION
     gamma, beta, W, b, V, c = params
@@ -53,7 +55,7 @@ def shard(params, head_dim, world_size, rank):
     ### END SOLUTION
 
 
-def forward(comm, x, params, head_dim):
+def forward(comm: MPI.Comm, x: np.ndarray, params: tuple[np.ndarray, ...], head_dim: int) -> tuple:
     """``(y, saved)``: the whole result, shape ``(B, T, d)``, on all ranks; what ``backward`` needs.
 
     Args:
@@ -92,7 +94,9 @@ def _rows(x):
     ### END SOLUTION
 
 
-def backward(comm, saved, grad_y):
+def backward(
+    comm: MPI.Comm, saved, grad_y: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """``(grad_x, grads)``: the whole gradient of x, and those of this rank's six ``params``.
 
     Args:

@@ -35,7 +35,7 @@ Training Neural Networks, SPAA 2018.
 from itertools import pairwise
 
 
-def data_bytes(widths, batch, world_size, itemsize=8):
+def data_bytes(widths: tuple[int, ...], batch: int, world_size: int, itemsize: int = 8) -> float:
     """Bytes of all ranks in a step of data parallelism: they don't depend on the batch.
 
     Args:
@@ -50,7 +50,13 @@ def data_bytes(widths, batch, world_size, itemsize=8):
     ### END SOLUTION
 
 
-def model_bytes(widths, batch, world_size, backward="reduce_scatter", itemsize=8):
+def model_bytes(
+    widths: tuple[int, ...],
+    batch: int,
+    world_size: int,
+    backward: str = "reduce_scatter",
+    itemsize: int = 8,
+) -> float:
     """Bytes of all ranks in a step of model parallelism.
 
     Args:
@@ -63,7 +69,7 @@ def model_bytes(widths, batch, world_size, backward="reduce_scatter", itemsize=8
     ### END SOLUTION
 
 
-def paired_bytes(widths, batch, world_size, itemsize=8):
+def paired_bytes(widths: tuple[int, ...], batch: int, world_size: int, itemsize: int = 8) -> float:
     """Bytes of all ranks in a step of layers in pairs; ``widths`` has an odd number of entries."""
     ### BEGIN SOLUTION
     elements = sum(widths[2::2]) + sum(widths[2:-1:2])
@@ -71,7 +77,14 @@ def paired_bytes(widths, batch, world_size, itemsize=8):
     ### END SOLUTION
 
 
-def hybrid_bytes(widths, batch, model_size, data_size, backward="reduce_scatter", itemsize=8):
+def hybrid_bytes(
+    widths: tuple[int, ...],
+    batch: int,
+    model_size: int,
+    data_size: int,
+    backward: str = "reduce_scatter",
+    itemsize: int = 8,
+) -> float:
     """Bytes of all ``model_size * data_size`` ranks in a step of both.
 
     Args:
@@ -85,7 +98,7 @@ def hybrid_bytes(widths, batch, model_size, data_size, backward="reduce_scatter"
     ### END SOLUTION
 
 
-def crossover_batch(widths, backward="reduce_scatter"):
+def crossover_batch(widths: tuple[int, ...], backward: str = "reduce_scatter") -> float:
     """The batch at which model parallelism sends as much as data parallelism, a float.
 
     For smaller batches it sends less. It is the same on any number of ranks above 1.
@@ -95,7 +108,9 @@ def crossover_batch(widths, backward="reduce_scatter"):
     ### END SOLUTION
 
 
-def best_grid(widths, batch, world_size, backward="reduce_scatter"):
+def best_grid(
+    widths: tuple[int, ...], batch: int, world_size: int, backward: str = "reduce_scatter"
+) -> tuple[int, int]:
     """``(model_size, data_size)`` whose product is ``world_size`` and which sends least.
 
     ``data_size`` is at most ``batch``: a group without samples would be idle. Of two that send the

@@ -34,7 +34,7 @@ from mpi4py import MPI
 from shards import shard_bounds
 
 
-def forward(comm, logits, y, vocab_size):
+def forward(comm: MPI.Comm, logits: np.ndarray, y: np.ndarray, vocab_size: int) -> tuple:
     """The loss of each sample.
 
     Args:
@@ -61,7 +61,7 @@ def forward(comm, logits, y, vocab_size):
     ### END SOLUTION
 
 
-def backward(comm, saved, grad_losses):
+def backward(comm: MPI.Comm, saved, grad_losses: np.ndarray) -> np.ndarray:
     """The gradient with respect to this rank's logits: nothing is sent.
 
     Args:

@@ -36,12 +36,15 @@ What is special to this module:
 Source: Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
+import numpy as np
 from layers import matmul
 from mpi4py import MPI
 from shards import shard_bounds
 
 
-def column_shard(W, b, world_size, rank):
+def column_shard(
+    W: np.ndarray, b: np.ndarray, world_size: int, rank: int
+) -> tuple[np.ndarray, np.ndarray]:
     """``(W_r, b_r)``: part r of the columns of W and of b, in new, contiguous arrays.
 
     Args:
@@ -53,7 +56,9 @@ def column_shard(W, b, world_size, rank):
     ### END SOLUTION
 
 
-def row_shard(W, b, world_size, rank):
+def row_shard(
+    W: np.ndarray, b: np.ndarray, world_size: int, rank: int
+) -> tuple[np.ndarray, np.ndarray]:
     """``(W_r, b)``: part r of the rows of W and all of b, in new, contiguous arrays."""
     ### BEGIN SOLUTION
     lo, hi = shard_bounds(W.shape[0], world_size, rank)
@@ -61,7 +66,7 @@ def row_shard(W, b, world_size, rank):
     ### END SOLUTION
 
 
-def column_forward(comm, x, W, b):
+def column_forward(comm: MPI.Comm, x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Y_r, shape ``(B, n)``: this rank's columns of ``x @ W + b``.
 
     Args:
@@ -73,7 +78,9 @@ def column_forward(comm, x, W, b):
     ### END SOLUTION
 
 
-def column_backward(comm, x, W, grad_y):
+def column_backward(
+    comm: MPI.Comm, x: np.ndarray, W: np.ndarray, grad_y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``(grad_x, grad_W, grad_b)``: the whole gradient of x, and those of this rank's part.
 
     Args:
@@ -87,7 +94,7 @@ def column_backward(comm, x, W, grad_y):
     ### END SOLUTION
 
 
-def row_forward(comm, x, W, b):
+def row_forward(comm: MPI.Comm, x: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Z, shape ``(B, d_out)``: the whole result, on all ranks.
 
     Args:
@@ -101,7 +108,9 @@ def row_forward(comm, x, W, b):
     ### END SOLUTION
 
 
-def row_backward(comm, x, W, grad_y):
+def row_backward(
+    comm: MPI.Comm, x: np.ndarray, W: np.ndarray, grad_y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``(grad_x, grad_W, grad_b)``, with respect to this rank's x and W, and to the whole b.
 
     Args:

@@ -45,7 +45,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 
-def copy_to_group(group, x):
+def copy_to_group(group: dist.ProcessGroup, x: torch.Tensor) -> torch.Tensor:
     """f: the elements of ``x``; the gradient of ``x`` is the sum of all ranks' gradients.
 
     The result may be a view of ``x``.
@@ -77,7 +77,7 @@ class _Copy(torch.autograd.Function):
     ### END SOLUTION
 
 
-def reduce_from_group(group, x):
+def reduce_from_group(group: dist.ProcessGroup, x: torch.Tensor) -> torch.Tensor:
     """g: the sum of all ranks' ``x``; the gradient of ``x`` is the one that arrives.
 
     Args:
@@ -112,7 +112,9 @@ class ColumnLinear(nn.Module):
             Either may be frozen (``requires_grad`` False) later.
     """
 
-    def __init__(self, group, weight, bias=None):
+    def __init__(
+        self, group: dist.ProcessGroup, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         self.group = group
@@ -122,7 +124,7 @@ class ColumnLinear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.detach().tensor_split(p)[r].clone())
         ### END SOLUTION
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """From x, shape ``(..., d_in)``, the same on all ranks: this rank's part of the columns."""
         ### BEGIN SOLUTION
         return linear(copy_to_group(self.group, x), self.weight, self.bias)
@@ -136,7 +138,9 @@ class RowLinear(nn.Module):
     rank's, and b is whole, the same on all ranks.
     """
 
-    def __init__(self, group, weight, bias=None):
+    def __init__(
+        self, group: dist.ProcessGroup, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         self.group = group
@@ -145,7 +149,7 @@ class RowLinear(nn.Module):
         self.bias = None if bias is None else nn.Parameter(bias.detach().clone())
         ### END SOLUTION
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """From this rank's part of the columns of x: the whole result, on all ranks."""
         ### BEGIN SOLUTION
         y = reduce_from_group(self.group, linear(x, self.weight))

@@ -48,7 +48,7 @@ from mpi4py import MPI
 from shards import shard_bounds
 
 
-def shard(params, world_size, rank):
+def shard(params: tuple[np.ndarray, ...], world_size: int, rank: int) -> tuple[np.ndarray, ...]:
     """This rank's part of the six whole parameters: a tuple of six new, contiguous arrays."""
     ### BEGIN SOLUTION
     gamma, beta, W1, b1, W2, b2 = params
@@ -58,7 +58,7 @@ def shard(params, world_size, rank):
     ### END SOLUTION
 
 
-def forward(comm, x, params):
+def forward(comm: MPI.Comm, x: np.ndarray, params: tuple[np.ndarray, ...]) -> tuple:
     """``(y, saved)``: the whole result, shape ``(B, d)``, on all ranks; what ``backward`` needs.
 
     ``saved`` may refer to ``x`` and ``params``: they don't change before ``backward``.
@@ -79,7 +79,9 @@ def forward(comm, x, params):
     ### END SOLUTION
 
 
-def backward(comm, saved, grad_y):
+def backward(
+    comm: MPI.Comm, saved, grad_y: np.ndarray
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """``(grad_x, grads)``: the whole gradient of x, and those of this rank's six ``params``.
 
     Args:
@@ -99,7 +101,9 @@ def backward(comm, saved, grad_y):
     ### END SOLUTION
 
 
-def measured_layer(comm, x, params, grad_y):
+def measured_layer(
+    comm: MPI.Comm, x: np.ndarray, params: tuple[np.ndarray, ...], grad_y: np.ndarray
+):
     """Forward and backward as the run on a cluster measures it: supplied, nothing to write.
 
     Args:

@@ -38,7 +38,7 @@ from torch import nn
 from torch.nn.functional import gelu, layer_norm, linear
 
 
-def gather_sequence(group, x):
+def gather_sequence(group: dist.ProcessGroup, x: torch.Tensor) -> torch.Tensor:
     """All positions, of all ranks; the gradient of ``x`` is the sum of all ranks' for its part.
 
     Args:
@@ -76,7 +76,7 @@ class _Gather(torch.autograd.Function):
     ### END SOLUTION
 
 
-def reduce_scatter_sequence(group, x):
+def reduce_scatter_sequence(group: dist.ProcessGroup, x: torch.Tensor) -> torch.Tensor:
     """This rank's positions of the sum of all ranks' ``x``; its gradient is all ranks' gradients.
 
     Args:
@@ -126,7 +126,9 @@ class SequenceBlock(nn.Module):
     Example: T = 512, t = 64, d = 64, h = 32 in float64: 528 KiB.
     """
 
-    def __init__(self, group, params, rate=0.0):
+    def __init__(
+        self, group: dist.ProcessGroup, params: dict[str, torch.Tensor], rate: float = 0.0
+    ):
         super().__init__()
         ### BEGIN SOLUTION
         self.group, self.rate = group, rate
@@ -139,7 +141,7 @@ class SequenceBlock(nn.Module):
             self.register_parameter(name, nn.Parameter(own.clone()))
         ### END SOLUTION
 
-    def forward(self, x, seed=0):
+    def forward(self, x: torch.Tensor, seed: int = 0) -> torch.Tensor:
         """From x, shape ``(t, d)``, this rank's positions: those of the result.
 
         In training mode dropout multiplies by ``dropout.scaled_mask`` of this rank's positions in
@@ -159,7 +161,7 @@ class SequenceBlock(nn.Module):
         return x + y
         ### END SOLUTION
 
-    def finish(self):
+    def finish(self) -> None:
         """Called in each training step, after one or several backward passes.
 
         Afterwards ``grad`` of ``norm_weight``, ``norm_bias`` and ``b2`` is that of the whole

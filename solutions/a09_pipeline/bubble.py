@@ -13,7 +13,9 @@ number, and needs no ranks.
 import math
 
 
-def makespan_s(num_stages, num_microbatches, forward_s, backward_s, num_chunks=1):
+def makespan_s(
+    num_stages: int, num_microbatches: int, forward_s: float, backward_s: float, num_chunks: int = 1
+) -> float:
     """Time of a step, in seconds: GPipe and 1F1B with one chunk, interleaved with more.
 
     Source: Narayanan et al., Efficient Large-Scale Language Model Training, SC 2021, section 2.2.
@@ -24,7 +26,7 @@ def makespan_s(num_stages, num_microbatches, forward_s, backward_s, num_chunks=1
     ### END SOLUTION
 
 
-def bubble_fraction(num_stages, num_microbatches, num_chunks=1):
+def bubble_fraction(num_stages: int, num_microbatches: int, num_chunks: int = 1) -> float:
     """Share of the step's time that a stage is idle, from 0 to below 1.
 
     That is idle over total. (The literature often gives idle over ideal, which is larger.)
@@ -35,7 +37,7 @@ def bubble_fraction(num_stages, num_microbatches, num_chunks=1):
     ### END SOLUTION
 
 
-def fewest_microbatches(num_stages, most_bubble, num_chunks=1):
+def fewest_microbatches(num_stages: int, most_bubble: float, num_chunks: int = 1) -> int:
     """The smallest M whose bubble fraction is at most ``most_bubble``, above 0 and below 1.
 
     A fraction of exactly ``most_bubble`` is small enough: S = 3 and 0.25 give 6. M need not be a
@@ -47,7 +49,9 @@ def fewest_microbatches(num_stages, most_bubble, num_chunks=1):
     ### END SOLUTION
 
 
-def gpipe_s(num_stages, num_microbatches, forward_s, backward_s, latency_s):
+def gpipe_s(
+    num_stages: int, num_microbatches: int, forward_s: float, backward_s: float, latency_s: float
+) -> float:
     """GPipe's step, if each message takes ``latency_s``, many at a time.
 
     Each message is on its way while its sender computes the next microbatch (a pass takes at least
@@ -59,7 +63,7 @@ def gpipe_s(num_stages, num_microbatches, forward_s, backward_s, latency_s):
     ### END SOLUTION
 
 
-def num_messages(num_stages, num_microbatches, num_chunks=1):
+def num_messages(num_stages: int, num_microbatches: int, num_chunks: int = 1) -> int:
     """Messages of a step, of all stages together: activations and their gradients.
 
     What goes from one piece to another on the same stage is no message.
@@ -71,7 +75,9 @@ def num_messages(num_stages, num_microbatches, num_chunks=1):
     ### END SOLUTION
 
 
-def in_flight(schedule, num_stages, num_microbatches, stage, num_chunks=1):
+def in_flight(
+    schedule: str, num_stages: int, num_microbatches: int, stage: int, num_chunks: int = 1
+) -> int:
     """The most microbatches in flight on a stage; with chunks, each chunk counts for itself.
 
     A microbatch is in flight from its forward to the end of its backward pass.
@@ -97,8 +103,14 @@ def in_flight(schedule, num_stages, num_microbatches, stage, num_chunks=1):
 
 
 def activation_bytes(
-    schedule, num_stages, num_microbatches, stage, saved_bytes, input_bytes, recompute=False
-):
+    schedule: str,
+    num_stages: int,
+    num_microbatches: int,
+    stage: int,
+    saved_bytes: int,
+    input_bytes: int,
+    recompute: bool = False,
+) -> int:
     """The most bytes of activations that a stage holds, with one chunk.
 
     Args:

@@ -25,10 +25,18 @@ model is ``modules[chunk]`` of rank s, as in ``stage.py``.
 import torch
 import torch.distributed as dist
 from actions import Forward
-from model_torch import loss_of
+from model_torch import Piece, loss_of
 
 
-def run(group, modules, actions, batch_sizes, inputs=None, targets=None, recompute=False):
+def run(
+    group: dist.ProcessGroup,
+    modules: list[Piece],
+    actions: list,
+    batch_sizes: list[int],
+    inputs: list[torch.Tensor] | None = None,
+    targets: list[torch.Tensor] | None = None,
+    recompute: bool = False,
+) -> float | None:
     """Run this stage's part of one training step.
 
     Args:

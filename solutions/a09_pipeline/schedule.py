@@ -30,7 +30,7 @@ Rules for all three:
 from actions import Backward, Forward
 
 
-def gpipe(num_stages, num_microbatches, stage):
+def gpipe(num_stages: int, num_microbatches: int, stage: int) -> list:
     """GPipe: all forward passes, then all backward passes.
 
     Args:
@@ -51,7 +51,7 @@ def gpipe(num_stages, num_microbatches, stage):
     ### END SOLUTION
 
 
-def one_f_one_b(num_stages, num_microbatches, stage):
+def one_f_one_b(num_stages: int, num_microbatches: int, stage: int) -> list:
     """1F1B with a flush: after a short warm-up, forward and backward passes in turn.
 
     Args and returns: as those of ``gpipe``.
@@ -71,7 +71,7 @@ def one_f_one_b(num_stages, num_microbatches, stage):
     ### END SOLUTION
 
 
-def interleaved(num_stages, num_microbatches, stage, num_chunks):
+def interleaved(num_stages: int, num_microbatches: int, stage: int, num_chunks: int) -> list:
     """Interleaved 1F1B: each stage has v smaller pieces of the model, so that bubbles are smaller.
 
     Piece ``chunk * S + stage`` of the model is chunk ``chunk`` on stage ``stage``: a microbatch

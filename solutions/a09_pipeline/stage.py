@@ -21,7 +21,14 @@ from model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
-def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
+def run(
+    comm: MPI.Comm,
+    pieces: list[Piece],
+    actions: list,
+    batch_sizes: list[int],
+    inputs: list[np.ndarray] | None = None,
+    targets: list[np.ndarray] | None = None,
+) -> float | None:
     """Run this stage's part of one training step.
 
     Args:
@@ -142,7 +149,14 @@ def run(comm, pieces, actions, batch_sizes, inputs=None, targets=None):
     ### END SOLUTION
 
 
-def measured_step(comm, params, words, batch_sizes, inputs, targets):
+def measured_step(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    words,
+    batch_sizes: list[int],
+    inputs: list[np.ndarray] | None,
+    targets: list[np.ndarray] | None,
+):
     """One step as the run on a cluster measures it: supplied, nothing to write.
 
     Args:

@@ -32,7 +32,7 @@ Rules for all functions here:
 from actions import BackwardInput, BackwardWeight, Forward
 
 
-def zb_h1(num_stages, num_microbatches, stage):
+def zb_h1(num_stages: int, num_microbatches: int, stage: int) -> list:
     """As much memory as 1F1B's first stage, and a third of its bubble where F = I = W.
 
     Args:
@@ -67,7 +67,7 @@ def _in_turn(num_microbatches, warm_up, most_later):
     ### END SOLUTION
 
 
-def zb_h2(num_stages, num_microbatches, stage):
+def zb_h2(num_stages: int, num_microbatches: int, stage: int) -> list:
     """Twice the memory of 1F1B, and no stage is idle between its first and its last action.
 
     The first stage begins so many microbatches that the first gradient is back when they are done.
@@ -87,7 +87,7 @@ def zb_h2(num_stages, num_microbatches, stage):
     ### END SOLUTION
 
 
-def zb_v(num_stages, num_microbatches, stage):
+def zb_v(num_stages: int, num_microbatches: int, stage: int) -> list:
     """Two chunks on each stage, down the stages and up again: 1F1B's memory, and no idle stage.
 
     Piece s of the model is chunk 0 of stage s, and piece 2 S - 1 - s is its chunk 1. So the first

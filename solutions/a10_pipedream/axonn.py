@@ -36,11 +36,19 @@ deep learning, IPDPS 2022.
 from collections import deque
 
 import numpy as np
-from model import loss, loss_gradient
+from model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
-def run(comm, piece, params, batch_sizes, limit, inputs=None, targets=None):
+def run(
+    comm: MPI.Comm,
+    piece: Piece,
+    params: list[np.ndarray],
+    batch_sizes: list[int],
+    limit: int,
+    inputs: list[np.ndarray] | None = None,
+    targets: list[np.ndarray] | None = None,
+) -> tuple[float | None, list[np.ndarray]]:
     """Run this stage's part of one training step.
 
     Args:

@@ -43,8 +43,12 @@ state, no input of the stage. In the example stage 0 has ceil(3 / 2) = 2 version
 Source: Narayanan et al., PipeDream, SOSP 2019, section 3.1. There a plan uses all workers.
 """
 
+from profiles import Layer
 
-def plan_s(profile, plan, machine):
+from ringside import Machine
+
+
+def plan_s(profile: list[Layer], plan: list[tuple[int, int, int]], machine: Machine) -> float:
     """The time of a plan: seconds between two minibatches.
 
     Args:
@@ -67,7 +71,7 @@ def plan_s(profile, plan, machine):
     ### END SOLUTION
 
 
-def plan_bytes(profile, plan):
+def plan_bytes(profile: list[Layer], plan: list[tuple[int, int, int]]) -> list[int]:
     """Bytes that a worker of each stage needs: a list of ``int``, one for each stage.
 
     The example above gives [4_000_000_000, 5_000_000_000].
@@ -83,7 +87,9 @@ def plan_bytes(profile, plan):
     ### END SOLUTION
 
 
-def partition(profile, num_workers, machine, capacity_bytes=None):
+def partition(
+    profile: list[Layer], num_workers: int, machine: Machine, capacity_bytes: int | None = None
+) -> list[tuple[int, int, int]]:
     """Find the plan of the shortest time.
 
     Args:

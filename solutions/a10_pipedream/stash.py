@@ -33,7 +33,17 @@ from model import Piece, loss, loss_gradient
 from mpi4py import MPI
 
 
-def train(comm, piece, params, batch_sizes, lr, inputs=None, targets=None, *, vertical_sync=False):
+def train(
+    comm: MPI.Comm,
+    piece: Piece,
+    params: list[np.ndarray],
+    batch_sizes: list[int],
+    lr: float,
+    inputs: list[np.ndarray] | None = None,
+    targets: list[np.ndarray] | None = None,
+    *,
+    vertical_sync: bool = False,
+) -> tuple[list[np.ndarray], list[float] | None]:
     """Train this stage's parameters, with an update after each minibatch's backward pass.
 
     Args:
@@ -132,7 +142,14 @@ def _passes(num_minibatches, most):
     ### END SOLUTION
 
 
-def measured_training(comm, params, batch_sizes, lr, inputs, targets):
+def measured_training(
+    comm: MPI.Comm,
+    params: list[np.ndarray],
+    batch_sizes: list[int],
+    lr: float,
+    inputs: list[np.ndarray] | None,
+    targets: list[np.ndarray] | None,
+) -> np.ndarray:
     """A training as the run on a cluster measures it: supplied, nothing to write.
 
     Returns:

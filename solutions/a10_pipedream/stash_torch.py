@@ -24,11 +24,20 @@ what you create lies on the device of the module's parameters. The tests run on 
 
 import torch
 import torch.distributed as dist
-from model_torch import loss_of
+from model_torch import Piece, loss_of
 from torch.func import functional_call
 
 
-def train(group, module, optimizer, batch_sizes, inputs=None, targets=None, *, vertical_sync=False):
+def train(
+    group: dist.ProcessGroup,
+    module: Piece,
+    optimizer: torch.optim.Optimizer,
+    batch_sizes: list[int],
+    inputs: list[torch.Tensor] | None = None,
+    targets: list[torch.Tensor] | None = None,
+    *,
+    vertical_sync: bool = False,
+) -> list[float] | None:
     """Train this stage's piece on N minibatches, with one update after each.
 
     Args:

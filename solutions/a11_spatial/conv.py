@@ -28,7 +28,7 @@ from layers import Conv
 from mpi4py import MPI
 
 
-def forward(comm, conv, x, first_row):
+def forward(comm: MPI.Comm, conv: Conv, x: np.ndarray, first_row: int) -> tuple:
     """This rank's rows of the output.
 
     Output row i of the whole image has its window's centre in row ``i stride`` of the image. It
@@ -100,7 +100,9 @@ def _seen(conv, saved, start, stop):
     ### END SOLUTION
 
 
-def backward(comm, conv, saved, dy):
+def backward(
+    comm: MPI.Comm, conv: Conv, saved, dy: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The gradients of this rank's rows, and of the filters and biases that all ranks share.
 
     Args:
@@ -149,7 +151,14 @@ def backward(comm, conv, saved, dy):
     ### END SOLUTION
 
 
-def measured_layer(comm, weight, bias, x, first_row, dy):
+def measured_layer(
+    comm: MPI.Comm,
+    weight: np.ndarray,
+    bias: np.ndarray,
+    x: np.ndarray,
+    first_row: int,
+    dy: np.ndarray,
+):
     """Both passes as the run on a cluster measures them: supplied, nothing to write.
 
     Args:

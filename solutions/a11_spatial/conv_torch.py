@@ -33,7 +33,12 @@ import torch
 import torch.distributed as dist
 
 
-def conv2d(group, x, weight, bias=None):
+def conv2d(
+    group: dist.ProcessGroup,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
     """This rank's rows of the convolution of the whole image, with a gradient for autograd.
 
     Args:

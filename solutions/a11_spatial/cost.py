@@ -41,8 +41,12 @@ training neural networks, SPAA 2018. With these corrections: a halo has floor(k/
 both halos are cut along the height, so both have kernel_h; and a rank has two neighbours.
 """
 
+from conv_sizes import Layer
 
-def data_bytes(layers, batch, world_size, itemsize=4):
+from ringside import Machine
+
+
+def data_bytes(layers: list[Layer], batch: int, world_size: int, itemsize: int = 4) -> float:
     """Bytes of all ranks in a step of data parallelism: they don't depend on the batch.
 
     Args:
@@ -56,7 +60,7 @@ def data_bytes(layers, batch, world_size, itemsize=4):
     ### END SOLUTION
 
 
-def filter_bytes(layers, batch, world_size, itemsize=4):
+def filter_bytes(layers: list[Layer], batch: int, world_size: int, itemsize: int = 4) -> float:
     """Bytes of all ranks in a step of filter parallelism."""
     ### BEGIN SOLUTION
     outputs = sum(layer.outputs for layer in layers)
@@ -65,7 +69,7 @@ def filter_bytes(layers, batch, world_size, itemsize=4):
     ### END SOLUTION
 
 
-def domain_bytes(layers, batch, world_size, itemsize=4):
+def domain_bytes(layers: list[Layer], batch: int, world_size: int, itemsize: int = 4) -> float:
     """Bytes of all ranks in a step of domain parallelism."""
     ### BEGIN SOLUTION
     halos = 2 * (world_size - 1) * sum(_halos(layers, batch)) * itemsize
@@ -80,7 +84,9 @@ def _halos(layers, batch):
     ### END SOLUTION
 
 
-def data_s(layers, batch, world_size, machine, itemsize=4):
+def data_s(
+    layers: list[Layer], batch: int, world_size: int, machine: Machine, itemsize: int = 4
+) -> float:
     """Seconds of a step's messages in data parallelism; one all-reduce for each layer."""
     ### BEGIN SOLUTION
     return sum(2 * _ring_s(layer.weights * itemsize, world_size, machine) for layer in layers)
@@ -93,7 +99,9 @@ def _ring_s(nbytes, world_size, machine):
     ### END SOLUTION
 
 
-def filter_s(layers, batch, world_size, machine, itemsize=4):
+def filter_s(
+    layers: list[Layer], batch: int, world_size: int, machine: Machine, itemsize: int = 4
+) -> float:
     """Seconds of a step's messages in filter parallelism."""
     ### BEGIN SOLUTION
     gathered = [layer.outputs for layer in layers]
@@ -104,7 +112,9 @@ def filter_s(layers, batch, world_size, machine, itemsize=4):
     ### END SOLUTION
 
 
-def domain_s(layers, batch, world_size, machine, itemsize=4):
+def domain_s(
+    layers: list[Layer], batch: int, world_size: int, machine: Machine, itemsize: int = 4
+) -> float:
     """Seconds of a step's messages in domain parallelism: each halo has an alpha of its own."""
     ### BEGIN SOLUTION
     neighbours = min(2, world_size - 1)
@@ -116,7 +126,9 @@ def domain_s(layers, batch, world_size, machine, itemsize=4):
     ### END SOLUTION
 
 
-def best(layers, batch, world_size, machine, itemsize=4):
+def best(
+    layers: list[Layer], batch: int, world_size: int, machine: Machine, itemsize: int = 4
+) -> str:
     """The way whose step is shortest: ``"data"``, ``"filter"`` or ``"domain"``.
 
     A step's time is that of its messages, and that of the rank that computes most. A forward pass,

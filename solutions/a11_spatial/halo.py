@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 
-def exchange(comm, x, halo_width):
+def exchange(comm: MPI.Comm, x: np.ndarray, halo_width: int) -> np.ndarray:
     """This rank's rows with those of its neighbours that lie next to them.
 
     Args:
@@ -80,7 +80,9 @@ def _along(comm, x, halo_width, axis, neighbours):
     ### END SOLUTION
 
 
-def exchange_grid(comm, x, halo_width, grid):
+def exchange_grid(
+    comm: MPI.Comm, x: np.ndarray, halo_width: int, grid: tuple[int, int]
+) -> np.ndarray:
     """The same for images that are cut in both directions, corners included.
 
         rank 0 | rank 1 | rank 2        grid = (2, 3): rank r has row r // 3, column r % 3

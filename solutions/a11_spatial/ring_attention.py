@@ -29,7 +29,14 @@ from mpi4py import MPI
 from ring_blocks import block_scores
 
 
-def attention(comm, q, k, v, lengths, causal=False):
+def attention(
+    comm: MPI.Comm,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    lengths: list[int],
+    causal: bool = False,
+) -> np.ndarray:
     """This rank's part of ``softmax(q k^T / sqrt(width)) v`` of the whole sequence.
 
     Args:

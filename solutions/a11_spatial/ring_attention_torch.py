@@ -35,7 +35,14 @@ from attention_torch import backward_block, forward_block
 from ring_messages_torch import start_to_pass_on, wait_for
 
 
-def ring_attention(group, q, k, v, lengths, causal=False):
+def ring_attention(
+    group: dist.ProcessGroup,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lengths: list[int],
+    causal: bool = False,
+) -> torch.Tensor:
     """Attention of this rank's queries to the keys of the whole sequence.
 
     Args:
@@ -86,7 +93,15 @@ def ring_attention(group, q, k, v, lengths, causal=False):
 
 class _RingAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, group, lengths, causal):
+    def forward(
+        ctx,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        group: dist.ProcessGroup,
+        lengths: list[int],
+        causal: bool,
+    ):
         """The ring of the forward pass; what ``backward`` needs is kept in ``ctx``."""
         ### BEGIN SOLUTION
         p, rank = dist.get_world_size(group), dist.get_rank(group)
@@ -111,7 +126,7 @@ class _RingAttention(torch.autograd.Function):
         ### END SOLUTION
 
     @staticmethod
-    def backward(ctx, dout):
+    def backward(ctx, dout: torch.Tensor):
         """The ring of the backward pass: the gradients of q, k and v, and None for the rest."""
         ### BEGIN SOLUTION
         q, k, v, out, lse = ctx.saved_tensors

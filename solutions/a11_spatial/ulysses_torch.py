@@ -27,11 +27,15 @@ Source: Jacobs et al., DeepSpeed Ulysses: system optimizations for enabling trai
 sequence transformer models, 2023.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 
 
-def attention(group, q, k, v, attend):
+def attention(
+    group: dist.ProcessGroup, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, attend: Callable
+) -> torch.Tensor:
     """This rank's positions of ``attend`` on the whole sequence, with a gradient for autograd.
 
     Args:

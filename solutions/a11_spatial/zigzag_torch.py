@@ -26,7 +26,7 @@ from attention_torch import backward_block, forward_block
 from ring_messages_torch import start_to_pass_on, wait_for
 
 
-def split(x, world_size):
+def split(x: torch.Tensor, world_size: int) -> list[torch.Tensor]:
     """Cut a sequence into the parts of all ranks.
 
     Args:
@@ -51,7 +51,7 @@ def split(x, world_size):
     ### END SOLUTION
 
 
-def merge(parts):
+def merge(parts: list[torch.Tensor]) -> torch.Tensor:
     """Put the parts of all ranks together: the inverse of ``split``.
 
     Returns:
@@ -63,7 +63,9 @@ def merge(parts):
     ### END SOLUTION
 
 
-def zigzag_attention(group, q, k, v):
+def zigzag_attention(
+    group: dist.ProcessGroup, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> torch.Tensor:
     """Causal attention of this rank's queries to the keys of the whole sequence.
 
     Args:
@@ -95,7 +97,7 @@ def zigzag_attention(group, q, k, v):
     return _Zigzag.apply(q, k, v, group)
 
 
-def _seen(rank, source, n):
+def _seen(rank: int, source: int, n: int):
     """Which of this rank's n queries see which keys of rank ``source``: a slice of each."""
     ### BEGIN SOLUTION
     if source == rank:
@@ -106,7 +108,7 @@ def _seen(rank, source, n):
 
 class _Zigzag(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, group):
+    def forward(ctx, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: dist.ProcessGroup):
         """The ring of the forward pass; what ``backward`` needs is kept in ``ctx``."""
         ### BEGIN SOLUTION
         p, rank, n = dist.get_world_size(group), dist.get_rank(group), q.shape[2]
@@ -133,7 +135,7 @@ class _Zigzag(torch.autograd.Function):
         ### END SOLUTION
 
     @staticmethod
-    def backward(ctx, dout):
+    def backward(ctx, dout: torch.Tensor):
         """The ring of the backward pass: the gradients of q, k and v, and None for the group."""
         ### BEGIN SOLUTION
         group, (q, k, v, out, lse) = ctx.group, ctx.saved_tensors

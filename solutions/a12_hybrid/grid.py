@@ -26,7 +26,7 @@ Megatron-LM, SC 2021, section 3; Shazeer et al., Mesh-TensorFlow, 2018, section 
 import math
 
 
-def coordinates(world_size, sizes, order):
+def coordinates(world_size: int, sizes: dict[str, int], order: list[str]) -> list[dict[str, int]]:
     """The coordinates of each rank.
 
     Args:
@@ -60,7 +60,7 @@ def coordinates(world_size, sizes, order):
     ### END SOLUTION
 
 
-def groups(ranks, axes):
+def groups(ranks: list[dict[str, int]], axes: list[str]) -> list[list[int]]:
     """The groups of one axis, or of several axes together.
 
     Args:
@@ -92,7 +92,9 @@ def groups(ranks, axes):
     ### END SOLUTION
 
 
-def neighbour(ranks, rank, axis, step, wrap):
+def neighbour(
+    ranks: list[dict[str, int]], rank: int, axis: str, step: int, wrap: bool
+) -> int | None:
     """The rank that stands ``step`` further along an axis.
 
     Args:
@@ -115,7 +117,9 @@ def neighbour(ranks, rank, axis, step, wrap):
     ### END SOLUTION
 
 
-def place(world_size, sizes, inside, ranks_per_node):
+def place(
+    world_size: int, sizes: dict[str, int], inside: list[str], ranks_per_node: int
+) -> list[str]:
     """An order of the axes that keeps some of them inside nodes.
 
     Ranks 0 to ``ranks_per_node - 1`` are on the first node, the next ones on the second, and so on;

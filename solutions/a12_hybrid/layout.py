@@ -24,10 +24,13 @@ the documentation of torch's DTensor.
 from math import prod
 
 import numpy as np
-from einsum_graph import AllReduce, along
+from einsum_graph import AllReduce, Graph, along
+from mpi4py import MPI
 
 
-def local_shape(dims, sizes, layout, mesh):
+def local_shape(
+    dims: tuple[str, ...], sizes: dict[str, int], layout: dict[str, str], mesh: dict[str, int]
+) -> tuple[int, ...]:
     """A rank's part of a tensor, or of all dimensions of a step: its shape, a tuple.
 
     Raises:
@@ -51,7 +54,9 @@ def local_shape(dims, sizes, layout, mesh):
     ### END SOLUTION
 
 
-def forward(graph, sizes, layout, mesh):
+def forward(
+    graph: Graph, sizes: dict[str, int], layout: dict[str, str], mesh: dict[str, int]
+) -> list[AllReduce]:
     """The forward pass's all-reduces, a list of ``AllReduce`` in the order of the steps.
 
     A rank multiplies its parts. Where a dimension that a step sums over is cut, the product is a
@@ -80,7 +85,9 @@ def _reduction(graph, step, result, sizes, layout, mesh):
     ### END SOLUTION
 
 
-def backward(graph, sizes, layout, mesh):
+def backward(
+    graph: Graph, sizes: dict[str, int], layout: dict[str, str], mesh: dict[str, int]
+) -> list[AllReduce]:
     """The backward pass's all-reduces: steps in reverse, and each step's inputs in their order.
 
     An input's gradient is an einsum, too: of the output's gradient and the other inputs. What has
@@ -103,7 +110,13 @@ def backward(graph, sizes, layout, mesh):
     ### END SOLUTION
 
 
-def execute(comm, graph, layout, mesh, parts):
+def execute(
+    comm: MPI.Comm,
+    graph: Graph,
+    layout: dict[str, str],
+    mesh: dict[str, int],
+    parts: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
     """Run the forward pass on a mesh of ranks.
 
     Args:
@@ -131,7 +144,7 @@ def execute(comm, graph, layout, mesh, parts):
     ### END SOLUTION
 
 
-def collective(source, target):
+def collective(source, target) -> str:
     """The collective that turns one placement of a tensor along an axis into another one.
 
     A placement is ``"R"`` (replicated: each rank has all of it), ``"P"`` (partial: the tensor is

@@ -35,12 +35,16 @@ cost model; Narayanan et al., SC 2021, section 5, give rules of thumb for it.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
-from ringside.scale.hybrid_cost import AXES, configs
+from ringside import Machine
+from ringside.scale.hybrid_cost import AXES, Config, Model, configs
 
 
-def plan(model, machine, num_gpus, memory_bytes, cost):
+def plan(
+    model: Model, machine: Machine, num_gpus: int, memory_bytes: int, cost: Callable
+) -> Config:
     """Find the mixture with the shortest step that fits.
 
     Args:

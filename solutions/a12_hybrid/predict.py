@@ -24,8 +24,11 @@ import math
 
 from predict_parts import forward_flops, message_s, ring_s
 
+from ringside import Machine
+from ringside.scale.hybrid_cost import Config
 
-def num_parameters(model):
+
+def num_parameters(model) -> int:
     """Parameters: 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)). The example has 520."""
     ### BEGIN SOLUTION
     h = model.hidden
@@ -33,7 +36,7 @@ def num_parameters(model):
     ### END SOLUTION
 
 
-def step_flops(model, recompute=True):
+def step_flops(model, recompute: bool = True) -> float:
     """FLOPs of a step on all GPUs together.
 
     Forward, a layer takes 24 s h^2 + 4 s^2 h for a sequence, and the logits take 2 s h V. Backward
@@ -48,7 +51,7 @@ def step_flops(model, recompute=True):
     ### END SOLUTION
 
 
-def training_days(parameters, tokens, num_gpus, flop_per_s):
+def training_days(parameters: float, tokens: float, num_gpus: int, flop_per_s: float) -> float:
     """Days of training with recomputation: 8 FLOPs for each parameter and token.
 
     ``flop_per_s`` is what each GPU really reaches. GPT-3's 174.6e9 parameters, 300e9 tokens on 384
@@ -59,7 +62,7 @@ def training_days(parameters, tokens, num_gpus, flop_per_s):
     ### END SOLUTION
 
 
-def state_bytes(parameters, data, zero):
+def state_bytes(parameters: int, data: int, zero: int) -> float:
     """Bytes of weights (2 a parameter), gradients (2) and optimizer state (12) on a GPU.
 
     ZeRO stage 1 cuts the optimizer state into ``data`` shards, stage 2 also the gradients, stage 3
@@ -73,7 +76,7 @@ def state_bytes(parameters, data, zero):
     ### END SOLUTION
 
 
-def memory_bytes(model, config):
+def memory_bytes(model, config: Config) -> float:
     """Bytes of the GPU that needs most: on the first stage, which holds most microbatches.
 
     - It has n = ceil(l / p) layers, and ((12 h + 13) h n + (V + s) h) / t parameters, with
@@ -97,7 +100,7 @@ def memory_bytes(model, config):
     ### END SOLUTION
 
 
-def sent_bytes(model, config, element_bytes=2):
+def sent_bytes(model, config: Config, element_bytes: int = 2) -> dict[str, float]:
     """Bytes that a GPU of an inner stage sends in a step, by axis.
 
     The result is a dict with the keys "tensor", "pipeline" and "data". A ring over p GPUs that
@@ -131,7 +134,7 @@ def sent_bytes(model, config, element_bytes=2):
     ### END SOLUTION
 
 
-def step_s(model, config, machine, element_bytes=2):
+def step_s(model, config: Config, machine: Machine, element_bytes: int = 2) -> float:
     """Seconds of a step with 1F1B: sum of all stages + (M - 1) slowest stage + data.
 
     ``predict_parts.py`` has the times of a message and of a ring, and FLOPs of a forward pass.

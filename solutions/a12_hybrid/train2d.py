@@ -57,7 +57,7 @@ from train2d_layers import (
 )
 
 
-def communicators(comm, num_rows, num_columns):
+def communicators(comm: MPI.Comm, num_rows: int, num_columns: int) -> tuple[MPI.Comm, MPI.Comm]:
     """This rank's column and row of the grid; ``num_rows`` and ``num_columns`` are Pr and Pc.
 
     Returns:
@@ -76,7 +76,9 @@ def communicators(comm, num_rows, num_columns):
     ### END SOLUTION
 
 
-def forward(column, widths, params, x):
+def forward(
+    column: MPI.Comm, widths: list[int], params: list[tuple[np.ndarray, np.ndarray]], x: np.ndarray
+) -> tuple:
     """The logits of this column's samples, whole on each of its ranks.
 
     Args:
@@ -100,7 +102,14 @@ def forward(column, widths, params, x):
     ### END SOLUTION
 
 
-def backward(column, row, widths, params, saved, grad):
+def backward(
+    column: MPI.Comm,
+    row: MPI.Comm,
+    widths: list[int],
+    params: list[tuple[np.ndarray, np.ndarray]],
+    saved,
+    grad: np.ndarray,
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """The gradients of this rank's parts, summed over all samples.
 
     Args:
@@ -129,7 +138,15 @@ def backward(column, row, widths, params, saved, grad):
     ### END SOLUTION
 
 
-def train(comm, num_rows, num_columns, widths, params, batches, learning_rate):
+def train(
+    comm: MPI.Comm,
+    num_rows: int,
+    num_columns: int,
+    widths: list[int],
+    params: list[tuple[np.ndarray, np.ndarray]],
+    batches: list[tuple[np.ndarray, np.ndarray]],
+    learning_rate: float,
+) -> tuple:
     """Several steps of SGD: ``p - learning_rate * gradient``.
 
     The loss of a step, and its gradient, are the **mean over all samples of all columns**.
@@ -158,7 +175,15 @@ def train(comm, num_rows, num_columns, widths, params, batches, learning_rate):
     ### END SOLUTION
 
 
-def measured_steps(comm, num_rows, num_columns, widths, params, batches, learning_rate):
+def measured_steps(
+    comm: MPI.Comm,
+    num_rows: int,
+    num_columns: int,
+    widths: list[int],
+    params,
+    batches,
+    learning_rate: float,
+):
     """``train`` as the run on a cluster measures it, with parameters in one array: supplied."""
     params, losses = train(comm, num_rows, num_columns, widths, params, batches, learning_rate)
     return pack(params), np.array(losses)

@@ -21,10 +21,21 @@ NumPy.
 import numpy as np
 import torch
 import torch.distributed as dist
-from gpt_torch import Grid, Messages, copy_to_axis, ends_of, reduce_from_axis, split
+from gpt_torch import (
+    Axis,
+    Batch,
+    Grid,
+    Layer,
+    Messages,
+    Stage,
+    copy_to_axis,
+    ends_of,
+    reduce_from_axis,
+    split,
+)
 
 
-def make_grid(group, pp_size, dp_size, tp_size):
+def make_grid(group: dist.ProcessGroup, pp_size: int, dp_size: int, tp_size: int) -> Grid:
     """This rank's axes of the grid.
 
     Returns:
@@ -47,7 +58,7 @@ def make_grid(group, pp_size, dp_size, tp_size):
     ### END SOLUTION
 
 
-def run_layer(tp, layer, x):
+def run_layer(tp: Axis, layer: Layer, x: torch.Tensor) -> torch.Tensor:
     """The output of a layer: the same on all ranks of the tensor axis, and so is the gradient of x.
 
     ``tp`` is the axis, ``layer`` this rank's part, a ``gpt_torch.Layer``. ``x`` is the same on all
@@ -61,7 +72,9 @@ def run_layer(tp, layer, x):
     ### END SOLUTION
 
 
-def run_pipeline(grid, stage, batch, actions):
+def run_pipeline(
+    grid: Grid, stage: Stage, batch: Batch, actions: list[tuple[str, int]]
+) -> torch.Tensor:
     """Forward and backward passes of all microbatches through this stage.
 
     The gradients of the stage's parameters are left in ``.grad``: of this replica's share of the
@@ -103,7 +116,13 @@ def run_pipeline(grid, stage, batch, actions):
     ### END SOLUTION
 
 
-def train_step(grid, stage, batch, actions, optimizer):
+def train_step(
+    grid: Grid,
+    stage: Stage,
+    batch: Batch,
+    actions: list[tuple[str, int]],
+    optimizer: torch.optim.Optimizer,
+) -> torch.Tensor:
     """One step: gradients of the whole batch on every rank that holds a parameter, then the update.
 
     First clear the gradients: those of an earlier step may still be there.

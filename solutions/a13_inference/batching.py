@@ -18,10 +18,10 @@ Source: Yu et al., Orca: a distributed serving system for transformer-based gene
 2022.
 """
 
-from batching_server import Step
+from batching_server import Request, Server, Step
 
 
-def serve(requests, server):
+def serve(requests: list[Request], server: Server) -> list[Step]:
     """Plan the steps of a server that answers all requests.
 
     Args:

@@ -49,7 +49,9 @@ from model import (
 from mpi4py import MPI
 
 
-def shard(weights, sizes, world_size, rank):
+def shard(
+    weights: dict[str, np.ndarray], sizes: Sizes, world_size: int, rank: int
+) -> dict[str, np.ndarray]:
     """This rank's part of the weights.
 
     Args:
@@ -71,7 +73,9 @@ def shard(weights, sizes, world_size, rank):
     ### END SOLUTION
 
 
-def forward(comm, tokens, cache, part, sizes):
+def forward(
+    comm: MPI.Comm, tokens: list[list[int]], cache: Cache, part: dict[str, np.ndarray], sizes: Sizes
+) -> np.ndarray:
     """What comes out of the last layer norm, for each sequence's last new position.
 
     Args:
@@ -104,7 +108,9 @@ def forward(comm, tokens, cache, part, sizes):
     ### END SOLUTION
 
 
-def greedy(comm, hidden, part, sizes):
+def greedy(
+    comm: MPI.Comm, hidden: np.ndarray, part: dict[str, np.ndarray], sizes: Sizes
+) -> np.ndarray:
     """The word of the largest logit of each sequence; of equal ones the lowest.
 
     Args:
@@ -129,7 +135,13 @@ def greedy(comm, hidden, part, sizes):
     ### END SOLUTION
 
 
-def generate(comm, prompts, part, sizes, num_tokens):
+def generate(
+    comm: MPI.Comm,
+    prompts: list[list[int]],
+    part: dict[str, np.ndarray],
+    sizes: Sizes,
+    num_tokens: int,
+) -> np.ndarray:
     """Greedy generation: prefill once, then one token of each sequence in each step.
 
     Args:
@@ -150,6 +162,12 @@ def generate(comm, prompts, part, sizes, num_tokens):
     ### END SOLUTION
 
 
-def measured_tokens(comm, sizes, part, prompts, num_tokens):
+def measured_tokens(
+    comm: MPI.Comm,
+    sizes: tuple,
+    part: dict[str, np.ndarray],
+    prompts: list[list[int]],
+    num_tokens: int,
+):
     """``generate`` as the run on a cluster measures it: supplied. ``sizes`` is a tuple."""
     return generate(comm, prompts, part, Sizes(*sizes), num_tokens)

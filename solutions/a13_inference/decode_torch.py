@@ -35,11 +35,18 @@ Source: Pope et al., Efficiently scaling transformer inference, 2022; Shoeybi et
 
 import torch
 import torch.distributed as dist
-from model import shard_bounds
+from model import Sizes, shard_bounds
 from model_torch import Cache, gelu, last_rows, layer_norm, of_layer, positions_of
 
 
-def forward(group, tokens, counts, cache, part, sizes):
+def forward(
+    group: dist.ProcessGroup,
+    tokens: torch.Tensor,
+    counts: list[int],
+    cache: Cache,
+    part: dict[str, torch.Tensor],
+    sizes: Sizes,
+) -> torch.Tensor:
     """What comes out of the last layer norm, for each sequence's last new position.
 
     Args:
@@ -73,7 +80,9 @@ def forward(group, tokens, counts, cache, part, sizes):
     ### END SOLUTION
 
 
-def greedy(group, hidden, part, sizes):
+def greedy(
+    group: dist.ProcessGroup, hidden: torch.Tensor, part: dict[str, torch.Tensor], sizes: Sizes
+) -> torch.Tensor:
     """The word of the largest logit of each sequence; of equal ones the lowest.
 
     Args:
@@ -104,7 +113,13 @@ def greedy(group, hidden, part, sizes):
     ### END SOLUTION
 
 
-def generate(group, prompts, part, sizes, num_tokens):
+def generate(
+    group: dist.ProcessGroup,
+    prompts: list[list[int]],
+    part: dict[str, torch.Tensor],
+    sizes: Sizes,
+    num_tokens: int,
+) -> torch.Tensor:
     """Greedy generation: prefill once, then one token of each sequence in each step.
 
     Args:

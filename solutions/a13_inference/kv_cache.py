@@ -36,7 +36,7 @@ PagedAttention, 2023, section 4.
 import numpy as np
 
 
-def token_bytes(layers, kv_heads, head_dim, element_bytes=2):
+def token_bytes(layers: int, kv_heads: int, head_dim: int, element_bytes: int = 2) -> int:
     """Bytes of the keys and values of one position, an int."""
     ### BEGIN SOLUTION
     return 2 * layers * kv_heads * head_dim * element_bytes
@@ -58,34 +58,42 @@ class PagedCache:
         lengths: how many positions each sequence has, a dict.
     """
 
-    def __init__(self, num_pages, page_size, layers, kv_heads, head_dim, dtype="float64"):
+    def __init__(
+        self,
+        num_pages: int,
+        page_size: int,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: str = "float64",
+    ):
         shape = (num_pages, page_size, layers, kv_heads, head_dim)
         self.keys, self.values = np.zeros(shape, dtype), np.zeros(shape, dtype)
         self.counts = [0] * num_pages
         self.tables, self.lengths = {}, {}
         self.next_name = 0
 
-    def new(self):
+    def new(self) -> int:
         """A new sequence without positions: its name, a number that is never given again."""
         name, self.next_name = self.next_name, self.next_name + 1
         self.tables[name], self.lengths[name] = [], 0
         return name
 
     @property
-    def used_pages(self):
+    def used_pages(self) -> int:
         """How many pages are in use; a shared page counts once."""
         ### BEGIN SOLUTION
         return sum(count > 0 for count in self.counts)
         ### END SOLUTION
 
     @property
-    def used_bytes(self):
+    def used_bytes(self) -> int:
         """Bytes of the keys and values in the pages in use, full or not."""
         ### BEGIN SOLUTION
         return self.used_pages * (self.keys[0].nbytes + self.values[0].nbytes)
         ### END SOLUTION
 
-    def append(self, name, keys, values):
+    def append(self, name: int, keys: np.ndarray, values: np.ndarray) -> None:
         """Add n >= 0 positions at the end of a sequence.
 
         Args:
@@ -122,7 +130,7 @@ class PagedCache:
         self.lengths[name] = start + n
         ### END SOLUTION
 
-    def gather(self, name):
+    def gather(self, name: int) -> tuple[np.ndarray, np.ndarray]:
         """All positions of a sequence in order: ``(keys, values)``, new arrays.
 
         Both have shape ``(S, layers, kv_heads, head_dim)``; S may be 0.
@@ -135,7 +143,7 @@ class PagedCache:
         )
         ### END SOLUTION
 
-    def fork(self, name):
+    def fork(self, name: int) -> int:
         """A new sequence that begins with all positions of this one, and shares its pages.
 
         Returns:
@@ -149,7 +157,7 @@ class PagedCache:
         return child
         ### END SOLUTION
 
-    def free(self, name):
+    def free(self, name: int) -> None:
         """Give a sequence back; its name is unknown from now on."""
         ### BEGIN SOLUTION
         for page in self._table(name):

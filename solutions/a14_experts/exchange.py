@@ -29,9 +29,10 @@ Source: Lepikhin et al. 2020, "GShard"; Rajbhandari et al. 2022, "DeepSpeed-MoE"
 
 import numpy as np
 from experts import Expert, Routing, owners
+from mpi4py import MPI
 
 
-def dispatch(comm, rows, numbers, num_experts):
+def dispatch(comm: MPI.Comm, rows: np.ndarray, numbers: np.ndarray, num_experts: int) -> tuple:
     """Send each row to its expert's rank.
 
     Args:
@@ -64,7 +65,7 @@ def dispatch(comm, rows, numbers, num_experts):
     ### END SOLUTION
 
 
-def send_again(comm, rows, way):
+def send_again(comm: MPI.Comm, rows: np.ndarray, way) -> list[np.ndarray]:
     """Return ``received`` as ``dispatch`` does with the same numbers, without counts. One exchange.
 
     The backward pass sends its gradients with it.
@@ -87,7 +88,7 @@ def _exchange(comm, rows, sent, came):
     ### END SOLUTION
 
 
-def send_back(comm, answers, way):
+def send_back(comm: MPI.Comm, answers: list[np.ndarray], way) -> np.ndarray:
     """Send the experts' answers, arrays like those in ``received``, back. One exchange.
 
     Returns:
@@ -105,7 +106,9 @@ def send_back(comm, answers, way):
     ### END SOLUTION
 
 
-def forward(comm, experts, x, routing, num_experts):
+def forward(
+    comm: MPI.Comm, experts: list[Expert], x: np.ndarray, routing: Routing, num_experts: int
+) -> tuple:
     """The layer's forward pass: every token's weighted answers.
 
     Args:
@@ -128,7 +131,7 @@ def forward(comm, experts, x, routing, num_experts):
     ### END SOLUTION
 
 
-def backward(comm, experts, saved, dy):
+def backward(comm: MPI.Comm, experts: list[Expert], saved, dy: np.ndarray) -> tuple:
     """The layer's backward pass.
 
     Args:
@@ -153,7 +156,17 @@ def backward(comm, experts, saved, dy):
     ### END SOLUTION
 
 
-def measured_layer(comm, w1, w2, num_experts, x, experts, weights, kept, dy):
+def measured_layer(
+    comm: MPI.Comm,
+    w1: np.ndarray,
+    w2: np.ndarray,
+    num_experts: int,
+    x: np.ndarray,
+    experts: np.ndarray,
+    weights: np.ndarray,
+    kept: np.ndarray,
+    dy: np.ndarray,
+):
     """Both passes as the run on a cluster measures them; w1, w2: of its own experts. Supplied."""
     own = [Expert(*each) for each in zip(w1, w2, strict=True)]
     y, saved = forward(comm, own, x, Routing(experts, weights, kept), num_experts)

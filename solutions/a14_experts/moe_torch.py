@@ -66,13 +66,20 @@ class Experts(nn.Module):
       the forward pass alone, and of both. Half the points go to 1.1 times.
     """
 
-    def __init__(self, group, gate, experts, shared, num_experts):
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        gate: nn.Module,
+        experts: list[nn.Module],
+        shared: nn.Module,
+        num_experts: int,
+    ):
         super().__init__()
         self.group, self.num_experts = group, num_experts
         self.gate, self.shared = gate, shared
         self.experts = nn.ModuleList(experts)
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``y`` for this rank's tokens."""
         ### BEGIN SOLUTION
         experts, weights, kept = self.gate(x)

@@ -24,9 +24,11 @@ Source: DeepSeek-AI 2024, "DeepSeek-V3 technical report", sections 2.1.2 and 3.2
 """
 
 import numpy as np
+from experts import Expert, Routing
+from mpi4py import MPI
 
 
-def choose(scores, k, num_nodes, most_nodes):
+def choose(scores: np.ndarray, k: int, num_nodes: int, most_nodes: int) -> np.ndarray:
     """Choose k experts a token, on at most M nodes.
 
     Args:
@@ -68,7 +70,14 @@ def choose(scores, k, num_nodes, most_nodes):
     ### END SOLUTION
 
 
-def forward(comm, experts, x, routing, num_experts, ranks_per_node):
+def forward(
+    comm: MPI.Comm,
+    experts: list[Expert],
+    x: np.ndarray,
+    routing: Routing,
+    num_experts: int,
+    ranks_per_node: int,
+) -> np.ndarray:
     """The layer's forward pass, on two levels.
 
     Args:

@@ -22,7 +22,7 @@ import numpy as np
 from experts import Routing
 
 
-def capacity(num_tokens, num_experts, k, factor):
+def capacity(num_tokens: int, num_experts: int, k: int, factor: float) -> int:
     """Room of an expert, in tokens: ``math.ceil(factor * k * T / E)``, an int.
 
     With ``factor = 1`` perfectly spread tokens just fit. Example: 100 tokens, 8 experts, k = 2,
@@ -40,7 +40,7 @@ def capacity(num_tokens, num_experts, k, factor):
     ### END SOLUTION
 
 
-def route(scores, k, room):
+def route(scores: np.ndarray, k: int, room: int) -> Routing:
     """Choose k experts for each token.
 
     Args:
@@ -77,7 +77,7 @@ def route(scores, k, room):
     ### END SOLUTION
 
 
-def balance_loss(scores, experts):
+def balance_loss(scores: np.ndarray, experts: np.ndarray) -> float:
     """How unevenly tokens are spread: ``E sum_e f_e P_e``, a float.
 
     ``f_e`` is the share of all T k choices that fell on expert e, dropped ones included. ``P_e``

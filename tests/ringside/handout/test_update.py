@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ringside import kit
 from ringside.commands import cli
 from ringside.handout import applying, laying, merging, plan
-from ringside.handout.manifest import NAME, Handout, HandoutError, text_digest
+from ringside.handout.manifest import NAME, OLD_NAME, Handout, HandoutError, text_digest
 from ringside.output_folder import contents
 
 A = "assignments/a00_ring"
@@ -30,6 +30,7 @@ BOOK = f"{A}/a00_ring.ipynb"
 STUB = '%%writefile ring.py\ndef f(x):\n    """Give x."""\n    raise NotImplementedError'
 NEW_STUB = STUB.replace("Give x.", "Give x again.")
 MINE = STUB.replace("raise NotImplementedError", "return x  # mine-1")
+BOTH = MINE.replace("Give x.", "Give x again.")
 
 
 # -- cells ---------------------------------------------------------------------------------------
@@ -318,21 +319,71 @@ def test_what_the_student_wrote_stays_and_both_versions_where_both_wrote(
     assert found[f"{A}/same.py"] == "same, of mine\n"
     assert found[f"{A}/dropped.py"] == "dropped, of mine\n"
     assert found[f"{A}/notes.txt"] == "notes\n" and found[f"{A}/guesses.json"] == "{}"
-    assert found[f"{A}/ring.py"] == MINE.partition("\n")[2] + "\n"
-    assert "Give x again." in found[f"{A}/ring.py.as-released"]
+    assert found[f"{A}/ring.py"] == BOTH.partition("\n")[2] + "\n"
+    assert f"{A}/ring.py.as-released" not in found
+    assert (tree / "before-update-1" / A / "ring.py").read_text() == MINE.partition("\n")[2] + "\n"
     merged = json.loads(found[BOOK])
-    assert MINE in sources(merged) and "own = 1" in sources(merged)
+    assert BOTH in sources(merged) and "own = 1" in sources(merged)
     assert "A new hint." in sources(merged)
     for words in (
         "from 1 to 2",
         "new tests: test_c; changed tests: test_a; tests that are gone: test_b",
         "a00_ring.ipynb is the newer one, with what you wrote in ring, 1 cell of your own.",
-        "ring.py: the kit's newer docstring of f differs; yours is kept",
+        "ring.py: the kit's newer docstring of f is in yours.",
         "shards.py: you changed it, and so did the kit: yours is shards.py.before-update-1.",
         "dropped.py is no longer handed out; you changed it: it stays.",
         "kept in before-update-1/", "`make install` once more",
     ):  # fmt: skip
         assert words in said, said
+
+
+def ring_written(tree: Path, cell: str, file: str) -> None:
+    content = json.loads((tree / BOOK).read_text())
+    content["cells"][1]["source"] = cell
+    (tree / BOOK).write_text(json.dumps(content))
+    (tree / A / "ring.py").write_bytes(file.encode())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_module_of_somebody_who_writes_in_an_editor_gets_the_newer_docstring(
+    tree: Path, handout: Path, end: str
+) -> None:
+    ring_written(tree, STUB, (MINE.partition("\n")[2] + "\n").replace("\n", end))
+    assert update(tree, handout) == 0
+    written = (tree / A / "ring.py").read_bytes().decode()
+    assert written == (BOTH.partition("\n")[2] + "\n").replace("\n", end)
+    assert NEW_STUB in sources(json.loads((tree / BOOK).read_text()))
+    assert not (tree / A / "ring.py.as-released").exists()
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_docstring_that_both_changed_is_the_students_and_the_newer_stub_lies_beside(
+    tree: Path, handout: Path, in_file: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = MINE.replace("Give x.", "Give x, I think.")
+    ring_written(tree, STUB if in_file else mine, mine.partition("\n")[2])
+    assert update(tree, handout) == 0
+    assert (tree / A / "ring.py").read_text() == mine.partition("\n")[2]
+    assert (mine in sources(json.loads((tree / BOOK).read_text()))) is not in_file
+    assert "Give x again." in (tree / A / "ring.py.as-released").read_text()
+    assert "yours is kept, and the newer stub is ring.py.as-released" in capsys.readouterr().out
+
+
+def test_a_tree_of_before_stubs_were_listed_keeps_the_students_module_and_loses_its_old_list(
+    tree: Path, handout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = json.loads((tree / NAME).read_text())
+    del listed["stubs"]
+    (tree / OLD_NAME).write_text(json.dumps(listed))
+    shutil.rmtree(tree / ".ringside")
+    ring_written(tree, MINE, MINE.partition("\n")[2])
+    assert update(tree, handout) == 0
+    assert (tree / A / "ring.py").read_text() == MINE.partition("\n")[2]
+    assert "Give x again." in (tree / A / "ring.py.as-released").read_text()
+    assert (tree / NAME).is_file() and not (tree / OLD_NAME).exists()
+    assert (tree / "before-update-1" / OLD_NAME).is_file()
+    assert update(tree, handout) == 0
+    assert "is up to date: 2." in capsys.readouterr().out
 
 
 def test_a_dry_run_says_the_same_and_writes_nothing(
