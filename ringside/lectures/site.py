@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import output_folder
+from ringside.handout.listing import listing
 from ringside.lectures import term_calendar
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.lectures.build import COLOURS, Notebook, untyped
@@ -101,7 +102,14 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None = None) -> Path:
+def site(
+    tree: Path,
+    lectures: Sequence[Path],
+    folder: Path,
+    term: Term | None = None,
+    *,
+    also_future: bool = False,
+) -> Path:
     """Make the pages and the slides of a tree; return the first page.
 
     Args:
@@ -109,6 +117,7 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None =
         lectures: executed notebooks.
         folder: the site will be in ``site`` in it, made anew.
         term: a course's dates and policies, which become a page and a calendar file.
+        also_future: assignments that the term lists for later have a page, too.
 
     Raises:
         LectureError: a lecture has not been executed, a package is missing, or Sphinx warned.
@@ -117,13 +126,14 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None =
     installed("myst_nb", "")
     installed("pydata_sphinx_theme", "")
     talks = [Handout(path, is_lecture=True) for path in lectures]
-    tasks = sorted(tree.glob("assignments/a??_*/a??_*.ipynb"))
+    tasks = {path.stem: path for path in tree.glob("assignments/a??_*/a??_*.ipynb")}
+    found = listing(tasks, term, tree, also_future=also_future)
     with (
         output_folder.made_anew(folder / "site", COMMAND, protected=[tree]) as out,
         tempfile.TemporaryDirectory(prefix="ringside-pages-") as scratch,
     ):
         pages = Path(scratch).resolve()
-        handouts = [*talks, *(Handout(path, is_lecture=False) for path in tasks)]
+        handouts = [*talks, *(Handout(tasks[name], is_lecture=False) for name in found.given)]
         put_together(tree, handouts, pages, term)
         sphinx(pages, out)
         if term is not None:
