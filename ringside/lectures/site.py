@@ -126,20 +126,25 @@ def site(
     installed("myst_nb", "")
     installed("pydata_sphinx_theme", "")
     talks = [Handout(path, is_lecture=True) for path in lectures]
-    tasks = {path.stem: path for path in tree.glob("assignments/a??_*/a??_*.ipynb")}
-    found = listing(tasks, term, tree, also_future=also_future)
+    tasks = tasks_of(tree, term, also_future=also_future)
     with (
         output_folder.made_anew(folder / "site", COMMAND, protected=[tree]) as out,
         tempfile.TemporaryDirectory(prefix="ringside-pages-") as scratch,
     ):
         pages = Path(scratch).resolve()
-        handouts = [*talks, *(Handout(tasks[name], is_lecture=False) for name in found.given)]
+        handouts = [*talks, *(Handout(path, is_lecture=False) for path in tasks)]
         put_together(tree, handouts, pages, term)
         sphinx(pages, out)
         if term is not None:
             write_calendar(tree, term, out / ICS)
         slides(talks, out / "slides")
     return folder.resolve() / "site" / "index.html"
+
+
+def tasks_of(tree: Path, term: Term | None, *, also_future: bool = False) -> list[Path]:
+    """The notebooks of the assignments that are handed out, in order."""
+    tasks = {path.stem: path for path in tree.glob("assignments/a??_*/a??_*.ipynb")}
+    return [tasks[name] for name in listing(tasks, term, tree, also_future=also_future).given]
 
 
 def put_together(
