@@ -3,7 +3,9 @@
     ringside/handout/tree/    assignments/, lectures/, students' pages of docs/
 
 Lectures are cleared for students, as in `autograder bundle`, and their texts are left out.
-An assignment's folder in which somebody wrote modules isn't packed: they may be solutions.
+An assignment's folder in which somebody wrote modules isn't packed: they may be solutions. Nor is
+a draft: a folder that solutions/handed_out.txt, where the kit has it, doesn't list. A course's own
+choice is packed from its students' tree, which `autograder bundle` makes.
 """
 
 from __future__ import annotations
@@ -33,6 +35,17 @@ LEFT = (
 )
 TEXTS = "[0-9][0-9]_*.py"  # of lectures
 WRITEFILE = re.compile(r"%%writefile\s+(?:-a\s+)?['\"]?([\w./-]+\.py)")
+
+
+KIT_LIST = HERE / "solutions" / "handed_out.txt"
+
+
+def drafts() -> set[str]:
+    """Assignments that nobody gets; none where the tree was made for students, or is an archive."""
+    if not KIT_LIST.is_file():
+        return set()
+    listed = set(KIT_LIST.read_text(encoding="utf-8").split())
+    return {path.name for path in (HERE / "assignments").glob("*/")} - listed
 
 
 def refuse_written_modules() -> None:
@@ -73,7 +86,8 @@ class BuildWithHandout(build_py):
         for name in HANDOUT:
             source, place = HERE / name, target / name
             if source.is_dir():
-                shutil.copytree(source, place, ignore=shutil.ignore_patterns(*LEFT))
+                left = (*LEFT, *drafts()) if name == "assignments" else LEFT
+                shutil.copytree(source, place, ignore=shutil.ignore_patterns(*left))
             elif source.is_file():
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, place)
@@ -86,6 +100,10 @@ class SourcesWithoutSolutions(sdist):
     def run(self) -> None:
         refuse_written_modules()
         super().run()
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        left = tuple(f"assignments/{name}/" for name in drafts())
+        super().make_release_tree(base_dir, [file for file in files if not file.startswith(left)])
 
 
 setup(cmdclass={"build_py": BuildWithHandout, "sdist": SourcesWithoutSolutions})

@@ -11,8 +11,12 @@ drop_lowest = 1                          # assignments that don't count in the c
 03 = 2026-02-16                          # a day
 04 = [2026-02-18T10:15:00, 2026-02-23]   # two sessions, one with its time
 
-[released]
+[released]                               # what students get, and from when
 a03_allreduce = 2026-02-16T12:00:00
+a05_ddp = "not yet"                      # listed, and held back until a date stands here
+
+[waived]                                 # tests that proved too strict: their points go to all
+a03_allreduce.ring.test_pairs = "It counted a message that the docstring allows."
 
 [due]
 a03_allreduce = 2026-03-01T23:59:00      # before the date in the kit's assignment.toml
@@ -57,6 +61,7 @@ __all__ = [
 ]
 
 FILE = "course.toml"
+NOT_YET = "not yet"  # in the place of a release date
 RUNS = ("accounting", "word", "by hand")
 ASSISTANTS = ("open", "separated", "closed")
 LATE: Kinds = {
@@ -66,9 +71,12 @@ LATE: Kinds = {
 _TOP: Kinds = {
     "title": str, "term": str, "timezone": str, "runs": str, "assistants": str,
     "drop_lowest": int, "units": dict, "released": dict, "due": dict, "weights": dict, "late": dict,
+    "waived": dict,
 }  # fmt: skip
 _ABOVE = tuple(key for key, kind in _TOP.items() if kind is not dict)
 UNITS = tuple(f"{number:02}" for number in range(15))
+
+Waived = Mapping[str, Mapping[str, Mapping[str, str]]]  # assignment -> module -> test -> reason
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,8 @@ class Term:
     due: Mapping[str, datetime.datetime] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     late: Mapping[str, float] = field(default_factory=dict)
+    listed: tuple[str, ...] = ()  # below [released], with a date or "not yet"
+    waived: Waived = field(default_factory=dict)
 
     @property
     def has_dates(self) -> bool:
@@ -146,9 +156,13 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
             raise _error(path, name, "", f"{name} = {word!r}: one of {wanted}.")
     for name in ("released", "due", "weights"):
         part = table.get(name, {})
+        if name == "released":
+            some = datetime.datetime.min  # in the place of "not yet"
+            part = {key: some if value == NOT_YET else value for key, value in part.items()}
         kind: type | tuple[type, ...] = NUMBER if name == "weights" else datetime.datetime
         names = part.keys() if assignments is None else assignments
         _check(path, name, part, dict.fromkeys(names, kind))
+    listed = table.get("released", {})
     _check(path, "late", table.get("late", {}), LATE)
     zone = _zone(path, table.get("timezone", ""))
     found = Term(
@@ -160,10 +174,14 @@ def read(path: Path, assignments: Collection[str] | None = None) -> Term:
         assistants=table.get("assistants", ""),
         drop_lowest=table.get("drop_lowest", 0),
         sessions=_sessions(path, table.get("units", {}), zone),
-        released=_moments(table.get("released", {}), zone),
+        released=_moments(
+            {name: value for name, value in listed.items() if value != NOT_YET}, zone
+        ),
         due=_moments(table.get("due", {}), zone),
         weights={name: float(value) for name, value in table.get("weights", {}).items()},
         late=table.get("late", {}),
+        listed=tuple(listed),
+        waived=_waived(path, table.get("waived", {}), assignments),
     )
     _compare(path, found)
     return found
@@ -181,6 +199,21 @@ def _check(path: Path, name: str, part: Mapping[str, Any], kinds: Kinds) -> None
     except TableError as error:
         stray = next((key for key in part if f"{key} = " in str(error)), "")
         raise TableError(f"{path}{toml_tables.line_of(path, stray, name)}: {error}") from None
+
+
+def _waived(path: Path, part: Mapping[str, Any], assignments: Collection[str] | None) -> Waived:
+    """The tests that were waived, each with a reason."""
+    names = part.keys() if assignments is None else assignments
+    _check(path, "waived", part, dict.fromkeys(names, dict))
+    for assignment, modules in part.items():
+        for module, tests in modules.items():
+            for test, reason in tests.items() if isinstance(tests, dict) else [("", "")]:
+                if not test or not isinstance(reason, str) or not reason.strip():
+                    key = ".".join(filter(None, (assignment, module, test)))
+                    said = 'a line names assignment, module and test, and says why: '
+                    said += 'a03_allreduce.ring.test_pairs = "It counted ...".'
+                    raise _error(path, key, "waived", f"{key}: {said}")
+    return part
 
 
 def _zone(path: Path, name: str) -> datetime.tzinfo:

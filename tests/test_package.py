@@ -18,6 +18,7 @@ import pytest
 
 from autograder.authoring import bundle
 from autograder.course.course import Course
+from ringside.handout.listing import KIT_LIST
 from ringside.handout.manifest import Handout
 from ringside.kit import VERSION
 
@@ -29,6 +30,8 @@ FILES = (
 )
 # What a checkout may hold beside what is committed.
 LEFT = shutil.ignore_patterns("__pycache__", ".ringside*", "run.json", "guesses.json", ".ipynb_*")
+
+DRAFT = "a15_draft"
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +60,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, place / name, symlinks=True, ignore=LEFT, copy_function=linked)
     for name in FILES:
         shutil.copy(ROOT / name, place)
+    (place / "solutions").mkdir()
+    shutil.copy(ROOT / KIT_LIST, place / KIT_LIST)
+    (place / "assignments" / DRAFT).mkdir()  # which is in neither package
+    (place / "assignments" / DRAFT / f"{DRAFT}.ipynb").write_text('{"cells": []}')
     return place
 
 
@@ -112,6 +119,7 @@ def test_the_wheel_holds_presets_templates_licences_and_the_handout(wheel: Path)
     pages = [name for name in bundle.FILES if name.startswith("docs/")]
     for name in (*pages, "lectures/03_allreduce.ipynb", "lectures/data/ledger.csv"):
         assert f"{handout}/{name}" in names
+    assert not [name for name in names if DRAFT in name]
     for path in (ROOT / "assignments").glob("*/*.ipynb"):
         assert f"{handout}/assignments/{path.parent.name}/{path.name}" in names
 

@@ -1,8 +1,9 @@
 """The students' tree: what they may have, and a proof that nothing else is in it.
 
-Taken are ringside/, cluster/, assignments/, lectures/, the pages of docs/ that are for students,
-and the files that install them. Lectures are cleared (ringside/predictions/students.py), and their
-texts stay here. README and Makefile are the students' own (templates/students),
+Taken are ringside/, cluster/, lectures/, the assignments that the term has handed out
+(``ringside.handout.listing``), the pages of docs/ that are for students, and the files that
+install them. Lectures are cleared (ringside/predictions/students.py), and their texts stay here.
+README and Makefile are the students' own (templates/students),
 and pyproject.toml loses what names the autograder. AGENTS.md tells AI assistants what they may do:
 the course's own file of that name, else the template in the version that course.toml names. The
 dates of course.toml become calendar.ics. .ringside/handout.json lists what the tree holds, by which
@@ -18,7 +19,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,11 +31,12 @@ from autograder.course import assignment as plans
 from autograder.course import settings
 from autograder.course.course import Course
 from ringside import output_folder
+from ringside.handout.listing import Listing, listing
 from ringside.handout.manifest import Handout
 from ringside.lectures import site, term_calendar
 from ringside.predictions import students
 
-FOLDERS = ("ringside", "cluster", "assignments", "lectures")
+FOLDERS = ("ringside", "cluster", "lectures")
 FILES = (
     *("LICENSE", "LICENSE-teaching", "CHANGELOG.md"),
     *("constraints.txt", "environment.yml", "install.py", "setup.py", "MANIFEST.in"),
@@ -55,27 +57,43 @@ RULE = "separated"  # where course.toml doesn't choose
 COMMAND = "autograder bundle"
 
 
+def listed(course: Course, *, also_future: bool = False) -> Listing:
+    """Which assignments students get now.
+
+    Raises:
+        TableError: course.toml holds something else, or names no assignment.
+    """
+    names = plans.known(course)
+    term = settings.term(course, tuple(names))
+    return listing(names, term, course.kit, also_future=also_future)
+
+
 def make(
     course: Course,
     folder: Path,
     *,
+    names: Sequence[str] | None = None,
     also: Mapping[str, str] = MappingProxyType({}),
     command: str = COMMAND,
 ) -> Path:
     """Write the students' tree to `folder`; one that this has made before is replaced.
 
     Args:
+        names: the assignments in it; default: those that `listed` gives.
         also: files that come with it, by their place in it.
         command: who makes it, as it is typed.
 
     Raises:
-        BuildError: an assignment isn't built, or something hidden would be in the tree.
+        BuildError: an assignment isn't built, none is handed out yet, or something hidden would be
+            in the tree.
         FolderError: the folder holds something else, or the kit, the course, the home.
         StorageError: it can't be written.
     """
     if not plans.known(course):
         raise BuildError(f"There are no assignments under {course.kit / 'solutions'}.")
-    missing = [n for n in plans.known(course) if not course.release(n).is_dir()]
+    if names is None:
+        names = some(listed(course))
+    missing = [n for n in names if not course.release(n).is_dir()]
     if missing:
         raise BuildError(f"Not built yet: {', '.join(missing)}. Run `autograder build` first.")
     _refuse_inside(course, folder)
@@ -86,7 +104,7 @@ def make(
         storage.making(folder.resolve().parent, otherwise=other_way),
         output_folder.made_anew(folder, command, protected=kept) as fresh,
     ):
-        _fill(course, fresh)
+        _fill(course, fresh, names)
         for name, text in also.items():
             (fresh / name).parent.mkdir(parents=True, exist_ok=True)
             _write(fresh / name, text)
@@ -96,36 +114,44 @@ def make(
     return folder
 
 
+def some(found: Listing) -> tuple[str, ...]:
+    """The names that are handed out; none would be a tree without work."""
+    if not found.given:
+        raise BuildError(
+            f"No assignment is handed out now. {found.sentence} {found.source} lists them: write a "
+            "date that has come, or take all of them with --also-future."
+        )
+    return found.given
+
+
 def _refuse_inside(course: Course, folder: Path) -> None:
     """A tree in what it is copied from would be in the next one."""
-    for name in FOLDERS:
+    for name in (*FOLDERS, "assignments"):
         if folder.resolve().is_relative_to((course.kit / name).resolve()):
             raise BuildError(f"{folder} lies in {name}/, which students get: name another folder.")
 
 
-def _fill(course: Course, folder: Path) -> None:
+def _fill(course: Course, folder: Path, names: Sequence[str]) -> None:
     for name in FOLDERS:
         if (course.kit / name).is_dir():
             shutil.copytree(course.kit / name, folder / name, symlinks=True, ignore=IGNORED)
     for text in (folder / "lectures").glob(TEXTS):
         text.unlink()
     students.clear_folder(folder / "lectures")
-    for name in plans.known(course):  # a course outside the kit has releases of its own
-        own, place = course.release(name), folder / "assignments" / name
-        if own.resolve() != (course.kit / "assignments" / name).resolve():
-            shutil.rmtree(place, ignore_errors=True)
-            shutil.copytree(own, place, symlinks=True, ignore=IGNORED)
+    for name in names:  # a course outside the kit has releases of its own
+        place = folder / "assignments" / name
+        shutil.copytree(course.release(name), place, symlinks=True, ignore=IGNORED)
     for name in FILES:
         if (course.kit / name).is_file():
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(course.kit / name, folder / name)
     _write(folder / "pyproject.toml", _for_students(_read(course.kit / "pyproject.toml")))
     _write(folder / "Makefile", _read(TEMPLATES / "Makefile"))
-    _write(folder / "README.md", _start_here(course))
+    _write(folder / "README.md", _start_here(course, names[0]))
     _write(folder / AGENTS, _for_assistants(course))
     term = settings.term(course)
     if term.has_dates:
-        site.write_calendar(folder, term, folder / term_calendar.ICS)
+        site.write_calendar(course.kit, term, folder / term_calendar.ICS)  # with later titles
     Handout.of(folder).write(folder)  # the last: `ringside update` tells by it what students wrote
 
 
@@ -281,10 +307,10 @@ def _for_students(text: str) -> str:
     return "\n".join(line for line in head.splitlines() if "autograder" not in line).rstrip() + "\n"
 
 
-def _start_here(course: Course) -> str:
-    """The README, with the first assignment as its example."""
+def _start_here(course: Course, name: str) -> str:
+    """The README, with an assignment as its example."""
     page = Template(_read(TEMPLATES / "README.md"), keep_trailing_newline=True)
-    first = plans.load(plans.known(course)[0], course)
+    first = plans.load(name, course)
     return str(page.render(assignment=first.name, module=first.modules[0].name))
 
 

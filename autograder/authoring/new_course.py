@@ -24,6 +24,8 @@ from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import CONFIG, SETTINGS, Course, course_above
 from autograder.storage import explain
 from ringside import output_folder
+from ringside.handout.listing import listing
+from ringside.term import NOT_YET, UNITS
 
 CONFIGURATION = '''\
 """nbgrader's settings for this course: the kit's, and below them what this course wants otherwise.
@@ -53,9 +55,7 @@ TERM = """\
 # drop_lowest = 1                    # so many assignments don't count in `autograder total`
 
 [units]                              # lectures: a day, or a day with its time, or a list of them
-# 00 = 2026-02-02
-# 01 = [2026-02-04T10:15:00, 2026-02-09T10:15:00]
-
+{units}
 [late]                               # goes before the numbers in nbgrader_config.py
 # grace_days = 5                     # of the whole course
 # grace_days_each = 2                # of them, at most so many for an assignment
@@ -63,7 +63,11 @@ TERM = """\
 # max_percent = 50
 # grace_s = 900                      # lateness that costs nothing
 
+[waived]                             # tests that proved too strict: their points go to all
+# {first}.MODULE.TEST = "why"
+
 # Assignments: handed out, due, and their share of the course's total (10 of the sum of all).
+# Students get those below [released] whose date has come; "not yet" holds one back.
 """
 READY = """[released]
 {released}
@@ -87,8 +91,12 @@ Type all commands in this folder, or in one below it (`nbgrader`: in this folder
 """  # noqa: E501
 
 
-def make(folder: Path, kit: Path) -> Course:
+def make(folder: Path, kit: Path, units: Sequence[str] = ()) -> Course:
     """Make a course in `folder`, which is new or empty.
+
+    Args:
+        units: those that it teaches, in two digits; none: the choice is still to be made, and
+            course.toml has a line for each assignment.
 
     Raises:
         AssignmentError: there is something, or it is no place for a course.
@@ -98,7 +106,7 @@ def make(folder: Path, kit: Path) -> Course:
     try:
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))  # 0700
         try:
-            _fill(Course(kit=kit, root=made))
+            _fill(Course(kit=kit, root=made), units)
             os.rename(made, target)  # the kernel refuses it where something has come meanwhile
         finally:
             shutil.rmtree(made, ignore_errors=True)
@@ -127,11 +135,11 @@ def _place(folder: Path, kit: Path) -> Path:
     return target
 
 
-def _fill(course: Course) -> None:
+def _fill(course: Course, units: Sequence[str]) -> None:
     """All that a course begins with."""
+    names = _of_units(course, units)
     course_secret.draw(course.root)
-    names = plans.known(course)
-    (course.root / SETTINGS).write_text(_term(names), encoding="utf-8")
+    (course.root / SETTINGS).write_text(_term(names, units), encoding="utf-8")
     (course.root / CONFIG).write_text(CONFIGURATION, encoding="utf-8")
     (course.root / "README.md").write_text(READ_ME, encoding="utf-8")
     course.build.mkdir(mode=0o700)
@@ -139,11 +147,31 @@ def _fill(course: Course) -> None:
         _copy(plans.load(name, course), course)
 
 
-def _term(names: Sequence[str]) -> str:
-    """A course.toml that says nothing yet, with a line for each thing that it may say."""
+def _of_units(course: Course, units: Sequence[str]) -> tuple[str, ...]:
+    """The kit's assignments of these units; of all units where none is named."""
+    names = listing(plans.known(course), None, course.kit).given
+    if not units:
+        return names
+    numbers = {name[1:3] for name in names}
+    for unit in units:
+        if unit not in UNITS or (unit not in numbers and unit != UNITS[0]):
+            known = ", ".join(sorted(numbers & set(UNITS))) or "none"
+            raise AssignmentError(f"--units: {unit!r} is no unit with an assignment; {known} are.")
+    return tuple(name for name in names if name[1:3] in units)
+
+
+def _term(names: Sequence[str], units: Sequence[str]) -> str:
+    """A course.toml with a line for each thing that it may say; of the term, only its units."""
     tables = {"released": "2026-02-16T12:00:00Z", "due": "2026-03-01T23:59:00Z", "weights": "10"}
     lines = {key: "".join(f"# {n} = {value}\n" for n in names) for key, value in tables.items()}
-    return TERM + READY.format(**lines)
+    if units:
+        lines["released"] = "".join(
+            f'{name} = "{NOT_YET}"  # or a date: {tables["released"]}\n' for name in names
+        )
+    days = "".join(f"# {unit} = 2026-02-04\n" for unit in units)
+    days = days or "# 00 = 2026-02-02\n# 01 = [2026-02-04T10:15:00, 2026-02-09T10:15:00]\n"
+    first = names[0] if names else "a03_allreduce"
+    return TERM.format(units=days, first=first) + READY.format(**lines)
 
 
 def _copy(plan: Assignment, course: Course) -> None:

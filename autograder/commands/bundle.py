@@ -15,6 +15,11 @@ ABOUT = "make the students' tree, without solutions and autograder"
 def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--to", type=Path, metavar="FOLDER", help="default: build/ringside-students")
     sub.add_argument("--zip", action="store_true", help="pack it too")
+    sub.add_argument(
+        "--also-future",
+        action="store_true",
+        help="hand out all assignments that [released] in course.toml lists, whatever their date",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -24,14 +29,16 @@ def run(options: argparse.Namespace) -> int:
         from autograder.terminal import say
 
     course = Course.here()
+    found = bundle.listed(course, also_future=options.also_future)
     folder = options.to or course.build / "ringside-students"
     if options.zip:
         bundle.zip_beside(folder)  # refused before the work
     with waiting("making the tree, and looking for hidden lines in it"):
-        made = bundle.make(course, folder)
+        made = bundle.make(course, folder, names=bundle.some(found))
     print(f"The students' tree: {made}")
+    print(found.sentence)
     print(bundle.about_assistants(course))
-    for name in plans.known(course):
+    for name in found.given:
         if told := build.other_date(plans.load(name, course), course):
             say(told)
     if options.zip:

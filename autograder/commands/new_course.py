@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from autograder.course import assignment as plans
+from autograder.course import settings
 from autograder.course.course import Course
 
 NAME = "new-course"
@@ -15,13 +16,21 @@ ABOUT = "make a course's folder outside the kit"
 
 def add_options(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("folder", type=Path, metavar="FOLDER", help="new, or empty")
+    sub.add_argument(
+        "--units",
+        default="",
+        metavar="01,03,05",
+        help="teach these units: course.toml lists their assignments and no others",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     from autograder.authoring import new_course
 
-    course = new_course.make(options.folder, Course.here().kit)
-    missing = [name for name in plans.known(course) if not (course.releases / name).is_dir()]
+    units = [unit.strip() for unit in options.units.split(",") if unit.strip()]
+    course = new_course.make(options.folder, Course.here().kit, units)
+    known = settings.term(course).listed or plans.known(course)
+    missing = [name for name in known if not (course.releases / name).is_dir()]
     print(f"The course: {course.root}")
     if missing:
         print(f"Not built yet: {', '.join(missing)}. `autograder build` there makes them.")

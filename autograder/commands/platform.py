@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     if options.platform == "github":
         path = github.make(plan, course, options.to or below / plan.name)
         print(f"A template repository, with public tests only: {path}")
+        if said := github.early(plan, course):
+            print(said)
         return 0
     settings = contents.settings_of(plan, course, options.visibility)
     if options.platform == "gradescope":

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from autograder.course.course import Course
 from ringside.term import RUNS, Term, read
 
-__all__ = ["RUNS", "assistants", "due", "late", "released", "runs", "term"]
+__all__ = ["RUNS", "assistants", "due", "late", "released", "runs", "term", "waived"]
 
 
 def term(course: Course, assignments: tuple[str, ...] | None = None) -> Term:
@@ -79,6 +79,15 @@ def late(course: Course) -> Mapping[str, float]:
     return term(course).late
 
 
+def waived(course: Course, assignment: str) -> Mapping[str, Mapping[str, str]]:
+    """The tests of an assignment that the course waived: module -> test -> the reason.
+
+    Raises:
+        TableError: the file says something else.
+    """
+    return term(course).waived.get(assignment, {})
+
+
 @functools.lru_cache(maxsize=16)
 def _read(path: Path, assignments: tuple[str, ...] | None, _modified: int, _size: int) -> Term:
     found = read(path, assignments)
@@ -88,4 +97,5 @@ def _read(path: Path, assignments: tuple[str, ...] | None, _modified: int, _size
         due=MappingProxyType(found.due),
         weights=MappingProxyType(found.weights),
         late=MappingProxyType(found.late),
+        waived=MappingProxyType(found.waived),
     )

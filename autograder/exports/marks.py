@@ -53,6 +53,7 @@ class Mark:
     by_hand: str = ""  # points that a person gave
     hand_comment: str = ""  # what a person wrote; it is in the comment, too
     excused: bool = False  # no score, and no zero
+    waived: str = ""  # tests whose points went to all, with the reasons
 
     @property
     def score(self) -> float | None:
@@ -86,6 +87,7 @@ def _mark(plan: Assignment, outcome: Outcome, late: Late | None) -> Mark:
         max_score=plan.machine_points,
         comment=comment(plan, outcome, late),
         missing=missing,
+        waived="; ".join(outcome.waived(plan)),
     )
 
 
@@ -131,6 +133,7 @@ def _recorded(
         missing="; ".join(lacks),
         by_hand="; ".join(points.hand_points(account)),
         hand_comment="\n".join(points.hand_comments(account)),
+        waived="; ".join(outcome.waived(plan)),
     )
 
 
@@ -175,6 +178,7 @@ def comment(plan: Assignment, outcome: Outcome, late: Late | None) -> str:
         lines += [_line(plan, outcome, part) for part in account.parts]
     if late is not None:
         lines.append(f"{feedback.duration(late.late_s)} late. {late.sentence}")
+    lines += [f"Waived for all: {each}" for each in outcome.waived(plan)]
     lines += [f"Decided {each.sentence}" for each in outcome.decisions]
     return feedback.shown("\n".join(lines), MAX_COMMENT, MAX_COMMENT_LINES)
 
@@ -197,11 +201,12 @@ def _line(plan: Assignment, outcome: Outcome, part: Part) -> str:
 
 def write(path: Path, marks: Sequence[Mark]) -> None:
     """A plain CSV of marks."""
-    table = [{name: _cell(getattr(mark, name)) for name in COLUMNS} for mark in marks]
+    columns = (*COLUMNS, "waived") if any(mark.waived for mark in marks) else COLUMNS
+    table = [{name: _cell(getattr(mark, name)) for name in columns} for mark in marks]
     for row, mark in zip(table, marks, strict=True):
         if mark.excused:  # sums of the column leave it out
             row |= {"late_penalty": "", "max_score": ""}
-    write_csv(path, COLUMNS, table)
+    write_csv(path, columns, table)
 
 
 def _cell(value: object) -> object:

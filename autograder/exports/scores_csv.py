@@ -19,6 +19,8 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
         *(module.name for module in plan.modules), *(run.name for run in plan.runs),
         *(paragraph.name for paragraph in plan.paragraphs), "to_grade_by_hand", "message",
     )  # fmt: skip
+    if any(outcome.waived(plan) for outcome in outcomes):
+        columns += ("waived",)
     if any(outcome.measured is not None for outcome in outcomes):
         columns += tuple(f"measured_{s.module}_{s.function}_{s.n}" for s in plan.measured)
         columns += ("measured_points",)
@@ -33,6 +35,7 @@ def write(path: Path, plan: Assignment, outcomes: Sequence[Outcome]) -> None:
             "late_seconds": int(outcome.late_seconds),
             "message": " ".join(filter(None, [outcome.message, *outcome.intake])),
             **_parts(outcome.account(plan)),
+            "waived": "; ".join(outcome.waived(plan)),
             **_measured_cells(outcome),
         }
         for outcome in outcomes

@@ -79,6 +79,16 @@ class Outcome:
         found = [f"{name}: {text}" for name, m in modules.items() for text in m.get("flags") or ()]
         return found + [run.flag for run in self.runs if run.flag] + self.doubts
 
+    def waived(self, plan: Assignment) -> list[str]:
+        """A sentence for each test whose points went to all: `ring, test_pairs (4 of 100): why`."""
+        return [
+            f"{module.name}, {test['name']} ({test['points']:g} of {SUITE_POINTS:g}): "
+            f"{test['waived']}"
+            for module in plan.modules
+            for test in self.tests(module.name)
+            if test.get("waived")
+        ]
+
     @property
     def empty(self) -> str:
         """A sentence, where none of the assignment's modules was handed in: its zero looks odd."""
@@ -230,4 +240,5 @@ def _public(test: dict[str, Any]) -> dict[str, Any]:
         "earned": test.get("earned"),
         "message": message,
         "seconds": test.get("seconds"),
+        **({"waived": test["waived"]} if test.get("waived") else {}),
     }

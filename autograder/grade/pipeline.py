@@ -17,9 +17,9 @@ from pathlib import Path
 
 from autograder import scratch
 from autograder.course import limits
-from autograder.course.assignment import Assignment
+from autograder.course.assignment import SUITE_POINTS, Assignment
 from autograder.course.course import Course
-from autograder.grade import cache, roll
+from autograder.grade import cache, roll, waived
 from autograder.grade.cache import Result
 from autograder.grade.outcome import Outcome
 from autograder.imports import imported
@@ -65,6 +65,7 @@ class GradingSession:
     def __post_init__(self) -> None:
         self.store = cache.Store(self.course.results)
         scratch.sweep()
+        self._waived = waived.of_assignment(self.assignment, self.course)
         self._stopped = threading.Event()
         self._broken: set[str] = set()  # modules whose suite has failed through all tries
 
@@ -225,11 +226,13 @@ class GradingSession:
         self, outcome: Outcome, jobs: list[ModuleJob], results: Mapping[str, Result]
     ) -> None:
         parts = {job.module: results[job.key] for job in jobs}
-        faults = [
-            f"{name}: {str(part['error'])[:MAX_FAULT]}"
+        errors = {name: part.get("error") or _wrong_sum(part) for name, part in parts.items()}
+        faults = [f"{name}: {str(said)[:MAX_FAULT]}" for name, said in errors.items() if said]
+        parts |= {
+            name: waived.apply(part, self._waived[name])
             for name, part in parts.items()
-            if part.get("error")
-        ]
+            if name in self._waived and not errors[name]
+        }
         if faults:
             outcome.status = "grader_error"
             outcome.message = "The grader failed. " + "; ".join(faults)
@@ -239,6 +242,14 @@ class GradingSession:
             "modules": parts,
             "sandbox": next((p["sandbox"] for p in parts.values() if p.get("sandbox")), ""),
         }
+
+
+def _wrong_sum(result: Result) -> str:
+    """What to say of a suite whose tests aren't worth 100 points; every mark would be wrong."""
+    total = round(sum(test["points"] for test in result["tests"]), 6)
+    if total == SUITE_POINTS:
+        return ""
+    return f"its tests are worth {total:g} points, not {SUITE_POINTS:g}: `autograder build` tells."
 
 
 def _compare_jobs(outcomes: Sequence[Outcome]) -> None:

@@ -11,6 +11,7 @@ hidden inputs, and with them the points, are those of ``autograder grade``.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,12 +86,22 @@ def fill(folder: Path, plan: Assignment, course: Course, settings: Settings) -> 
 def _course_text(plan: Assignment, course: Course) -> str:
     """What of ``course.toml`` is about grading this assignment."""
     try:
-        rule = course_settings.runs(course)
+        rule, waived = course_settings.runs(course), course_settings.waived(course, plan.name)
     except TableError as error:
         raise AssignmentError(str(error)) from None
     lines = [f'runs = "{rule}"'] if rule else []
     due = [f"{plan.name} = {plan.due.isoformat()}"] if plan.due else []
-    return "\n".join([*lines, "[due]", *due]) + "\n"
+    strict = [
+        f"{plan.name}.{module}.{_quoted(test)} = {_quoted(reason)}"
+        for module, tests in waived.items()
+        for test, reason in tests.items()
+    ]
+    return "\n".join([*lines, "[due]", *due, "[waived]", *strict]) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML writes it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _limits_for(name: str, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from autograder.authoring import bundle
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.platforms.scripts import needs_torch, script
+from ringside.term import shown
 
-__all__ = ["COMMAND", "make"]
+__all__ = ["COMMAND", "early", "make"]
 
 COMMAND = "autograder platform github"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # PyTorch's build for CPUs
@@ -27,19 +28,38 @@ MINUTES = 10
 def make(plan: Assignment, course: Course, folder: Path) -> Path:
     """Write the repository's files; a folder that this has made before is replaced.
 
+    It holds the assignments that are handed out now, and the one that it is made for.
+
     Raises:
-        AssignmentError: the assignment has no public tests.
+        AssignmentError: the assignment has no public tests, or is a draft.
         BuildError: an assignment isn't built, or something hidden would be in the tree.
         FolderError: the folder holds something else.
         StorageError: it can't be written.
     """
     if plan.public_tests is None:
         raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
+    found = bundle.listed(course)
+    if plan.name in found.unlisted:
+        raise AssignmentError(
+            f"{plan.name} is a draft: {found.source} doesn't list it. Add it there first; a date "
+            "in the future will do."
+        )
     also = {
         f".github/workflows/{plan.name}.yml": script("workflow.yml", plan, torch_index=TORCH_INDEX),
         ".github/classroom/autograding.json": json.dumps(autograding(plan), indent=2) + "\n",
     }
-    return bundle.make(course, folder, also=also, command=COMMAND)
+    names = sorted({plan.name, *found.given})
+    return bundle.make(course, folder, names=names, also=also, command=COMMAND)
+
+
+def early(plan: Assignment, course: Course) -> str:
+    """What to say of a repository that is made before its assignment is released; else nothing."""
+    later = bundle.listed(course).later
+    if plan.name not in later:
+        return ""
+    moment = later[plan.name]
+    when = f"is released {shown(moment)}" if moment else "has no release date yet"
+    return f"{plan.name} {when}: keep the repository private until then."
 
 
 def autograding(plan: Assignment) -> dict[str, object]:

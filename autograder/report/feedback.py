@@ -54,6 +54,7 @@ class TestRow:
     message: str  # the suite's author says what is wrong
     detail: str  # what the student's code said: an exception with its line, a deadlock
     reproduce: str
+    waived: str = ""  # why its points went to all
 
     @property
     def state(self) -> str:
@@ -202,6 +203,7 @@ def test_rows(outcome: Outcome, module: ModuleSpec) -> tuple[TestRow, ...]:
             message=shown(test.get("message") or ""),
             detail=shown(test.get("detail") or ""),
             reproduce=shown(test.get("reproduce") or "", 500, 4),
+            waived=shown(test.get("waived") or "", 600, 6),
         )
         for test in outcome.tests(module.name)
     )

@@ -55,6 +55,8 @@ class TestRecord:
     seconds: float = 0.0
     world_sizes: list[int] = field(default_factory=list)  # of its runs
     essential: bool = False  # whether a module that fails it misses the point
+    uncut: float = 0.0  # what it earned before the module was held to its essential test
+    uncut_message: str = ""
 
 
 @dataclass

@@ -316,6 +316,8 @@ class Recorder:
             self.record.error = (
                 f"{ran} of the {all_of_them} tests of {self.record.module}'s suite have run"
             )
+        for test in self.record.tests:
+            test.uncut, test.uncut_message = test.earned, test.message
         if not self.job.about:
             hold_to_the_essential(self.record.tests)
         content = json.dumps(asdict(self.record), allow_nan=False)

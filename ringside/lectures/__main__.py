@@ -43,6 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FOLDER",
         help="site: a course, whose course.toml has the term's dates (or RINGSIDE_COURSE)",
     )
+    parser.add_argument(
+        "--also-future",
+        action="store_true",
+        help="site: also the assignments that course.toml releases later",
+    )
     asked = parser.parse_intermixed_args(arguments)
     if asked.action == "api":
         return write_api(asked.folder.parent / "docs" / "api.md")
@@ -89,7 +94,7 @@ def present(lectures: Sequence[Lecture], asked: argparse.Namespace) -> int:
                 talks = [Handout(path, is_lecture=True) for path in notebooks]
                 made = renew(talks, asked.out / "slides", whole=not asked.names)
             else:
-                made = [site(tree, notebooks, asked.out, dates)]
+                made = [site(tree, notebooks, asked.out, dates, also_future=asked.also_future)]
     except LectureError as error:
         print(f"LectureError: {error}", file=sys.stderr)
         return 1

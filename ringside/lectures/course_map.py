@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -121,10 +121,18 @@ class Unit:
         return self.lecture_hours + self.assignment_hours
 
 
-def units(tree: Path) -> list[Unit]:
-    """Return what stands in a tree, in order."""
+def units(tree: Path, assignments: Collection[str] | None = None) -> list[Unit]:
+    """Return what stands in a tree, in order.
+
+    Args:
+        assignments: the names of those that count; None: all.
+    """
     lectures = {path.name[:2]: path for path in tree.glob("lectures/[0-9][0-9]_*.py")}
-    tasks = {path.name[1:3]: path for path in tree.glob("assignments/a[0-9][0-9]_*/a*.ipynb")}
+    tasks = {
+        path.name[1:3]: path
+        for path in sorted(tree.glob("assignments/a[0-9][0-9]_*/a*.ipynb"))
+        if assignments is None or path.stem in assignments
+    }
     numbers = sorted(lectures.keys() | tasks.keys())
     return [Unit(number, lectures.get(number), tasks.get(number)) for number in numbers]
 

@@ -121,7 +121,7 @@ def front(
         pages: texts of the tree that have a page, and where it is.
         term: a course whose own calendar has a page; it stands instead of the one for any term.
     """
-    there = course_map.units(tree)
+    there = course_map.units(tree, [one.name for one in handouts if not one.is_lecture])
     yield LEAD
     yield from picture()
     if there:

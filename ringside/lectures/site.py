@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import output_folder
+from ringside.handout.listing import listing
 from ringside.lectures import term_calendar
 from ringside.lectures.assets import MATHJAX_SETTINGS, copy_mathjax, installed
 from ringside.lectures.build import COLOURS, Notebook, untyped
@@ -102,7 +103,14 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None = None) -> Path:
+def site(
+    tree: Path,
+    lectures: Sequence[Path],
+    folder: Path,
+    term: Term | None = None,
+    *,
+    also_future: bool = False,
+) -> Path:
     """Make the pages and the slides of a tree; return the first page.
 
     Args:
@@ -110,6 +118,7 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None =
         lectures: executed notebooks.
         folder: the site will be in ``site`` in it, made anew.
         term: a course's dates and policies, which become a page and a calendar file.
+        also_future: assignments that the term lists for later have a page, too.
 
     Raises:
         LectureError: a lecture has not been executed, a package is missing, or Sphinx warned.
@@ -118,7 +127,7 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None =
     installed("myst_nb", "")
     installed("pydata_sphinx_theme", "")
     talks = [Handout(path, is_lecture=True) for path in lectures]
-    tasks = sorted(tree.glob("assignments/a??_*/a??_*.ipynb"))
+    tasks = tasks_of(tree, term, also_future=also_future)
     with (
         output_folder.made_anew(folder / "site", COMMAND, protected=[tree]) as out,
         tempfile.TemporaryDirectory(prefix="ringside-pages-") as scratch,
@@ -131,6 +140,12 @@ def site(tree: Path, lectures: Sequence[Path], folder: Path, term: Term | None =
             write_calendar(tree, term, out / ICS)
         slides(talks, out / "slides")
     return folder.resolve() / "site" / "index.html"
+
+
+def tasks_of(tree: Path, term: Term | None, *, also_future: bool = False) -> list[Path]:
+    """The notebooks of the assignments that are handed out, in order."""
+    tasks = {path.stem: path for path in tree.glob("assignments/a??_*/a??_*.ipynb")}
+    return [tasks[name] for name in listing(tasks, term, tree, also_future=also_future).given]
 
 
 def put_together(

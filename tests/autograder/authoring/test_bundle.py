@@ -17,6 +17,7 @@ from autograder.authoring.build import BuildError
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course.course import Course
+from autograder.platforms import github
 from ringside import output_folder
 from ringside.commands.cli import main as ringside
 from ringside.output_folder import FolderError
@@ -198,6 +199,96 @@ def test_a_zip_that_the_command_did_not_make_is_left_alone(
         assert cli.main(["bundle", "--to", "v1.2", "--zip"]) == 2
         assert "`autograder bundle` did not make" in capsys.readouterr().err
         assert packed.read_bytes() == mine
+
+
+# -- which assignments -----------------------------------------------------------------------------
+
+LATER = "a98_later"
+DRAFT = "a97_draft"
+
+
+@pytest.fixture
+def three(kit: Course) -> Course:
+    """The toy, one that is released in 2199, and a draft; all of them built."""
+    for name in (LATER, DRAFT):
+        for folder in ("solutions", "assignments"):
+            shutil.copytree(kit.kit / folder / NAME, kit.kit / folder / name)
+        notebook = kit.kit / "assignments" / name / f"{NAME}.ipynb"
+        notebook.rename(notebook.with_name(f"{name}.ipynb"))
+    kit.root.mkdir()
+    kit.settings.write_text(
+        f"[released]\n{NAME} = 2020-02-01T12:00:00Z\n{LATER} = 2199-02-01T12:00:00Z\n"
+    )
+    return kit
+
+
+def handed_out(tree: Path) -> set[str]:
+    return {path.name for path in (tree / "assignments").iterdir()}
+
+
+def test_students_get_what_the_term_has_released_and_never_a_draft(
+    three: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bundle", "--to", "out"]) == 0
+    assert handed_out(Path("out")) == {NAME}
+    said = capsys.readouterr().out
+    assert "In the handout: a99; not yet: a98 (Fri 1 Feb 2199, 12:00 UTC); " in said
+    assert f"not listed: {DRAFT}." in said
+    dates = (Path("out") / "calendar.ics").read_text()
+    assert "a98 handed out: A toy" in dates and "a97" not in dates
+    assert cli.main(["bundle", "--to", "out", "--also-future"]) == 0
+    assert handed_out(Path("out")) == {NAME, LATER}
+    three.settings.write_text(f'[released]\n{NAME} = "not yet"\n')
+    assert cli.main(["bundle", "--to", "out"]) == 2
+    said = capsys.readouterr().err
+    assert "No assignment is handed out now." in said and "a99 (no date yet)" in said
+    assert handed_out(Path("out")) == {NAME, LATER}  # the tree of before
+    three.settings.write_text(f'[released]\n{NAME} = "soon"\n')
+    assert cli.main(["bundle", "--to", "out"]) == 2
+    assert f"{NAME} = 'soon': a date with a time is wanted" in capsys.readouterr().err
+
+
+def test_without_release_dates_the_kits_list_decides(three: Course) -> None:
+    three.settings.unlink()
+    (three.kit / "solutions" / "handed_out.txt").write_text(f"# the kit's\n{NAME}\n{LATER}\n")
+    assert bundle.listed(three).given == (LATER, NAME)
+    assert bundle.listed(three).unlisted == (DRAFT,)
+    assert handed_out(bundle.make(three, Path("out"))) == {NAME, LATER}
+    listed = (KIT / "solutions" / "handed_out.txt").read_text().splitlines()
+    assert {name for name in listed if not name.startswith("#")} == {
+        path.name for path in (KIT / "assignments").iterdir()
+    }
+
+
+def test_a_githubs_repository_holds_what_is_handed_out_and_what_it_is_made_for(
+    three: Course, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(github, "script", lambda *_, **__: "jobs:\n")
+    monkeypatch.setattr(github, "needs_torch", lambda _: False)
+    assert cli.main(["platform", "github", NAME, "--to", "repository"]) == 0
+    assert handed_out(Path("repository")) == {NAME}
+    assert "private" not in capsys.readouterr().out
+    assert cli.main(["platform", "github", LATER, "--to", "later"]) == 0
+    assert handed_out(Path("later")) == {NAME, LATER}
+    assert "keep the repository private until then" in capsys.readouterr().out
+    assert cli.main(["platform", "github", DRAFT, "--to", "draft"]) == 2
+    assert f"{DRAFT} is a draft" in capsys.readouterr().err
+
+
+def test_a_later_bundle_brings_an_assignment_to_a_tree_in_which_somebody_works(
+    three: Course, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = tmp_path / "ada"
+    shutil.copytree(bundle.make(three, Path("out")), tree)
+    (tree / "assignments" / NAME / "one.py").write_text("mine")
+    three.settings.write_text(
+        f"[released]\n{NAME} = 2020-02-01T12:00:00Z\n{LATER} = 2020-03-01T12:00:00Z\n"
+    )
+    bundle.pack(bundle.make(three, Path("out")))
+    assert ringside(["update", "out.zip", "--tree", str(tree)]) == 0
+    assert handed_out(tree) == {NAME, LATER}
+    assert (tree / "assignments" / NAME / "one.py").read_text() == "mine"
+    assert f"assignments/{LATER}: 3 new" in capsys.readouterr().out
 
 
 # -- what students get ---------------------------------------------------------------------------

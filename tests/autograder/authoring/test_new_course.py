@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from traitlets.config.loader import PyFileConfigLoader
 
-from autograder.authoring import build, new_course
+from autograder.authoring import build, bundle, new_course
 from autograder.commands import cli
 from autograder.course import assignment as plans
 from autograder.course import secret as course_secret
@@ -21,7 +21,7 @@ from autograder.course.course import CONFIG, Course
 from autograder.course.secret import VARIABLE
 from autograder.gradebook import database
 from autograder.submission import late
-from tests.autograder.conftest import NAME
+from tests.autograder.conftest import KIT, NAME
 
 
 @pytest.fixture
@@ -68,6 +68,31 @@ def test_a_new_course_has_the_release_and_its_source_and_nothing_that_was_tried_
         assert ours == kits
         assert (course.source(NAME) / f"{NAME}.ipynb").is_file()
     assert build.stale(plans.load(NAME, own), own) == []
+
+
+def test_a_course_of_some_units_lists_their_assignments_and_no_others(
+    own: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RINGSIDE_KIT", str(KIT))
+    for place, units, why in (
+        ("a", "01,03", ""),
+        ("b", "1", "'1' is no unit with an assignment; 01, 02, 03,"),
+        ("c", "01,77", "'77' is no unit"),
+    ):
+        done = cli.main(["new-course", str(tmp_path / place), "--units", units])
+        assert done == (2 if why else 0)
+        assert why in capsys.readouterr().err
+    course = Course(kit=KIT, root=tmp_path / "a")
+    assert not (tmp_path / "b").exists()
+    found = bundle.listed(course)
+    assert found.given == () and list(found.later) == ["a01_first_ranks", "a03_allreduce"]
+    assert "a02_sgd" in found.unlisted
+    assert {path.name for path in course.releases.iterdir()} == set(found.later)
+    text = course.settings.read_text()
+    assert "# 01 = " in text and "# a03_allreduce = 10" in text and "a02" not in text
+    dated = text.replace('= "not yet"', "= 2020-02-01T12:00:00Z", 1)
+    course.settings.write_text(dated)
+    assert bundle.listed(course).given == ("a01_first_ranks",)
 
 
 @pytest.mark.parametrize(
