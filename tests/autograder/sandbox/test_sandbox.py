@@ -79,7 +79,7 @@ def inside(make, modules: Path, code: str, *, seconds: float = 30.0, **options) 
 
 
 def below(private: str) -> list[str]:
-    """What a sandbox has below /tmp or /dev/shm because its interpreter lies there; else nothing."""
+    """What the interpreter, where it lies below /tmp or /dev/shm, brings there into a sandbox."""
     binds = map(Path, bubblewrap._system_binds())
     paths = [path.relative_to(private) for path in binds if path.is_relative_to(private)]
     return sorted({path.parts[0] for path in paths})
