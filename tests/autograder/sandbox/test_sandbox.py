@@ -88,6 +88,7 @@ def below(private: str) -> list[str]:
 # -- what is there -----------------------------------------------------------------------------
 
 
+@pytest.mark.place
 def test_only_the_kit_the_modules_and_an_interpreter_are_there(make, modules):
     code = """
     import os, sys
@@ -100,6 +101,7 @@ def test_only_the_kit_the_modules_and_an_interpreter_are_there(make, modules):
     assert inside(make, modules, code) == (0, said)
 
 
+@pytest.mark.place
 def test_neither_solutions_nor_suites_nor_this_file_can_be_found(make, modules):
     code = """
     import os
@@ -234,6 +236,7 @@ def make_there(request, monkeypatch, tmp_path):
     warm_sandbox.stop()
 
 
+@pytest.mark.place
 def test_what_lies_below_tmp_is_there_and_stays_as_it_is(make_there, modules):
     code = """
     import os
