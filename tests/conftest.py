@@ -21,6 +21,9 @@ import pytest
 from autograder.course.secret import PUBLIC_SECRET, VARIABLE
 from autograder.sandbox import sandbox
 from autograder.verify.attacks import Attack, load_attacks
+from tests.leftovers import pytest_sessionfinish, pytest_terminal_summary
+
+__all__ = ["pytest_sessionfinish", "pytest_terminal_summary"]  # hooks: pytest finds them here
 
 # Tests grade with what everybody knows: without it they would draw a secret into the kit.
 os.environ[VARIABLE] = PUBLIC_SECRET

@@ -1,7 +1,8 @@
-"""The kit grades wherever it lies: below /tmp, on a path with spaces, in a home that is private.
+"""The kit works wherever it lies: below /tmp, on a path with spaces, in a home that is private.
 
-Each test lays a kit of its own there: the tree, and an environment of which all that ranks need is
-there too. Files are linked, so that it takes a moment and no room.
+A test lays a kit of its own there: the tree, and an environment of which all that ranks need is
+there too. Files are linked, so that it takes a moment and no room. The tests marked `place` run
+once more in a clone below /tmp, as they would there after `make install`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import venv
@@ -134,3 +136,54 @@ def test_a_user_whose_home_is_private_grades_there(somewhere: Path, tier: str) -
     words = ["env", f"--chdir={home / 'ringside'}", f"HOME={home}", f"PATH={path}"]
     done = run_unprivileged([*words, str(python), *GRADE], [home], timeout_s=240)
     check(done, Tier.IN_BUBBLEWRAP if tier == Tier.BUBBLEWRAP else (tier,))
+
+
+def clone(folder: Path) -> Path:
+    """Clone the tree with its whole environment, all files linked; returns its Python."""
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=HERE, capture_output=True, text=True, check=True).stdout
+    for name in listed.split("\0"):
+        if name and os.path.lexists(HERE / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            link(HERE / name, folder / name)
+    environment = folder / ".venv"
+    subprocess.run(["cp", "-al", sys.prefix, str(environment)], check=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    own = ("*.pth", "__editable__*", "ringside-*.dist-info/*")
+    files = [*environment.glob("bin/*"), environment / "pyvenv.cfg"]
+    for file in [*files, *(file for pattern in own for file in site.glob(pattern))]:
+        if file.is_symlink() or not file.is_file():
+            continue
+        data = file.read_bytes()
+        moved = data.replace(sys.prefix.encode(), bytes(environment))
+        moved = moved.replace(bytes(HERE), bytes(folder))
+        if moved != data and b"\0" not in data:
+            mode = file.stat().st_mode
+            file.unlink()  # its other name stays as it is
+            file.write_bytes(moved)
+            file.chmod(mode)
+    return environment / "bin" / "python"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(HERE.is_relative_to("/tmp"), reason="this tree itself lies below /tmp")
+@pytest.mark.skipif(
+    Path("/tmp").stat().st_dev != Path(sys.prefix).stat().st_dev,
+    reason="/tmp is on another disk, where the environment can't be linked",
+)
+@pytest.mark.parametrize("somewhere", ["/tmp"], indirect=True)
+def test_what_depends_on_the_place_passes_in_a_clone_below_tmp(somewhere: Path) -> None:
+    python = clone(somewhere / "ringside")
+    tests = [
+        str(path.relative_to(HERE))
+        for path in (HERE / "tests").rglob("test_*.py")
+        if path != Path(__file__) and "mark.place\n" in path.read_text(encoding="utf-8")
+    ]
+    environment = os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [str(python), "-m", "pytest", "-q", "-m", "place", *sorted(tests)],
+        cwd=somewhere / "ringside", env=environment, text=True, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout.splitlines()[-1]

@@ -12,7 +12,7 @@ from autograder.exports import VISIBILITY
 
 NAME = "platform"
 ABOUT = "an autograder for Gradescope or PrairieLearn, or public tests on GitHub"
-PLATFORMS = ("gradescope", "prairielearn", "github")
+PLATFORMS = ("gradescope", "prairielearn", "github", "classroom50")
 
 
 def add_options(sub: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_options(sub: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from autograder.platforms import contents, github, gradescope, prairielearn, sizes
+    from autograder.platforms import classroom50, contents, github, gradescope, prairielearn, sizes
 
     course = Course.here()
     plan = plans.load(options.assignment, course)
@@ -53,6 +53,10 @@ def run(options: argparse.Namespace) -> int:
         print(f"A template repository, with public tests only: {path}")
         if said := github.early(plan, course):
             print(said)
+        return 0
+    if options.platform == "classroom50":
+        path = classroom50.make(plan, course, options.to or below / plan.name)
+        print(f"For Classroom 50, a template repository and an autograder: {path}")
         return 0
     settings = contents.settings_of(plan, course, options.visibility)
     if options.platform == "gradescope":

@@ -1,7 +1,6 @@
 """A repository for GitHub: the students' tree, and what runs its public tests on each push.
 
-    .github/workflows/NAME.yml            a workflow of GitHub Actions
-            classroom/autograding.json    the same tests in GitHub Classroom's form
+    .github/workflows/NAME.yml    a workflow of GitHub Actions
 
 A student owns the repository and reads all that is in it, and what its workflow prints. So no
 hidden suite comes near it: the tests are the public ones, and a score of theirs is no grade.
@@ -9,20 +8,18 @@ hidden suite comes near it: the tests are the public ones, and a score of theirs
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from autograder.authoring import bundle
 from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
-from autograder.platforms.scripts import needs_torch, script
+from autograder.platforms.scripts import script
 from ringside.term import shown
 
-__all__ = ["COMMAND", "early", "make"]
+__all__ = ["COMMAND", "TORCH_INDEX", "early", "make", "needs_public_tests"]
 
 COMMAND = "autograder platform github"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"  # PyTorch's build for CPUs
-MINUTES = 10
 
 
 def make(plan: Assignment, course: Course, folder: Path) -> Path:
@@ -36,18 +33,15 @@ def make(plan: Assignment, course: Course, folder: Path) -> Path:
         FolderError: the folder holds something else.
         StorageError: it can't be written.
     """
-    if plan.public_tests is None:
-        raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")
+    needs_public_tests(plan)
     found = bundle.listed(course)
     if plan.name in found.unlisted:
         raise AssignmentError(
             f"{plan.name} is a draft: {found.source} doesn't list it. Add it there first; a date "
             "in the future will do."
         )
-    also = {
-        f".github/workflows/{plan.name}.yml": script("workflow.yml", plan, torch_index=TORCH_INDEX),
-        ".github/classroom/autograding.json": json.dumps(autograding(plan), indent=2) + "\n",
-    }
+    workflow = script("workflow.yml", plan, torch_index=TORCH_INDEX)
+    also = {f".github/workflows/{plan.name}.yml": workflow}
     names = sorted({plan.name, *found.given})
     return bundle.make(course, folder, names=names, also=also, command=COMMAND)
 
@@ -62,24 +56,11 @@ def early(plan: Assignment, course: Course) -> str:
     return f"{plan.name} {when}: keep the repository private until then."
 
 
-def autograding(plan: Assignment) -> dict[str, object]:
-    """A test for each module, in GitHub Classroom's form: passed or not, its weight in points."""
-    install = "python install.py"
-    if needs_torch(plan):
-        install = f"TORCH_INDEX={TORCH_INDEX} {install} torch"
-    return {
-        "tests": [
-            {
-                "name": f"{module.name}: {module.title}",
-                "setup": install,  # a second time, it finds all there
-                "run": f"cd assignments/{plan.name} && ringside check {module.name}",
-                "input": "",
-                "output": "",
-                "comparison": "included",
-                "timeout": MINUTES,
-                "points": round(module.weight),
-            }
-            for module in plan.modules
-            if not module.extra
-        ]
-    }
+def needs_public_tests(plan: Assignment) -> None:
+    """Refuse an assignment of which nothing could run on a push.
+
+    Raises:
+        AssignmentError: it has no public tests.
+    """
+    if plan.public_tests is None:
+        raise AssignmentError(f"{plan.name} has no public tests: nothing could run on a push.")

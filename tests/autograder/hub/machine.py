@@ -38,43 +38,44 @@ PATIENCE_S = 300.0  # only ends what hangs
 CLONE_NEWNET = 0x40000000
 OF_KIT = ("ringside", "autograder", "cluster", "solutions", "assignments", "lectures", "docs")
 
-# Whose door is closed to others (root's home, say) is laid open for what lies behind it.
+# Whose door is closed to others (root's home, say) is laid open for what lies behind it. What lies
+# below /home, /srv or /tmp is hidden by theirs; the interpreter is put back there.
 BEGIN = """
 set -e
-stage={stage}
+stage={stage} base={base} venv={venv} kit={kit}
 mount -t tmpfs -o mode=700 none $stage
 mkdir -p $stage/etc $stage/home $stage/srv $stage/lib $stage/tmp $stage/base $stage/root
 cp -a /etc/. $stage/etc/
 chmod 1777 $stage/tmp
-mount --bind {base} $stage/base
+mount --bind "$base" $stage/base
 mount -o remount,bind,ro $stage/base
 number=0
 for place in {environments}; do
     number=$((number + 1))
     mkdir -p $stage/srv/${{place#/srv/}}/.venv $stage/bin$number
-    cp -a {venv}/bin/. $stage/bin$number/
-    grep -lZI '{venv}' $stage/bin$number/* | xargs -0 sed -i "s|{venv}|$place/.venv|g"
-    sed "s|{kit}/|$place/|g" {finder} > $stage/finder$number
+    cp -a "$venv"/bin/. $stage/bin$number/
+    grep -lZIF "$venv" $stage/bin$number/* | xargs -0 sed -i "s|$venv|$place/.venv|g"
+    sed "s|$kit/|$place/|g" {finder} > $stage/finder$number
     echo "sys.path.append('{more}')" >> $stage/finder$number
 done
 number=0
 for place in {environments}; do
     number=$((number + 1))
     here=$stage/srv/${{place#/srv/}}/.venv
-    mount --bind {venv} $here
+    mount --bind "$venv" $here
     mount -o remount,bind,ro $here
     mount --bind $stage/bin$number $here/bin
     mount --bind $stage/finder$number $here/{finder_within}
 done
 for name in {of_kit}; do
-    test ! -e {kit}/$name || cp -a {kit}/$name $stage/srv/ringside/kit/
+    test ! -e "$kit/$name" || cp -a "$kit/$name" $stage/srv/ringside/kit/
 done
-for door in {doors}; do mount -t tmpfs -o mode=755 none $door; done
-mkdir -p {base}
-mount --bind $stage/base {base}
+for door in {doors}; do mount -t tmpfs -o mode=755 none "$door"; done
 for one in etc home srv tmp; do mount --rbind $stage/$one /$one; done
+mkdir -p "$base"
+mount --bind $stage/base "$base"
 mount --bind $stage/lib /var/lib
-mount -t tmpfs -o mode=700 none {kit}
+test ! -e "$kit" || mount -t tmpfs -o mode=700 none "$kit"
 ip link set lo up
 echo ready
 while read -r _; do :; done
@@ -109,10 +110,13 @@ class Machine:
             text=True,
             env={**os.environ, "PATH": SEARCH_PATH},
         )
-        assert self._starter.stdout is not None
+        assert self._starter.stdin is not None and self._starter.stdout is not None
         if self._starter.stdout.readline() != "ready\n":
+            self._starter.stdin.close()
             self._log.seek(0)
-            raise AssertionError(self._log.read())
+            said = self._log.read()
+            self._end()
+            raise AssertionError(said)
         (self._first,) = psutil.Process(self._starter.pid).children()
 
     def _script(self) -> str:
@@ -137,10 +141,14 @@ class Machine:
 
     def close(self) -> None:
         """End all that runs in it; its folders vanish with its first process."""
-        assert self._starter.stdin is not None and self._starter.stdout is not None
+        assert self._starter.stdin is not None
         self._starter.stdin.close()
         with contextlib.suppress(psutil.NoSuchProcess):
             self._first.kill()
+        self._end()
+
+    def _end(self) -> None:
+        assert self._starter.stdout is not None
         for process in (self._starter, *self._daemons):
             process.wait(PATIENCE_S)
         self._starter.stdout.close()

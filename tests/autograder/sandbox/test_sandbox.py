@@ -78,9 +78,17 @@ def inside(make, modules: Path, code: str, *, seconds: float = 30.0, **options) 
     return status, output.strip()
 
 
+def below(private: str) -> list[str]:
+    """What the interpreter, where it lies below /tmp or /dev/shm, brings there into a sandbox."""
+    binds = map(Path, bubblewrap._system_binds())
+    paths = [path.relative_to(private) for path in binds if path.is_relative_to(private)]
+    return sorted({path.parts[0] for path in paths})
+
+
 # -- what is there -----------------------------------------------------------------------------
 
 
+@pytest.mark.place
 def test_only_the_kit_the_modules_and_an_interpreter_are_there(make, modules):
     code = """
     import os, sys
@@ -89,9 +97,11 @@ def test_only_the_kit_the_modules_and_an_interpreter_are_there(make, modules):
     print([name for name in ("/home", "/srv", "/var", "/root/.ssh", "/etc/shadow", "/mnt")
            if os.path.exists(name) and not sys.prefix.startswith(name + "/")])
     """
-    assert inside(make, modules, code) == (0, "['ring.py'] ['ringside'] []\n[]")
+    said = f"['ring.py'] ['ringside'] {below('/tmp')}\n[]"
+    assert inside(make, modules, code) == (0, said)
 
 
+@pytest.mark.place
 def test_neither_solutions_nor_suites_nor_this_file_can_be_found(make, modules):
     code = """
     import os
@@ -226,6 +236,7 @@ def make_there(request, monkeypatch, tmp_path):
     warm_sandbox.stop()
 
 
+@pytest.mark.place
 def test_what_lies_below_tmp_is_there_and_stays_as_it_is(make_there, modules):
     code = """
     import os
@@ -243,7 +254,8 @@ def test_what_lies_below_tmp_is_there_and_stays_as_it_is(make_there, modules):
                 pass
     open("/tmp/mine", "w").close()
     """
-    said = "['link', 'shelf', 'word'] ['shelf']\n['read', 'read', 'read']\n['0o755', '0o755']"
+    assert {"link", "shelf", "word"} <= set(below("/tmp"))
+    said = f"{below('/tmp')} {below('/dev/shm')}\n['read', 'read', 'read']\n['0o755', '0o755']"
     assert inside(make_there, modules, code) == (0, said)
 
 

@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.calibrate import fit, predict
+from ringside import kit
+from ringside.calibrate import fit, predict, probe
 from ringside.calibrate.probe import SIZES, measurements
 from ringside.commands import cli
+from ringside.launch import launch
 from ringside.launch.launch import here_environment, mpiexec
-from ringside.session.session import Session
+from ringside.launch.sites import Site
+from ringside.session.session import Session, Target
 from ringside.timing.machine import Machine
 from ringside.timing.replay import replay
 from ringside.trace import CallSite, Kind, Op, Trace
@@ -316,3 +319,14 @@ def test_real_ranks_are_measured_launched_and_predicted(tmp_path: Path) -> None:
     rows = {row["name"]: row for row in found["rows"]}
     assert set(rows) == {"compute", "sendrecv", "makespan"}
     assert all(row["predicted_s"] > 0 and row["measured_s"] > 0 for row in rows.values())
+
+
+@pytest.mark.place
+def test_the_probe_is_launched_from_wherever_the_kit_lies(tmp_path: Path) -> None:
+    site = Site.load("zaratan")
+    settings = site.settings(["account=me", f"exports=PYTHONPATH={kit.ROOT}"])
+    target = Target.parse(str(probe.script("mpi4py")))
+    out = Path("/var/tmp") / tmp_path.name / "out"
+    launch.Launch(target, site, settings, 2, out=out).check()
+    with pytest.raises(launch.LaunchError, match="every node has a /tmp of its own"):
+        launch.Launch(target, site, settings, 2, out=Path("/tmp") / tmp_path.name / "out").check()
