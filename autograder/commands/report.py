@@ -46,9 +46,9 @@ def run(options: argparse.Namespace) -> int:
     known = earlier.modules(plan, options.against, course)
     outcomes = shared.grade_paths(plan, options.paths, course, options)
     if not options.paths:
-        from autograder.nbgrader import decided, grades  # and nbgrader, which takes seconds
+        from autograder.nbgrader import grades, settled  # and nbgrader, which takes seconds
 
-        decided.give_to_partners(course, plan.name)
+        settled.settle(course, [plan.name])
         outcomes = grades.with_marks_by_hand(course, plan, outcomes)
     with waiting("comparing the submissions"):
         summary = report.of_class(plan, outcomes, course, known)

@@ -4,9 +4,12 @@
     ada,ring,30,prof,2026-03-09T10:12:00+00:00,The bound counts an allowed message.,1f0c22aa
 
 `autograder decide` adds lines, and changes none. The newest line of a student and a part counts:
-its points take the place of the suite's or the formgrader's, in each grading that follows. A line
+its points take the place of the suite's or the formgrader's, whenever the mark is read. A line
 without points takes an earlier one back; one without a part says why nothing changes. `request` is
 the start of a hash of the student's text that the line answers.
+
+The part ``all`` closes a whole assignment with its points, such as one that can't be graded: each
+part but the extra ones has the same share of them.
 """
 
 from __future__ import annotations
@@ -26,8 +29,18 @@ from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.tables import TableError
 
-__all__ = ["Decision", "add", "answered", "newest", "of_student", "read", "request_id"]
+__all__ = [
+    "ALL",
+    "Decision",
+    "add",
+    "answered",
+    "of_student",
+    "read",
+    "request_id",
+    "standing",
+]
 
+ALL = "all"  # stands for the part where a decision is on the whole assignment
 COLUMNS = ("student", "part", "points", "by", "when", "why", "request")
 
 
@@ -36,7 +49,7 @@ class Decision:
     """One line."""
 
     student: str
-    part: str  # a module, a run or a text; empty: of none
+    part: str  # a module, a run, a text, or ALL; empty: of none
     points: float | None  # None: those that the suite gave
     by: str
     when: datetime.datetime  # UTC
@@ -46,7 +59,8 @@ class Decision:
     @property
     def sentence(self) -> str:
         """What was decided, for the student: no name is in it but what `why` says."""
-        what = f"{self.part}: " if self.part else ""
+        whole = "the whole assignment: " if self.part == ALL else f"{self.part}: "
+        what = whole if self.part else ""
         if self.points is not None:
             what += f"{self.points:g} points. "
         elif self.part:
@@ -113,9 +127,7 @@ def check(plan: Assignment, part: str, points: float | None, where: str) -> None
     Raises:
         TableError: the assignment has no such part, or it is of fewer points.
     """
-    most = {module.name: module.weight for module in plan.modules}
-    most |= {run.name: run.points for run in plan.runs}
-    most |= {paragraph.name: paragraph.points for paragraph in plan.paragraphs}
+    most = {**_parts(plan), ALL: plan.max_score}
     if part and part not in most:
         raise TableError(f"{where}: {plan.name} has no {part!r}; {tables.meant(part, most)}")
     if points is None:
@@ -156,9 +168,31 @@ def of_student(found: Iterable[Decision], student: str) -> list[Decision]:
     return [each for each in found if each.student == student]
 
 
-def newest(found: Iterable[Decision]) -> dict[str, Decision]:
-    """The line that counts for each part, of one student's decisions in their order."""
-    return {each.part: each for each in found if each.part}
+def standing(plan: Assignment, found: Iterable[Decision]) -> dict[str, float]:
+    """The points that are decided for each part, of one student's decisions in their order.
+
+    Of a decision on the part and one on the whole assignment the newer one counts.
+    """
+    ordered = list(enumerate(found))
+    newest = {each.part: (at, each.points) for at, each in ordered if each.part}
+    parts = _parts(plan)
+    whole_at, whole = newest.get(ALL, (-1, None))
+    standing = {}
+    for part, of in parts.items():
+        at, points = newest.get(part, (-1, None))
+        extra = any(module.name == part and module.extra for module in plan.modules)
+        if whole is not None and (points is None or whole_at > at):
+            points = 0.0 if extra else round(whole * of / plan.max_score, 6)
+        if points is not None:
+            standing[part] = points
+    return standing
+
+
+def _parts(plan: Assignment) -> dict[str, float]:
+    """Each part of an assignment, and of how many points it is."""
+    parts = {module.name: module.weight for module in plan.modules}
+    parts |= {run.name: run.points for run in plan.runs}
+    return parts | {paragraph.name: paragraph.points for paragraph in plan.paragraphs}
 
 
 def answered(found: Iterable[Decision], request: str) -> bool:

@@ -15,7 +15,7 @@ from autograder.exports.marks import ExportError, Mark
 from autograder.exports.roster import Roster
 from autograder.grade import points
 from autograder.grade.outcome import Outcome
-from autograder.nbgrader import csv_export, decided, graded, grades
+from autograder.nbgrader import csv_export, grades, settled
 from autograder.storage import file_to_write, folder_to_write
 from autograder.submission import late
 from autograder.terminal import printable, say
@@ -101,7 +101,7 @@ def export_gradebook(plan: Assignment, wanted: Wanted, course: Course) -> None:
             f"There is no gradebook at {course.database}: "
             f"`nbgrader autograde {plan.name}` writes grades into one."
         )
-    decided.give_to_partners(course, plan.name)
+    settled.settle(course, [plan.name])
     lacks = grades.unfinished(course, plan)
     _about_missing({who: "; ".join(each) for who, each in lacks.items()}, partial=wanted.partial)
     csv_export.export(course, plan.name, wanted.out, partial=wanted.partial)
@@ -131,37 +131,19 @@ def _marks(
     plan: Assignment, outcomes: Sequence[Outcome], course: Course, *, collected: bool
 ) -> tuple[list[Mark], Sequence[Outcome]]:
     """The marks, and the outcomes with what the gradebook says of them."""
+    if collected and course.database.is_file():
+        settled.settle(course, [plan.name])
     accounts = late.of_assignment(course, plan.name)
     if collected and course.database.is_file():
-        decided.give_to_partners(course, plan.name)
         known = grades.with_marks(course, plan, outcomes)
         recorded = marks.from_gradebook(course, plan, known, accounts)
         if recorded:
             print(f"Scores are the gradebook's, of {plan.max_score:g} points: texts, points and "
                   "corrections by hand are in them.")  # fmt: skip
-            _warn_of_lateness(plan, recorded, course, accounts)
             return recorded, known
     said = points.where_texts_count(plan)
     print(f"Scores are the suites' and the run's. {said}".rstrip())
     return marks.from_outcomes(plan, outcomes, accounts), outcomes
-
-
-def _warn_of_lateness(
-    plan: Assignment, recorded: Sequence[Mark], course: Course, accounts: Mapping[str, late.Late]
-) -> None:
-    """Name whose lateness costs something else now than when the gradebook was written."""
-    changed = []
-    for mark in recorded:
-        was = graded.read(course, plan.name, mark.student)
-        now = accounts[mark.student].percent if mark.student in accounts else 0.0
-        if was is not None and was.late_percent not in (None, now):
-            changed.append(printable(mark.student))
-    if changed:
-        print(
-            f"autograder: since these were autograded, their lateness has changed: "
-            f"{', '.join(changed)}. `autograder regrade {plan.name}` writes it.",
-            file=sys.stderr,
-        )
 
 
 def _write(

@@ -87,9 +87,9 @@ def add_what_people_said(
         outcome.decisions = decisions.of_student(found, outcome.student)
         texts = {paragraph.name for paragraph in plan.paragraphs}  # those of the gradebook count
         given = {
-            part: CellMark(each.points, by_hand=True)
-            for part, each in decisions.newest(outcome.decisions).items()
-            if each.points is not None and part not in texts
+            part: CellMark(points, by_hand=True)
+            for part, points in decisions.standing(plan, outcome.decisions).items()
+            if part not in texts
         }
         if given:  # the gradebook's own, where there is one, take their place
             outcome.cells = (outcome.cells or {}) | given

@@ -16,6 +16,7 @@ from autograder.grade import points
 from autograder.gradebook.database import open_gradebook
 from autograder.gradebook.steps import quiet
 from autograder.nbgrader.grades import recorded
+from autograder.nbgrader.settled import settle
 from autograder.safe_csv import write_csv
 
 COLUMNS = (
@@ -26,7 +27,7 @@ COLUMNS = (
 
 
 def rows(book: Any, assignments: list[str], students: list[str]) -> list[dict[str, object]]:
-    """One row per student and assignment, for the CSV and the tables."""
+    """One row per student and assignment of a gradebook that is settled, for CSV and tables."""
     found: list[dict[str, object]] = []
     for assignment in book.assignments:
         if assignments and assignment.name not in assignments:
@@ -90,11 +91,16 @@ class SafeCsvExport(ExportPlugin):  # type: ignore[misc]
     def export(self, gradebook: Any) -> None:
         path = Path(self.to or "grades.csv")
         self.log.info("Exporting grades to %s", path)
+        settle(self._course, [str(each) for each in self.assignment] or None)
         write_csv(path, COLUMNS, self.table(gradebook))
+
+    @property
+    def _course(self) -> Course:
+        return self.course or Course.of_root(self.parent.coursedir.root)
 
     def table(self, gradebook: Any) -> list[dict[str, object]]:
         """The rows, with what is missing from each and what a person gave and wrote."""
-        course = self.course or Course.of_root(self.parent.coursedir.root)
+        course = self._course
         table = rows(
             gradebook, [str(each) for each in self.assignment], [str(s) for s in self.student]
         )
@@ -138,6 +144,7 @@ def export(course: Course, assignment: str, path: Path, *, partial: bool = False
 
 def finished(course: Course, assignments: Sequence[str]) -> list[dict[str, object]]:
     """A row for each student and assignment; no score where a grade is unfinished."""
+    settle(course, assignments)
     plugin = SafeCsvExport(assignment=list(assignments))
     plugin.course, plugin.partial = course, True
     with quiet(), open_gradebook(course) as book:

@@ -47,7 +47,6 @@ class GradeRecord:
     Attributes:
         submission: a hash of the notebook that was handed in.
         key: a hash of all that the results depend on; see ``cache``.
-        late_percent: what lateness took then; an extension may have changed it since.
     """
 
     student: str
@@ -56,7 +55,6 @@ class GradeRecord:
     submission: str
     key: str
     parts: dict[str, GradedPart]
-    late_percent: float | None = None  # of the score, that lateness took; None: not known
 
     @property
     def outcome(self) -> Outcome:
@@ -65,9 +63,7 @@ class GradeRecord:
         return Outcome(self.student, status, message=self.message, key=self.key)
 
 
-def record_of(
-    plan: Assignment, outcome: Outcome, notebook: Path, *, late_percent: float = 0.0
-) -> GradeRecord:
+def record_of(plan: Assignment, outcome: Outcome, notebook: Path) -> GradeRecord:
     """The record of an outcome as it stands in the gradebook, or would."""
     graded = outcome.status == "graded"
     parts = {
@@ -92,7 +88,6 @@ def record_of(
         submission=submission_hash(notebook),
         key=outcome.key,
         parts=parts,
-        late_percent=late_percent,
     )
 
 
@@ -129,6 +124,7 @@ def read(course: Course, assignment: str, student: str) -> GradeRecord | None:
             str(name): GradedPart(float(part["points"]), dict(part["tests"]))
             for name, part in content["parts"].items()
         }
+        content.pop("late_percent", None)  # an earlier kit's
         return GradeRecord(**{**content, "parts": parts})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nbgrader.api import MissingEntry
@@ -56,8 +56,17 @@ def cell_marks(book: Any, plan: Assignment, student: str) -> dict[str, CellMark]
     }
 
 
+def in_gradebook(course: Course, plan: Assignment, students: Iterable[str]) -> list[str]:
+    """Those of the students whose submission the gradebook has."""
+    if not course.database.is_file():
+        return []
+    with open_gradebook(course) as book:
+        there = {str(each.student_id) for each in book.assignment_submissions(plan.name)}
+    return [student for student in students if student in there]
+
+
 def late_penalty(book: Any, assignment: str, student: str) -> float:
-    """What lateness took off, when the submission was autograded."""
+    """What lateness takes off, in a gradebook that is settled."""
     try:
         found = book.find_submission(assignment, student).late_submission_penalty
     except MissingEntry:

@@ -1,8 +1,8 @@
 """What nbgrader's commands must make anew, though it is there: they pass over what is there.
 
 As one begins, it removes what a run that was killed has left in ``build/autograded`` or
-``build/feedback``; results whose lateness has changed since (an extension); pages whose grade has
-(a regrade, points by hand). A folder with files of somebody else is moved to ``build/kept``.
+``build/feedback``; results of what was handed in before; pages whose grade has changed since (a
+regrade, points by hand, an extension). A folder with files of somebody else is moved to ``build/kept``.
 """
 
 from __future__ import annotations
@@ -103,28 +103,6 @@ def why_another(course: Course, folder: Path) -> str:
     notebook = course.submitted(student, assignment) / f"{assignment}.ipynb"
     same = record is None or record.submission in ("", graded.submission_hash(notebook))
     return "" if same else "Something else was handed in since"
-
-
-class LatenessNow:
-    """What lateness costs now, beside what it cost when a submission was autograded."""
-
-    def __init__(self, course: Course) -> None:
-        self.course = course
-        self._percents: dict[str, dict[str, float]] = {}
-
-    def why_changed(self, folder: Path) -> str:
-        """A sentence, where an extension or a receipt has changed it; nothing else."""
-        student, assignment = folder.parent.name, folder.name
-        record = graded.read(self.course, assignment, student)
-        if record is None or record.late_percent is None:
-            return ""
-        if assignment not in self._percents:
-            account = late.of_assignment(self.course, assignment)
-            self._percents[assignment] = {name: each.percent for name, each in account.items()}
-        now = self._percents[assignment].get(student, 0.0)
-        if now == record.late_percent:
-            return ""
-        return f"Lateness took {record.late_percent:g} % of the score, and takes {now:g} % now"
 
 
 class PagesNow:

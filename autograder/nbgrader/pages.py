@@ -13,7 +13,7 @@ from nbgrader.api import Gradebook
 from autograder.course import assignment as plans
 from autograder.course import decisions, excused, teams
 from autograder.course.course import Course
-from autograder.nbgrader import decided, grades
+from autograder.nbgrader import grades, settled
 from autograder.nbgrader.outdated import PagesNow, clear_unfinished, grade_stamp
 from autograder.nbgrader.results import MARK, outcome_of
 from autograder.report import feedback, rendering
@@ -40,7 +40,7 @@ class FeedbackExporter(Exporter):
         if hasattr(self.parent, "assignments"):
             where = cast(Any, self.parent).coursedir
             course = Course.of_root(where.root)
-            decided.give_to_partners(course, str(where.assignment_id))
+            settled.settle(course, [str(where.assignment_id)])
             pages = PagesNow(course)
             clear_unfinished(self, pages.why_not)
 

@@ -22,13 +22,14 @@ from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from autograder import notebooks
 from autograder.authoring.build import cell_points
 from autograder.course import assignment as plans
+from autograder.course import decisions
 from autograder.course.assignment import Assignment, ModuleSpec
 from autograder.course.course import Course
 from autograder.grade import pipeline
 from autograder.grade.outcome import Outcome, clamp
 from autograder.nbgrader import decided, graded, grades
 from autograder.report import cell_tables
-from autograder.submission import cluster_run, late
+from autograder.submission import cluster_run, told
 from autograder.submission.rebuild import Rebuilt, modules_of, release_notebook
 
 MARK = "ringside"  # where our own data stands in an autograded notebook's metadata
@@ -132,7 +133,7 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
 
     These are nbgrader's extra credit: a grade cell of 0 points leaves the assignment's maximum as
     it is. nbgrader keeps extra credit over re-autograding, so it is written each time; where a
-    person has set the cell's manual score, the cell is theirs, extra credit included.
+    person has set the cell's manual score, or other extra credit than ours, the cell is theirs.
     """
 
     def preprocess(
@@ -144,15 +145,20 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
         with Gradebook(names["db_url"]) as self.gradebook:
             session = self.gradebook.db
             commit, session.commit = session.commit, session.flush
-            read = self._texts_read()
-            nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
-            for grade in read:
-                grade.needs_manual_grade = False
-            outcome = outcome_of(nb)
-            self._save_extra_credit(outcome)
-            self._ask_for_a_person(outcome)
             course = Course.of_root(self.parent.parent.coursedir.root)
-            decided.apply(self.gradebook, course, plans.load(self.assignment_id, course), outcome)
+            plan = plans.load(self.assignment_id, course)
+            submission = self.gradebook.find_submission(plan.name, self.student_id)
+            decided.lift(self.gradebook, plan, submission)
+            seen = self._seen(course, plan, submission)
+            nb, resources = NbGraderPreprocessor.preprocess(self, nb, resources)
+            outcome = outcome_of(nb)
+            self._save_extra_credit(plan, outcome)
+            self._ask_for_a_person(outcome)
+            for grade, points in seen:
+                if grade.auto_score == points:
+                    grade.needs_manual_grade = False
+            own = decisions.of_student(decisions.read(course, plan), self.student_id)
+            decided.lay(self.gradebook, plan, submission, own)
             commit()
         return nb, resources
 
@@ -163,41 +169,40 @@ class SaveGrades(SaveAutoGrades):  # type: ignore[misc]
                 grade = self.gradebook.find_grade(
                     run.name, self.notebook_id, self.assignment_id, self.student_id
                 )
+                grade.auto_score = None
                 if grade.manual_score is None:
-                    grade.auto_score, grade.needs_manual_grade = None, True
+                    grade.needs_manual_grade = True
 
-    def _texts_read(self) -> list[Any]:
-        """The texts that a person has graded, if the submission is still the one they saw.
+    def _seen(self, course: Course, plan: Assignment, submission: Any) -> list[tuple[Any, Any]]:
+        """What a person has graded, with the suite's points that they saw beside their own.
 
-        nbgrader asks for a second look at all that has a manual score.
+        nbgrader asks for a second look at all that has a manual score. Where neither the submission
+        nor the suite's points are others, there is nothing to look at.
         """
-        course = Course.of_root(self.parent.parent.coursedir.root)
-        plan = plans.load(self.assignment_id, course)
         record = graded.read(course, plan.name, self.student_id)
         notebook = course.submitted(self.student_id, plan.name) / plan.notebook
         if record is None or record.submission != graded.submission_hash(notebook):
             return []
-        submission = self.gradebook.find_submission(plan.name, self.student_id)
-        texts = {paragraph.name for paragraph in plan.paragraphs}
         return [
-            grade
+            (grade, grade.auto_score)
             for each in submission.notebooks
             for grade in each.grades
-            if grade.name in texts
-            and grade.manual_score is not None
-            and not grade.needs_manual_grade
+            if grade.manual_score is not None and not grade.needs_manual_grade
         ]
 
-    def _save_extra_credit(self, outcome: Outcome) -> None:
-        course = Course.of_root(self.parent.parent.coursedir.root)
-        for module in plans.load(self.assignment_id, course).modules:
+    def _save_extra_credit(self, plan: Assignment, outcome: Outcome) -> None:
+        notes = told.read(self.gradebook)
+        for module in plan.modules:
             if not module.extra:
                 continue
+            key = (f"{plan.name}/check_{module.name}/suite", self.student_id)
             grade = self.gradebook.find_grade(
                 f"check_{module.name}", self.notebook_id, self.assignment_id, self.student_id
             )
-            if grade.manual_score is None:
+            ours = key not in notes or notes[key] == f"{grade.extra_credit}"
+            if grade.manual_score is None and ours:
                 grade.extra_credit = clamp(outcome.points(module), module.weight)
+                told.write(self.gradebook, key, f"{grade.extra_credit}")
 
 
 class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
@@ -210,12 +215,7 @@ class SaveRecord(NbGraderPreprocessor):  # type: ignore[misc]
         plan = plans.load(resources["nbgrader"]["assignment"], course)
         outcome = outcome_of(nb)
         notebook = course.submitted(outcome.student, plan.name) / plan.notebook
-        with Gradebook(resources["nbgrader"]["db_url"]) as book:
-            dates = late.calendar(course, book)
-        account = late.account(course, outcome.student, dates=dates).get(plan.name)
-        percent = account.percent if account else 0.0
-        record = graded.record_of(plan, outcome, notebook, late_percent=percent)
-        graded.write(course, plan.name, record)
+        graded.write(course, plan.name, graded.record_of(plan, outcome, notebook))
         self._say_which_pages_are_old(course, plan, outcome.student)
         return nb, resources
 

@@ -22,11 +22,11 @@ from autograder.course.course import Course
 from autograder.course.people import others_read
 from autograder.grade import pipeline
 from autograder.gradebook import database
-from autograder.nbgrader import decided, graded
-from autograder.nbgrader.outdated import LatenessNow, clear_unfinished, why_another, why_not_result
+from autograder.nbgrader import graded, settled
+from autograder.nbgrader.outdated import clear_unfinished, why_another, why_not_result
 from autograder.nbgrader.results import MARK, grade_now
 from autograder.sandbox.sandbox import SandboxUnavailable
-from autograder.submission import finding, late, own_folder, reading, receipt, sharing
+from autograder.submission import finding, own_folder, reading, receipt, sharing
 from autograder.submission.quarantine import Rejected, sweep
 from autograder.submission.rebuild import (
     RebuiltNotebook,
@@ -135,8 +135,7 @@ class RebuildExporter(NotebookExporter):
         course = Course.of_root(converter.coursedir.root)
         try:
             database.check(course, write=True)
-            late.tell(course)
-            decided.apply_all(course, str(converter.coursedir.assignment_id))
+            settled.settle(course, [str(converter.coursedir.assignment_id)])
             doubts = people.doubts(course, *_assigned(converter))
             _check_sandbox(course, converter.assignments)
         except (database.GradebookError, AssignmentError, SandboxUnavailable) as error:
@@ -144,15 +143,7 @@ class RebuildExporter(NotebookExporter):
             raise NbGraderException(str(error)) from error
         for sentence in (*others_read(course), *doubts):
             converter.log.warning(sentence)
-        lateness = LatenessNow(course)
-        clear_unfinished(
-            self,
-            lambda folder: (
-                why_not_result(folder)
-                or why_another(course, folder)
-                or lateness.why_changed(folder)
-            ),
-        )
+        clear_unfinished(self, lambda folder: why_not_result(folder) or why_another(course, folder))
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kw: Any

@@ -18,7 +18,7 @@ from autograder.course.assignment import Assignment, AssignmentError
 from autograder.course.course import Course
 from autograder.course.decisions import Decision
 from autograder.gradebook import steps
-from autograder.nbgrader import decided
+from autograder.nbgrader import grades, settled
 from autograder.submission import requests
 from autograder.tables import TableError
 
@@ -93,7 +93,8 @@ def decide(
         plan,
         [Decision(each, part, points, by, when, why, answers) for each in members],
     )
-    there = decided.apply_to(course, plan, members)
+    settled.settle(course, [plan.name])
+    there = grades.in_gradebook(course, plan, members)
     renewed = [each for each in there if course.feedback(each, plan.name).is_dir()]
     for each in renewed:
         steps.generate_feedback(course, plan.name, each)

@@ -1,4 +1,4 @@
-r"""``autograder regrade``: a suite was mended, or an extension granted: who gets other points?
+r"""``autograder regrade``: a suite was mended: who gets other points?
 
     build/graded/*.json  what the gradebook was given  \
                                                         >  differences  ->  asked  ->  autograde
@@ -10,7 +10,8 @@ is nbgrader's own ``autograde``, for the students whose points change: scores an
 people gave stay, and a paragraph that somebody has read does not wait to be read again. Feedback
 pages of these students are made anew, where there are any.
 
-A submission that is not in the gradebook yet is left to ``nbgrader autograde``; one where the
+Points are those before lateness, which follows from the dates whenever a mark is read. A submission
+that is not in the gradebook yet is left to ``nbgrader autograde``; one where the
 grader fails keeps what it has.
 """
 
@@ -29,8 +30,6 @@ from autograder.grade.outcome import Outcome
 from autograder.gradebook import steps
 from autograder.nbgrader import graded
 from autograder.nbgrader.graded import GradedPart, GradeRecord
-from autograder.submission import late
-from autograder.submission.late import Late
 from autograder.terminal import printable
 from ringside.units import format_count
 
@@ -72,7 +71,6 @@ class Differences:
 def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Differences:
     """What the gradebook was given, beside what the submissions are worth now."""
     found = Differences()
-    lateness = late.of_assignment(course, plan.name)
     for outcome in outcomes:
         before = graded.read(course, plan.name, outcome.student)
         if outcome.status == "grader_error":
@@ -81,15 +79,8 @@ def compare(plan: Assignment, outcomes: Iterable[Outcome], course: Course) -> Di
             found.new.append(outcome.student)
         else:
             folder = course.submitted(outcome.student, plan.name)
-            account = lateness.get(outcome.student)
-            after = graded.record_of(
-                plan,
-                outcome,
-                folder / plan.notebook,
-                late_percent=account.percent if account else 0.0,
-            )
+            after = graded.record_of(plan, outcome, folder / plan.notebook)
             changes = _changes(plan, before, after)
-            changes += _of_lateness(before, after, account)
             found.changes += changes
             if not changes:
                 found.same.append(outcome.student)
@@ -113,22 +104,6 @@ def _changes(plan: Assignment, before: GradeRecord, after: GradeRecord) -> list[
                 PointsChange(after.student, name, old.points, new.points, tuple(reasons))
             )
     return changes
-
-
-def _of_lateness(
-    before: GradeRecord, after: GradeRecord, account: Late | None
-) -> list[PointsChange]:
-    """What an extension or a receipt has changed since; points are of modules and runs."""
-    old, new = before.late_percent, after.late_percent or 0.0
-    if old is None or old == new:
-        return []
-    was, now = (
-        -sum(part.points for part in record.parts.values()) * percent / 100
-        for record, percent in ((before, old), (after, new))
-    )
-    told = account.sentence if account else "It is not late any more."
-    reason = f"{old:g} % of the score, now {new:g} %. {told}"
-    return [PointsChange(after.student, "lateness", was, now, (reason,))]
 
 
 def _reasons(old: GradedPart, new: GradedPart, scale: float) -> list[str]:

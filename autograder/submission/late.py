@@ -9,8 +9,9 @@ assignments of the course in the order of their due dates:
     penalty  (days - spent) * ``percent_per_day`` of the score, at most ``max_percent``
 
 This is computed anew from all receipts each time, so the same receipts give the same penalties,
-whatever was graded first. A new receipt or extension for an early assignment may change what a
-later one costs: autograde the later ones again, since the gradebook keeps what it was told.
+whatever was graded first. The points that a penalty takes follow from the score when somebody
+reads it (`penalty`): nbgrader stores them when it autogrades, so `tell` writes them anew before a
+mark is read.
 
 Extensions stand in ``build/extensions.csv`` (student, assignment, days; one line each, 1.5 is a
 day and a half; a column ``note`` may say why). They need no submission, where nbgrader's own
@@ -36,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbgrader.api import MissingEntry, SubmittedAssignment
+from nbgrader.api import MissingEntry, SubmittedAssignment, SubmittedNotebook
 from nbgrader.plugins import LateSubmissionPlugin
 from traitlets import Float, Integer
 
@@ -275,10 +276,11 @@ def tell(course: Course) -> None:
     """
     if course.database.is_file():
         with database.open_gradebook(course) as book:
-            _tell(course, book)
+            tell_book(course, book)
 
 
-def _tell(course: Course, book: Any) -> None:
+def tell_book(course: Course, book: Any) -> None:
+    """As `tell`, in a gradebook that is open; then all is committed."""
     ours, own = told.read(book), extensions(course)
     names = set(plans.known(course))
     for each in book.assignments:
@@ -290,12 +292,35 @@ def _tell(course: Course, book: Any) -> None:
             told.write(book, key, wanted)
         receipts = receipt.arrived(course, each.name)
         for submission in each.submissions:
-            if submission.student_id not in receipts:
-                submission.timestamp = None
+            moment = receipts.get(submission.student_id)
+            submission.timestamp = moment and moment.replace(tzinfo=None)
     dates = calendar(course, book)
     for submission in book.db.query(SubmittedAssignment).all():
         _tell_extension(book, ours, own, dates, submission)
     book.db.commit()
+    _charge(book, of_course(course, dates))
+    book.db.commit()
+
+
+def _charge(book: Any, accounts: Mapping[str, Mapping[str, Late]]) -> None:
+    """Write what lateness takes of each score as it is now, where nbgrader looks for it."""
+    of = {
+        submission.id: accounts.get(assignment.name, {}).get(submission.student_id)
+        for assignment in book.assignments
+        for submission in assignment.submissions
+    }
+    for notebook in book.db.query(SubmittedNotebook).all():
+        late, wanted = of.get(notebook.assignment_id), None
+        if late is not None and late.percent:
+            book.db.expire(notebook, ["score"])  # the sum of its cells may be another one
+            wanted = penalty(notebook.score, late)
+        if notebook.late_submission_penalty != wanted:
+            notebook.late_submission_penalty = wanted
+
+
+def penalty(score: float, late: Late | None) -> float:
+    """The points that lateness takes of a score: the one place where they are computed."""
+    return round(score * late.percent / 100.0, 4) if late is not None else 0.0
 
 
 def _tell_extension(
@@ -318,6 +343,23 @@ def _tell_extension(
         told.write(book, (name, student), wanted)
 
 
+def of_course(course: Course, dates: Calendar | None = None) -> dict[str, dict[str, Late]]:
+    """Assignment -> student -> what came of a late submission; assignments by their due dates."""
+    policy, dates = policy_of(course), dates or calendar(course)
+    names = sorted(dates.due, key=lambda each: (dates.due[each], each))
+    arrived = {name: receipt.arrived(course, name) for name in names}
+    found: dict[str, dict[str, Late]] = {name: {} for name in names}
+    for student in sorted({student for moments in arrived.values() for student in moments}):
+        lateness = [
+            (name, dates.late_s(student, name, moment))
+            for name in names
+            if (moment := arrived[name].get(student)) is not None
+        ]
+        for name, late in spend(policy, lateness).items():
+            found[name][student] = late
+    return found
+
+
 def account(
     course: Course, student: str, policy: Policy | None = None, dates: Calendar | None = None
 ) -> dict[str, Late]:
@@ -334,12 +376,7 @@ def account(
 
 def of_assignment(course: Course, assignment: str) -> dict[str, Late]:
     """The students whose submission of one assignment is late, and what came of it."""
-    policy, dates = policy_of(course), calendar(course)
-    found = {
-        student: account(course, student, policy, dates).get(assignment)
-        for student in receipt.arrived(course, assignment)
-    }
-    return {student: late for student, late in found.items() if late is not None}
+    return of_course(course).get(assignment, {})
 
 
 def seconds_late(course: Course, assignment: str) -> dict[str, float]:
@@ -391,7 +428,7 @@ class LatePenalty(LateSubmissionPlugin):  # type: ignore[misc]
             late = spend(self.policy, [("", total_seconds_late)]).get("")
         else:
             late = self._late(student_id, self.parent.assignment_id)
-        return float(score * late.percent / 100.0) if late is not None and late.percent else None
+        return penalty(score, late) or None
 
     def _late(self, student: str, assignment: str) -> Late | None:
         book = self.parent.gradebook

@@ -7,6 +7,8 @@ same file says what came from us:
     none, or as told    another    ours to change: ours is written, or nothing where ours is none
     as ours             as well    noted as told
     another             whatever   a person's, who set it in nbgrader: it goes first
+
+Of a cell it notes likewise what of its points is ours: a decision, a partner's points, the suite's.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ __all__ = ["DUE", "Told", "agreed", "read", "write"]
 DUE = ""  # stands for the student where an assignment's due date is meant
 _TABLE = "ringside_told"  # assignment, student, value
 
-Value = datetime.datetime | datetime.timedelta | None
-Told = Mapping[tuple[str, str], str]  # (assignment, student) -> the value as text
+Value = datetime.datetime | datetime.timedelta | str | None
+# (assignment, student), or (assignment/cell/what is noted, student) -> the value as text
+Told = Mapping[tuple[str, str], str]
 
 
 def read(book: Any) -> Told:
@@ -40,6 +43,8 @@ def agreed(told: Told, key: tuple[str, str], recorded: Value) -> bool:
 
 def write(book: Any, key: tuple[str, str], value: Value) -> None:
     """Note what the gradebook is told; the caller commits."""
+    if read(book).get(key) == (None if value is None else _text(value)):
+        return
     columns = "assignment TEXT, student TEXT, value TEXT, PRIMARY KEY (assignment, student)"
     sql = book.db.connection().exec_driver_sql
     sql(f"CREATE TABLE IF NOT EXISTS {_TABLE} ({columns})")
@@ -52,4 +57,6 @@ def write(book: Any, key: tuple[str, str], value: Value) -> None:
 def _text(value: Value) -> str:
     if isinstance(value, datetime.timedelta):
         return f"{value.total_seconds():g} s"
+    if isinstance(value, str):
+        return value
     return "" if value is None else value.isoformat()
