@@ -4,9 +4,10 @@
     python benchmarks/on_a_gpu.py --small --device cpu --out F     the same code in seconds
     python benchmarks/on_a_gpu.py --page FOLDER/on_a_gpu.json      writes lectures/on_a_gpu.md
 
-Each section runs in a process of its own, with an end: an error or a hang costs this section's rest
-and nothing else. `on_a_gpu.json` is written anew after each; `gpt_step.trace.json.gz` is one training
-step for https://ui.perfetto.dev. On several GPUs the section `links` starts a rank for each of them.
+Each section runs in a process of its own, which ends by its time limit: an error or a hang costs the
+rest of this section and nothing else. `on_a_gpu.json` is written anew after each section, and
+`gpt_step.trace.json.gz` is one training step for https://ui.perfetto.dev. On several GPUs the
+section `links` starts a rank for each of them.
 
     products     matrix products by size and type            sharded      FSDP2 and DDP on one rank
     steps        whole layers and training steps             copies       a product beside copies
@@ -158,7 +159,9 @@ def measure_all(words: argparse.Namespace) -> None:
         if words.device == "cuda":
             results["facts"]["nvidia_smi_at_the_end"] = facts.nvidia_smi()
             write(out / NAME, json.dumps(results, indent=1))
-    print(f"{out / NAME}: {(out / NAME).stat().st_size} bytes after {time.monotonic() - begin:.0f} s")
+    print(
+        f"{out / NAME}: {(out / NAME).stat().st_size} bytes after {time.monotonic() - begin:.0f} s"
+    )
 
 
 def tests(run: Callable[[float], Any], limit_s: float, words: argparse.Namespace) -> Any:

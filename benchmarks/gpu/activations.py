@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 import torch
+from torch import nn
+
 from gpu.bench import Bench, Items, Record
 from gpu.block import ATTENTION, RECOMPUTE, Block, kept_bytes
 from gpu.counted import Operators, meter
-from torch import nn
 
 LAYERS = (2, 4)
 

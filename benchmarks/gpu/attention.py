@@ -10,9 +10,10 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from gpu.bench import Bench, Items, Record
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from gpu.bench import Bench, Items, Record
 
 LENGTHS = (2048, 8192, 512, 32768, 1024, 4096, 16384)
 BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from gpu.bench import Bench, Items, Record, nothing
 
 try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from gpu.bench import Bench, Record
 
 # Dense peaks (FLOP/s) and bandwidth of memory (B/s), as the makers' data sheets state them.
@@ -66,7 +67,7 @@ def facts(bench: Bench) -> Record:
         "gpus": torch.cuda.device_count(),
         "multiprocessors": properties.multi_processor_count,
         "memory_bytes": properties.total_memory,
-        "cache_bytes": properties.L2_cache_size,
+        "cache_bytes": getattr(properties, "L2_cache_size", None),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "nccl": ".".join(map(str, torch.cuda.nccl.version())),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+
 from gpu.bench import Bench, Items, Record, nothing
 from gpu.block import Block
 

@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 import torch
 import torch.distributed as dist
+
 from gpu.bench import Bench, Items, Record, nothing
 
 

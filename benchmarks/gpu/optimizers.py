@@ -1,10 +1,10 @@
 """Bytes a parameter that training keeps, and what a step of AdamW needs and takes.
 
-    weights  gradients  master  moments
-       4         4         -       8       16   fp32
-       2         2         4       8       16   bf16, as the ZeRO paper counts
-       2         4         4       8       18   bf16 with fp32 gradients, as Megatron-LM keeps them
-       2         2         -       4        8   bf16 alone: its steps are too small to be added
+weights  gradients  master  moments
+   4         4         -       8       16   fp32
+   2         2         4       8       16   bf16, as the ZeRO paper counts
+   2         4         4       8       18   bf16 with fp32 gradients, as Megatron-LM keeps them
+   2         2         -       4        8   bf16 alone: its steps are too small to be added
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+
 from gpu.bench import Bench, Items, Record
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+
 from gpu.bench import Bench, Items, Record
 
 SIZES = (8192, 4096, 2048, 1024, 512, 16384)

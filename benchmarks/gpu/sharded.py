@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from gpu.bench import Bench, Items, Record
-from gpu.block import Block
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
+
+from gpu.bench import Bench, Items, Record
+from gpu.block import Block
 
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20
 

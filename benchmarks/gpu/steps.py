@@ -14,15 +14,18 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
+import gpt
 import torch
 from gpt import Config, Layout, Stage
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
 from gpu.bench import Bench, Items, Record, nothing
 from gpu.block import Block
 from gpu.counted import Operators, meter
 from gpu.optimizers import KINDS, Trained
-from torch import nn
-from torch.profiler import ProfilerActivity, profile
 
 GPT = Config(
     num_layers=12, hidden=2048, num_heads=16, sequence=2048, microbatch_size=4,
@@ -45,9 +48,19 @@ def items(bench: Bench, folder: Path) -> Items:
 
 def compiled_items(bench: Bench) -> Items:
     """A layer as torch.compile makes it; compiling takes its time."""
-    yield "layer 4096", partial(layers, bench, 4096, compiled=True) if bench.is_gpu else nothing(
-        "compiled on a GPU only"
+    yield (
+        "layer 4096",
+        partial(layers, bench, 4096, compiled=True)
+        if bench.is_gpu
+        else nothing("compiled on a GPU only"),
     )
+
+
+def drawn(
+    bench: Bench, shape: tuple[int, ...], seed: int, dtype: torch.dtype, scale: float = 0.02
+) -> torch.Tensor:
+    """A parameter's initial value."""
+    return torch.empty(shape, dtype=dtype, device=bench.device).normal_(0.0, scale)
 
 
 class Training:
@@ -57,7 +70,9 @@ class Training:
         group = cast(Any, ALONE)
         layout = Layout(0, 0, 0, group, group, group, None)
         self.config = config
-        self.stage = Stage(config, layout).to(bench.device)
+        # Drawn on the device: a CPU takes a minute for so many.
+        with patch.object(gpt, "drawn", partial(drawn, bench)):
+            self.stage = Stage(config, layout).to(bench.device)
         self.parameters = list(self.stage.parameters())
         shape = (config.microbatch_size, config.sequence + 1)
         tokens = torch.randint(config.vocabulary, shape, device=bench.device)
@@ -129,7 +144,12 @@ def trace(bench: Bench, folder: Path) -> Record:
     path = folder / "gpt_step.trace.json.gz"
     profiler.export_chrome_trace(str(path))
     events = profiler.events() or []
-    on_gpu = [e for e in events if e.device_type == torch.autograd.DeviceType.CUDA]
+    on_gpu = [
+        event for event in events
+        if event.device_type == torch.autograd.DeviceType.CUDA
+        and not getattr(event, "is_user_annotation", False)
+        and not event.name.startswith(("Optimizer.", "ProfilerStep", "Activity Buffer"))
+    ]  # fmt: skip
     busy = sum(e.device_time_total for e in on_gpu) / 1e6
     totals: dict[str, list[float]] = {}
     for event in on_gpu:
@@ -171,7 +191,7 @@ def layers(bench: Bench, hidden: int, compiled: bool = False) -> Record:
         with meter(operators):
             model(x)
         record["counted_flop"] = operators.flop
-    with torch.no_grad():
-        record["forward_s"] = bench.time(lambda: run(x), spend_s=0.5)["time_s"]
+        with torch.no_grad():
+            record["forward_s"] = bench.time(lambda: run(x), spend_s=0.5)["time_s"]
     record["both_s"] = bench.time(lambda: run(x).backward(outer), spend_s=1.0)["time_s"]
     return record

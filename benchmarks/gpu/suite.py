@@ -36,7 +36,9 @@ def run(limit_s: float) -> Record:
         os.killpg(process.pid, 9)
         output, _ = process.communicate()
         ended = False
-    counts = {word: number for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", output)}
+    counts = {
+        word: number for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", output)
+    }
     return {
         "command": " ".join(["python", *command[1:]]),
         "ended": ended,
