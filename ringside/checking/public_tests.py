@@ -115,7 +115,7 @@ def run(
         alike = difflib.get_close_matches(missing[0], [path.stem for path in folder.glob("*.py")])
         meant = f" Did you mean {alike[0]}?" if alike else ""
         raise CheckError(
-            f"there is no {missing[0]}.py here: run its %%writefile cell, or write the file.{meant}"
+            f"there is no {missing[0]}.py here: run its %%module cell, or write the file.{meant}"
         )
     started = time.monotonic()
     record = _record(folder, wanted, test, timeout_s)
@@ -282,7 +282,7 @@ def check(*modules: str) -> None:
     """Run the public tests of modules from a notebook's cell, and show what they earned.
 
     The tests run in fresh processes on the files beside the notebook, so nothing stale is
-    tested: run the %%writefile cell first.
+    tested: run the %%module cell first.
     """
     report = run(Path(), modules)
     # nbgrader's Validate takes a cell for passed unless it wrote to stderr, and shows what it

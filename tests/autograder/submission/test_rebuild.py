@@ -49,14 +49,14 @@ def test_only_the_source_of_solution_cells_is_taken(redo: Redo, notebook: Notebo
     for cell in nb.cells:
         cell.metadata["evil"] = True
         if cell.cell_type == "code":
-            cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "99"})]
+            cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "printed"})]
     check = cell_of(nb, "check_one")
     check.source, check.metadata.nbgrader["points"] = "100", 1000.0
     nb.metadata["kernelspec"] = {"name": "evil", "display_name": "evil", "language": "bash"}
     nb.cells.append(nbformat.v4.new_code_cell("import os"))
     rebuilt = redo(nb)
     text = json.dumps(rebuilt.notebook)
-    assert "evil" not in text and "99" not in text and "import os" not in text
+    assert "evil" not in text and "printed" not in text and "import os" not in text
     assert cell_of(rebuilt.notebook, "check_one").metadata.nbgrader.points == 30
     assert rebuilt.modules["one"] == solved("one").split("\n", 1)[1]
     assert rebuilt.notes == ["The cell 'check_one' was changed: it was put back."]
@@ -67,7 +67,7 @@ def test_of_duplicated_cells_the_last_changed_one_is_taken(redo: Redo, notebook:
     stub = cell_of(nb, "one")
     for text in ("first", "second"):
         copy = nbformat.from_dict(json.loads(json.dumps(stub)))
-        copy.source = f"%%writefile one.py\n{text}"
+        copy.source = f"%%module one.py\n{text}"
         nb.cells.insert(1, copy) if text == "second" else nb.cells.insert(0, copy)
     rebuilt = redo(nb)
     assert rebuilt.modules["one"] == "second\n"
@@ -94,18 +94,18 @@ def test_a_deleted_cell_counts_as_not_done_and_a_cell_without_id_is_found(
 def test_flipped_flags_another_type_and_another_file_name_do_not_matter(
     redo: Redo, notebook: Notebook
 ) -> None:
-    nb = notebook(one="%%writefile ../../ringside/__init__.py\nx = 1", two="y = 2")
+    nb = notebook(one="%%module ../../ringside/__init__.py\nx = 1", two="y = 2")
     cell_of(nb, "one").metadata.nbgrader.update(solution=False, grade=True, points=9)
     two = cell_of(nb, "two")
     two.cell_type = "markdown"
     rebuilt = redo(nb)
     assert rebuilt.modules["one"] == "x = 1\n" and rebuilt.modules["two"] == "y = 2\n"
-    assert cell_of(rebuilt.notebook, "one").source == "%%writefile one.py\nx = 1"
+    assert cell_of(rebuilt.notebook, "one").source == "%%module one.py\nx = 1"
     assert rebuilt.notes == [
         "The flags of the cell 'one' were changed: they were ignored.",
         "The cell 'one' names another file: it was taken as one.py.",
         "The cell 'two' is no code cell any more: its text was taken as code.",
-        "The cell 'two' has lost its first line %%writefile two.py.",
+        "The cell 'two' has lost its first line %%module two.py.",
     ]
 
 
@@ -146,7 +146,7 @@ def test_what_is_no_notebook_is_rejected_with_a_sentence(
 def test_strange_cells_do_not_stop_the_rebuild(redo: Redo) -> None:
     cells = [
         None, 3, {}, {"source": None, "metadata": 4}, {"metadata": {"nbgrader": {"grade_id": []}}},
-        {"source": ["%%writefile one.py\n", 7, "x = '\\ud800'\x00"],
+        {"source": ["%%module one.py\n", 7, "x = '\\ud800'\x00"],
          "cell_type": "code", "metadata": {"nbgrader": {"grade_id": "one", "schema_version": 99}}},
         {"source": "\ud800", "metadata": {"nbgrader": {"grade_id": "two"}}},
     ]  # fmt: skip
