@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import kit
+from ringside.checking import notebook
 from ringside.checking.pytest_process import follow, sentence
 from ringside.checking.reasons import by_reason, reason
 from ringside.errors import RingsideError
@@ -284,6 +285,8 @@ def check(*modules: str) -> None:
     The tests run in fresh processes on the files beside the notebook, so nothing stale is
     tested: run the %%module cell first.
     """
+    for cell in notebook.split(Path(), [name.removesuffix(".py") for name in modules]):
+        print(f"notice: {notebook.split_sentence(cell)}")
     report = run(Path(), modules)
     # nbgrader's Validate takes a cell for passed unless it wrote to stderr, and shows what it
     # wrote there.

@@ -8,6 +8,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbgrader.utils import compute_checksum
 
 from autograder.course.assignment import Assignment
 from autograder.course.course import Course
@@ -19,16 +20,16 @@ Notebook = Callable[..., nbformat.NotebookNode]
 
 
 @pytest.fixture
-def redo(plan: Assignment, course: Course) -> Callable[[Any], rebuild.Rebuilt]:
-    def run(submitted: Any) -> rebuild.Rebuilt:
+def redo(plan: Assignment, course: Course) -> Callable[..., rebuild.Rebuilt]:
+    def run(submitted: Any, **beside: str) -> rebuild.Rebuilt:
         raw = submitted if isinstance(submitted, bytes) else json.dumps(submitted).encode()
         release = rebuild.release_notebook(plan, course.release(plan.name))
-        return rebuild.rebuild(plan, release, raw)
+        return rebuild.rebuild(plan, release, raw, beside)
 
     return run
 
 
-Redo = Callable[[Any], rebuild.Rebuilt]
+Redo = Callable[..., rebuild.Rebuilt]
 
 
 def cell_of(nb: nbformat.NotebookNode, grade_id: str) -> nbformat.NotebookNode:
@@ -122,6 +123,54 @@ def test_deleted_and_duplicated_check_cells_are_put_back(redo: Redo, notebook: N
         "The cell 'check_one' was deleted: it was put back.",
         "The cell 'check_two' is there 2 times: the copies were ignored.",
     ]
+
+
+COUNTS = (
+    "The cell 'one' is as it was released: one.py, which was handed in beside the notebook, counts."
+)
+
+
+def test_a_cell_as_released_gives_way_to_the_file_beside_it(redo: Redo, notebook: Notebook) -> None:
+    file = solved("one").split("\n", 1)[1]
+    nb = notebook()
+    rebuilt = redo(nb, one=file, other="x = 1\n")
+    assert rebuilt.modules["one"] == file and rebuilt.untouched == ("two", "more")
+    assert rebuilt.notes == [COUNTS] and "other" not in rebuilt.modules
+    # The stub of an earlier release, by its checksum; and what is no stub, whatever is claimed.
+    cell = cell_of(nb, "one")
+    cell.source = "%%writefile one.py\ndef answer():\n    raise NotImplementedError()"
+    cell.metadata.nbgrader["checksum"] = compute_checksum(cell)
+    assert redo(nb, one=file).notes == [COUNTS]
+    cell.source += "\n# a line of work"
+    rebuilt = redo(nb, one=file)
+    assert "a line of work" in rebuilt.modules["one"] and rebuilt.notes == []
+
+
+def test_a_file_that_is_a_stub_too_is_nobodys_work(redo: Redo, notebook: Notebook) -> None:
+    nb = notebook()
+    stub = cell_of(nb, "one").source.split("\n", 1)[1]
+    rebuilt = redo(nb, one=stub + "\n\n")
+    assert rebuilt.untouched == ("one", "two", "more") and rebuilt.notes == []
+
+
+@pytest.mark.parametrize("editor", ["JupyterLab", "VS Code"])
+@pytest.mark.parametrize("at", ["def answer", "    return", '"""Module'])
+def test_a_split_cell_is_joined(redo: Redo, notebook: Notebook, editor: str, at: str) -> None:
+    nb = notebook(one=solved("one"))
+    upper = cell_of(nb, "one")
+    lower = nbformat.from_dict(json.loads(json.dumps(upper)))
+    above, _, below = upper.source.partition(at)
+    # JupyterLab copies the metadata into both parts; VS Code gives the lower one none.
+    upper.source, lower.source = above.rstrip("\n"), (at + below)
+    if editor == "VS Code":
+        lower.metadata = {}
+    nb.cells.insert(nb.cells.index(upper) + 1, lower)
+    rebuilt = redo(nb)
+    assert rebuilt.modules["one"].split() == solved("one").split("\n", 1)[1].split()
+    assert rebuilt.notes == ["The cell 'one' was split into 2: they were joined."]
+    # A cell of the student's own below is none of it.
+    nb.cells[nb.cells.index(upper) + 1] = nbformat.v4.new_code_cell("import one\none.answer()")
+    assert not any("split" in note for note in redo(nb).notes)
 
 
 @pytest.mark.parametrize(
